@@ -1,0 +1,66 @@
+# Every target makes its own environment (.venv) from pyproject.toml; a clean clone needs Python 3.11+ and, for Spark, Java 17+.
+SHELL := bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+FARM := build/typing/aggloom
+CASES := ../shared/cases
+ROOMS := codegen runtime generated
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-quick dev check farm java cases bench fmt clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) java ## run the flights demo: a million changes through a GROUP BY on Spark (about three minutes)
+	@$(BIN)/python examples/flights.py
+
+test: $(READY) java ## run every test
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-quick: $(READY) ## run the tests that need no Spark
+	@$(BIN)/python -m pytest -m "not spark" $(ARGS)
+
+dev: $(READY) farm ## make the environment and the link farm that type checkers read
+
+check: $(READY) farm ## lint, formatting and strict types
+	$(BIN)/ruff check .
+	$(BIN)/black --check --quiet . || { echo "black would change files: run 'make fmt'"; exit 1; }
+	$(BIN)/mypy
+	MYPYPATH=examples $(BIN)/mypy examples/*.py
+
+cases: $(READY) java ## run a directory of case files through the harness: make cases DIR=../shared/cases
+	@dir="$(or $(DIR),$(CASES))"; \
+	if [ -d "$$dir" ]; then $(BIN)/python -m aggloom.runtime.cases "$$dir"; \
+	elif [ -n "$(DIR)" ]; then echo "cases: no directory $(DIR)" >&2; exit 1; \
+	else echo "cases: skipped, $(CASES) is not here; name a directory with DIR=..."; fi
+
+bench: $(READY) java ## compare with Spark's own aggregate and with the transport floor, side by side
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+fmt: $(READY) ## format the code and sort its imports
+	$(BIN)/ruff check --fix --quiet --exit-zero .
+	$(BIN)/black --quiet .
+
+clean: ## remove everything that make made
+	rm -rf build dist *.egg-info .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis metastore_db spark-warehouse $(VENV)
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "aggloom needs Python 3.11 or newer; name one: make PYTHON=python3.11" >&2; exit 1; }
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@touch $@
+
+java:
+	@bash .ci/java.sh
+
+# The editable install is invisible to type checkers; they read this folder of links instead.
+farm:
+	@rm -rf $(FARM) && mkdir -p $(FARM)
+	@for room in $(ROOMS); do ln -sfn ../../../$$room $(FARM)/$$room; done
+	@for file in aggloom/*.py aggloom/py.typed; do ln -sfn ../../../$$file $(FARM)/$$(basename $$file); done

@@ -1,0 +1,71 @@
+"""The front door: one name for each thing a user needs, imported when it is first asked for.
+
+Generating source needs no Spark and running needs no parser: nothing heavy is imported before its
+name is used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aggloom import errors as errors
+    from aggloom.codegen import (
+        AggCall,
+        AggSpec,
+        Computed,
+        GeneratedSource,
+        finish,
+        generate,
+        load,
+        prepare,
+    )
+    from aggloom.runtime.group_agg import GroupAggOperator
+    from aggloom.runtime.harness import Harness
+    from aggloom.runtime.spark import group_aggregate, read_changes, session, write_changes
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AggCall",
+    "AggSpec",
+    "Computed",
+    "GeneratedSource",
+    "GroupAggOperator",
+    "Harness",
+    "errors",
+    "finish",
+    "generate",
+    "group_aggregate",
+    "load",
+    "prepare",
+    "read_changes",
+    "session",
+    "write_changes",
+]
+
+_HOMES = {
+    "GroupAggOperator": "aggloom.runtime.group_agg",
+    "Harness": "aggloom.runtime.harness",
+    "group_aggregate": "aggloom.runtime.spark",
+    "read_changes": "aggloom.runtime.spark",
+    "session": "aggloom.runtime.spark",
+    "write_changes": "aggloom.runtime.spark",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the module behind a public name and remember the result."""
+    if name not in __all__:
+        raise AttributeError(f"module 'aggloom' has no attribute {name!r}")
+    if name == "errors":
+        return import_module("aggloom.errors")
+    value: object = getattr(import_module(_HOMES.get(name, "aggloom.codegen")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Show the public names before they have been imported."""
+    return sorted([*__all__, "__version__"])

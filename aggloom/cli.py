@@ -1,0 +1,280 @@
+"""The command line: `aggloom generate`, `aggloom inspect` and `aggloom run`.
+
+A typed error is one short message on stderr and exit code 2; `--debug` shows where it came from.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import click
+
+from aggloom import __version__
+from aggloom.codegen import AggSpec, GeneratedSource
+from aggloom.errors import AggloomError, SpecError
+
+Changes = Literal["append", "retract"]
+Dialect = Literal["spark", "flink"]
+Backend = Literal["numba", "python"]
+Mode = Literal["mini_batch", "per_record"]
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+class _Group(click.Group):
+    """A group of commands that says what is wrong without a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except AggloomError as error:
+            if ctx.meta.get("debug"):
+                raise
+            click.echo(f"aggloom: {error}", err=True)
+            ctx.exit(2)
+
+
+def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta["debug"] = value
+
+
+def debug_option(command: Command) -> Command:
+    """Give a command the switch that turns short messages into tracebacks."""
+    switch = click.option(
+        "--debug", is_flag=True, expose_value=False, callback=_remember, help="Show tracebacks."
+    )
+    return switch(command)
+
+
+def spec_options(command: Command) -> Command:
+    """Give a command the options that describe a query."""
+    options = [
+        click.option("--sql", help="One SELECT with GROUP BY over one table."),
+        click.option("--schema", help='Input columns as DDL: "name STRING, cnt INT".'),
+        click.option(
+            "--changes",
+            type=click.Choice(["retract", "append"]),
+            default="retract",
+            show_default=True,
+            help="Whether the input takes rows back or only adds them.",
+        ),
+        click.option(
+            "--yaml",
+            "yaml_file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A spec file, instead of --sql and --schema.",
+        ),
+        click.option(
+            "--backend",
+            type=click.Choice(["numba", "python"]),
+            default="numba",
+            show_default=True,
+            help="Compiled kernels, or plain Python to read and step through.",
+        ),
+        click.option(
+            "--dialect",
+            type=click.Choice(["spark", "flink"]),
+            default="spark",
+            show_default=True,
+            help="Whose result types and overflow rules to follow.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return debug_option(command)
+
+
+def described(
+    sql: str | None, schema: str | None, changes: Changes, yaml_file: Path | None, dialect: Dialect
+) -> AggSpec:
+    """Build the spec that the options describe."""
+    if yaml_file is not None:
+        if sql is not None or schema is not None:
+            raise click.UsageError("--yaml already holds the query: leave out --sql and --schema")
+        return AggSpec.from_yaml(yaml_file.read_text(encoding="utf-8"))
+    if sql is None or schema is None:
+        raise click.UsageError("a query is --sql with --schema, or --yaml FILE")
+    return AggSpec.from_sql(sql, schema, input_changes=changes, dialect=dialect)
+
+
+@click.group(
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="aggloom")
+def main() -> None:
+    """Streaming aggregates over changes: generate them, read them, run them on Spark."""
+
+
+@main.command()
+@spec_options
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The directory to write into; without it, the per-user cache.",
+)
+def generate(
+    sql: str | None,
+    schema: str | None,
+    changes: Changes,
+    yaml_file: Path | None,
+    backend: Backend,
+    dialect: Dialect,
+    output: Path | None,
+) -> None:
+    """Write the handler module of a query and print where it is."""
+    spec = described(sql, schema, changes, yaml_file, dialect)
+    source = _generate(spec, backend, output)
+    click.echo(str(source.path))
+    click.echo(f"class {source.class_name}, digest {source.digest}, {source.backend}", err=True)
+
+
+@main.command()
+@click.argument("target", required=False)
+@spec_options
+@click.option("--plan", is_flag=True, help="Print the layout of the accumulators instead.")
+@click.option(
+    "-o",
+    "--output",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("generated"),
+    show_default=True,
+    help="The directory in which a digest is looked up first.",
+)
+def inspect(
+    target: str | None,
+    sql: str | None,
+    schema: str | None,
+    changes: Changes,
+    yaml_file: Path | None,
+    backend: Backend,
+    dialect: Dialect,
+    plan: bool,
+    directory: Path,
+) -> None:
+    """Show the source of a query, of a digest, or of a generated file."""
+    if target is None:
+        spec = described(sql, schema, changes, yaml_file, dialect)
+        text = "" if plan else _generate(spec, backend, None).text
+    elif sql is not None or schema is not None or yaml_file is not None:
+        raise click.UsageError("name a digest or file, or describe a query, not both")
+    else:
+        path = _find(target, directory)
+        text = path.read_text(encoding="utf-8")
+        spec = _spec_of(path) if plan else None
+    if plan and spec is not None:
+        from aggloom.codegen.plan import plan_of
+
+        click.echo(plan_of(spec).describe())
+    else:
+        show(text)
+
+
+@main.command()
+@click.option("--sql", required=True, help="One SELECT with GROUP BY over one table.")
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    required=True,
+    help="t=PATH[,format=debezium-json|jsonl|parquet|csv][,schema=DDL][,option=value ...]",
+)
+@click.option(
+    "--sink",
+    default="console",
+    show_default=True,
+    help="console, table (the folded result), jsonl:PATH or parquet:PATH.",
+)
+@click.option(
+    "--checkpoint",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where progress and state are kept; run again with it to go on.",
+)
+@click.option("--changes", type=click.Choice(["retract", "append"]), default="retract")
+@click.option("--backend", type=click.Choice(["numba", "python"]), default="numba")
+@click.option("--dialect", type=click.Choice(["spark", "flink"]), default="spark")
+@click.option(
+    "--mode",
+    type=click.Choice(["mini_batch", "per_record"]),
+    default="mini_batch",
+    show_default=True,
+    help="One change for a key in a batch, or one for every row.",
+)
+@click.option("--continuous", is_flag=True, help="Wait for more files instead of stopping.")
+@debug_option
+def run(
+    sql: str,
+    tables: tuple[str, ...],
+    sink: str,
+    checkpoint: Path,
+    changes: Changes,
+    backend: Backend,
+    dialect: Dialect,
+    mode: Mode,
+    continuous: bool,
+) -> None:
+    """Run a query over files of changes on a local Spark."""
+    from aggloom.run import read_table_option
+    from aggloom.run import run as run_query
+
+    if len(tables) != 1:
+        raise click.UsageError("a GROUP BY reads one table: give --table once")
+    run_query(
+        sql,
+        read_table_option(tables[0]),
+        sink,
+        checkpoint,
+        changes=changes,
+        backend=backend,
+        dialect=dialect,
+        mode=mode,
+        continuous=continuous,
+    )
+
+
+def _generate(spec: AggSpec, backend: Backend, directory: Path | None) -> GeneratedSource:
+    from aggloom.codegen import generate as emit
+
+    return emit(spec, backend=backend, directory=directory)
+
+
+def _find(target: str, directory: Path) -> Path:
+    """Resolve a file name or a digest to a generated module."""
+    if Path(target).is_file():
+        return Path(target)
+    from aggloom.codegen.emit import cache_directory
+
+    places = [directory, cache_directory()]
+    found = [path for place in places for path in sorted(place.glob(f"*{target}*.py"))]
+    if not found:
+        looked = " and ".join(str(place) for place in places)
+        raise SpecError(
+            f"inspect: no file {target!r}, and no module with that digest in {looked}.\n"
+            "Describe the query with --sql and --schema to generate it."
+        )
+    return found[0]
+
+
+def _spec_of(path: Path) -> AggSpec:
+    from aggloom.codegen import load
+
+    return AggSpec.from_json(load(path).SPEC_JSON)
+
+
+def show(text: str) -> None:
+    """Print Python source, in colours when a person is looking."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.syntax import Syntax
+
+        Console().print(Syntax(text, "python", background_color="default", word_wrap=True))
+    else:
+        click.echo(text, nl=not text.endswith("\n"))
+
+
+if __name__ == "__main__":
+    main()

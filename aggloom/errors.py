@@ -1,0 +1,106 @@
+"""Every error of aggloom in one hierarchy: the first line names the cause, the place and the fix.
+
+Each class also derives from the builtin that it resembles, so `except ValueError` keeps working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class AggloomError(Exception):
+    """The root: catch this to catch everything that aggloom raises on purpose."""
+
+
+class SpecError(AggloomError, ValueError):
+    """The description of the query is wrong; nothing has run yet."""
+
+
+class UnknownColumnError(SpecError):
+    """A name that is neither an input column nor a computed one."""
+
+
+class UnknownFunctionError(SpecError):
+    """An aggregate function that the catalogue does not hold."""
+
+
+class TypeMismatchError(SpecError):
+    """A column whose type does not fit where it is used."""
+
+
+class DuplicateNameError(SpecError):
+    """Two columns, or two outputs, under one name."""
+
+
+class SqlError(SpecError):
+    """SQL text that cannot be read, shown with the position underlined."""
+
+
+class UnsupportedSqlError(SqlError):
+    """Valid SQL that this front end does not translate."""
+
+
+class UnsupportedExpressionError(SpecError):
+    """A scalar expression whose type cannot be told, or that needs Spark to be evaluated."""
+
+
+class GeneratedSourceError(AggloomError):
+    """A generated module that is missing, damaged or not a handler."""
+
+
+class HandlerEditedWarning(UserWarning):
+    """The text of a generated module no longer matches its digest: it was edited by hand."""
+
+
+class DataError(AggloomError):
+    """The rows, not the query, are at fault."""
+
+
+class OrphanRetractionError(DataError):
+    """A retraction of a row, or of a key, that was never added."""
+
+
+class ArithmeticOverflowError(DataError, ArithmeticError):
+    """A result that does not fit its type."""
+
+
+class UnknownChangeTypeError(DataError, ValueError):
+    """A change type that is NULL or spelled in no known way."""
+
+
+class InputFormatError(DataError, ValueError):
+    """An input record that cannot be parsed."""
+
+
+class StateError(AggloomError):
+    """Saved state that cannot be used."""
+
+
+class StateCorruptError(StateError):
+    """Saved state that is truncated or was altered."""
+
+
+class StateMismatchError(StateError):
+    """Saved state of another query."""
+
+
+class StateLockedError(StateError):
+    """Saved state that another process holds."""
+
+
+class CaseFormatError(AggloomError):
+    """A case file that does not follow its format."""
+
+
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """The end of a message about a wrong name: the closest valid names, else all of them."""
+    names = list(dict.fromkeys(valid))
+    if not names:
+        return "There is none to choose from."
+    folded = {candidate.casefold(): candidate for candidate in reversed(names)}
+    close = get_close_matches(name.casefold(), list(folded), n=3, cutoff=0.6)
+    if close:
+        return f"Did you mean {' or '.join(repr(folded[match]) for match in close)}?"
+    shown = ", ".join(repr(candidate) for candidate in names[:20])
+    return f"Known: {shown}{', ...' if len(names) > 20 else ''}."

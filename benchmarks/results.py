@@ -1,0 +1,104 @@
+"""Measurements and how they are written down: median and spread, a table, a markdown page, JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).resolve().parent / "results"
+_PACKAGES = ("aggloom", "pyspark", "pyarrow", "numba", "numpy", "duckdb")
+
+
+@dataclass
+class Measurement:
+    """The repeated times of one contender at one workload."""
+
+    workload: str
+    contender: str
+    rows: int
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Median speed in million rows per second."""
+        return self.rows / statistics.median(self.seconds) / 1e6
+
+    @property
+    def spread(self) -> float:
+        """(slowest - fastest) / median."""
+        return (max(self.seconds) - min(self.seconds)) / statistics.median(self.seconds)
+
+
+def machine() -> dict[str, str]:
+    """What the numbers depend on, without naming the host."""
+    facts = {
+        "cpu": _cpu_model(),
+        "cores": str(os.cpu_count()),
+        "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB",
+        "python": platform.python_version(),
+    }
+    for package in _PACKAGES:
+        try:
+            facts[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            facts[package] = "not installed"
+    return facts
+
+
+def _cpu_model() -> str:
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.machine()
+
+
+def _cells(measurements: Sequence[Measurement], reference: str) -> list[tuple[str, ...]]:
+    floors = {m.workload: m.rate for m in measurements if m.contender == reference}
+    return [
+        (
+            m.workload,
+            m.contender,
+            f"{m.rate:.2f}",
+            f"{m.spread:.0%}",
+            f"{m.rate / floors[m.workload]:.2f}" if m.workload in floors else "",
+        )
+        for m in measurements
+    ]
+
+
+def publish(name: str, measurements: Sequence[Measurement], reference: str, notes: str) -> None:
+    """Print the table and write `results/<name>.md` and `.json`."""
+    header = ("workload", "contender", "M rows/s", "spread", f"of {reference}")
+    cells = _cells(measurements, reference)
+    table = Table(*header, title=name)
+    for row in cells:
+        table.add_row(*row)
+    Console().print(table)
+    facts = {**machine(), "command": command()}
+    lines = [f"# {name}", "", notes, ""]
+    lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in cells]
+    lines += ["", *(f"- {key}: {value}" for key, value in facts.items()), ""]
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
+    raw = [
+        {"workload": m.workload, "contender": m.contender, "rows": m.rows, "seconds": m.seconds}
+        for m in measurements
+    ]
+    text = json.dumps({"machine": facts, "notes": notes, "measurements": raw}, indent=1)
+    (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def command() -> str:
+    """The command line, relative to the repository."""
+    return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])

@@ -1,0 +1,21 @@
+"""Build time: specs, the catalogue, generation and loading. This is its public face."""
+
+from __future__ import annotations
+
+from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
+from aggloom.codegen.expressions import finish, prepare
+from aggloom.codegen.plan import plan_of
+from aggloom.codegen.spec import AggCall, AggSpec, Computed
+
+__all__ = [
+    "AggCall",
+    "AggSpec",
+    "Computed",
+    "GeneratedSource",
+    "finish",
+    "generate",
+    "load",
+    "load_text",
+    "plan_of",
+    "prepare",
+]

@@ -1,0 +1,188 @@
+"""The scalar types, and their names: DDL text to Arrow and back.
+
+Spark's names are canonical. `TIMESTAMP` is Spark's instant (stored as UTC), `TIMESTAMP_NTZ` is a
+wall clock; in the Flink dialect `TIMESTAMP(p)` is the wall clock, `TIMESTAMP_LTZ(p)` the instant.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Final
+
+import pyarrow as pa
+
+from aggloom.errors import DuplicateNameError, SpecError, nearest
+
+INSTANT: Final = pa.timestamp("us", "UTC")
+WALL_CLOCK: Final = pa.timestamp("us")
+
+_NAMED: Final[dict[str, pa.DataType]] = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "STRING": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": INSTANT,
+    "TIMESTAMP_NTZ": WALL_CLOCK,
+}
+_ALIASES: Final[dict[str, str]] = {
+    "BOOL": "BOOLEAN",
+    "BYTE": "TINYINT",
+    "SHORT": "SMALLINT",
+    "INTEGER": "INT",
+    "LONG": "BIGINT",
+    "REAL": "FLOAT",
+    "DOUBLE PRECISION": "DOUBLE",
+    "TEXT": "STRING",
+    "VARCHAR": "STRING",
+    "CHAR": "STRING",
+    "BYTES": "BINARY",
+    "VARBINARY": "BINARY",
+    "TIMESTAMP_LTZ": "TIMESTAMP",
+    "TIMESTAMP WITH LOCAL TIME ZONE": "TIMESTAMP",
+    "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP_NTZ",
+}
+_SIZED: Final = frozenset(
+    {"VARCHAR", "CHAR", "BINARY", "VARBINARY", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"}
+    | {"TIMESTAMP WITH LOCAL TIME ZONE", "TIMESTAMP WITHOUT TIME ZONE"}
+)
+_DECIMALS: Final = frozenset(("DECIMAL", "DEC", "NUMERIC"))
+_NAMES: Final[dict[pa.DataType, str]] = {dtype: name for name, dtype in _NAMED.items()}
+_TYPE = re.compile(
+    r"\s*([A-Za-z_][A-Za-z_ ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*(.*))?", re.S
+)
+_NESTED = re.compile(r"\s*(ARRAY|MAP|STRUCT)\s*<(.*)>\s*", re.S | re.I)
+_FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^\s,`:]+))\s*:?\s*")
+
+
+def parse_type(text: str, dialect: str = "spark") -> pa.DataType:
+    """The Arrow type that a DDL name such as `DECIMAL(10, 2)` stands for."""
+    nested = _NESTED.fullmatch(text)
+    if nested is not None:
+        return _parse_nested(nested[1].upper(), nested[2], dialect)
+    match = _TYPE.fullmatch(text)
+    if match is None:
+        with suppress(ValueError):
+            return pa.type_for_alias(text.strip())
+        raise SpecError(f"{text.strip()!r} is not a type. {_known_types(text)}")
+    word, first, second, rest = match.groups()
+    name = " ".join(f"{word} {rest or ''}".upper().split())
+    if name.endswith(" NOT NULL"):
+        name = name.removesuffix(" NOT NULL")
+    if name in _DECIMALS:
+        return _decimal(text, int(first or 10), int(second or 0))
+    if dialect == "flink" and name == "TIMESTAMP":
+        name = "TIMESTAMP_NTZ"
+    resolved = _NAMED.get(_ALIASES.get(name, name))
+    if resolved is None or second is not None or (first is not None and name not in _SIZED):
+        raise SpecError(f"{text.strip()!r} is not a supported type. {_known_types(name)}")
+    return resolved
+
+
+def type_name(dtype: pa.DataType) -> str:
+    """The canonical DDL name of an Arrow type; one outside the table keeps Arrow's spelling."""
+    if pa.types.is_decimal128(dtype):
+        return f"DECIMAL({dtype.precision},{dtype.scale})"
+    if pa.types.is_map(dtype):
+        return f"MAP<{type_name(dtype.key_type)},{type_name(dtype.item_type)}>"
+    if pa.types.is_list(dtype):
+        return f"ARRAY<{type_name(dtype.value_type)}>"
+    if pa.types.is_struct(dtype):
+        return f"STRUCT<{schema_ddl(pa.schema(list(dtype)))}>"
+    return _NAMES.get(dtype, str(dtype))
+
+
+def is_supported(dtype: pa.DataType) -> bool:
+    """Whether a key or an argument may have this type."""
+    if pa.types.is_decimal128(dtype):
+        return 1 <= dtype.precision <= 38 and 0 <= dtype.scale <= dtype.precision
+    return dtype in _NAMES
+
+
+def normalise_type(dtype: pa.DataType) -> pa.DataType:
+    """The one type that stands for its equivalents: string for large_string, UTC for any zone."""
+    if pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype):
+        return pa.string()
+    if pa.types.is_large_binary(dtype) or pa.types.is_binary_view(dtype):
+        return pa.binary()
+    if pa.types.is_dictionary(dtype):
+        return normalise_type(dtype.value_type)
+    if pa.types.is_timestamp(dtype):
+        return WALL_CLOCK if dtype.tz is None else INSTANT
+    return dtype
+
+
+def parse_schema(text: str, dialect: str = "spark") -> pa.Schema:
+    """The schema that DDL text such as "name STRING, `größe` INT NOT NULL" describes."""
+    fields: dict[str, pa.Field] = {}
+    position = 0
+    while text[position:].strip():
+        match = _FIELD_NAME.match(text, position)
+        if match is None:
+            raise SpecError(
+                f"schema: a column name is expected at {text[position:].strip()[:30]!r}."
+            )
+        quoted, bare = match.groups()
+        name = bare if quoted is None else quoted.replace("``", "`")
+        end = _end_of_type(text, match.end())
+        if not text[match.end() : end].strip():
+            raise SpecError(f"schema: column {name!r} has no type; write it as `{name} BIGINT`.")
+        if name in fields:
+            raise DuplicateNameError(f"schema: column {name!r} is declared twice; rename one.")
+        fields[name] = _field(name, text[match.end() : end], dialect)
+        position = end + 1
+    return pa.schema(list(fields.values()))
+
+
+def schema_ddl(schema: pa.Schema) -> str:
+    """The DDL text that `parse_schema` reads back, every name in backticks only if it must be."""
+    return ", ".join(f"{quote_name(field.name)} {type_name(field.type)}" for field in schema)
+
+
+def quote_name(name: str) -> str:
+    """A name as SQL text: bare if it is a plain word, else in backticks."""
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _parse_nested(kind: str, inner: str, dialect: str) -> pa.DataType:
+    if kind == "STRUCT":
+        return pa.struct(list(parse_schema(inner, dialect)))
+    if kind == "ARRAY":
+        return pa.list_(parse_type(inner, dialect))
+    cut = _end_of_type(inner, 0)
+    return pa.map_(parse_type(inner[:cut], dialect), parse_type(inner[cut + 1 :], dialect))
+
+
+def _field(name: str, text: str, dialect: str) -> pa.Field:
+    try:
+        return pa.field(name, parse_type(re.sub(r"(?i)\bNOT\s+NULL\s*$", "", text), dialect))
+    except SpecError as error:
+        raise SpecError(f"schema: column {name!r}: {error}") from None
+
+
+def _decimal(text: str, precision: int, scale: int) -> pa.DataType:
+    if not (1 <= precision <= 38 and scale <= precision):
+        raise SpecError(f"{text.strip()!r}: the precision is 1 to 38 and the scale at most that.")
+    return pa.decimal128(precision, scale)
+
+
+def _end_of_type(text: str, start: int) -> int:
+    depth = 0
+    for position in range(start, len(text)):
+        character = text[position]
+        depth += (character in "(<") - (character in ")>")
+        if character == "," and depth == 0:
+            return position
+    return len(text)
+
+
+def _known_types(name: str) -> str:
+    return nearest(name.strip().upper(), [*_NAMED, "DECIMAL(p,s)", *_ALIASES])

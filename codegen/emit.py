@@ -1,0 +1,145 @@
+"""Writing generated modules, once, and loading them: the only code here that touches the disk.
+
+A module's file is named after the digest of its text, so it never changes under its name and Numba's cache
+beside it stays right. Modules are loaded only from a directory that belongs to the user.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from aggloom.codegen.plan import plan_of
+from aggloom.codegen.render import render
+from aggloom.codegen.spec import AggSpec
+from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
+
+CLASS_NAME = "GroupAggsHandler"
+_PREFIX = "agg_"
+
+
+@dataclass(frozen=True)
+class GeneratedSource:
+    """A generated module: its text, the digest of the text, where it lies and the class to load."""
+
+    text: str
+    digest: str
+    path: Path
+    class_name: str = CLASS_NAME
+    backend: str = "numba"
+
+
+def generate(
+    spec: AggSpec,
+    backend: Literal["numba", "python"] = "numba",
+    directory: str | Path | None = None,
+) -> GeneratedSource:
+    """Write the handler of a spec into `directory` (default: the user's cache), unless it is there.
+
+    Raises GeneratedSourceError if the file exists with another text (a hand-edited module is never overwritten).
+    """
+    if backend not in ("numba", "python"):
+        raise GeneratedSourceError(f"backend {backend!r} does not exist; use 'numba' or 'python'")
+    text = render(plan_of(spec, backend))
+    digest = text_digest(text)
+    path = write_once(text, digest, Path(directory) if directory is not None else cache_directory())
+    return GeneratedSource(text, digest, path, CLASS_NAME, backend)
+
+
+def text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def cache_directory() -> Path:
+    """$AGGLOOM_CACHE, or the user's cache directory; made for the user alone."""
+    chosen = os.environ.get("AGGLOOM_CACHE")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    directory = Path(chosen) if chosen else base / "aggloom"
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return directory
+
+
+def write_once(text: str, digest: str, directory: Path) -> Path:
+    """The path of the module in `directory`, written whole or not at all, and only if it is not there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{_PREFIX}{digest}.py"
+    if path.exists():
+        return path
+    handle, draft = tempfile.mkstemp(dir=directory, suffix=".tmp")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(draft).replace(path)
+    return path
+
+
+def load(source: GeneratedSource | str | Path) -> type[Any]:
+    """The handler class of a generated source or of a module's path.
+
+    A module whose text no longer has the digest in its name was edited by hand: it loads, with a warning.
+    Raises GeneratedSourceError if there is no such module, if others may write to it, or if it has no handler.
+    """
+    path = Path(source.path if isinstance(source, GeneratedSource) else source).resolve()
+    if not path.is_file():
+        raise GeneratedSourceError(f"{path}: no such module; write it with 'aggloom generate'")
+    _refuse_foreign(path)
+    text = path.read_text(encoding="utf-8")
+    digest = text_digest(text)
+    name = path.stem
+    if name.startswith(_PREFIX) and name != f"{_PREFIX}{digest}":
+        warnings.warn(
+            f"{path} was edited after it was generated (its digest is now {digest}); it is used as it is",
+            HandlerEditedWarning,
+            stacklevel=2,
+        )
+    module_name = f"aggloom_handler_{name}_{digest}"
+    module = sys.modules.get(module_name) or _import(module_name, path)
+    handler = getattr(module, CLASS_NAME, None)
+    if handler is None or not hasattr(handler, "KERNELS"):
+        raise GeneratedSourceError(f"{path}: no class {CLASS_NAME}; it is not a generated handler")
+    handler.SOURCE_PATH, handler.DIGEST = path, digest
+    return handler  # type: ignore[no-any-return]
+
+
+def load_text(text: str, digest: str, directory: Path | None = None) -> type[Any]:
+    """The handler class of a module's text, as shipped to a worker.
+
+    Raises GeneratedSourceError if the text does not have the digest.
+    """
+    if text_digest(text) != digest:
+        raise GeneratedSourceError(f"handler {digest}: the text has another digest; generate it again")
+    path = write_once(text, digest, directory if directory is not None else cache_directory())
+    if path.read_text(encoding="utf-8") != text:
+        path.unlink()
+        path = write_once(text, digest, path.parent)
+    return load(path)
+
+
+def _refuse_foreign(path: Path) -> None:
+    if not hasattr(os, "getuid"):
+        return
+    for place in (path, path.parent):
+        status = place.stat()
+        if status.st_uid not in (os.getuid(), 0):
+            raise GeneratedSourceError(f"{place} belongs to another user; code is loaded only from your own")
+        if status.st_mode & 0o002 and not status.st_mode & 0o1000:
+            raise GeneratedSourceError(f"{place} can be written by anyone; code is loaded only from your own")
+
+
+def _import(module_name: str, path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as e:
+        del sys.modules[module_name]
+        raise GeneratedSourceError(f"{path}: cannot be loaded: {e}") from e
+    return module

@@ -1,0 +1,76 @@
+"""Rendering: a plan becomes the text of a module. Pure: nothing is read but the templates, nothing is written."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from pathlib import Path
+
+import black
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from aggloom.codegen.plan import HandlerPlan, describe_call
+
+_ROOT = Path(__file__).resolve().parent.parent
+_SUPPORT = {
+    "numba": (
+        "compiled", "hashing", "multiset", "numeric", "ordered", "pairs", "pool", "sequence"
+    ),
+    "python": ("plain",),
+}
+
+
+def render(plan: HandlerPlan) -> str:
+    """The module's text, formatted by black."""
+    spec = plan.spec
+    calls = ", ".join(describe_call(c) for c in spec.calls) or "keys only"
+    keys = ", ".join(spec.group_by)
+    title = _docstring(f"{calls} GROUP BY {keys}" if keys else calls)
+    names = {i.column: i.attr[3:].rsplit("_", 1)[0] for i in plan.inputs}
+    text = _environment().get_template("handler.py.j2").render(
+        plan=plan,
+        names=names,
+        title=title,
+        spec_json=_literal(spec.to_json()),
+        support=support_digest(plan.backend),
+    )
+    return black.format_str(text, mode=black.Mode(line_length=100, preview=False))
+
+
+@functools.cache
+def support_digest(backend: str) -> str:
+    """The hash of the run-time modules that a handler's compiled code takes in; Numba's cache cannot see them."""
+    digest = hashlib.sha256()
+    for name in _SUPPORT[backend]:
+        digest.update((_ROOT / "runtime" / f"{name}.py").read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@functools.cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_ROOT / "templates"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    environment.filters["literal"] = _literal
+    environment.filters["comment"] = _comment
+    return environment
+
+
+def _literal(value: str) -> str:
+    """A Python string literal: the one way by which user text enters generated code."""
+    return ascii(value)
+
+
+def _comment(text: str) -> str:
+    """User text inside a comment: one line, no control characters."""
+    return re.sub(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+", " ", text)
+
+
+def _docstring(text: str) -> str:
+    """User text inside a docstring: one line, nothing that ends or escapes it."""
+    return _comment(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -1,0 +1,145 @@
+"""The checks that every spec passes when it is made: each message says where, what, and the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from aggloom.codegen import catalogue, expressions
+from aggloom.codegen.dtypes import is_supported, type_name
+from aggloom.errors import (
+    DuplicateNameError,
+    SpecError,
+    TypeMismatchError,
+    UnknownColumnError,
+    UnknownFunctionError,
+    nearest,
+)
+
+if TYPE_CHECKING:
+    from aggloom.codegen.spec import AggCall, AggSpec
+
+CHANGES = ("append", "retract")
+DIALECTS = ("spark", "flink")
+
+
+def check_choices(input_changes: str, dialect: str) -> None:
+    """The two options are among their few values."""
+    if input_changes not in CHANGES:
+        hint = nearest(str(input_changes), CHANGES)
+        raise SpecError(f"input_changes is {input_changes!r}. {hint}")
+    if dialect not in DIALECTS:
+        raise SpecError(f"dialect is {dialect!r}. {nearest(str(dialect), DIALECTS)}")
+
+
+def check(spec: AggSpec) -> None:
+    """Everything that can be known to be wrong before any row is read."""
+    _check_computed(spec)
+    if not spec.group_by and not spec.calls:
+        raise SpecError("the spec has neither keys nor calls; add a call such as AggCall('COUNT').")
+    for name in spec.group_by:
+        require_column(name, spec.input_schema, "group_by")
+        require_supported(name, spec.input_schema, "group_by")
+    _refuse_duplicates(spec.group_by, "group_by names column {name!r} twice; drop one.")
+    for call in spec.calls:
+        check_call(call, spec.input_schema, spec.dialect)
+    names = [*spec.group_by, *(call.output_name for call in spec.calls)]
+    _refuse_duplicates(names, "two output columns are called {name!r}; give one call an alias.")
+    _check_after(spec)
+
+
+def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
+    """The result type of a call whose function, arguments and filter are all right."""
+    check_function(call.function, f"call {call.text}")
+    for name in call.args:
+        require_column(name, schema, f"call {call.text}")
+        require_supported(name, schema, f"call {call.text}")
+    if call.filter is not None:
+        require_column(call.filter, schema, f"filter of {call.text}")
+        dtype = schema.field(call.filter).type
+        if dtype != pa.bool_():
+            raise TypeMismatchError(
+                f"filter of {call.text}: column {call.filter!r} is {type_name(dtype)}; "
+                f"a filter must be BOOLEAN, so write a comparison."
+            )
+    types = tuple(schema.field(name).type for name in call.args)
+    try:
+        return catalogue.result_type(call.function, types, dialect)
+    except TypeMismatchError as error:
+        raise TypeMismatchError(f"call {call.text}: {error}") from None
+
+
+def check_function(function: str, where: str) -> None:
+    """The function is in the catalogue; a refused one is told why."""
+    function = catalogue.canonical(function)
+    if function in catalogue.CATALOGUE:
+        return
+    if function in catalogue.REFUSED:
+        reason = catalogue.REFUSED[function]
+        raise UnknownFunctionError(f"{where}: {function} is not a grouped aggregate here: {reason}")
+    hint = nearest(function, catalogue.CATALOGUE)
+    raise UnknownFunctionError(f"{where}: there is no aggregate function {function}. {hint}")
+
+
+def require_column(name: str, schema: pa.Schema, where: str) -> None:
+    """The column exists."""
+    if name not in schema.names:
+        hint = nearest(name, schema.names)
+        raise UnknownColumnError(f"{where}: there is no column {name!r}. {hint}")
+
+
+def require_supported(name: str, schema: pa.Schema, where: str) -> None:
+    """The column's type may be a key or an argument."""
+    dtype = schema.field(name).type
+    if not is_supported(dtype):
+        raise TypeMismatchError(
+            f"{where}: column {name!r} is {type_name(dtype)}, which can be neither a key nor an "
+            f"argument; cast it, for example to STRING."
+        )
+
+
+def check_columns(sql: str, schema: pa.Schema, where: str) -> None:
+    """Every column that an expression names exists."""
+    for name in expressions.columns(sql):
+        require_column(name, schema, where)
+
+
+def _check_computed(spec: AggSpec) -> None:
+    names = [*spec.schema.names, *(column.name for column in spec.computed)]
+    _refuse_duplicates(names, "computed column {name!r} has the name of another; rename it.")
+    for column in spec.computed:
+        check_columns(column.sql, spec.schema, f"computed column {column.name!r}")
+    if spec.where is not None:
+        check_columns(spec.where, spec.schema, "where")
+        _require_boolean(spec.where, spec.schema, spec.dialect, "where")
+
+
+def _check_after(spec: AggSpec) -> None:
+    if spec.having is not None:
+        check_columns(spec.having, spec.aggregate_schema, "having")
+        _require_boolean(spec.having, spec.aggregate_schema, spec.dialect, "having")
+    if spec.select is None:
+        return
+    if not spec.select:
+        raise SpecError("select is empty; leave it out to keep every column.")
+    names = [name for name, _ in spec.select]
+    _refuse_duplicates(names, "two output columns are called {name!r}; give one an alias.")
+    for name, sql in spec.select:
+        check_columns(sql, spec.aggregate_schema, f"select {name!r}")
+    assert spec.output_schema is not None
+
+
+def _require_boolean(sql: str, schema: pa.Schema, dialect: str, where: str) -> None:
+    dtype = expressions.infer_type(sql, schema, dialect)
+    if dtype != pa.bool_():
+        raise TypeMismatchError(f"{where}: {sql} is {type_name(dtype)}; it must be BOOLEAN.")
+
+
+def _refuse_duplicates(names: Iterable[str], message: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DuplicateNameError(message.format(name=name))
+        seen.add(name)

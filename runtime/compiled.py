@@ -1,0 +1,424 @@
+"""What modules generated for Numba import as `rt`: the jitted building blocks and the compiled Handler."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+
+from aggloom.runtime import columns, pairs
+from aggloom.runtime.arena import Arena, Array
+from aggloom.runtime.handler import HandlerBase, Kernels
+from aggloom.runtime.multiset import (
+    Multiset,
+    MultisetView,
+    multiset_after,
+    multiset_change,
+    multiset_clear,
+    multiset_count,
+    multiset_entry,
+    multiset_first,
+    multiset_settle,
+    multiset_word,
+)
+from aggloom.runtime.numeric import (
+    Wide,
+    add_float,
+    add_wide,
+    combine_float,
+    combine_wide,
+    divide_wide,
+    float_total,
+    subtract_float,
+    subtract_wide,
+    truncate_divide,
+    wide_to_bigint,
+    wide_to_decimal,
+    wide_to_float,
+    wrap,
+)
+from aggloom.runtime.ordered import (
+    Ordered,
+    OrderedView,
+    compare,
+    ordered_add,
+    ordered_clear,
+    ordered_extreme,
+    ordered_first,
+    ordered_following,
+)
+from aggloom.runtime.pool import Pool, PoolArrays, hold, import_word, release
+from aggloom.runtime.sequence import (
+    Sequence,
+    SequenceView,
+    sequence_append,
+    sequence_clear,
+    sequence_remove,
+)
+
+__all__ = [
+    "NO_FLOAT",
+    "NO_LIMBS",
+    "NO_WORD",
+    "Handler",
+    "Kernels",
+    "add_float",
+    "add_wide",
+    "combine_float",
+    "combine_wide",
+    "compare",
+    "divide_wide",
+    "float_total",
+    "import_word",
+    "multiset_after",
+    "multiset_change",
+    "multiset_clear",
+    "multiset_count",
+    "multiset_entry",
+    "multiset_first",
+    "multiset_settle",
+    "multiset_word",
+    "ordered_clear",
+    "sequence_clear",
+    "subtract_float",
+    "subtract_wide",
+    "truncate_divide",
+    "wide_to_bigint",
+    "wide_to_decimal",
+    "wide_to_float",
+    "wrap",
+]
+
+NO_WORD = np.int64(0)
+NO_FLOAT = np.float64(0.0)
+NO_LIMBS = (np.int64(0), np.int64(0))
+_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
+
+
+class Limbs(NamedTuple):
+    """A column of 128-bit numbers."""
+
+    low: Array
+    high: Array
+
+
+@njit(cache=True, inline="always")
+def wide_at(column: Limbs, i: int) -> tuple[int, int]:
+    return column.low[i], column.high[i]
+
+
+@njit(cache=True, inline="always")
+def load_wide(field: Array, s: int) -> Wide:
+    return field[s, 0], field[s, 1], field[s, 2]
+
+
+@njit(cache=True, inline="always")
+def store_wide(field: Array, s: int, value: Wide) -> None:
+    field[s, 0], field[s, 1], field[s, 2] = value
+
+
+@njit(cache=True)
+def clear_wide(field: Array, s: int) -> None:
+    field[s, :] = 0
+
+
+@njit(cache=True, inline="always")
+def load_float(field: Array, s: int) -> tuple[float, float, float, float, float, float]:
+    return field[s, 0], field[s, 1], field[s, 2], field[s, 3], field[s, 4], field[s, 5]
+
+
+@njit(cache=True, inline="always")
+def store_float(
+    field: Array, s: int, value: tuple[float, float, float, float, float, float]
+) -> None:
+    for c in range(6):
+        field[s, c] = value[c]
+
+
+@njit(cache=True)
+def clear_float(field: Array, s: int) -> None:
+    field[s, :] = 0.0
+
+
+@njit(cache=True)
+def store_pooled(field: Array, pool: PoolArrays, s: int, word: int) -> None:
+    """Store an id, holding it and letting the former one go."""
+    hold(pool, word)
+    release(pool, field[s])
+    field[s] = word
+
+
+@njit(cache=True, inline="always")
+def put_word(out: Array, k: int, word: int) -> None:
+    out[k] = word
+
+
+@njit(cache=True, inline="always")
+def put_float(out: Array, k: int, value: float) -> None:
+    out[k] = value + 0.0
+
+
+@njit(cache=True, inline="always")
+def put_limbs(out: Array, k: int, value: tuple[int, int]) -> None:
+    out[k, 0], out[k, 1] = value
+
+
+@njit(cache=True)
+def word_to_float(word: int) -> float:
+    bits = np.empty(1, np.int64)
+    bits[0] = word ^ ((word >> 63) & _SIGN)
+    return float(bits.view(np.float64)[0])
+
+
+@njit(cache=True)
+def word_to_wide(word: int) -> tuple[int, int]:
+    return word, word >> 63
+
+
+@njit(cache=True)
+def pooled_to_wide(pool: PoolArrays, word: int) -> tuple[int, int]:
+    """The 128 bits of a wide decimal's id: big-endian in the pool, sign bit flipped."""
+    at = pool.offset[word]
+    high, low = np.uint64(0), np.uint64(0)
+    for j in range(8):
+        high = (high << np.uint64(8)) | np.uint64(pool.heap[at + j])
+        low = (low << np.uint64(8)) | np.uint64(pool.heap[at + 8 + j])
+    return np.int64(low), np.int64(high ^ np.uint64(0x8000000000000000))
+
+
+@njit(cache=True)
+def ordered_accumulate(
+    view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int
+) -> None:
+    ordered_add(view, pool, pooled, slot, word, 1)
+
+
+@njit(cache=True)
+def ordered_retract(view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+    ordered_add(view, pool, pooled, slot, word, -1)
+
+
+@njit(cache=True)
+def ordered_merge(
+    view: Ordered,
+    pool: PoolArrays,
+    pooled: bool,
+    slot: int,
+    other: Ordered,
+    other_pool: PoolArrays,
+    other_slot: int,
+) -> None:
+    node = ordered_first(other, other_slot)
+    while node != 0:
+        word = other.words[node]
+        if pooled:
+            word = import_word(pool, other_pool, word)
+        ordered_add(view, pool, pooled, slot, word, other.counts[node])
+        node = ordered_following(other, other_pool, pooled, other_slot, node)
+
+
+@njit(cache=True)
+def least(view: Ordered, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
+    node = ordered_extreme(view, pool, pooled, slot, 0)
+    return view.words[node], node != 0
+
+
+@njit(cache=True)
+def greatest(view: Ordered, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
+    node = ordered_extreme(view, pool, pooled, slot, 1)
+    return view.words[node], node != 0
+
+
+sequence_accumulate = sequence_append
+sequence_retract = sequence_remove
+
+
+@njit(cache=True)
+def sequence_merge(
+    view: Sequence,
+    pool: PoolArrays,
+    pooled: bool,
+    slot: int,
+    other: Sequence,
+    other_pool: PoolArrays,
+    other_slot: int,
+) -> None:
+    node = np.int64(other.head[other_slot])
+    while node != 0:
+        word = other.words[node]
+        if pooled:
+            word = import_word(pool, other_pool, word)
+        sequence_append(view, pool, pooled, slot, word)
+        node = np.int64(other.following[node])
+
+
+@njit(cache=True)
+def oldest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
+    node = view.head[slot]
+    return view.words[node], node != 0
+
+
+@njit(cache=True)
+def newest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
+    node = view.tail[slot]
+    return view.words[node], node != 0
+
+
+_VIEW_TYPES: dict[str, type[pairs.NodeView]] = {
+    "multiset": MultisetView,
+    "ordered": OrderedView,
+    "sequence": SequenceView,
+}
+
+
+class Accumulators:
+    """n accumulators as arrays in an arena, with the pool and the views that they use."""
+
+    def __init__(self, handler: type[HandlerBase], arena: Arena, slots: int) -> None:
+        self.handler, self.arena = handler, arena
+        self.pool = Pool(arena)
+        for attr, dtype, width, _, _ in handler.FIELDS:
+            arena.array(f"acc.{attr}", slots, dtype, width)
+        self.slots = len(arena.array("acc.records", slots, "i8"))
+        self.views = {
+            attr: _VIEW_TYPES[kind](
+                arena, f"view.{attr}", self.slots, counts=width, children=2
+            )
+            for attr, kind, _, width in handler.VIEWS
+        }
+
+    @property
+    def state(self) -> Any:
+        """The State that kernels work on; made anew, because growth replaces arrays."""
+        fields = [self.arena.array(f"acc.{f[0]}", 0, "i8") for f in self.handler.FIELDS]
+        views = [v.arrays for v in self.views.values()]
+        return self.handler.KERNELS.state(self.pool.arrays, *fields, *views)
+
+    @property
+    def records(self) -> Array:
+        """Rows that each accumulator holds (for an append-only input perhaps only 1 for some)."""
+        return self.arena.array("acc.records", 0, "i8")
+
+    def resize(self, slots: int) -> None:
+        """Room for more accumulators, or fewer when those beyond are as new."""
+        for attr, *_ in self.handler.FIELDS:
+            self.arena.resize(f"acc.{attr}", slots)
+        for view in self.views.values():
+            view.reserve_slots(slots)
+        self.slots = slots
+
+    def reserve(self, rows: int) -> None:
+        """Room in every view for what `rows` more rows may add."""
+        for view in self.views.values():
+            view.reserve(rows)
+
+    def reserve_merge(self, other: Accumulators) -> None:
+        strings = int(other.pool.arrays.meta[0]) * max(1, len(self.handler.FIELDS))
+        self.pool.reserve(strings + 1, int(other.pool.arrays.meta[2]))
+        for attr, view in self.views.items():
+            view.reserve(other.views[attr].live)
+
+    def sweep(self) -> None:
+        """Free unreferenced strings; give back the memory of empty views."""
+        self.pool.sweep()
+        for view in self.views.values():
+            view.shrink()
+
+    def sync(self) -> None:
+        """Everything is in the arena already."""
+
+    def dump(self) -> list[Any]:
+        """The logical content, by slot, independent of node numbers and ids."""
+        rows: list[Any] = []
+        for s in range(self.slots):
+            fields = [self._field(f, s) for f in self.handler.FIELDS]
+            rows.append((fields, [self._view(v, s) for v in self.handler.VIEWS]))
+        return rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Accumulators) and self.dump() == other.dump()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _word(self, word: int, pooled: bool) -> Any:
+        if not pooled:
+            return word
+        p = self.pool.arrays
+        at = int(p.offset[word])
+        return bytes(p.heap[at : at + int(p.length[word])]) if word else None
+
+    def _field(self, field: tuple[str, str, int, str, bool], s: int) -> Any:
+        attr, _, width, _, pooled = field
+        value = self.arena.array(f"acc.{attr}", 0, "i8")[s]
+        return value.tolist() if width else self._word(int(value), pooled)
+
+    def _view(self, described: tuple[str, str, bool, int], s: int) -> Any:
+        attr, kind, pooled, _ = described
+        view = self.views[attr].arrays
+        found = []
+        if isinstance(view, Ordered):
+            node = ordered_first(view, s)
+            while node:
+                found.append((self._word(int(view.words[node]), pooled), int(view.counts[node])))
+                node = ordered_following(view, self.pool.arrays, pooled, s, node)
+            return found
+        node = int(view.head[s])
+        while node:
+            counts = view.counts[node].tolist() if isinstance(view, Multiset) else None
+            found.append((self._word(int(view.words[node]), pooled), counts))
+            node = int(view.following[node])
+        return sorted(found, key=repr) if kind == "multiset" else found
+
+
+class Handler(HandlerBase):
+    """The base of handlers compiled by Numba."""
+
+    accumulators_type = Accumulators
+
+    def bind_column(
+        self, column: pa.Array, name: str, form: str, bound: dict[tuple[str, str], Any]
+    ) -> None:
+        if form == "flag":
+            bound[name, form] = columns.flags(column)
+        elif form == "valid":
+            bound[name, form] = columns.validity(column)
+        elif form == "word":
+            bound[name, form] = columns.words(column, self._current().pool)[0]
+        else:
+            low, high, _ = columns.numbers(column)
+            bound[name, form] = Limbs(low, high) if form == "wide" else low
+
+    def outputs(self, n: int) -> Any:
+        arrays: list[Array] = [np.zeros(max(1, len(self.OUTPUTS)), np.int64)]
+        for _, form in self.OUTPUTS:
+            shape = (n, 2) if form == "limbs" else (n,)
+            arrays += [np.zeros(shape, "f8" if form == "float" else "i8"), np.zeros(n, np.bool_)]
+        return self.KERNELS.outputs(*arrays)
+
+    def differ(self, before: Any, after: Any, rows: int) -> Array:
+        """In which of the rows any result differs; NULL equals NULL, NaN equals NaN."""
+        changed = np.zeros(rows, np.bool_)
+        for a, b in zip(before[1:], after[1:], strict=True):
+            unequal = a.view(np.int64) != b.view(np.int64) if a.dtype == np.float64 else a != b
+            changed |= unequal.any(axis=1) if unequal.ndim == 2 else unequal
+        return changed
+
+    def concatenate(self, before: Any, after: Any) -> Any:
+        """The rows of two outputs, one after the other."""
+        return type(before)(*(np.concatenate([a, b]) for a, b in zip(before, after, strict=True)))
+
+    def to_arrow(self, out: Any, fields: list[pa.Field], take: Array | None = None) -> list[pa.Array]:
+        made = []
+        for position, ((_, form), field) in enumerate(zip(self.OUTPUTS, fields, strict=True)):
+            data, valid = out[1 + 2 * position], out[2 + 2 * position]
+            if take is not None:
+                data, valid = data[take], valid[take]
+            if form == "float":
+                made.append(columns.from_floats(data, valid, field.type))
+            elif form == "limbs":
+                made.append(columns.from_limbs(data, valid, field.type))
+            else:
+                made.append(columns.from_words(data, valid, field.type, self._current().pool))
+        return made

@@ -1,0 +1,200 @@
+"""Exact numbers in fixed-width state: 192-bit integers (BIGINT and DECIMAL sums) and cascaded float sums.
+
+A *wide* number is (low, middle, high): three 64-bit limbs, two's complement, so adding and subtracting are exact
+and order does not matter; whether a result fits its type is asked only when it is read.
+A *float sum* is (s0, s1, s2, nans, infinities, negative infinities): the first three are the cascade of
+error-free additions, the rest count the special values, so that a retracted NaN or infinity leaves no trace.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+Wide = tuple[int, int, int]
+FloatSum = tuple[float, float, float, float, float, float]
+
+POWERS_LOW = np.array(
+    [(10**p & (2**64 - 1)) - (2**64 if 10**p & 2**63 else 0) for p in range(39)], np.int64
+)
+POWERS_HIGH = np.array([10**p >> 64 for p in range(39)], np.int64)
+
+
+@njit(cache=True, inline="always")
+def _below(a: int, b: int) -> bool:
+    return bool(np.uint64(a) < np.uint64(b))
+
+
+@njit(cache=True)
+def combine_wide(a: Wide, b: Wide) -> Wide:
+    """a + b."""
+    low = np.int64(a[0] + b[0])
+    carry = np.int64(_below(low, a[0]))
+    middle = np.int64(a[1] + b[1])
+    over = np.int64(_below(middle, a[1]))
+    middle2 = np.int64(middle + carry)
+    over += np.int64(_below(middle2, middle))
+    return low, middle2, np.int64(a[2] + b[2] + over)
+
+
+@njit(cache=True)
+def negate_wide(a: Wide) -> Wide:
+    """-a."""
+    zero = np.int64(0)
+    one = (np.int64(1), zero, zero)
+    return combine_wide((np.int64(~a[0]), np.int64(~a[1]), np.int64(~a[2])), one)
+
+
+@njit(cache=True)
+def widen(x: tuple[int, int]) -> Wide:
+    """A 128-bit (low, high) argument as a wide number."""
+    return np.int64(x[0]), np.int64(x[1]), np.int64(x[1] >> 63)
+
+
+@njit(cache=True)
+def add_wide(a: Wide, x: tuple[int, int]) -> Wide:
+    return combine_wide(a, widen(x))
+
+
+@njit(cache=True)
+def subtract_wide(a: Wide, x: tuple[int, int]) -> Wide:
+    return combine_wide(a, negate_wide(widen(x)))
+
+
+@njit(cache=True)
+def wide_to_bigint(a: Wide) -> tuple[int, bool]:
+    """(value, whether it fits 64 bits)."""
+    sign = np.int64(a[0] >> 63)
+    return a[0], a[1] == sign and a[2] == sign
+
+
+@njit(cache=True)
+def _magnitude(a: Wide) -> tuple[bool, Wide]:
+    if a[2] < 0:
+        return True, negate_wide(a)
+    return False, a
+
+
+@njit(cache=True)
+def wide_to_decimal(a: Wide, precision: int) -> tuple[tuple[int, int], bool]:
+    """((low, high), whether |a| < 10**precision)."""
+    _, m = _magnitude(a)
+    top = POWERS_HIGH[precision]
+    fits = m[2] == 0 and m[1] >= 0
+    fits = fits and (m[1] < top or (m[1] == top and _below(m[0], POWERS_LOW[precision])))
+    return (a[0], a[1]), fits
+
+
+@njit(cache=True)
+def wide_to_float(a: Wide) -> float:
+    negative, m = _magnitude(a)
+    value = np.float64(np.uint64(m[2])) * 2.0**128
+    value += np.float64(np.uint64(m[1])) * 2.0**64 + np.float64(np.uint64(m[0]))
+    return -value if negative else value
+
+
+@njit(cache=True)
+def _times_ten(m: Wide) -> Wide:
+    mask = np.uint64(0xFFFFFFFF)
+    carry = np.uint64(0)
+    low, middle, high = np.uint64(m[0]), np.uint64(m[1]), np.uint64(m[2])
+    a = (low & mask) * np.uint64(10)
+    b = (low >> np.uint64(32)) * np.uint64(10) + (a >> np.uint64(32))
+    low = (b << np.uint64(32)) | (a & mask)
+    carry = b >> np.uint64(32)
+    a = (middle & mask) * np.uint64(10) + carry
+    b = (middle >> np.uint64(32)) * np.uint64(10) + (a >> np.uint64(32))
+    middle = (b << np.uint64(32)) | (a & mask)
+    high = high * np.uint64(10) + (b >> np.uint64(32))
+    return np.int64(low), np.int64(middle), np.int64(high)
+
+
+@njit(cache=True)
+def divide_wide(a: Wide, count: int, digits: int, precision: int) -> tuple[tuple[int, int], bool]:
+    """a * 10**digits / count, rounded HALF_UP, as a DECIMAL(precision): ((low, high), whether it fits)."""
+    negative, m = _magnitude(a)
+    for _ in range(digits):
+        m = _times_ten(m)
+    divisor = np.uint64(count)
+    rest = np.uint64(0)
+    one = np.uint64(1)
+    q0, q1, q2 = np.uint64(m[0]), np.uint64(m[1]), np.uint64(m[2])
+    for _ in range(192):
+        rest = (rest << one) | (q2 >> np.uint64(63))
+        q2 = (q2 << one) | (q1 >> np.uint64(63))
+        q1 = (q1 << one) | (q0 >> np.uint64(63))
+        q0 = q0 << one
+        if rest >= divisor:
+            rest -= divisor
+            q0 |= one
+    quotient = (np.int64(q0), np.int64(q1), np.int64(q2))
+    if rest >= divisor - rest:
+        quotient = combine_wide(quotient, (np.int64(1), np.int64(0), np.int64(0)))
+    if negative:
+        quotient = negate_wide(quotient)
+    return wide_to_decimal(quotient, precision)
+
+
+@njit(cache=True)
+def _cascade(a: FloatSum, x: float) -> FloatSum:
+    s0 = a[0] + x
+    t = s0 - a[0]
+    e = (a[0] - (s0 - t)) + (x - t)
+    s1 = a[1] + e
+    t = s1 - a[1]
+    e = (a[1] - (s1 - t)) + (e - t)
+    return s0, s1, a[2] + e, a[3], a[4], a[5]
+
+
+@njit(cache=True)
+def _special(a: FloatSum, x: float, change: float) -> FloatSum:
+    if np.isnan(x):
+        return a[0], a[1], a[2], a[3] + change, a[4], a[5]
+    if x > 0:
+        return a[0], a[1], a[2], a[3], a[4] + change, a[5]
+    return a[0], a[1], a[2], a[3], a[4], a[5] + change
+
+
+@njit(cache=True)
+def add_float(a: FloatSum, x: float) -> FloatSum:
+    return _cascade(a, x) if np.isfinite(x) else _special(a, x, 1.0)
+
+
+@njit(cache=True)
+def subtract_float(a: FloatSum, x: float) -> FloatSum:
+    return _cascade(a, -x) if np.isfinite(x) else _special(a, x, -1.0)
+
+
+@njit(cache=True)
+def combine_float(a: FloatSum, b: FloatSum) -> FloatSum:
+    c = _cascade(_cascade(_cascade(a, b[0]), b[1]), b[2])
+    return c[0], c[1], c[2], a[3] + b[3], a[4] + b[4], a[5] + b[5]
+
+
+@njit(cache=True)
+def float_total(a: FloatSum) -> float:
+    """The sum as a double; -0.0 becomes 0.0."""
+    if a[3] > 0 or (a[4] > 0 and a[5] > 0):
+        return np.nan
+    if a[4] > 0:
+        return np.inf
+    if a[5] > 0:
+        return -np.inf
+    s = a[0] + a[1]
+    t = s - a[0]
+    e = (a[0] - (s - t)) + (a[1] - t)
+    return s + (e + a[2]) + 0.0
+
+
+@njit(cache=True)
+def wrap(value: int, bits: int) -> int:
+    """The low `bits` of an integer, as two's complement: what a narrow SUM overflows to in dialect flink."""
+    shift = 64 - bits
+    return np.int64(np.int64(value) << shift) >> shift
+
+
+@njit(cache=True)
+def truncate_divide(a: int, b: int) -> int:
+    """Integer division towards zero."""
+    q = abs(a) // abs(b)
+    return -q if (a < 0) != (b < 0) else q

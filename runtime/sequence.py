@@ -1,0 +1,119 @@
+"""Arrival sequence by slot: the live values in the order they came. It serves retractable FIRST/LAST_VALUE.
+
+A retraction removes the oldest live occurrence of its value (as Flink does, for FIRST and LAST alike); a
+value that is not there is ignored. Both ends, and both operations, are O(1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from aggloom.runtime import pairs
+from aggloom.runtime.arena import Array
+from aggloom.runtime.pool import PoolArrays, hold, release
+
+
+class Sequence(NamedTuple):
+    """By node: slot, word, list links, `same` (next newer node of the same pair), `newest` (of the oldest: the newest); by slot: ends."""
+
+    table: Array
+    slots: Array
+    words: Array
+    following: Array
+    preceding: Array
+    same: Array
+    newest: Array
+    head: Array
+    tail: Array
+    free: Array
+    meta: Array
+
+
+@njit(cache=True)
+def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+    """Add a value at the end."""
+    oldest = pairs.find(view.table, view.slots, view.words, slot, word)
+    node = pairs.allocate(view.free, view.meta)
+    view.slots[node] = slot
+    view.words[node] = word
+    view.same[node] = 0
+    view.following[node] = 0
+    view.preceding[node] = view.tail[slot]
+    if view.tail[slot] != 0:
+        view.following[view.tail[slot]] = node
+    else:
+        view.head[slot] = node
+    view.tail[slot] = node
+    if oldest == 0:
+        view.newest[node] = node
+        pairs.insert(view.table, view.slots, view.words, node)
+    else:
+        view.same[view.newest[oldest]] = node
+        view.newest[oldest] = node
+    if pooled:
+        hold(pool, word)
+
+
+@njit(cache=True)
+def sequence_remove(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+    """Take out the oldest occurrence of a value, if there is one."""
+    node = pairs.find(view.table, view.slots, view.words, slot, word)
+    if node == 0:
+        return
+    heir = np.int64(view.same[node])
+    if heir == 0:
+        pairs.remove(view.table, view.slots, view.words, node)
+    else:
+        view.newest[heir] = view.newest[node]
+        pairs.substitute(view.table, view.slots, view.words, node, heir)
+    before, after = view.preceding[node], view.following[node]
+    if before != 0:
+        view.following[before] = after
+    else:
+        view.head[slot] = after
+    if after != 0:
+        view.preceding[after] = before
+    else:
+        view.tail[slot] = before
+    if pooled:
+        release(pool, word)
+    pairs.give_back(view.free, view.meta, node)
+
+
+@njit(cache=True)
+def sequence_clear(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> None:
+    """Forget all values of a slot."""
+    while view.head[slot] != 0:
+        sequence_remove(view, pool, pooled, slot, view.words[view.head[slot]])
+
+
+@njit(cache=True)
+def _rehash(view: Sequence) -> None:
+    for s in range(len(view.head)):
+        node = np.int64(view.head[s])
+        while node != 0:
+            if pairs.find(view.table, view.slots, view.words, s, view.words[node]) == 0:
+                pairs.insert(view.table, view.slots, view.words, node)
+            node = np.int64(view.following[node])
+
+
+class SequenceView(pairs.NodeView):
+    """Owner of a Sequence in an arena."""
+
+    arrays_type = Sequence
+    by_node = {  # noqa: RUF012
+        "slots": "i4",
+        "words": "i8",
+        "following": "i4",
+        "preceding": "i4",
+        "same": "i4",
+        "newest": "i4",
+    }
+    by_slot = {"head": "i4", "tail": "i4"}  # noqa: RUF012
+    hashed = True
+
+    def _rehash(self) -> None:
+        _rehash(self.arrays)

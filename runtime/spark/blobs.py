@@ -1,0 +1,73 @@
+"""Batches of changes as binaries: Arrow IPC streams whose last column holds the row kinds.
+
+This is the form in which rows cross a shuffle, enter the state log and leave an operator. Each batch in a stream may
+carry an order key, by which the receiver sorts what several map tasks sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from aggloom.runtime.changelog import Kinds
+
+BLOB_BYTES = 32 << 20
+KIND_FIELD = pa.field("", pa.int8(), nullable=False)
+_ORDER = b"order"
+
+
+def with_kinds(batch: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
+    """The batch with its kinds as the last column."""
+    schema = batch.schema.append(KIND_FIELD)
+    return pa.RecordBatch.from_arrays([*batch.columns, pa.array(kinds, pa.int8())], schema=schema)
+
+
+def split_kinds(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds]:
+    """Undo `with_kinds`."""
+    width = batch.num_columns - 1
+    schema = pa.schema([batch.schema.field(index) for index in range(width)])
+    bare = (
+        pa.RecordBatch.from_arrays(batch.columns[:width], schema=schema)
+        if width
+        else empty_columns(batch.num_rows)
+    )
+    return bare, batch.column(width).to_numpy(zero_copy_only=False)
+
+
+def empty_columns(rows: int) -> pa.RecordBatch:
+    """A batch of no columns that still has rows, as COUNT(*) without keys reads it."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
+
+
+def write_blob(schema: pa.Schema, batches: Iterable[tuple[pa.RecordBatch, bytes]]) -> bytes:
+    """One IPC stream of (batch, order key) pairs."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch, order in batches:
+            writer.write_batch(batch, custom_metadata={_ORDER: order} if order else None)
+    return sink.getvalue().to_pybytes()
+
+
+def read_blob(blob: bytes | memoryview) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+    """The (batch, order key) pairs of an IPC stream, without copying the data."""
+    with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
+        while True:
+            try:
+                batch, metadata = reader.read_next_batch_with_custom_metadata()
+            except StopIteration:
+                return
+            yield batch, (metadata or {}).get(_ORDER, b"")
+
+
+def cut(batch: pa.RecordBatch, limit: int = BLOB_BYTES) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of about `limit` bytes; at least one, even if it has no rows."""
+    pieces = max(1, -(-batch.nbytes // limit))
+    rows = max(1, -(-batch.num_rows // pieces))
+    for start in range(0, max(batch.num_rows, 1), rows):
+        yield batch.slice(start, rows)
+
+
+def concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Several batches of one schema as one."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

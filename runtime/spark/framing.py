@@ -1,0 +1,121 @@
+"""One frame around every blob of durable state: what it is, whose it is, and whether it is whole.
+
+Checkpoints are untrusted input. Nothing inside a frame is read before its magic number, layout version, owner,
+place, length and checksum have been checked, and each refusal says what to do.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from aggloom.errors import StateCorruptError, StateMismatchError
+
+MAGIC = b"AGLM"
+LAYOUT = 1
+SNAPSHOT, LOG = 1, 2
+_NAMES = {SNAPSHOT: "snapshot", LOG: "log"}
+
+# magic, layout, content, digest, bucket, buckets, entry, part, parts, clock, length
+_HEADER = struct.Struct("<4sHH16siiIIIqQ")
+_CHECKSUM = struct.Struct("<I")
+OVERHEAD = _HEADER.size + _CHECKSUM.size
+
+_START_OVER = "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose state it is: the operator, the digest of its spec, and the bucket."""
+
+    operator: str
+    digest: str
+    bucket: int
+    buckets: int
+
+    @property
+    def where(self) -> str:
+        """The words that open an error message."""
+        return f"state of {self.operator}, bucket {self.bucket}"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A blob that passed every check."""
+
+    content: int
+    entry: int
+    part: int
+    parts: int
+    clock_ms: int
+    payload: memoryview
+
+
+def seal(
+    payload: bytes | memoryview,
+    owner: Owner,
+    content: int,
+    entry: int = 0,
+    part: int = 0,
+    parts: int = 1,
+    clock_ms: int = 0,
+) -> bytes:
+    """Frame a payload; `entry` and `part` give its place among its kind."""
+    header = _HEADER.pack(
+        MAGIC,
+        LAYOUT,
+        content,
+        owner.digest.encode("ascii")[:16],
+        owner.bucket,
+        owner.buckets,
+        entry,
+        part,
+        parts,
+        clock_ms,
+        len(payload),
+    )
+    checksum = zlib.crc32(payload, zlib.crc32(header))
+    return b"".join((header, _CHECKSUM.pack(checksum), payload))
+
+
+def unseal(blob: bytes, owner: Owner, content: int) -> Frame:
+    """Check a frame and open it, or raise StateCorruptError or StateMismatchError."""
+    where = f"{_NAMES[content]} {owner.where}"
+    if len(blob) < OVERHEAD or blob[:4] != MAGIC:
+        raise StateCorruptError(f"{where}: not a state blob of aggloom. {_START_OVER}")
+    fields = _HEADER.unpack_from(blob)
+    layout, found, digest, bucket, buckets, entry, part, parts, clock_ms, length = fields[1:]
+    payload = memoryview(blob)[OVERHEAD:]
+    if layout != LAYOUT:
+        raise StateMismatchError(
+            f"{where}: written in layout {layout}, this version reads {LAYOUT}. "
+            "Run the version of aggloom that wrote it, or start over with an empty checkpoint."
+        )
+    if length != len(payload):
+        raise StateCorruptError(
+            f"{where}: {len(payload)} bytes where {length} were written. {_START_OVER}"
+        )
+    checksum = _CHECKSUM.unpack_from(blob, _HEADER.size)[0]
+    if zlib.crc32(payload, zlib.crc32(blob[: _HEADER.size])) != checksum:
+        raise StateCorruptError(f"{where}: the checksum does not match. {_START_OVER}")
+    _check_owner(digest.rstrip(b"\0").decode("ascii"), bucket, buckets, owner, where)
+    if found != content:
+        raise StateCorruptError(f"{where}: holds a {_NAMES.get(found, found)}. {_START_OVER}")
+    return Frame(found, entry, part, parts, clock_ms, payload)
+
+
+def _check_owner(digest: str, bucket: int, buckets: int, owner: Owner, where: str) -> None:
+    """Refuse state that is whole but belongs to another query, or to another place in this one."""
+    if digest != owner.digest[:16]:
+        raise StateMismatchError(
+            f"{where}: written for spec {digest}, not for {owner.digest[:16]}. "
+            "Run the query that this checkpoint belongs to, or give this one a checkpoint directory of its own."
+        )
+    if buckets != owner.buckets:
+        raise StateMismatchError(
+            f"{where}: written with {buckets} buckets, this query has {owner.buckets}. "
+            f"The number is fixed for the life of a checkpoint: pass buckets={buckets}."
+        )
+    if bucket != owner.bucket:
+        raise StateCorruptError(f"{where}: holds state of bucket {bucket}. {_START_OVER}")

@@ -1,0 +1,190 @@
+"""The host: a stateful processor that runs an operator over whole columns, one bucket at a time.
+
+This is the one file that speaks Spark's camelCase. It turns a bucket's binaries into a batch, brings the operator to
+the bucket's last committed state, processes, commits, and turns the changes into binaries again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from aggloom.runtime.spark.blobs import cut, with_kinds, write_blob
+from aggloom.runtime.spark.framing import Owner
+from aggloom.runtime.spark.partitioning import hash_int
+from aggloom.runtime.spark.residency import Residence, clean_up, default_root, residence
+from aggloom.runtime.spark.store import BucketStore, Head, Operator, gather
+
+OUTPUT_DDL = "blob BINARY"
+_BLOB = StructType([StructField("blob", BinaryType())])
+_HEAD = StructType(
+    [
+        StructField("token", StringType()),
+        StructField("snapshot_chunks", IntegerType()),
+        StructField("log_frames", IntegerType()),
+        StructField("log_entries", IntegerType()),
+        StructField("log_bytes", LongType()),
+    ]
+)
+_QUERY_ID = "sql.streaming.queryId"
+_TIMER_STEPS = 16
+
+
+class OperatorFactory(Protocol):
+    """How a worker makes the operator: picklable, and named for error messages."""
+
+    name: str
+    digest: str
+    input_schema: pa.Schema
+
+    def open(self, directory: Path | None) -> Operator: ...
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the host itself needs to know."""
+
+    buckets: int
+    state_ttl_ms: int = 0
+    state_directory: str | None = None
+
+
+class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Runs one operator for every bucket that Spark hands over."""
+
+    def __init__(self, factory: OperatorFactory, options: Options) -> None:
+        self._factory = factory
+        self._options = options
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state variables."""
+        self._handle = handle
+        self._head = handle.getValueState("head", _HEAD)
+        self._snapshot = handle.getListState("snapshot", _BLOB)
+        self._log = handle.getListState("log", _BLOB)
+        self._query = _query_id()
+        if self._query:
+            clean_up(self._root())
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Apply one micro-batch's changes to one bucket."""
+        blobs: list[tuple[int, int, bytes]] = [
+            (int(partition), int(sequence), blob)
+            for frame in rows
+            for partition, sequence, blob in _columns(frame)
+        ]
+        yield from self._run(int(key[0]), gather(blobs), timerValues)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Let the operator expire what is past its time to live."""
+        yield from self._run(int(key[0]), None, timerValues)
+
+    def close(self) -> None:
+        """Nothing is held between batches."""
+
+    def _root(self) -> Path:
+        """The directory for live state."""
+        configured = self._options.state_directory
+        return Path(configured) if configured else default_root()
+
+    def _run(self, key: int, bundle: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+        """Process one bundle (None: only the clock moved) of the bucket with this grouping key."""
+        factory, options = self._factory, self._options
+        bucket = hash_int(key)
+        owner = Owner(factory.name, factory.digest, bucket, options.buckets)
+        batch, kinds = bundle or _nothing(factory.input_schema)
+        clock_ms = 0
+        if options.state_ttl_ms:
+            clock_ms = timerValues.getCurrentProcessingTimeInMs()
+            self._arm_timer(clock_ms)
+        if not self._query:
+            # A batch query sees each bucket once and keeps nothing.
+            operator = factory.open(None)
+            yield from _emit(*operator.process(batch, kinds, clock_ms))
+            operator.close()
+            return
+        store = BucketStore(self._head, self._snapshot, self._log, owner)
+        directory = f"{self._query}-{factory.digest}"
+        with residence(self._root(), directory, bucket) as home:
+            head = store.head()
+            operator = _wake(factory, store, head, home)
+            if home:
+                home.mark_dirty()
+            changes, change_kinds = operator.process(batch, kinds, clock_ms)
+            token = store.commit(head, operator, batch, kinds, clock_ms)
+            operator.close()
+            if home:
+                home.mark_clean(token)
+        yield from _emit(changes, change_kinds)
+
+    def _arm_timer(self, clock_ms: int) -> None:
+        """Wake up when what this batch touched expires; times are rounded so that timers coincide."""
+        step = max(1, self._options.state_ttl_ms // _TIMER_STEPS)
+        due = clock_ms + self._options.state_ttl_ms
+        self._handle.registerTimer((due // step + 1) * step)
+
+
+def _wake(
+    factory: OperatorFactory, store: BucketStore, head: Head | None, home: Residence | None
+) -> Operator:
+    """The operator in the state of `head`: as it lies in its residence, else rebuilt from the store."""
+    if home and head and home.holds(head.token):
+        return factory.open(home.arena)
+    if home:
+        home.wipe()
+    operator = factory.open(home.arena if home else None)
+    if head:
+        try:
+            store.rebuild(head, operator)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                operator.close()
+            raise
+    return operator
+
+
+def _query_id() -> str | None:
+    """The id of the streaming query this task works for; None in a batch query and on the driver."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.getLocalProperty(_QUERY_ID) if context else None
+
+
+def _columns(frame: pd.DataFrame) -> Iterable[tuple[int, int, bytes]]:
+    """The (partition, sequence, blob) triples of a frame whose columns are known by position."""
+    return zip(frame.iloc[:, -3], frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
+
+
+def _nothing(schema: pa.Schema) -> tuple[pa.RecordBatch, Any]:
+    """An empty bundle."""
+    import numpy as np
+
+    columns = [pa.array([], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema), np.empty(0, np.int8)
+
+
+def _emit(changes: pa.RecordBatch, kinds: Any) -> Iterator[pd.DataFrame]:
+    """The changes as frames of one binary each."""
+    if changes.num_rows:
+        for piece in cut(with_kinds(changes, kinds)):
+            yield pd.DataFrame({"blob": [write_blob(piece.schema, [(piece, b"")])]})

@@ -1,0 +1,182 @@
+"""Durable state of one bucket: a snapshot in chunks, and the log of the input since.
+
+A commit appends the batch's input to the log, or, once the log outweighs the state, rewrites the snapshot and clears
+the log; its cost is the smaller of input and state, never state alone. Operators are deterministic, so snapshot and
+replay give the state back. A head record says how many chunks and log entries there must be.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from aggloom.errors import StateCorruptError
+from aggloom.runtime.changelog import Kinds
+from aggloom.runtime.spark.blobs import (
+    BLOB_BYTES,
+    concat,
+    cut,
+    read_blob,
+    split_kinds,
+    with_kinds,
+    write_blob,
+)
+from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
+
+HEAD_DDL = "token STRING, snapshot_chunks INT, log_frames INT, log_entries INT, log_bytes BIGINT"
+BLOB_DDL = "blob BINARY"
+LOG_MINIMUM_BYTES = 4 << 20
+LOG_MAXIMUM_ENTRIES = 256
+
+
+class Operator(Protocol):
+    """What the host asks of an operator: a deterministic function of its state and a bundle."""
+
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock_ms: int = 0
+    ) -> tuple[pa.RecordBatch, Kinds]: ...
+
+    def snapshot(self) -> Any: ...
+
+    def restore(self, data: Any) -> None: ...
+
+    @property
+    def state_bytes(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is in the store, and the token of the commit that put it there."""
+
+    token: str
+    snapshot_chunks: int = 0
+    log_frames: int = 0
+    log_entries: int = 0
+    log_bytes: int = 0
+
+
+class BucketStore:
+    """The state variables of a stateful processor, seen as one bucket's snapshot and log."""
+
+    def __init__(self, head: Any, snapshot: Any, log: Any, owner: Owner) -> None:
+        self._head = head
+        self._snapshot = snapshot
+        self._log = log
+        self.owner = owner
+
+    def head(self) -> Head | None:
+        """The last commit, or None for a bucket that was never written."""
+        row = self._head.get()
+        return None if row is None else Head(*row)
+
+    def rebuild(self, head: Head, operator: Operator) -> None:
+        """Bring a fresh operator to the state of `head`: the snapshot, then the log replayed."""
+        if head.snapshot_chunks:
+            operator.restore(b"".join(self._frames(self._snapshot, SNAPSHOT, head.snapshot_chunks)))
+        if head.log_frames:
+            self._replay(head, operator)
+
+    def commit(
+        self, head: Head | None, operator: Operator, batch: pa.RecordBatch, kinds: Kinds, clock_ms: int
+    ) -> str:
+        """Make the batch that `operator` has just processed durable; the token of the new version."""
+        old = head or Head("")
+        token = uuid.uuid4().hex
+        if self._snapshot_is_due(old, operator, batch.nbytes):
+            self._write_snapshot(operator, old, token)
+            return token
+        pieces = [write_blob(p.schema, [(p, b"")]) for p in cut(with_kinds(batch, kinds))]
+        frames = [
+            (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock_ms),)
+            for part, piece in enumerate(pieces)
+        ]
+        self._log.appendList(frames)
+        self._update_head(
+            Head(
+                token,
+                old.snapshot_chunks,
+                old.log_frames + len(frames),
+                old.log_entries + 1,
+                old.log_bytes + sum(map(len, pieces)),
+            )
+        )
+        return token
+
+    def _snapshot_is_due(self, head: Head, operator: Operator, more: int) -> bool:
+        """True when the log outweighs the state; the threshold differs from bucket to bucket."""
+        stagger = 1.0 + 0.5 * self.owner.bucket / self.owner.buckets
+        enough = max(operator.state_bytes, LOG_MINIMUM_BYTES) * stagger
+        return (
+            head.log_bytes + more > enough or head.log_entries + 1 > LOG_MAXIMUM_ENTRIES * stagger
+        )
+
+    def _write_snapshot(self, operator: Operator, old: Head, token: str) -> None:
+        """Replace snapshot and log by a snapshot of now."""
+        data = memoryview(operator.snapshot()).cast("B")
+        starts = range(0, max(len(data), 1), BLOB_BYTES)
+        self._snapshot.put(
+            [
+                (seal(data[at : at + BLOB_BYTES], self.owner, SNAPSHOT, 0, part, len(starts)),)
+                for part, at in enumerate(starts)
+            ]
+        )
+        if old.log_frames:
+            self._log.clear()
+        self._update_head(Head(token, len(starts)))
+
+    def _update_head(self, head: Head) -> None:
+        """Write the head record."""
+        self._head.update(
+            (head.token, head.snapshot_chunks, head.log_frames, head.log_entries, head.log_bytes)
+        )
+
+    def _frames(self, state: Any, content: int, expected: int) -> list[memoryview]:
+        """The payloads of a snapshot's chunks, checked and complete."""
+        frames = [unseal(bytes(row[0]), self.owner, content) for row in state.get()]
+        if [(f.part, f.parts) for f in frames] != [(part, expected) for part in range(expected)]:
+            raise self._incomplete("snapshot", len(frames), expected)
+        return [frame.payload for frame in frames]
+
+    def _replay(self, head: Head, operator: Operator) -> None:
+        """Process the log's bundles again, each with the clock that it saw."""
+        pieces: list[pa.RecordBatch] = []
+        entry = read = 0
+        for row in self._log.get():
+            frame = unseal(bytes(row[0]), self.owner, LOG)
+            if (frame.entry, frame.part) != (entry, len(pieces)):
+                raise self._incomplete("log", read, head.log_frames)
+            read += 1
+            pieces += [batch for batch, _ in read_blob(frame.payload)]
+            if len(pieces) == frame.parts:
+                batch, kinds = split_kinds(concat(pieces))
+                operator.process(batch, kinds, frame.clock_ms)
+                pieces = []
+                entry += 1
+        if (read, entry) != (head.log_frames, head.log_entries):
+            raise self._incomplete("log", read, head.log_frames)
+
+    def _incomplete(self, what: str, found: int, expected: int) -> StateCorruptError:
+        """The error for blobs that are missing, or out of order."""
+        return StateCorruptError(
+            f"{what} {self.owner.where}: incomplete or out of order ({found} of {expected} blobs). "
+            "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+        )
+
+
+def gather(blobs: Iterable[tuple[int, int, bytes]]) -> tuple[pa.RecordBatch, Kinds] | None:
+    """The rows of (partition, sequence, blob) triples as one batch, in the order they are to be applied."""
+    segments = [
+        (order, partition, sequence, place, batch)
+        for partition, sequence, blob in blobs
+        for place, (batch, order) in enumerate(read_blob(blob))
+    ]
+    if not segments:
+        return None
+    segments.sort(key=lambda segment: segment[:4])
+    return split_kinds(concat([segment[4] for segment in segments]))

@@ -1,0 +1,91 @@
+"""Unpack: from an operator's binaries to ordinary columns, and HAVING over a changelog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from aggloom.runtime.changelog import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Kinds,
+    kinds_to_arrow,
+    parse_kinds,
+)
+from aggloom.runtime.spark.blobs import concat, read_blob, split_kinds
+
+
+@dataclass(frozen=True)
+class Unpack:
+    """The `mapInArrow` stage that ends a chain of operators."""
+
+    schema: pa.Schema
+    profile: str = "spark"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Open every blob; the change column comes last."""
+        for packed in batches:
+            for blob in packed.column(0):
+                for whole, _ in read_blob(blob.as_buffer()):
+                    batch, kinds = split_kinds(whole)
+                    columns = [*batch.columns, kinds_to_arrow(kinds, self.profile)]
+                    yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def having_kinds(kinds: Kinds, passes: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Kinds]:
+    """Which rows of a changelog a HAVING keeps, and their new kinds; a -U is followed by its +U.
+
+    An update that leaves the condition becomes a deletion, one that enters it an insertion.
+    """
+    new = kinds.copy()
+    keep = passes.copy()
+    after = kinds == UPDATE_AFTER
+    paired = np.zeros(len(kinds), np.bool_)
+    paired[1:] = after[1:] & (kinds[:-1] == UPDATE_BEFORE)
+    second = np.flatnonzero(paired)
+    first = second - 1
+    new[first[passes[first] & ~passes[second]]] = DELETE
+    new[second[~passes[first] & passes[second]]] = INSERT
+    # Without its -U, a +U that fails may end a row that was visible: say so, key by key.
+    lone = after & ~paired & ~passes
+    new[lone] = DELETE
+    keep[lone] = True
+    return keep, new
+
+
+@dataclass(frozen=True)
+class Having:
+    """The `mapInArrow` stage of HAVING: the last two columns are the change column and the condition."""
+
+    schema: pa.Schema
+    profile: str = "spark"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Filter a changelog; a -U at the end of a batch waits for its +U."""
+        held: pa.RecordBatch | None = None
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            whole = concat([held, batch]) if held is not None else batch
+            kinds = parse_kinds(whole.column(whole.num_columns - 2), "HAVING")
+            held = None
+            if kinds[-1] == UPDATE_BEFORE:
+                held = whole.slice(len(kinds) - 1)
+                whole, kinds = whole.slice(0, len(kinds) - 1), kinds[:-1]
+            yield from self._filter(whole, kinds)
+        if held is not None:
+            yield from self._filter(held, np.array([UPDATE_BEFORE], np.int8))
+
+    def _filter(self, batch: pa.RecordBatch, kinds: Kinds) -> Iterator[pa.RecordBatch]:
+        """The rows that remain, with the kinds they get."""
+        condition = batch.column(batch.num_columns - 1).fill_null(False)
+        keep, new = having_kinds(kinds, condition.to_numpy(zero_copy_only=False))
+        if keep.any():
+            columns = [*batch.columns[:-2], kinds_to_arrow(new, self.profile)]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema).filter(pa.array(keep))

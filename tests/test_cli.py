@@ -1,0 +1,152 @@
+"""The command line: what it prints where, and that a mistake is a sentence and not a traceback."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+import aggloom as al
+from aggloom.cli import main
+from aggloom.run import TableSource, read_table_option
+
+SQL = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name"
+SCHEMA = "name STRING, cnt INT"
+QUERY = ["--sql", SQL, "--schema", SCHEMA]
+
+
+def call(*arguments: str) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(main, list(arguments), prog_name="aggloom")
+
+
+def digest_of(path: Path) -> str:
+    """Read the digest off a module's name."""
+    return path.stem.rpartition("_")[2]
+
+
+def test_generate_writes_the_module_and_prints_its_path(tmp_path: Path) -> None:
+    result = call("generate", *QUERY, "--changes", "retract", "-o", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    path = Path(result.stdout.strip())
+    assert path.parent == tmp_path
+    assert al.load(path).SPEC_JSON == al.AggSpec.from_sql(SQL, SCHEMA).to_json()
+    assert digest_of(path) in result.stderr
+
+
+def test_generate_writes_once(tmp_path: Path) -> None:
+    path = Path(call("generate", *QUERY, "-o", str(tmp_path)).stdout.strip())
+    written = path.stat().st_mtime_ns
+    assert call("generate", *QUERY, "-o", str(tmp_path)).exit_code == 0
+    assert path.stat().st_mtime_ns == written
+    assert [found.suffix for found in tmp_path.iterdir() if found.is_file()] == [".py"]
+
+
+def test_inspect_shows_the_same_source_for_query_digest_and_file(tmp_path: Path) -> None:
+    path = Path(call("generate", *QUERY, "-o", str(tmp_path)).stdout.strip())
+    from_file = call("inspect", str(path)).stdout
+    assert from_file == path.read_text()
+    assert call("inspect", digest_of(path), "-o", str(tmp_path)).stdout == from_file
+    assert call("inspect", *QUERY).stdout == from_file
+
+
+def test_piped_source_is_plain(tmp_path: Path) -> None:
+    assert "\x1b" not in call("inspect", *QUERY).stdout
+
+
+def test_plan_shows_the_accumulators(tmp_path: Path) -> None:
+    path = Path(call("generate", *QUERY, "-o", str(tmp_path)).stdout.strip())
+    plan = call("inspect", *QUERY, "--plan")
+    assert plan.exit_code == 0, plan.output
+    assert "sum_cnt" in plan.stdout and "ordered" in plan.stdout
+    assert call("inspect", str(path), "--plan").stdout == plan.stdout
+
+
+def test_yaml_is_another_way_to_say_it(tmp_path: Path) -> None:
+    spec = al.AggSpec.from_sql(SQL, SCHEMA)
+    written = tmp_path / "query.yaml"
+    written.write_text(spec.to_yaml())
+    result = call("generate", "--yaml", str(written), "-o", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    assert call("generate", *QUERY, "-o", str(tmp_path / "out")).stdout == result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["generate", "--sql", "SELECT SUM(cmt) FROM t", "--schema", SCHEMA], "cnt"),
+        (["generate", "--sql", "SELECT SUMM(cnt) FROM t", "--schema", SCHEMA], "SUM"),
+        (["generate", "--sql", "SELECT name FROM t ORDER BY name", "--schema", SCHEMA], "ORDER BY"),
+        (["inspect", "0123456789abcdef"], "0123456789abcdef"),
+    ],
+)
+def test_a_mistake_is_one_short_message(arguments: list[str], said: str) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("aggloom: ")
+    assert said.lower() in result.stderr.lower()
+    assert "Traceback" not in result.stderr
+
+
+def test_debug_lets_the_error_through() -> None:
+    result = call("generate", "--debug", "--sql", "SELECT SUM(cmt) FROM t", "--schema", SCHEMA)
+    assert isinstance(result.exception, al.errors.AggloomError)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("arguments", [["generate"], ["inspect"], ["inspect", "x", *QUERY]])
+def test_an_incomplete_call_says_what_it_needs(arguments: list[str]) -> None:
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert "--sql" in result.stderr or "describe a query" in result.stderr
+
+
+def test_a_table_option_keeps_commas_in_its_schema() -> None:
+    text = "t=some/path,format=debezium-json,schema=id BIGINT, price DECIMAL(10,2),header=true"
+    assert read_table_option(text) == TableSource(
+        "t", "some/path", "debezium-json", "id BIGINT, price DECIMAL(10,2)", {"header": "true"}
+    )
+
+
+@pytest.mark.parametrize("text", ["t", "=path", "t=", "t=path,format="])
+def test_a_table_option_that_cannot_be_read(text: str) -> None:
+    with pytest.raises(al.errors.SpecError, match="--table"):  # type: ignore[attr-defined]
+        read_table_option(text)
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    """Read JSON lines from a file, or from a directory of them."""
+    files = sorted(path.rglob("*.json*")) if path.is_dir() else [path]
+    return [json.loads(line) for file in files for line in file.read_text().splitlines() if line]
+
+
+@pytest.mark.spark
+def test_run_reads_a_table_and_writes_the_changelog(tmp_path: Path) -> None:
+    data, out = tmp_path / "in", tmp_path / "out"
+    data.mkdir()
+    lines = [
+        {"_change_type": "insert", "name": "a", "cnt": 3},
+        {"_change_type": "insert", "name": "b", "cnt": 4},
+        {"_change_type": "delete", "name": "a", "cnt": 3},
+        {"_change_type": "insert", "name": "a", "cnt": 5},
+    ]
+    (data / "1.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    table = f"t={data},format=jsonl,schema=_change_type STRING, {SCHEMA}"
+    result = call(
+        *("run", "--sql", SQL, "--table", table),
+        *("--sink", f"jsonl:{out}", "--checkpoint", str(tmp_path / "checkpoint")),
+    )
+    assert result.exit_code == 0, result.output
+    assert {(row["name"], row["total"], row["top"]) for row in rows(out)} == {
+        ("a", 5, 5),
+        ("b", 4, 4),
+    }
+
+
+@pytest.mark.spark
+def test_run_refuses_another_table_name(tmp_path: Path) -> None:
+    result = call("run", "--sql", SQL, "--table", f"flights={tmp_path}", "--checkpoint", "x")
+    assert result.exit_code == 2
+    assert "'t'" in result.stderr and "'flights'" in result.stderr

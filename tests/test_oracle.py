@@ -1,0 +1,230 @@
+"""The operator against DuckDB and against exact Python, on random changelogs and batch cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from model import GroupModel, duckdb_table, same_table
+from strategies import ORDER_FREE, RICH, changelogs, cut, largest, net_rows, specs
+
+from aggloom.codegen import AggSpec
+from aggloom.runtime.changelog import check_laws, fold
+from aggloom.runtime.harness import Harness
+
+Change = tuple[Any, ...]
+few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+rich = pytest.mark.parametrize("name", sorted(RICH))
+
+
+def run(spec: AggSpec, batches: Iterable[list[Change]], **options: Any) -> list[list[Change]]:
+    """The changes that each batch brings."""
+    with Harness(spec, **options) as harness:
+        return [_feed(harness, batch) for batch in batches]
+
+
+def _feed(harness: Harness, batch: list[Change]) -> list[Change]:
+    harness.process(batch)
+    harness.flush()
+    return harness.changes()
+
+
+def _flat(batches: Iterable[list[Change]]) -> list[Change]:
+    return [change for batch in batches for change in batch]
+
+
+def _order_free(spec: AggSpec) -> bool:
+    return all(call.function in ORDER_FREE for call in spec.calls)
+
+
+def _agree(spec: AggSpec, batches: list[list[Change]], **options: Any) -> None:
+    """After every batch the folded output is the model's table and DuckDB's."""
+    model, so_far, out = GroupModel(spec), [], []
+    scale = largest(_flat(batches))
+    with Harness(spec, **options) as harness:
+        for batch in batches:
+            model.process(batch)
+            so_far += batch
+            new = _feed(harness, batch)
+            out += new
+            table = fold(out)
+            assert same_table(spec, table, model.table(), scale) is None
+            assert same_table(spec, harness.table(), table) is None
+            if _order_free(spec):
+                oracle = duckdb_table(spec, net_rows(so_far))
+                assert same_table(spec, table, oracle, scale) is None
+    check_laws(out, len(spec.group_by), False)
+
+
+@rich
+@few
+@given(data=st.data())
+def test_compiled_specs_agree_with_duckdb_and_the_model(name: str, data: st.DataObject) -> None:
+    spec = RICH[name]
+    changes = data.draw(changelogs(spec))
+    batches = data.draw(cut(changes))
+    _agree(
+        spec,
+        batches,
+        backend="numba",
+        mode=data.draw(st.sampled_from(["mini_batch", "per_record"])),
+    )
+
+
+@some
+@given(data=st.data())
+def test_random_specs_agree_with_duckdb_and_the_model(data: st.DataObject) -> None:
+    spec = data.draw(specs())
+    batches = data.draw(cut(data.draw(changelogs(spec))))
+    _agree(
+        spec,
+        batches,
+        backend="python",
+        mode=data.draw(st.sampled_from(["mini_batch", "per_record"])),
+    )
+
+
+@some
+@given(data=st.data())
+def test_retractions_for_keys_without_rows_are_dropped(data: st.DataObject) -> None:
+    spec = data.draw(specs())
+    changes = data.draw(changelogs(spec, orphans="keys"))
+    model = GroupModel(spec)
+    model.process(changes)
+    with Harness(spec, backend="python") as harness:
+        out = _flat(_feed(harness, batch) for batch in data.draw(cut(changes)))
+        assert harness.counters["orphans_dropped"] == model.ignored
+    assert same_table(spec, fold(out), model.table(), largest(changes)) is None
+
+
+@rich
+@few
+@given(data=st.data())
+def test_dirty_changelogs_give_the_same_changes_on_both_backends(
+    name: str, data: st.DataObject
+) -> None:
+    spec = RICH[name]
+    batches = data.draw(cut(data.draw(changelogs(spec, orphans="any"))))
+    for mode in ("mini_batch", "per_record"):
+        compiled = run(spec, batches, backend="numba", mode=mode)
+        plain = run(spec, batches, backend="python", mode=mode)
+        assert [_sortable(b) for b in compiled] == [_sortable(b) for b in plain]
+        check_laws(_flat(compiled), len(spec.group_by), False)
+
+
+def _sortable(batch: list[Change]) -> list[str]:
+    return [repr(change) for change in batch]
+
+
+@rich
+@few
+@given(data=st.data())
+def test_the_table_does_not_depend_on_mode_or_cuts(name: str, data: st.DataObject) -> None:
+    spec = RICH[name]
+    changes = data.draw(changelogs(spec, orphans="keys"))
+    scale = largest(changes)
+    whole = fold(_flat(run(spec, [changes])))
+    per_record = fold(_flat(run(spec, [changes], mode="per_record")))
+    cuts = fold(_flat(run(spec, data.draw(cut(changes)))))
+    assert same_table(spec, whole, per_record, scale) is None
+    assert same_table(spec, whole, cuts, scale) is None
+
+
+@rich
+@few
+@given(data=st.data())
+def test_a_bundle_changes_a_key_at_most_once(name: str, data: st.DataObject) -> None:
+    spec = RICH[name]
+    width = len(spec.group_by)
+    batches = run(spec, data.draw(cut(data.draw(changelogs(spec, orphans="any")))))
+    check_laws(_flat(batches), width, False)
+    for batch in batches:
+        touched = [repr(change[1 : width + 1]) for change in batch if change[0] != "-U"]
+        assert len(touched) == len(set(touched))
+
+
+@rich
+@few
+@given(data=st.data())
+def test_retracting_everything_leaves_nothing(name: str, data: st.DataObject) -> None:
+    spec = RICH[name]
+    changes = data.draw(changelogs(spec))
+    rest = [("-D", *row) for row in net_rows(changes)]
+    with Harness(spec) as harness:
+        empty = harness.state_bytes
+        out = _feed(harness, changes) + _feed(harness, data.draw(st.permutations(rest)))
+        assert fold(out) == []
+        assert harness.table() == []
+        assert harness.counters["keys"] == 0
+        assert harness.state_bytes == empty
+
+
+def test_state_shrinks_back_after_many_keys() -> None:
+    spec = RICH["bytes"]
+    rows = [(f"k{i}".encode(), "t" * (i % 50), i % 2 == 0) for i in range(20_000)]
+    batch = [("+I", *_in_schema(spec, row)) for row in rows]
+    with Harness(spec) as harness:
+        empty = harness.state_bytes
+        _feed(harness, batch)
+        full = harness.state_bytes
+        _feed(harness, [("-D", *change[1:]) for change in reversed(batch)])
+        assert full > empty
+        assert harness.state_bytes == empty
+        assert harness.table() == []
+
+
+def _in_schema(spec: AggSpec, row: tuple[bytes, str, bool]) -> list[Any]:
+    named = dict(zip(("bytes", "text", "flag"), row, strict=True))
+    return [named[name] for name in spec.schema.names]
+
+
+@rich
+@few
+@given(data=st.data())
+def test_a_restored_operator_goes_on_as_if_nothing_had_happened(
+    name: str, data: st.DataObject
+) -> None:
+    spec = RICH[name]
+    batches = data.draw(cut(data.draw(changelogs(spec, orphans="any"))))
+    expected = run(spec, batches)
+    got, state = [], None
+    for batch in batches:
+        with Harness(spec) as harness:
+            if state is not None:
+                harness.restore(state)
+            got.append(_feed(harness, batch))
+            state = bytes(harness.snapshot())
+    assert [_sortable(b) for b in got] == [_sortable(b) for b in expected]
+
+
+@rich
+@few
+@given(data=st.data())
+def test_without_update_before_only_the_replaced_rows_are_missing(
+    name: str, data: st.DataObject
+) -> None:
+    spec = RICH[name]
+    batches = data.draw(cut(data.draw(changelogs(spec))))
+    for mode in ("mini_batch", "per_record"):
+        full = _flat(run(spec, batches, mode=mode))
+        brief = _flat(run(spec, batches, mode=mode, update_before=False))
+        assert _sortable(brief) == _sortable([change for change in full if change[0] != "-U"])
+
+
+@few
+@given(data=st.data())
+def test_append_only_specs_agree_with_retracting_ones(data: st.DataObject) -> None:
+    spec = data.draw(specs())
+    rows = [
+        ("+I", *change[1:]) for change in data.draw(changelogs(spec)) if change[0] in ("+I", "+U")
+    ]
+    append = AggSpec(spec.schema, spec.group_by, spec.calls, "append", spec.dialect)
+    batches = data.draw(cut(rows))
+    for mode in ("mini_batch", "per_record"):
+        one = fold(_flat(run(append, batches, backend="python", mode=mode)))
+        two = fold(_flat(run(spec, batches, backend="python", mode=mode)))
+        assert same_table(spec, one, two, largest(rows)) is None

@@ -1,0 +1,114 @@
+"""Which folder may import what: the layers of ARCHITECTURE.md, held by reading imports."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+COMPILER = {"pyarrow", "numpy", "jinja2", "black", "sqlglot", "yaml", "click", "rich"}
+KERNEL = {"numpy", "numba", "pyarrow"}
+SHARED = {"aggloom.errors", "aggloom.physical"}
+HOST = {"pyspark", "pandas", "google", "rich", "click"}
+
+# A folder's row: what it may import besides the standard library; "aggloom.x" admits aggloom.x and
+# what is below it, "aggloom.x!" only the package's own public face.
+ROOMS: dict[str, set[str]] = {
+    "codegen": COMPILER | SHARED | {"aggloom.codegen"},
+    "runtime": KERNEL | SHARED | {"aggloom.runtime", "aggloom.codegen!"},
+    "runtime/spark": KERNEL | HOST | SHARED | {"aggloom.runtime", "aggloom.codegen!"},
+    "generated": KERNEL | {"aggloom.runtime"},
+    "aggloom": {"click", "pyarrow", "rich", "sqlglot", "aggloom"},
+}
+# The case runner is a tool beside the runtime; it may start a Spark session for expressions.
+TOOLS = {"runtime/cases.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"}}
+
+
+def imports(tree: ast.AST) -> list[str]:
+    """List the modules that a parsed file imports, in full, wherever the statement stands."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found.append("." * node.level + (node.module or ""))
+    return found
+
+
+def forbidden(module: str, allowed: set[str]) -> bool:
+    """Say whether a folder with these permissions may not import the module."""
+    top = module.split(".")[0]
+    if top in sys.stdlib_module_names:
+        return False
+    if top != "aggloom":
+        return top not in allowed
+    return not any(
+        module == rule.rstrip("!") or (module + ".").startswith(rule + ".") for rule in allowed
+    )
+
+
+def trespasses(source: str, room: str, extra: Iterable[str] = ()) -> list[str]:
+    """Name the imports of a source text that its folder may not have."""
+    found = set(imports(ast.parse(source)))
+    allowed = ROOMS[room] | set(extra)
+    beyond = {module for module in found if forbidden(module, allowed)}
+    if room == "runtime" and "aggloom.runtime.spark" not in allowed:
+        beyond |= {module for module in found if module.startswith("aggloom.runtime.spark")}
+    return sorted(beyond)
+
+
+def files(room: str) -> list[Path]:
+    """List a folder's own modules, not those of the folders in it."""
+    return sorted((ROOT / room).glob("*.py"))
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_folder_imports_only_what_it_may(room: str) -> None:
+    for path in files(room):
+        name = path.relative_to(ROOT).as_posix()
+        assert trespasses(path.read_text(), room, TOOLS.get(name, ())) == [], name
+
+
+@pytest.mark.parametrize(
+    ("room", "source"),
+    [
+        ("codegen", "import numba"),
+        ("codegen", "from aggloom.runtime.arena import Arena"),
+        ("codegen", "def late():\n    import pyspark"),
+        ("runtime", "import pyspark.sql"),
+        ("runtime", "import jinja2"),
+        ("runtime", "from aggloom.codegen.plan import plan_of"),
+        ("runtime", "import aggloom"),
+        ("runtime", "from aggloom.runtime.spark import session"),
+        ("runtime", "from . import arena"),
+        ("runtime/spark", "from aggloom.codegen.spec import AggSpec"),
+        ("generated", "from aggloom.codegen import AggSpec"),
+        ("generated", "import pandas"),
+    ],
+)
+def test_a_trespass_is_seen(room: str, source: str) -> None:
+    assert trespasses(source, room)
+
+
+def test_the_rules_admit_what_the_layers_need() -> None:
+    assert trespasses("from aggloom.codegen import AggSpec, load", "runtime") == []
+    assert trespasses("import math\nfrom aggloom.runtime.arena import Arena", "generated") == []
+
+
+def test_no_room_lists_a_folder_that_is_not_there() -> None:
+    assert all(files(room) for room in ROOMS)
+    packages = {path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("runtime/**/*.py")}
+    assert packages <= set(ROOMS), "a new folder needs a row in ROOMS and in pyproject.toml"
+
+
+def test_templates_carry_no_whitespace_marks() -> None:
+    templates = sorted((ROOT / "templates").glob("*.j2"))
+    assert templates
+    for path in templates:
+        text = path.read_text()
+        marks = [mark for mark in ("{%-", "-%}", "{{-", "-}}", "{#-", "-#}") if mark in text]
+        assert marks == [], f"{path.name}: trim_blocks and lstrip_blocks make marks unnecessary"

@@ -1,0 +1,67 @@
+"""The wheel holds the tree's packages, all of each, and no root name but aggloom."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+SHIPPED = (".py", ".j2", "py.typed")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Build a wheel from a copy of the tree, which stays clean, and list its files."""
+    copy, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
+    for path in tree_files():
+        target = copy / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((ROOT / path).read_bytes())
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
+    built = subprocess.run([*command, "-w", out, copy], capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    (archive,) = out.glob("*.whl")
+    return set(zipfile.ZipFile(archive).namelist())
+
+
+def tree_files() -> list[Path]:
+    """List what a build needs: the packages' folders and the three files beside them."""
+    found = [Path(name) for name in ("pyproject.toml", "README.md", "LICENSE")]
+    for folder in {Path(folder).parts[0] for folder in SETTINGS["package-dir"].values()}:
+        found += [
+            path.relative_to(ROOT)
+            for path in (ROOT / folder).rglob("*")
+            if path.is_file() and "__pycache__" not in path.parts
+        ]
+    return found
+
+
+def expected() -> set[str]:
+    """Name each file of the packages as it must stand in the wheel."""
+    places = {Path(folder): package for package, folder in SETTINGS["package-dir"].items()}
+    names = set()
+    for path in tree_files():
+        if path.name.endswith(SHIPPED):
+            assert path.parent in places, f"{path.parent} is not listed in pyproject.toml"
+            names.add(f"{places[path.parent].replace('.', '/')}/{path.name}")
+    return names
+
+
+def test_wheel_is_the_tree(wheel: set[str]) -> None:
+    shipped = {name for name in wheel if ".dist-info/" not in name}
+    assert shipped == expected()
+
+
+def test_no_other_root_name_leaks(wheel: set[str]) -> None:
+    roots = {name.split("/")[0] for name in wheel}
+    assert {root for root in roots if not root.endswith(".dist-info")} == {"aggloom"}
+
+
+def test_every_package_is_listed_with_its_folder() -> None:
+    assert set(SETTINGS["packages"]) == set(SETTINGS["package-dir"])
