@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     )
     from aggloom.runtime.group_agg import GroupAggOperator
     from aggloom.runtime.harness import Harness
-    from aggloom.runtime.spark import group_aggregate, read_changes, session, write_changes
+    from aggloom.runtime.spark.group_aggregate import group_aggregate
+    from aggloom.runtime.spark.session import session
+    from aggloom.runtime.spark.sinks import write_changes
+    from aggloom.runtime.spark.sources import read_changes
 
 __version__ = "0.1.0"
 
@@ -48,10 +51,10 @@ __all__ = [
 _HOMES = {
     "GroupAggOperator": "aggloom.runtime.group_agg",
     "Harness": "aggloom.runtime.harness",
-    "group_aggregate": "aggloom.runtime.spark",
-    "read_changes": "aggloom.runtime.spark",
-    "session": "aggloom.runtime.spark",
-    "write_changes": "aggloom.runtime.spark",
+    "group_aggregate": "aggloom.runtime.spark.group_aggregate",
+    "read_changes": "aggloom.runtime.spark.sources",
+    "session": "aggloom.runtime.spark.session",
+    "write_changes": "aggloom.runtime.spark.sinks",
 }
 
 

@@ -156,6 +156,7 @@ def inspect(
     directory: Path,
 ) -> None:
     """Show the source of a query, of a digest, or of a generated file."""
+    spec: AggSpec | None
     if target is None:
         spec = described(sql, schema, changes, yaml_file, dialect)
         text = "" if plan else _generate(spec, backend, None).text

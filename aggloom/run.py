@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import sqlglot
 from sqlglot import exp
 
@@ -15,6 +17,7 @@ from aggloom.errors import SpecError
 
 FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
 _FORM = "t=PATH[,format=FORMAT][,schema=DDL][,option=value ...]"
+_CHANGE_COLUMNS = ("_change_type", "op")
 _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl"}
 
 
@@ -26,7 +29,7 @@ class TableSource:
     path: str
     format: str
     schema: str | None = None
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 def read_table_option(text: str) -> TableSource:
@@ -79,13 +82,51 @@ def run(
 ) -> None:
     """Stream the table through the query into the sink."""
     check_table(sql, table)
-    from aggloom.runtime.spark import group_aggregate, read_changes, session, write_changes
+    schema = _schema(table)
+    spec = AggSpec.from_sql(sql, schema, input_changes=changes, dialect=dialect)
+    from aggloom.runtime.spark.group_aggregate import group_aggregate
+    from aggloom.runtime.spark.progress import ProgressPrinter
+    from aggloom.runtime.spark.session import session
+    from aggloom.runtime.spark.sinks import read_table, write_changes
+    from aggloom.runtime.spark.sources import read_changes
 
     spark = session("aggloom run")
-    rows = read_changes(
-        spark, table.path, format=table.format, schema=table.schema, **table.options
-    )
-    spec = AggSpec.from_sql(sql, rows, input_changes=changes, dialect=dialect)
+    rows = read_changes(spark, table.path, table.format, schema, **table.options)
     out = group_aggregate(rows, load(generate(spec, backend=backend)), mode=mode)
-    query = write_changes(out, sink, checkpoint=str(checkpoint), continuous=continuous)
-    query.awaitTermination()
+    trigger = {"processingTime": "1 second"} if continuous else None
+    query = write_changes(out, sink, checkpoint, trigger=trigger)
+    with ProgressPrinter(query):
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+    if sink == "table":
+        show_table(read_table(checkpoint))
+
+
+def _schema(table: TableSource) -> str | pa.Schema:
+    """The columns of a table: as given, or as a Parquet file has them."""
+    if table.schema is not None:
+        return table.schema
+    place = Path(table.path)
+    files = sorted(place.glob("*.parquet")) if place.is_dir() else [place]
+    if table.format != "parquet" or not files:
+        raise SpecError(
+            f"--table {table.name}: {table.format} does not say its types; add schema=DDL,"
+            ' as in schema="name STRING, cnt INT".'
+        )
+    found = pq.read_schema(files[0])
+    return pa.schema([column for column in found if column.name not in _CHANGE_COLUMNS])
+
+
+def show_table(table: pa.Table) -> None:
+    """Print rows as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table()
+    for name in table.column_names:
+        shown.add_column(name)
+    for row in table.to_pylist():
+        shown.add_row(*("NULL" if value is None else str(value) for value in row.values()))
+    Console().print(shown)

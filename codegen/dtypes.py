@@ -101,7 +101,7 @@ def type_name(dtype: pa.DataType) -> str:
 def is_supported(dtype: pa.DataType) -> bool:
     """Whether a key or an argument may have this type."""
     if pa.types.is_decimal128(dtype):
-        return 1 <= dtype.precision <= 38 and 0 <= dtype.scale <= dtype.precision
+        return bool(1 <= dtype.precision <= 38 and 0 <= dtype.scale <= dtype.precision)
     return dtype in _NAMES
 
 

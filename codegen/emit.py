@@ -113,7 +113,9 @@ def load_text(text: str, digest: str, directory: Path | None = None) -> type[Any
     Raises GeneratedSourceError if the text does not have the digest.
     """
     if text_digest(text) != digest:
-        raise GeneratedSourceError(f"handler {digest}: the text has another digest; generate it again")
+        raise GeneratedSourceError(
+            f"handler {digest}: the text has another digest; generate it again"
+        )
     path = write_once(text, digest, directory if directory is not None else cache_directory())
     if path.read_text(encoding="utf-8") != text:
         path.unlink()
@@ -127,9 +129,13 @@ def _refuse_foreign(path: Path) -> None:
     for place in (path, path.parent):
         status = place.stat()
         if status.st_uid not in (os.getuid(), 0):
-            raise GeneratedSourceError(f"{place} belongs to another user; code is loaded only from your own")
+            raise GeneratedSourceError(
+                f"{place} belongs to another user; code is loaded only from your own"
+            )
         if status.st_mode & 0o002 and not status.st_mode & 0o1000:
-            raise GeneratedSourceError(f"{place} can be written by anyone; code is loaded only from your own")
+            raise GeneratedSourceError(
+                f"{place} can be written by anyone; code is loaded only from your own"
+            )
 
 
 def _import(module_name: str, path: Path) -> Any:

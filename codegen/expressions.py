@@ -1,7 +1,7 @@
 """Scalar SQL around the handler: what type it has, and its value without Spark.
 
-`prepare` does what stands before the handler (WHERE, computed columns), `finish` what stands after it
-(HAVING, the final projection). On Spark the same expressions are Spark's own business.
+`prepare` does what stands before the handler (WHERE, computed columns), `finish` what stands after
+it (HAVING, the final projection). On Spark the same expressions are Spark's own business.
 """
 
 from __future__ import annotations
@@ -70,10 +70,8 @@ def prepare(
     values = {column.name: column for column in spec.computed if column.name in names}
     arrays = []
     for field in spec.handler_schema:
-        if field.name in values:
-            array = evaluate(values[field.name].sql, batch)
-        else:
-            array = batch.column(field.name)
+        computed = values.get(field.name)
+        array = batch.column(field.name) if computed is None else evaluate(computed.sql, batch)
         arrays.append(array if array.type == field.type else array.cast(field.type))
     if not arrays:
         # Without columns only a selection still knows how many rows there are.

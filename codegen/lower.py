@@ -47,14 +47,14 @@ class _Lowering(ast.NodeVisitor):
     def __init__(self, names: dict[str, str], kind: Kind, pooled: bool) -> None:
         self.names, self.kind, self.pooled = names, kind, pooled
 
-    def visit_Call(self, node: ast.Call) -> str:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> str:
         assert isinstance(node.func, ast.Name)
         arguments = [self.visit(a) for a in node.args]
         if node.func.id == "before":
             return f"rt.compare(state.pool, {self.pooled}, {', '.join(arguments)}) < 0"
         return _SUMS[node.func.id][self.kind].format(*arguments)
 
-    def visit_Name(self, node: ast.Name) -> str:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> str:
         return self.names[node.id]
 
     def generic_visit(self, node: ast.AST) -> str:
@@ -62,7 +62,10 @@ class _Lowering(ast.NodeVisitor):
             if isinstance(value, ast.expr):
                 setattr(node, field, ast.parse(self.visit(value), mode="eval").body)
             elif isinstance(value, list):
-                nested = [ast.parse(self.visit(v), mode="eval").body if isinstance(v, ast.expr) else v for v in value]
+                nested = [
+                    ast.parse(self.visit(v), mode="eval").body if isinstance(v, ast.expr) else v
+                    for v in value
+                ]
                 setattr(node, field, nested)
         return ast.unparse(node)
 
@@ -113,7 +116,11 @@ def _average(
         digits = result.scale - argument.scale
         return f"rt.divide_wide({total}, {count}, {digits}, {result.precision})", "limbs", "fits"
     if pa.types.is_integer(result):
-        return f"rt.wrap(rt.truncate_divide(rt.wrap({total}, 64), {count}), {result.bit_width})", "word", ""
+        return (
+            f"rt.wrap(rt.truncate_divide(rt.wrap({total}, 64), {count}), {result.bit_width})",
+            "word",
+            "",
+        )
     if kind == "wide":
         return f"rt.wide_to_float({total}) / {count}", "float", ""
     return f"{total} / {count}", "float", ""

@@ -223,7 +223,8 @@ class _Planner:
 
     def _counts(self) -> bool:
         star = any(
-            canonical(c.function) == "COUNT" and not c.args and not c.filter for c in self.spec.calls
+            canonical(c.function) == "COUNT" and not c.args and not c.filter
+            for c in self.spec.calls
         )
         return self.retracting or star
 
@@ -267,7 +268,9 @@ class _Planner:
         same = [
             c
             for c in self.spec.calls
-            if c.distinct and c.args == call.args and not CATALOGUE[canonical(c.function)].ignores_distinct
+            if c.distinct
+            and c.args == call.args
+            and not CATALOGUE[canonical(c.function)].ignores_distinct
         ]
         filters = list(dict.fromkeys(c.filter for c in same))
         if argument not in self.distincts:

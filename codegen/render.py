@@ -15,7 +15,15 @@ from aggloom.codegen.plan import HandlerPlan, describe_call
 _ROOT = Path(__file__).resolve().parent.parent
 _SUPPORT = {
     "numba": (
-        "compiled", "hashing", "multiset", "numeric", "ordered", "pairs", "pool", "sequence"
+        "compiled",
+        "hashing",
+        "jit",
+        "multiset",
+        "numeric",
+        "ordered",
+        "pairs",
+        "pool",
+        "sequence",
     ),
     "python": ("plain",),
 }
@@ -28,12 +36,16 @@ def render(plan: HandlerPlan) -> str:
     keys = ", ".join(spec.group_by)
     title = _docstring(f"{calls} GROUP BY {keys}" if keys else calls)
     names = {i.column: i.attr[3:].rsplit("_", 1)[0] for i in plan.inputs}
-    text = _environment().get_template("handler.py.j2").render(
-        plan=plan,
-        names=names,
-        title=title,
-        spec_json=_literal(spec.to_json()),
-        support=support_digest(plan.backend),
+    text = (
+        _environment()
+        .get_template("handler.py.j2")
+        .render(
+            plan=plan,
+            names=names,
+            title=title,
+            spec_json=_literal(spec.to_json()),
+            support=support_digest(plan.backend),
+        )
     )
     return black.format_str(text, mode=black.Mode(line_length=100, preview=False))
 

@@ -1,4 +1,4 @@
-"""Arithmetic and casts on Arrow arrays with Spark's outcome: exact, rounded half up, never wrapped."""
+"""Arithmetic and casts on Arrow arrays as Spark does them: rounded half up, never wrapped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KERNELS: Final[dict[type, str]] = {
 
 
 def arithmetic(node: exp.Binary, left: pa.Array, right: pa.Array, dtype: pa.DataType) -> pa.Array:
-    """The result of one operator, as `dtype`; what does not fit, and division by zero, is an error."""
+    """The result of one operator, as `dtype`; overflow and division by zero are errors."""
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return pa.nulls(len(left), dtype)
     if not (is_number(left.type) and is_number(right.type)):
@@ -60,7 +60,7 @@ def negate(value: pa.Array) -> pa.Array:
 
 
 def cast(value: pa.Array, dtype: pa.DataType, node: exp.Expression) -> pa.Array:
-    """A cast as Spark's ANSI mode does it; pairs whose text form differs from Arrow's are refused."""
+    """A cast as in ANSI mode; pairs that Arrow spells differently are refused."""
     source = value.type
     if source == dtype:
         return value
@@ -98,6 +98,9 @@ def _number(value: pa.Array, dtype: pa.DataType, node: exp.Expression) -> pa.Arr
     if pa.types.is_decimal(dtype):
         numbers = [None if v is None else decimal.Decimal(str(v)) for v in value.to_pylist()]
         return _decimals(numbers, dtype, node)
+    if pa.types.is_floating(dtype) and _is_decimal(value):
+        # Arrow scales in floating point, which is off by a last bit.
+        return pa.array([None if v is None else float(v) for v in value.to_pylist()], dtype)
     if pa.types.is_integer(dtype) and not pa.types.is_integer(value.type):
         if pa.types.is_floating(value.type):
             value = pc.trunc(value)
@@ -131,7 +134,7 @@ def _decimals(numbers: list[Any], dtype: pa.DataType, node: exp.Expression) -> p
     """Decimals rounded half up to the scale; one that needs more digits is an error."""
     quantum = decimal.Decimal(1).scaleb(-dtype.scale)
     limit = decimal.Decimal(10) ** (dtype.precision - dtype.scale)
-    rounded = []
+    rounded: list[decimal.Decimal | None] = []
     for number in numbers:
         if number is None:
             rounded.append(None)

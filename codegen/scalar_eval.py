@@ -1,7 +1,7 @@
 """Scalar SQL by Arrow's kernels: Spark's answers (ANSI mode) for the everyday subset.
 
-Three-valued logic, NaN equal to itself and above all numbers, errors instead of wrapped integers, and
-branches of CASE evaluated only on their own rows. Anything else is refused by name.
+Three-valued logic, NaN equal to itself and above all numbers, errors instead of wrapped integers,
+and branches of CASE evaluated only on their own rows. Anything else is refused by name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def _types(batch: pa.RecordBatch) -> Types:
 
 def _value(node: exp.Expression, batch: pa.RecordBatch) -> pa.Array:
     rule = next((_RULES[kind] for kind in type(node).__mro__ if kind in _RULES), None)
-    if rule is None:
+    used = {key for key, value in node.args.items() if value}
+    if rule is None or not used <= _ARGUMENTS:
         raise unsupported(node, NEEDS_SPARK)
     try:
         value = rule(node, batch)
@@ -193,7 +194,8 @@ def _like(node: exp.Like, batch: pa.RecordBatch) -> pa.Array:
     pattern = node.expression
     if not (isinstance(pattern, exp.Literal) and pattern.is_string):
         raise unsupported(node, NEEDS_SPARK)
-    return pc.match_like(cast(_value(node.this, batch), pa.string(), node), pattern.this)
+    matched = pc.match_like(cast(_value(node.this, batch), pa.string(), node), pattern.this)
+    return pc.invert(matched) if node.args.get("negate") else matched
 
 
 def _case(node: exp.Case, batch: pa.RecordBatch) -> pa.Array:
@@ -311,6 +313,11 @@ def _trim(node: exp.Trim, batch: pa.RecordBatch) -> pa.Array:
     return pc.utf8_trim(cast(_value(node.this, batch), pa.string(), node), " ")
 
 
+# A syntax tree that carries more than these says something that no rule below looks at.
+_ARGUMENTS: Final = frozenset(
+    {"this", "expression", "expressions", "to", "low", "high", "ifs", "default", "true", "false"}
+    | {"start", "length", "safe", "typed", "coalesce", "is_string", "negate", "is_nvl", "is_null"}
+)
 _COMPARISONS: Final = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _RULES: Final[dict[type, _Rule]] = {
     exp.Column: _column,

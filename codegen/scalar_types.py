@@ -1,7 +1,7 @@
 """The type of a scalar expression, by Spark's rules: literals, promotion, decimal arithmetic.
 
-Spark later computes the column as CAST(expression AS inferred type), so a type told here is the type
-the handler gets. What no rule covers goes to sqlglot; what sqlglot cannot tell is refused.
+Spark later computes the column as CAST(expression AS inferred type), so a type told here is the
+type the handler gets. What no rule covers goes to sqlglot; what sqlglot cannot tell is refused.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
 
 
 def branches(node: exp.Expression) -> list[exp.Expression]:
-    """The subexpressions one of which becomes the value of CASE, IF, COALESCE, NULLIF and their kin."""
+    """What CASE, IF, COALESCE, NULLIF and their kin take their value from."""
     if isinstance(node, exp.Case):
         results = [branch.args["true"] for branch in node.args["ifs"]]
         default = node.args.get("default")
@@ -180,11 +180,7 @@ def _wider(left: pa.DataType, right: pa.DataType, node: exp.Expression) -> pa.Da
         return max(left, right, key=_DIGITS.__getitem__)
     if is_number(left) and is_number(right):
         if pair & set(_FLOATS):
-            return (
-                pa.float32()
-                if pair == {pa.float32(), *(pair & set(_INTEGERS[:3]))}
-                else pa.float64()
-            )
+            return pa.float64()
         (p1, s1), (p2, s2) = _decimal_shape(left, node), _decimal_shape(right, node)
         scale = max(s1, s2)
         return pa.decimal128(min(38, max(p1 - s1, p2 - s2) + scale), scale)

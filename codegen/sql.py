@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from aggloom.codegen import spec_check
 from aggloom.codegen.catalogue import CATALOGUE, REFUSED, canonical
+from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.scalar_types import infer
 from aggloom.codegen.spec import AggCall, AggSpec, Computed, SchemaLike, to_schema
 from aggloom.codegen.sql_errors import located, span
@@ -25,6 +26,7 @@ from aggloom.errors import (
     DuplicateNameError,
     SpecError,
     SqlError,
+    TypeMismatchError,
     UnknownColumnError,
     UnsupportedExpressionError,
     UnsupportedSqlError,
@@ -35,7 +37,7 @@ from aggloom.errors import (
 def parse(
     sql: str, schema: SchemaLike, input_changes: Any = "retract", dialect: Any = "spark"
 ) -> AggSpec:
-    """The spec of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors underline the place."""
+    """The spec of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors show the place."""
     spec_check.check_choices(input_changes, dialect)
     return _Query(sql, to_schema(schema, dialect), dialect).spec(input_changes)
 
@@ -104,7 +106,7 @@ class _Query:
         with self._at(node):
             dtype = infer(node, self._types())
             if dtype != pa.bool_():
-                raise SqlError(f"WHERE needs a BOOLEAN, got {dtype}; write a comparison.")
+                raise TypeMismatchError(f"WHERE needs BOOLEAN, not {type_name(dtype)}; compare it.")
         text: str = self._input_sql(node)
         return text
 
@@ -245,15 +247,22 @@ class _Query:
         with self._at(node):
             dtype = infer(node, self._types())
             if dtype != pa.bool_():
-                raise SqlError(f"FILTER of {function} needs a BOOLEAN, got {dtype}; compare it.")
+                name = type_name(dtype)
+                raise TypeMismatchError(
+                    f"FILTER of {function} needs BOOLEAN, not {name}; compare it."
+                )
         return self._argument(node, function)
 
     def _function(self, node: exp.Expression) -> str:
-        """The function's name as the user wrote it, which the parser may have replaced by a synonym."""
+        """The function as the user spelled it; the parser may know it by a synonym."""
         if isinstance(node, exp.Anonymous):
             return str(node.name)
         if "start" in node.meta:
             return self.sql[node.meta["start"] : node.meta["end"] + 1].strip("`$ ")
+        place = span(node)
+        before = re.search(r"(\w+)\s*\(\W*$", self.sql[: place[0]]) if place is not None else None
+        if before is not None:
+            return before[1]
         return str(node.sql_name() if isinstance(node, exp.Func) else node.key).upper()
 
     def _is_aggregate(self, node: exp.Expression) -> bool:
@@ -320,7 +329,7 @@ class _Query:
                     exp.Add(this=division.left.copy(), expression=division.right.copy()), types
                 )
                 whole = exp.IntDiv(this=division.left.copy(), expression=division.right.copy())
-                division.replace(exp.cast(whole, _sql_type(wider), dialect="spark"))
+                division.replace(exp.cast(whole, type_name(wider), dialect="spark"))
         return root.this
 
     def _types(self) -> dict[str, pa.DataType]:
@@ -334,10 +343,11 @@ class _Query:
     def _resolved(self, node: exp.Expression, lenient: bool = False) -> exp.Expression:
         """The expression with every column under its exact name, unqualified and quoted."""
 
+        flink = self.dialect == "flink"
+
         def visit(part: exp.Expression) -> exp.Expression:
-            if self.dialect == "flink" and isinstance(part, exp.DataType):
-                if part.this == exp.DataType.Type.TIMESTAMPTZ:
-                    return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
+            if flink and isinstance(part, exp.DataType) and part.this == exp.DType.TIMESTAMPTZ:
+                return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
             if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
                 return part
             name = self._find(part.name)
@@ -422,9 +432,3 @@ def _arguments(node: exp.Expression) -> tuple[list[exp.Expression], bool]:
 def _counts_rows(arguments: list[exp.Expression]) -> bool:
     """COUNT(*), COUNT(1), COUNT('x'): no argument that could be NULL."""
     return all(isinstance(each, exp.Star | exp.Literal | exp.Boolean) for each in arguments)
-
-
-def _sql_type(dtype: pa.DataType) -> str:
-    from aggloom.codegen.dtypes import type_name
-
-    return type_name(dtype)

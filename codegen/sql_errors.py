@@ -33,6 +33,8 @@ def span(node: exp.Expression) -> tuple[int, int] | None:
 def located(message: str, sql: str, where: exp.Expression | tuple[int, int] | None) -> str:
     """A message with its place in the query, if that is known."""
     place = span(where) if isinstance(where, exp.Expression) else where
+    if isinstance(where, exp.Func) and place is not None:
+        place = place[0], _closed(sql, *place)
     return message if place is None else f"{message}\nAt {excerpt(sql, *place)}"
 
 
@@ -51,6 +53,16 @@ def syntax_error(sql: str, error: SqlglotError) -> SqlError:
         return SqlError(located(f"the SQL cannot be read: {description}.", sql, place))
     message = "the SQL cannot be read: a quote or a comment is not closed."
     return SqlError(located(message, sql, (len(sql.rstrip()) - 1, len(sql.rstrip()))))
+
+
+def _closed(sql: str, start: int, end: int) -> int:
+    """The end of a call with its parentheses, which leave no trace in the syntax tree."""
+    while sql.count("(", start, end) > sql.count(")", start, end):
+        following = sql.find(")", end)
+        if following < 0 or sql[end:following].strip():
+            break
+        end = following + 1
+    return end
 
 
 def _offset(sql: str, line: int, column: int) -> int:

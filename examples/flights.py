@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow.parquet as pq
 from flights_data import FILES, SCHEMA, Replay, quoted, replay
 from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
 import aggloom as al
+from aggloom.runtime.spark.progress import ProgressPrinter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,24 +75,24 @@ class Board:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write one batch, to the same place if Spark repeats it."""
-        changes = batch.toPandas()
+        changes = batch.toArrow()
         self.directory.mkdir(parents=True, exist_ok=True)
-        changes.to_parquet(self.directory / f"batch-{number:04}.parquet", index=False)
+        pq.write_table(changes, self.directory / f"batch-{number:04}.parquet")
         elapsed = time.perf_counter() - self.started
         self.console.print(
-            f"file {number + 1:>2} of {FILES}: {len(changes):>3} changes out, {elapsed:5.1f} s"
+            f"file {number + 1:>2} of {FILES}: {changes.num_rows:>3} changes out, {elapsed:5.1f} s"
         )
         if self.shown < SHOWN_BATCHES:
             self.shown += 1
-            for change in changes.head(SHOWN_CHANGES).itertuples(index=False):
-                self.console.print(_line(change._asdict()), style="dim")
+            for change in changes.slice(0, SHOWN_CHANGES).to_pylist():
+                self.console.print(_line(change), style="dim")
 
 
 def _line(change: dict[str, Any]) -> str:
     """Print a change as one line, without the columns that a first look does not need."""
     return (
         f"    {change['_change_type']:<17} {change['carrier']}: {change['flights']:>6,} flights,"
-        f" {change['dests']:>3} destinations, worst departure delay {change['dep_max']}"
+        f" {change['dests']:>3} destinations, worst delay {change['dep_max']}"
     )
 
 
@@ -109,7 +111,8 @@ def run(data: Replay, home: Path, console: Console) -> Path:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
+    with ProgressPrinter(query):
+        query.awaitTermination()
     return board.directory
 
 
@@ -131,7 +134,8 @@ def folded(changelog: Path) -> list[tuple[object, ...]]:
         query = _FOLDED_OUTPUT.format(
             columns=", ".join(COLUMNS), files=quoted(changelog / "*.parquet")
         )
-        return db.execute(query).fetchall()
+        rows: list[tuple[object, ...]] = db.execute(query).fetchall()
+    return rows
 
 
 def show(rows: list[tuple[object, ...]], console: Console) -> None:
@@ -161,7 +165,9 @@ def main() -> int:
     home = DEMO / f"job-{source.digest}"
     if "--fresh" in sys.argv[1:] or (home / "finished").exists():
         shutil.rmtree(home, ignore_errors=True)
-    console.print(f"{data.messages:,} messages in {FILES} files, one file a micro-batch:")
+    console.print(
+        f"{data.messages:,} messages in {FILES} files, one a batch; the first compiles the job:"
+    )
     changelog = run(data, home, console)
     (home / "finished").touch()
     table = folded(changelog)
@@ -174,9 +180,11 @@ def main() -> int:
         if not same:
             show(expected, console)
     console.print(
-        f"The generated handler: {source.path}  (read it: aggloom inspect {source.digest})"
+        f"The generated handler: {source.path}\n"
+        f"Read it: .venv/bin/aggloom inspect {source.digest}\n"
+        f"The changelog: {changelog.relative_to(ROOT)}/, the checkpoint beside it.",
+        soft_wrap=True,
     )
-    console.print(f"The changelog: {changelog.relative_to(ROOT)}/, with its checkpoint beside it.")
     return 0 if agreed else 1
 
 

@@ -13,6 +13,7 @@ from aggloom.codegen import AggSpec
 from aggloom.runtime.case_compare import Change, difference, net, typed
 from aggloom.runtime.case_format import Case, Expectation, NotSupported, Phase, to_value
 from aggloom.runtime.case_source import Bundles, UpsertNormaliser
+from aggloom.runtime.changelog import fold
 from aggloom.runtime.harness import Harness
 
 
@@ -76,9 +77,9 @@ def replay(
             new = [(c[0], tuple(c[1:])) for c in harness.changes()]
             seen += new
             delivered = _delivered(new, params)
-            _check(phase.expect, delivered, new, harness, spec, rounded)
+            _check(phase.expect, delivered, new, _table(seen, spec, options), spec, rounded)
         if case.total is not None:
-            _check_total(case.total, harness, spec, rounded, 0.0)
+            _check_total(case.total, _table(seen, spec, options), spec, rounded, 0.0)
     finally:
         harness.__exit__(None, None, None)
 
@@ -98,7 +99,8 @@ def _feed(
     source: UpsertNormaliser | None,
     flush_at_end: bool,
 ) -> None:
-    bundles = Bundles(setting.bundle, harness.process, harness.flush, _key_of(spec, setting))
+    key, types = _key_of(spec, setting)
+    bundles = Bundles(setting.bundle, harness.process, harness.flush, key, types)
     for event in phase.events:
         if "op" in event:
             row = _row(event["row"], spec.schema)
@@ -113,14 +115,18 @@ def _feed(
         bundles.flush()
 
 
-def _key_of(spec: AggSpec, setting: Setting) -> Callable[[tuple[Any, ...]], tuple[Any, ...]] | None:
+def _key_of(
+    spec: AggSpec, setting: Setting
+) -> tuple[Callable[[tuple[Any, ...]], tuple[Any, ...]] | None, tuple[pa.DataType, ...]]:
+    """How to take the key from a change, and its types, if bundles are cut by it."""
     if not setting.two_phase_cut:
-        return None
+        return None, ()
     names = spec.schema.names
     if not set(spec.group_by) <= set(names):
         raise NotSupported("two phases over a computed key")
     positions = [names.index(name) + 1 for name in spec.group_by]
-    return lambda change: tuple(change[i] for i in positions)
+    types = tuple(spec.schema.field(name).type for name in spec.group_by)
+    return lambda change: tuple(change[i] for i in positions), types
 
 
 def _row(raw: Sequence[Any], schema: pa.Schema) -> tuple[Any, ...]:
@@ -137,7 +143,7 @@ def _check(
     expect: Expectation,
     delivered: list[Change],
     changes: list[Change],
-    harness: Harness,
+    table: list[Change],
     spec: AggSpec,
     rounded: bool,
 ) -> None:
@@ -150,14 +156,14 @@ def _check(
     elif expect.mode == "materialized":
         content = net(changes)
         if any(kind == "-D" for kind, _ in content):
-            content = _table(harness)
+            content = table
         found = difference(
             "unordered", typed(expect.rows, schema, rounded), content, schema, tolerance
         )
     elif expect.mode == "materialized_total":
-        _check_total(expect.rows, harness, spec, rounded, tolerance)
-    elif expect.mode == "accumulator_empty" and harness.table():
-        found = f"the table is not empty after retracting everything: {harness.table()[:3]}"
+        _check_total(expect.rows, table, spec, rounded, tolerance)
+    elif expect.mode == "accumulator_empty" and table:
+        found = f"the table is not empty after retracting everything: {table[:3]}"
     if found:
         raise CaseFailed(found)
     if "message_count" in expect.extra and expect.extra["message_count"] != len(delivered):
@@ -169,22 +175,22 @@ def _check(
             (r["op"], tuple(r["row"])) if isinstance(r, Mapping) else ("+I", tuple(r))
             for r in listed
         ]
-        _check_total(pairs, harness, spec, rounded, tolerance)
+        _check_total(pairs, table, spec, rounded, tolerance)
 
 
 def _check_total(
-    rows: Iterable[Change], harness: Harness, spec: AggSpec, rounded: bool, tolerance: float
+    rows: Iterable[Change], table: list[Change], spec: AggSpec, rounded: bool, tolerance: float
 ) -> None:
     schema = spec.output_schema
-    found = difference(
-        "unordered", typed(rows, schema, rounded), _table(harness), schema, tolerance
-    )
+    found = difference("unordered", typed(rows, schema, rounded), table, schema, tolerance)
     if found:
         raise CaseFailed(f"table: {found}")
 
 
-def _table(harness: Harness) -> list[Change]:
-    return [("+I", tuple(row)) for row in harness.table()]
+def _table(changes: Iterable[Change], spec: AggSpec, options: Mapping[str, Any]) -> list[Change]:
+    """The net content of everything emitted, restores included."""
+    width = None if options["update_before"] else len(spec.group_by)
+    return [("+I", tuple(row)) for row in fold([(k, *row) for k, row in changes], width)]
 
 
 def tolerance_of(expect: Expectation) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 Row = tuple[Any, ...]
 Change = tuple[Any, ...]
 
@@ -37,7 +39,8 @@ class Bundles:
 
     With `key`, the cut is that of a two-phase plan: a local bundle of `size` rows becomes one
     partial row for each key, and the operator's bundle is full after `size` of these. Merging a
-    partial row and adding its input rows are the same thing, so only the cut is reproduced.
+    partial row and adding its input rows are the same thing, so only the cut is reproduced. Which
+    partial rows share a bundle depends on the order of a Java hash map: see `hash_order`.
     """
 
     def __init__(
@@ -46,8 +49,10 @@ class Bundles:
         process: Callable[[list[Change]], None],
         flush: Callable[[], None],
         key: Callable[[Change], Row] | None = None,
+        key_types: tuple[pa.DataType, ...] = (),
     ) -> None:
         self._size, self._process, self._flush, self._key = size, process, flush, key
+        self._types = key_types
         self._local: list[Change] = []
         self._partials = 0
 
@@ -76,8 +81,8 @@ class Bundles:
         groups: dict[Row, list[Change]] = {}
         for row in local:
             groups.setdefault(self._key(row), []).append(row)
-        for rows in groups.values():
-            self._process(rows)
+        for key in hash_order(list(groups), self._types):
+            self._process(groups[key])
             self._partials += 1
             if self._partials == self._size:
                 self._end_bundle()
@@ -100,3 +105,58 @@ def key_positions(
         if "primary key" in str(text).lower() and name in names
     ]
     return [list(names).index(name) for name in (listed or marked)]
+
+
+def hash_order(keys: Sequence[Row], types: Sequence[pa.DataType]) -> list[Row]:
+    """The keys as java.util.HashMap lists them when they are Flink's binary rows.
+
+    The order is by hash bucket, of 16 buckets that double when three quarters full. Keys whose binary
+    form is not known here keep their order of arrival.
+    """
+    encoded = [_binary_row(key, types) for key in keys]
+    if any(row is None for row in encoded):
+        return list(keys)
+    buckets = 16
+    while len(keys) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(position: int) -> int:
+        hashed = _murmur(encoded[position] or b"")
+        return (hashed ^ hashed >> 16) & (buckets - 1)
+
+    return [keys[i] for i in sorted(range(len(keys)), key=bucket)]
+
+
+def _binary_row(key: Row, types: Sequence[pa.DataType]) -> bytes | None:
+    """A null bitmap in words of eight bytes, then eight bytes a field, short strings included."""
+    bitmap = bytearray((len(key) + 63 + 8) // 64 * 8)
+    fields = b""
+    for position, (value, kind) in enumerate(zip(key, types, strict=True)):
+        if value is None:
+            bitmap[(position + 8) // 8] |= 1 << (position + 8) % 8
+            fields += bytes(8)
+        elif pa.types.is_boolean(kind) or pa.types.is_integer(kind):
+            width = 1 if pa.types.is_boolean(kind) else kind.bit_width // 8
+            fields += (
+                int(value).to_bytes(width, "little", signed=width > 1 or value < 0).ljust(8, b"\0")
+            )
+        elif pa.types.is_string(kind) and len(value.encode()) <= 7:
+            text = value.encode()
+            fields += text.ljust(7, b"\0") + bytes([len(text) | 0x80])
+        else:
+            return None
+    return bytes(bitmap) + fields
+
+
+def _murmur(data: bytes) -> int:
+    """MurmurHash3 (32 bits, seed 42) over whole words."""
+    mask, h = 0xFFFFFFFF, 42
+    for i in range(0, len(data), 4):
+        k = int.from_bytes(data[i : i + 4], "little") * 0xCC9E2D51 & mask
+        k = (k << 15 | k >> 17) & mask
+        h ^= k * 0x1B873593 & mask
+        h = ((h << 13 | h >> 19) & mask) * 5 + 0xE6546B64 & mask
+    h ^= len(data)
+    h = (h ^ h >> 16) * 0x85EBCA6B & mask
+    h = (h ^ h >> 13) * 0xC2B2AE35 & mask
+    return h ^ h >> 16

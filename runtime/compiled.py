@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from aggloom.runtime import columns, pairs
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.handler import HandlerBase, Kernels
+from aggloom.runtime.jit import kernel
 from aggloom.runtime.multiset import (
     Multiset,
     MultisetView,
@@ -72,6 +72,7 @@ __all__ = [
     "divide_wide",
     "float_total",
     "import_word",
+    "kernel",
     "multiset_after",
     "multiset_change",
     "multiset_clear",
@@ -104,32 +105,32 @@ class Limbs(NamedTuple):
     high: Array
 
 
-@njit(cache=True, inline="always")
+@kernel
 def wide_at(column: Limbs, i: int) -> tuple[int, int]:
     return column.low[i], column.high[i]
 
 
-@njit(cache=True, inline="always")
+@kernel
 def load_wide(field: Array, s: int) -> Wide:
     return field[s, 0], field[s, 1], field[s, 2]
 
 
-@njit(cache=True, inline="always")
+@kernel
 def store_wide(field: Array, s: int, value: Wide) -> None:
     field[s, 0], field[s, 1], field[s, 2] = value
 
 
-@njit(cache=True)
+@kernel
 def clear_wide(field: Array, s: int) -> None:
     field[s, :] = 0
 
 
-@njit(cache=True, inline="always")
+@kernel
 def load_float(field: Array, s: int) -> tuple[float, float, float, float, float, float]:
     return field[s, 0], field[s, 1], field[s, 2], field[s, 3], field[s, 4], field[s, 5]
 
 
-@njit(cache=True, inline="always")
+@kernel
 def store_float(
     field: Array, s: int, value: tuple[float, float, float, float, float, float]
 ) -> None:
@@ -137,12 +138,12 @@ def store_float(
         field[s, c] = value[c]
 
 
-@njit(cache=True)
+@kernel
 def clear_float(field: Array, s: int) -> None:
     field[s, :] = 0.0
 
 
-@njit(cache=True)
+@kernel
 def store_pooled(field: Array, pool: PoolArrays, s: int, word: int) -> None:
     """Store an id, holding it and letting the former one go."""
     hold(pool, word)
@@ -150,34 +151,32 @@ def store_pooled(field: Array, pool: PoolArrays, s: int, word: int) -> None:
     field[s] = word
 
 
-@njit(cache=True, inline="always")
+@kernel
 def put_word(out: Array, k: int, word: int) -> None:
     out[k] = word
 
 
-@njit(cache=True, inline="always")
+@kernel
 def put_float(out: Array, k: int, value: float) -> None:
     out[k] = value + 0.0
 
 
-@njit(cache=True, inline="always")
+@kernel
 def put_limbs(out: Array, k: int, value: tuple[int, int]) -> None:
     out[k, 0], out[k, 1] = value
 
 
-@njit(cache=True)
+@kernel
 def word_to_float(word: int) -> float:
-    bits = np.empty(1, np.int64)
-    bits[0] = word ^ ((word >> 63) & _SIGN)
-    return float(bits.view(np.float64)[0])
+    return np.int64(word ^ ((word >> 63) & _SIGN)).view(np.float64)  # type: ignore[no-any-return]
 
 
-@njit(cache=True)
+@kernel
 def word_to_wide(word: int) -> tuple[int, int]:
     return word, word >> 63
 
 
-@njit(cache=True)
+@kernel
 def pooled_to_wide(pool: PoolArrays, word: int) -> tuple[int, int]:
     """The 128 bits of a wide decimal's id: big-endian in the pool, sign bit flipped."""
     at = pool.offset[word]
@@ -188,19 +187,17 @@ def pooled_to_wide(pool: PoolArrays, word: int) -> tuple[int, int]:
     return np.int64(low), np.int64(high ^ np.uint64(0x8000000000000000))
 
 
-@njit(cache=True)
-def ordered_accumulate(
-    view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int
-) -> None:
+@kernel
+def ordered_accumulate(view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     ordered_add(view, pool, pooled, slot, word, 1)
 
 
-@njit(cache=True)
+@kernel
 def ordered_retract(view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     ordered_add(view, pool, pooled, slot, word, -1)
 
 
-@njit(cache=True)
+@kernel
 def ordered_merge(
     view: Ordered,
     pool: PoolArrays,
@@ -219,13 +216,13 @@ def ordered_merge(
         node = ordered_following(other, other_pool, pooled, other_slot, node)
 
 
-@njit(cache=True)
+@kernel
 def least(view: Ordered, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
     node = ordered_extreme(view, pool, pooled, slot, 0)
     return view.words[node], node != 0
 
 
-@njit(cache=True)
+@kernel
 def greatest(view: Ordered, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
     node = ordered_extreme(view, pool, pooled, slot, 1)
     return view.words[node], node != 0
@@ -235,7 +232,7 @@ sequence_accumulate = sequence_append
 sequence_retract = sequence_remove
 
 
-@njit(cache=True)
+@kernel
 def sequence_merge(
     view: Sequence,
     pool: PoolArrays,
@@ -254,13 +251,13 @@ def sequence_merge(
         node = np.int64(other.following[node])
 
 
-@njit(cache=True)
+@kernel
 def oldest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
     node = view.head[slot]
     return view.words[node], node != 0
 
 
-@njit(cache=True)
+@kernel
 def newest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
     node = view.tail[slot]
     return view.words[node], node != 0
@@ -283,9 +280,7 @@ class Accumulators:
             arena.array(f"acc.{attr}", slots, dtype, width)
         self.slots = len(arena.array("acc.records", slots, "i8"))
         self.views = {
-            attr: _VIEW_TYPES[kind](
-                arena, f"view.{attr}", self.slots, counts=width, children=2
-            )
+            attr: _VIEW_TYPES[kind](arena, f"view.{attr}", self.slots, width)
             for attr, kind, _, width in handler.VIEWS
         }
 
@@ -409,7 +404,9 @@ class Handler(HandlerBase):
         """The rows of two outputs, one after the other."""
         return type(before)(*(np.concatenate([a, b]) for a, b in zip(before, after, strict=True)))
 
-    def to_arrow(self, out: Any, fields: list[pa.Field], take: Array | None = None) -> list[pa.Array]:
+    def to_arrow(
+        self, out: Any, fields: list[pa.Field], take: Array | None = None
+    ) -> list[pa.Array]:
         made = []
         for position, ((_, form), field) in enumerate(zip(self.OUTPUTS, fields, strict=True)):
             data, valid = out[1 + 2 * position], out[2 + 2 * position]

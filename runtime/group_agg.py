@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
 from aggloom.errors import AggloomError, DataError, OrphanRetractionError
 from aggloom.physical import is_pooled
 from aggloom.runtime import columns
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from aggloom.runtime.jit import kernel
 from aggloom.runtime.keyindex import FIRST_SLOTS, KeyIndex
 from aggloom.runtime.pool import Pool
 
@@ -26,7 +26,7 @@ Mode = Literal["mini_batch", "per_record"]
 OrphanPolicy = Literal["drop", "error", "keep"]
 
 
-@njit(cache=True)
+@kernel
 def _first_touch(slots: Array, mark: Array, out: Array) -> int:
     """The distinct slots in the order of their first row; `mark` is all zero before and after."""
     found = 0
@@ -40,7 +40,7 @@ def _first_touch(slots: Array, mark: Array, out: Array) -> int:
     return found
 
 
-@njit(cache=True)
+@kernel
 def _first_orphan(slots: Array, retracts: Array, records: Array) -> int:
     """The first row that retracts from a key without rows, or -1; `records` is scratch."""
     for r in range(len(slots)):
@@ -92,7 +92,9 @@ class GroupAggOperator:
         Raises OrphanRetractionError (policy error; the state is untouched), ArithmeticOverflowError, DataError.
         """
         if self._failed:
-            raise AggloomError("the operator failed in an earlier bundle; restore it from a snapshot")
+            raise AggloomError(
+                "the operator failed in an earlier bundle; restore it from a snapshot"
+            )
         retracts = (kinds & 1).astype(np.bool_)
         if not self.handler.RETRACTING and retracts.any():
             row = int(np.argmax(retracts))
@@ -143,9 +145,7 @@ class GroupAggOperator:
 
     def _open(self, arena: Arena) -> None:
         self.arena = arena
-        self._accumulators = self.handler.accumulators_type(
-            type(self.handler), arena, FIRST_SLOTS
-        )
+        self._accumulators = self.handler.accumulators_type(type(self.handler), arena, FIRST_SLOTS)
         self._pool = getattr(self._accumulators, "pool", None) or Pool(arena)
         self._index = KeyIndex(arena, self._pool, [is_pooled(f.type) for f in self._keys])
         arena.array("ttl.written", self._index.capacity if self.state_ttl_ms else 0, "i8")
@@ -237,9 +237,7 @@ class GroupAggOperator:
     def _key_columns(self, slots: Array) -> list[pa.Array]:
         words, nulls = self._index.arrays.words[slots], self._index.arrays.nulls[slots]
         return [
-            columns.from_words(
-                words[:, c].copy(), (nulls >> c) & 1 == 0, field.type, self._pool
-            )
+            columns.from_words(words[:, c].copy(), (nulls >> c) & 1 == 0, field.type, self._pool)
             for c, field in enumerate(self._keys)
         ]
 

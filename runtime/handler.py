@@ -211,7 +211,9 @@ class HandlerBase:
         """Room for n rows of results."""
         raise AggloomError("a backend makes outputs")
 
-    def to_arrow(self, out: Any, fields: list[pa.Field], take: Array | None = None) -> list[pa.Array]:
+    def to_arrow(
+        self, out: Any, fields: list[pa.Field], take: Array | None = None
+    ) -> list[pa.Array]:
         """Outputs (or their rows `take`) as Arrow columns."""
         raise AggloomError("a backend converts outputs")
 

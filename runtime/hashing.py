@@ -7,10 +7,11 @@ are no tombstones and its content depends only on what is in it and the order of
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from aggloom.runtime.jit import kernel
 
 
-@njit(cache=True, inline="always")
+@kernel
 def mix(word: int) -> int:
     """A 64-bit finaliser: every input bit reaches every output bit."""
     h = np.uint64(word)
@@ -22,7 +23,7 @@ def mix(word: int) -> int:
     return np.int64(h)
 
 
-@njit(cache=True, inline="always")
+@kernel
 def combine(h: int, word: int) -> int:
     """The hash of a sequence, one word further."""
     return mix(np.int64(np.uint64(h) * np.uint64(31)) ^ word)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.hashing import combine, table_size
+from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import Pool, PoolArrays, hold, release
 
 HIGH, FREE, LIVE = range(3)
@@ -26,7 +26,7 @@ class IndexArrays(NamedTuple):
     meta: Array
 
 
-@njit(cache=True)
+@kernel
 def _hash(words: Array, r: int, mask: int) -> int:
     h = np.int64(mask)
     for c in range(words.shape[1]):
@@ -34,7 +34,7 @@ def _hash(words: Array, r: int, mask: int) -> int:
     return h
 
 
-@njit(cache=True)
+@kernel
 def _lookup(
     index: IndexArrays,
     pool: PoolArrays,
@@ -77,7 +77,7 @@ def _lookup(
         slots[r] = slot
 
 
-@njit(cache=True)
+@kernel
 def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -> None:
     cells = len(index.table) - 1
     for r in range(len(slots)):
@@ -107,7 +107,7 @@ def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -
         index.meta[LIVE] -= 1
 
 
-@njit(cache=True)
+@kernel
 def _rehash(index: IndexArrays) -> None:
     cells = len(index.table) - 1
     for s in range(index.meta[HIGH]):
@@ -148,9 +148,7 @@ class KeyIndex:
         for start in range(0, n, 65536):
             stop = min(n, start + 65536)
             self._reserve(stop - start)
-            _lookup(
-                self.arrays, self.pool.arrays, self.pooled, words, nulls, slots, start, stop
-            )
+            _lookup(self.arrays, self.pool.arrays, self.pooled, words, nulls, slots, start, stop)
         return slots
 
     def remove(self, slots: Array) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from aggloom.runtime import pairs
 from aggloom.runtime.arena import Array
+from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import PoolArrays, hold, release
 
 
@@ -30,7 +30,7 @@ class Multiset(NamedTuple):
     meta: Array
 
 
-@njit(cache=True)
+@kernel
 def multiset_entry(view: Multiset, pool: PoolArrays, pooled: bool, slot: int, word: int) -> int:
     """The node of (slot, word), made if there is none."""
     node = pairs.find(view.table, view.slots, view.words, slot, word)
@@ -51,7 +51,7 @@ def multiset_entry(view: Multiset, pool: PoolArrays, pooled: bool, slot: int, wo
     return node
 
 
-@njit(cache=True)
+@kernel
 def multiset_settle(view: Multiset, pool: PoolArrays, pooled: bool, node: int) -> None:
     """Drop the node if all its counts are 0."""
     for c in range(view.counts.shape[1]):
@@ -60,7 +60,7 @@ def multiset_settle(view: Multiset, pool: PoolArrays, pooled: bool, node: int) -
     _drop(view, pool, pooled, node)
 
 
-@njit(cache=True)
+@kernel
 def _drop(view: Multiset, pool: PoolArrays, pooled: bool, node: int) -> None:
     pairs.remove(view.table, view.slots, view.words, node)
     before, after = view.preceding[node], view.following[node]
@@ -75,44 +75,44 @@ def _drop(view: Multiset, pool: PoolArrays, pooled: bool, node: int) -> None:
     pairs.give_back(view.free, view.meta, node)
 
 
-@njit(cache=True)
+@kernel
 def multiset_clear(view: Multiset, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
     while view.head[slot] != 0:
         _drop(view, pool, pooled, np.int64(view.head[slot]))
 
 
-@njit(cache=True)
+@kernel
 def multiset_change(view: Multiset, node: int, column: int, change: int) -> int:
     """Add to a count of an entry; returns the new count."""
     view.counts[node, column] += change
     return view.counts[node, column]
 
 
-@njit(cache=True)
+@kernel
 def multiset_count(view: Multiset, node: int, column: int) -> int:
     return view.counts[node, column]
 
 
-@njit(cache=True)
+@kernel
 def multiset_first(view: Multiset, slot: int) -> int:
     """The first entry of a slot, or 0."""
     return np.int64(view.head[slot])
 
 
-@njit(cache=True)
+@kernel
 def multiset_after(view: Multiset, node: int) -> int:
     """The entry after this one in its slot, or 0."""
     return np.int64(view.following[node])
 
 
-@njit(cache=True)
+@kernel
 def multiset_word(view: Multiset, node: int) -> int:
     return view.words[node]
 
 
 class MultisetView(pairs.NodeView):
-    """Owner of a Multiset in an arena; `columns={"counts": sharing calls}`."""
+    """Owner of a Multiset in an arena; `width` is the number of sharing calls."""
 
     arrays_type = Multiset
     by_node = {  # noqa: RUF012
@@ -124,6 +124,9 @@ class MultisetView(pairs.NodeView):
     }
     by_slot = {"head": "i4"}  # noqa: RUF012
     hashed = True
+
+    def row_width(self, array: str, width: int) -> int:
+        return width if array == "counts" else 0
 
     def _rehash(self) -> None:
         a = self.arrays

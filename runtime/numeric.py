@@ -9,7 +9,8 @@ error-free additions, the rest count the special values, so that a retracted NaN
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from aggloom.runtime.jit import kernel
 
 Wide = tuple[int, int, int]
 FloatSum = tuple[float, float, float, float, float, float]
@@ -20,12 +21,12 @@ POWERS_LOW = np.array(
 POWERS_HIGH = np.array([10**p >> 64 for p in range(39)], np.int64)
 
 
-@njit(cache=True, inline="always")
+@kernel
 def _below(a: int, b: int) -> bool:
     return bool(np.uint64(a) < np.uint64(b))
 
 
-@njit(cache=True)
+@kernel
 def combine_wide(a: Wide, b: Wide) -> Wide:
     """a + b."""
     low = np.int64(a[0] + b[0])
@@ -37,7 +38,7 @@ def combine_wide(a: Wide, b: Wide) -> Wide:
     return low, middle2, np.int64(a[2] + b[2] + over)
 
 
-@njit(cache=True)
+@kernel
 def negate_wide(a: Wide) -> Wide:
     """-a."""
     zero = np.int64(0)
@@ -45,37 +46,37 @@ def negate_wide(a: Wide) -> Wide:
     return combine_wide((np.int64(~a[0]), np.int64(~a[1]), np.int64(~a[2])), one)
 
 
-@njit(cache=True)
+@kernel
 def widen(x: tuple[int, int]) -> Wide:
     """A 128-bit (low, high) argument as a wide number."""
     return np.int64(x[0]), np.int64(x[1]), np.int64(x[1] >> 63)
 
 
-@njit(cache=True)
+@kernel
 def add_wide(a: Wide, x: tuple[int, int]) -> Wide:
     return combine_wide(a, widen(x))
 
 
-@njit(cache=True)
+@kernel
 def subtract_wide(a: Wide, x: tuple[int, int]) -> Wide:
     return combine_wide(a, negate_wide(widen(x)))
 
 
-@njit(cache=True)
+@kernel
 def wide_to_bigint(a: Wide) -> tuple[int, bool]:
     """(value, whether it fits 64 bits)."""
     sign = np.int64(a[0] >> 63)
     return a[0], a[1] == sign and a[2] == sign
 
 
-@njit(cache=True)
+@kernel
 def _magnitude(a: Wide) -> tuple[bool, Wide]:
     if a[2] < 0:
         return True, negate_wide(a)
     return False, a
 
 
-@njit(cache=True)
+@kernel
 def wide_to_decimal(a: Wide, precision: int) -> tuple[tuple[int, int], bool]:
     """((low, high), whether |a| < 10**precision)."""
     _, m = _magnitude(a)
@@ -85,7 +86,7 @@ def wide_to_decimal(a: Wide, precision: int) -> tuple[tuple[int, int], bool]:
     return (a[0], a[1]), fits
 
 
-@njit(cache=True)
+@kernel
 def wide_to_float(a: Wide) -> float:
     negative, m = _magnitude(a)
     value = np.float64(np.uint64(m[2])) * 2.0**128
@@ -93,7 +94,7 @@ def wide_to_float(a: Wide) -> float:
     return -value if negative else value
 
 
-@njit(cache=True)
+@kernel
 def _times_ten(m: Wide) -> Wide:
     mask = np.uint64(0xFFFFFFFF)
     carry = np.uint64(0)
@@ -109,7 +110,7 @@ def _times_ten(m: Wide) -> Wide:
     return np.int64(low), np.int64(middle), np.int64(high)
 
 
-@njit(cache=True)
+@kernel
 def divide_wide(a: Wide, count: int, digits: int, precision: int) -> tuple[tuple[int, int], bool]:
     """a * 10**digits / count, rounded HALF_UP, as a DECIMAL(precision): ((low, high), whether it fits)."""
     negative, m = _magnitude(a)
@@ -135,7 +136,7 @@ def divide_wide(a: Wide, count: int, digits: int, precision: int) -> tuple[tuple
     return wide_to_decimal(quotient, precision)
 
 
-@njit(cache=True)
+@kernel
 def _cascade(a: FloatSum, x: float) -> FloatSum:
     s0 = a[0] + x
     t = s0 - a[0]
@@ -146,7 +147,7 @@ def _cascade(a: FloatSum, x: float) -> FloatSum:
     return s0, s1, a[2] + e, a[3], a[4], a[5]
 
 
-@njit(cache=True)
+@kernel
 def _special(a: FloatSum, x: float, change: float) -> FloatSum:
     if np.isnan(x):
         return a[0], a[1], a[2], a[3] + change, a[4], a[5]
@@ -155,23 +156,23 @@ def _special(a: FloatSum, x: float, change: float) -> FloatSum:
     return a[0], a[1], a[2], a[3], a[4], a[5] + change
 
 
-@njit(cache=True)
+@kernel
 def add_float(a: FloatSum, x: float) -> FloatSum:
     return _cascade(a, x) if np.isfinite(x) else _special(a, x, 1.0)
 
 
-@njit(cache=True)
+@kernel
 def subtract_float(a: FloatSum, x: float) -> FloatSum:
     return _cascade(a, -x) if np.isfinite(x) else _special(a, x, -1.0)
 
 
-@njit(cache=True)
+@kernel
 def combine_float(a: FloatSum, b: FloatSum) -> FloatSum:
     c = _cascade(_cascade(_cascade(a, b[0]), b[1]), b[2])
     return c[0], c[1], c[2], a[3] + b[3], a[4] + b[4], a[5] + b[5]
 
 
-@njit(cache=True)
+@kernel
 def float_total(a: FloatSum) -> float:
     """The sum as a double; -0.0 becomes 0.0."""
     if a[3] > 0 or (a[4] > 0 and a[5] > 0):
@@ -186,14 +187,14 @@ def float_total(a: FloatSum) -> float:
     return s + (e + a[2]) + 0.0
 
 
-@njit(cache=True)
+@kernel
 def wrap(value: int, bits: int) -> int:
     """The low `bits` of an integer, as two's complement: what a narrow SUM overflows to in dialect flink."""
     shift = 64 - bits
     return np.int64(np.int64(value) << shift) >> shift
 
 
-@njit(cache=True)
+@kernel
 def truncate_divide(a: int, b: int) -> int:
     """Integer division towards zero."""
     q = abs(a) // abs(b)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from aggloom.runtime import pairs
 from aggloom.runtime.arena import Array
 from aggloom.runtime.hashing import mix
+from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import PoolArrays, compare_bytes, hold, release
 
 
@@ -29,7 +29,7 @@ class Ordered(NamedTuple):
     meta: Array
 
 
-@njit(cache=True)
+@kernel
 def compare(pool: PoolArrays, pooled: bool, a: int, b: int) -> int:
     """-1, 0, 1 as word `a` sorts before, with or after word `b`."""
     if pooled:
@@ -39,7 +39,7 @@ def compare(pool: PoolArrays, pooled: bool, a: int, b: int) -> int:
     return -1 if a < b else 1
 
 
-@njit(cache=True, inline="always")
+@kernel
 def _link(view: Ordered, slot: int, parent: int, side: int, node: int) -> None:
     if parent == 0:
         view.root[slot] = node
@@ -47,7 +47,7 @@ def _link(view: Ordered, slot: int, parent: int, side: int, node: int) -> None:
         view.children[parent, side] = node
 
 
-@njit(cache=True)
+@kernel
 def ordered_add(
     view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int, change: int
 ) -> None:
@@ -90,7 +90,7 @@ def ordered_add(
         hold(pool, word)
 
 
-@njit(cache=True)
+@kernel
 def _delete(view: Ordered, slot: int, parent: int, side: int, node: int) -> None:
     a, b = np.int64(view.children[node, 0]), np.int64(view.children[node, 1])
     while a != 0 and b != 0:
@@ -105,7 +105,7 @@ def _delete(view: Ordered, slot: int, parent: int, side: int, node: int) -> None
     _link(view, slot, parent, side, a if a != 0 else b)
 
 
-@njit(cache=True)
+@kernel
 def ordered_extreme(view: Ordered, pool: PoolArrays, pooled: bool, slot: int, side: int) -> int:
     """The node of the smallest (side 0) or greatest (side 1) value with a positive count, or 0."""
     node = np.int64(view.root[slot])
@@ -118,10 +118,8 @@ def ordered_extreme(view: Ordered, pool: PoolArrays, pooled: bool, slot: int, si
     return best
 
 
-@njit(cache=True)
-def _next(
-    view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int, side: int
-) -> int:
+@kernel
+def _next(view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int, side: int) -> int:
     """The nearest node on the given side of a word, or 0."""
     found = np.int64(0)
     node = np.int64(view.root[slot])
@@ -135,7 +133,7 @@ def _next(
     return found
 
 
-@njit(cache=True)
+@kernel
 def ordered_clear(view: Ordered, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
     while view.root[slot] != 0:
@@ -146,7 +144,7 @@ def ordered_clear(view: Ordered, pool: PoolArrays, pooled: bool, slot: int) -> N
         pairs.give_back(view.free, view.meta, node)
 
 
-@njit(cache=True)
+@kernel
 def ordered_first(view: Ordered, slot: int) -> int:
     """The node of the smallest value whatever its count, or 0."""
     node = np.int64(view.root[slot])
@@ -155,16 +153,19 @@ def ordered_first(view: Ordered, slot: int) -> int:
     return node
 
 
-@njit(cache=True)
+@kernel
 def ordered_following(view: Ordered, pool: PoolArrays, pooled: bool, slot: int, node: int) -> int:
     """The node after `node` in order, or 0."""
     return _next(view, pool, pooled, slot, view.words[node], 1)
 
 
 class OrderedView(pairs.NodeView):
-    """Owner of an Ordered in an arena; `columns={"children": 2}`."""
+    """Owner of an Ordered in an arena."""
 
     arrays_type = Ordered
     by_node = {"words": "i8", "counts": "i8", "children": "i4"}  # noqa: RUF012
     by_slot = {"root": "i4"}  # noqa: RUF012
     hashed = False
+
+    def row_width(self, array: str, width: int) -> int:
+        return 2 if array == "children" else 0

@@ -9,21 +9,21 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.hashing import combine, table_size
+from aggloom.runtime.jit import kernel
 
 HIGH, FREE, LIVE = range(3)
 _FIRST_NODES = 16
 
 
-@njit(cache=True, inline="always")
+@kernel
 def pair_hash(slot: int, word: int) -> int:
     return combine(np.int64(slot), word)
 
 
-@njit(cache=True)
+@kernel
 def allocate(free: Array, meta: Array) -> int:
     """A node number to use; capacity was reserved."""
     meta[LIVE] += 1
@@ -34,14 +34,14 @@ def allocate(free: Array, meta: Array) -> int:
     return np.int64(meta[HIGH])
 
 
-@njit(cache=True)
+@kernel
 def give_back(free: Array, meta: Array, node: int) -> None:
     free[meta[FREE]] = node
     meta[FREE] += 1
     meta[LIVE] -= 1
 
 
-@njit(cache=True)
+@kernel
 def find(table: Array, slots: Array, words: Array, slot: int, word: int) -> int:
     """The node of (slot, word), or 0."""
     mask = len(table) - 1
@@ -54,7 +54,7 @@ def find(table: Array, slots: Array, words: Array, slot: int, word: int) -> int:
     return np.int64(0)
 
 
-@njit(cache=True)
+@kernel
 def insert(table: Array, slots: Array, words: Array, node: int) -> None:
     """Enter a node whose pair is not in the table."""
     mask = len(table) - 1
@@ -64,7 +64,7 @@ def insert(table: Array, slots: Array, words: Array, node: int) -> None:
     table[at] = node
 
 
-@njit(cache=True)
+@kernel
 def substitute(table: Array, slots: Array, words: Array, old: int, new: int) -> None:
     """Let the table name `new` where it named `old`, a node of the same pair."""
     mask = len(table) - 1
@@ -74,7 +74,7 @@ def substitute(table: Array, slots: Array, words: Array, old: int, new: int) -> 
     table[at] = new
 
 
-@njit(cache=True)
+@kernel
 def remove(table: Array, slots: Array, words: Array, node: int) -> None:
     """Take a node out of the table."""
     mask = len(table) - 1
@@ -96,7 +96,7 @@ def remove(table: Array, slots: Array, words: Array, node: int) -> None:
 class NodeView:
     """A view's arrays in an arena: some by node, some by slot, with growth, reset and rehash.
 
-    Subclasses name their arrays; `by_node[name]` and `by_slot[name]` are dtypes; keyword arguments of the constructor are row widths.
+    Subclasses name their arrays; `by_node[name]` and `by_slot[name]` are dtypes.
     """
 
     arrays_type: ClassVar[type[Any]]
@@ -104,10 +104,10 @@ class NodeView:
     by_slot: ClassVar[dict[str, str]]
     hashed: ClassVar[bool]
 
-    def __init__(self, arena: Arena, name: str, slots: int, **columns: int) -> None:
+    def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
         self.arena, self.name = arena, name
         for array, dtype in self.by_node.items():
-            arena.array(f"{name}.{array}", _FIRST_NODES, dtype, columns.get(array, 0))
+            arena.array(f"{name}.{array}", _FIRST_NODES, dtype, self.row_width(array, width))
         for array, dtype in self.by_slot.items():
             arena.array(f"{name}.{array}", slots, dtype)
         if self.hashed:
@@ -115,6 +115,10 @@ class NodeView:
         arena.array(f"{name}.free", _FIRST_NODES, "i4")
         arena.array(f"{name}.meta", 4, "i8")
         self._reload()
+
+    def row_width(self, array: str, width: int) -> int:
+        """How many columns a by-node array has, 0 for a plain one; `width` is what the plan asks for."""
+        return 0
 
     def _reload(self) -> None:
         self.arrays = self.arrays_type(
@@ -158,14 +162,11 @@ class NodeView:
             self._reload()
 
 
-@njit(cache=True)
-def rehash_listed(
-    table: Array, slots: Array, words: Array, head: Array, following: Array
-) -> None:
+@kernel
+def rehash_listed(table: Array, slots: Array, words: Array, head: Array, following: Array) -> None:
     """Enter the nodes of every slot's list."""
     for s in range(len(head)):
         node = np.int64(head[s])
         while node != 0:
             insert(table, slots, words, node)
             node = np.int64(following[node])
-

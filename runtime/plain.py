@@ -399,7 +399,9 @@ class Handler(HandlerBase):
     def concatenate(self, before: Any, after: Any) -> Any:
         return type(before)(*(a + b for a, b in zip(before, after, strict=True)))
 
-    def to_arrow(self, out: Any, fields: list[pa.Field], take: Array | None = None) -> list[pa.Array]:
+    def to_arrow(
+        self, out: Any, fields: list[pa.Field], take: Array | None = None
+    ) -> list[pa.Array]:
         made = []
         for position, field in enumerate(fields):
             data, valid = out[1 + 2 * position], out[2 + 2 * position]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.hashing import combine, table_size
+from aggloom.runtime.jit import kernel
 
 HIGH, FREE, HEAP_USED, HEAP_LIVE, ZEROS, LIVE = range(6)
 _FIRST_IDS, _FIRST_BYTES = 16, 256
@@ -33,7 +33,7 @@ class PoolArrays(NamedTuple):
     meta: Array
 
 
-@njit(cache=True)
+@kernel
 def hash_bytes(data: Array, start: int, length: int) -> int:
     h = np.int64(length)
     i = 0
@@ -49,7 +49,7 @@ def hash_bytes(data: Array, start: int, length: int) -> int:
     return combine(h, np.int64(word))
 
 
-@njit(cache=True)
+@kernel
 def _same(pool: PoolArrays, i: int, data: Array, start: int, length: int) -> bool:
     if pool.length[i] != length:
         return False
@@ -60,7 +60,7 @@ def _same(pool: PoolArrays, i: int, data: Array, start: int, length: int) -> boo
     return True
 
 
-@njit(cache=True)
+@kernel
 def _list_zero(pool: PoolArrays, i: int) -> None:
     if not pool.listed[i]:
         pool.listed[i] = 1
@@ -68,7 +68,7 @@ def _list_zero(pool: PoolArrays, i: int) -> None:
         pool.meta[ZEROS] += 1
 
 
-@njit(cache=True)
+@kernel
 def intern(pool: PoolArrays, data: Array, start: int, length: int) -> int:
     """The id of the bytes `data[start:start+length]`; a new id starts unreferenced. Capacity was reserved."""
     code = hash_bytes(data, start, length)
@@ -100,14 +100,14 @@ def intern(pool: PoolArrays, data: Array, start: int, length: int) -> int:
     return i
 
 
-@njit(cache=True)
+@kernel
 def hold(pool: PoolArrays, i: int) -> None:
     """One more reference to id `i`."""
     if i != 0:
         pool.refs[i] += 1
 
 
-@njit(cache=True)
+@kernel
 def release(pool: PoolArrays, i: int) -> None:
     """One reference less to id `i`; without any it goes at the next sweep."""
     if i != 0:
@@ -116,7 +116,7 @@ def release(pool: PoolArrays, i: int) -> None:
             _list_zero(pool, i)
 
 
-@njit(cache=True)
+@kernel
 def compare_bytes(pool: PoolArrays, a: int, b: int) -> int:
     """-1, 0, 1 as the bytes of id `a` sort before, with or after those of id `b` (unsigned, as in UTF-8 order)."""
     if a == b:
@@ -131,7 +131,7 @@ def compare_bytes(pool: PoolArrays, a: int, b: int) -> int:
     return -1 if pool.length[a] < pool.length[b] else 1
 
 
-@njit(cache=True)
+@kernel
 def import_word(pool: PoolArrays, other: PoolArrays, i: int) -> int:
     """The id here of what is id `i` in another pool."""
     if i == 0:
@@ -139,7 +139,7 @@ def import_word(pool: PoolArrays, other: PoolArrays, i: int) -> int:
     return intern(pool, other.heap, other.offset[i], other.length[i])
 
 
-@njit(cache=True)
+@kernel
 def _intern_all(
     pool: PoolArrays, data: Array, offsets: Array, valid: Array, out: Array, start: int, stop: int
 ) -> None:
@@ -149,7 +149,7 @@ def _intern_all(
             out[r] = intern(pool, data, offsets[r], offsets[r + 1] - offsets[r])
 
 
-@njit(cache=True)
+@kernel
 def _rehash(pool: PoolArrays) -> None:
     """Fill an emptied table from the ids in use (`length` is -1 for free ids)."""
     mask = len(pool.table) - 1
@@ -161,7 +161,7 @@ def _rehash(pool: PoolArrays) -> None:
             pool.table[at] = i + 1
 
 
-@njit(cache=True)
+@kernel
 def _sweep(pool: PoolArrays) -> None:
     mask = len(pool.table) - 1
     for z in range(pool.meta[ZEROS]):
@@ -190,7 +190,7 @@ def _sweep(pool: PoolArrays) -> None:
     pool.meta[ZEROS] = 0
 
 
-@njit(cache=True)
+@kernel
 def _compact(pool: PoolArrays, heap: Array) -> None:
     used = np.int64(0)
     for i in range(1, pool.meta[HIGH] + 1):
@@ -204,7 +204,7 @@ def _compact(pool: PoolArrays, heap: Array) -> None:
     pool.meta[HEAP_USED] = used
 
 
-@njit(cache=True)
+@kernel
 def _gather_lengths(pool: PoolArrays, ids: Array, valid: Array, offsets: Array) -> None:
     total = np.int64(0)
     for r in range(len(ids)):
@@ -214,7 +214,7 @@ def _gather_lengths(pool: PoolArrays, ids: Array, valid: Array, offsets: Array) 
     offsets[len(ids)] = total
 
 
-@njit(cache=True)
+@kernel
 def _gather_bytes(pool: PoolArrays, ids: Array, valid: Array, offsets: Array, out: Array) -> None:
     for r in range(len(ids)):
         if valid[r]:

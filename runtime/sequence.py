@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
 from aggloom.runtime import pairs
 from aggloom.runtime.arena import Array
+from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import PoolArrays, hold, release
 
 
@@ -32,7 +32,7 @@ class Sequence(NamedTuple):
     meta: Array
 
 
-@njit(cache=True)
+@kernel
 def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     """Add a value at the end."""
     oldest = pairs.find(view.table, view.slots, view.words, slot, word)
@@ -57,7 +57,7 @@ def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, w
         hold(pool, word)
 
 
-@njit(cache=True)
+@kernel
 def sequence_remove(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     """Take out the oldest occurrence of a value, if there is one."""
     node = pairs.find(view.table, view.slots, view.words, slot, word)
@@ -83,14 +83,14 @@ def sequence_remove(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, w
     pairs.give_back(view.free, view.meta, node)
 
 
-@njit(cache=True)
+@kernel
 def sequence_clear(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
     while view.head[slot] != 0:
         sequence_remove(view, pool, pooled, slot, view.words[view.head[slot]])
 
 
-@njit(cache=True)
+@kernel
 def _rehash(view: Sequence) -> None:
     for s in range(len(view.head)):
         node = np.int64(view.head[s])

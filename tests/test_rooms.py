@@ -24,8 +24,12 @@ ROOMS: dict[str, set[str]] = {
     "generated": KERNEL | {"aggloom.runtime"},
     "aggloom": {"click", "pyarrow", "rich", "sqlglot", "aggloom"},
 }
-# The case runner is a tool beside the runtime; it may start a Spark session for expressions.
-TOOLS = {"runtime/cases.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"}}
+# Tools beside the runtime: the case runner may start a Spark session for the expressions of SQL
+# cases, the harness asks Spark to evaluate them if it is given one.
+TOOLS = {
+    "runtime/cases.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},
+    "runtime/harness.py": {"aggloom.runtime.spark"},
+}
 
 
 def imports(tree: ast.AST) -> list[str]:

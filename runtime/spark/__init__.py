@@ -1,1 +1,18 @@
-"""."""
+"""The operators on Spark Structured Streaming: the only folder that knows Spark."""
+
+from __future__ import annotations
+
+from aggloom.runtime.spark.group_aggregate import group_aggregate
+from aggloom.runtime.spark.progress import ProgressPrinter
+from aggloom.runtime.spark.session import session
+from aggloom.runtime.spark.sinks import read_table, write_changes
+from aggloom.runtime.spark.sources import read_changes
+
+__all__ = [
+    "ProgressPrinter",
+    "group_aggregate",
+    "read_changes",
+    "read_table",
+    "session",
+    "write_changes",
+]

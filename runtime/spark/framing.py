@@ -22,7 +22,9 @@ _HEADER = struct.Struct("<4sHH16siiIIIqQ")
 _CHECKSUM = struct.Struct("<I")
 OVERHEAD = _HEADER.size + _CHECKSUM.size
 
-_START_OVER = "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+_START_OVER = (
+    "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -79,7 +81,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         self._log = handle.getListState("log", _BLOB)
         self._query = _query_id()
         if self._query:
-            clean_up(self._root())
+            _clean_up_once(str(self._root()))
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
@@ -123,7 +125,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
             operator.close()
             return
         store = BucketStore(self._head, self._snapshot, self._log, owner)
-        directory = f"{self._query}-{factory.digest}"
+        directory = f"{self._query}-{factory.digest}-{options.buckets}"
         with residence(self._root(), directory, bucket) as home:
             head = store.head()
             operator = _wake(factory, store, head, home)
@@ -162,6 +164,12 @@ def _wake(
     return operator
 
 
+@lru_cache(maxsize=8)
+def _clean_up_once(root: str) -> None:
+    """Delete what dead queries left in a directory for live state; once for each worker process."""
+    clean_up(Path(root))
+
+
 def _query_id() -> str | None:
     """The id of the streaming query this task works for; None in a batch query and on the driver."""
     from pyspark import TaskContext
@@ -177,8 +185,6 @@ def _columns(frame: pd.DataFrame) -> Iterable[tuple[int, int, bytes]]:
 
 def _nothing(schema: pa.Schema) -> tuple[pa.RecordBatch, Any]:
     """An empty bundle."""
-    import numpy as np
-
     columns = [pa.array([], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema), np.empty(0, np.int8)
 

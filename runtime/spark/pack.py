@@ -76,9 +76,7 @@ def _hash_bytes(
 
 
 @njit(cache=True)
-def _sort_by_bucket(
-    hashes: Hashes, buckets: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _sort_by_bucket(hashes: Hashes, buckets: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The row order of a stable counting sort by bucket, and each bucket's bounds in it."""
     bounds = np.zeros(buckets + 1, np.int64)
     chosen = np.empty(len(hashes), np.int32)
@@ -169,9 +167,7 @@ class Pack:
         context = TaskContext.get()
         yield from self.pack(batches, context.partitionId() if context else 0)
 
-    def pack(
-        self, batches: Iterable[pa.RecordBatch], partition: int
-    ) -> Iterator[pa.RecordBatch]:
+    def pack(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
         """Pack the rows of map partition `partition`: packed rows, in the order they are to be applied."""
         held: list[list[tuple[pa.RecordBatch, bytes]]] = [[] for _ in range(self.buckets)]
         sizes = [0] * self.buckets

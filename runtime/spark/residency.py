@@ -23,7 +23,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 def default_root() -> Path:
     """The directory for live state on this host: $AGGLOOM_STATE_DIR, or one under the temporary directory."""
     configured = os.environ.get("AGGLOOM_STATE_DIR")
-    return Path(configured) if configured else Path(tempfile.gettempdir()) / f"aggloom-{os.getuid()}"
+    return (
+        Path(configured) if configured else Path(tempfile.gettempdir()) / f"aggloom-{os.getuid()}"
+    )
 
 
 def make_root(root: Path) -> Path:

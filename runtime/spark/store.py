@@ -83,7 +83,12 @@ class BucketStore:
             self._replay(head, operator)
 
     def commit(
-        self, head: Head | None, operator: Operator, batch: pa.RecordBatch, kinds: Kinds, clock_ms: int
+        self,
+        head: Head | None,
+        operator: Operator,
+        batch: pa.RecordBatch,
+        kinds: Kinds,
+        clock_ms: int,
     ) -> str:
         """Make the batch that `operator` has just processed durable; the token of the new version."""
         old = head or Head("")

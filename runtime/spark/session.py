@@ -1,0 +1,84 @@
+"""Spark sessions with the settings that stateful Python queries need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from aggloom.errors import AggloomError
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_DRIVER_WORKER_PYTHON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+
+class MissingJavaError(AggloomError):
+    """Spark cannot start, for there is no Java."""
+
+
+def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> SparkSession:
+    """A local session, ready for streaming; `conf` entries win (dots written as `__` or in a `**{}`)."""
+    _need_java()
+    for variable in _DRIVER_WORKER_PYTHON:
+        os.environ[variable] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    cores = _cores(master)
+    settings = {
+        _PROVIDER: _ROCKSDB,
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": 2,
+        "spark.sql.streaming.stateStore.rowChecksum.enabled": "true",
+        "spark.sql.shuffle.partitions": cores,
+        "spark.sql.execution.arrow.maxRecordsPerBatch": 100_000,
+        "spark.sql.execution.arrow.maxBytesPerBatch": 256 << 20,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": "4g",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.python.worker.reuse": "true",
+        **{key.replace("__", "."): value for key, value in conf.items()},
+    }
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, str(value))
+    return builder.getOrCreate()
+
+
+def ensure_query_settings(spark: SparkSession) -> None:
+    """On a session that the user made, set what a stateful query cannot do without and still can be set."""
+    if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
+        spark.conf.set(_PROVIDER, _ROCKSDB)
+    if "PYSPARK_PYTHON" not in os.environ and _is_classic_local(spark):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        spark.sparkContext.pythonExec = sys.executable
+
+
+def _is_classic_local(spark: SparkSession) -> bool:
+    """True where driver and workers share this machine, and so this interpreter."""
+    try:
+        return str(spark.sparkContext.master).startswith("local")
+    except Exception:
+        # A Connect session has no context, and says so with an error class of its own.
+        return False
+
+
+def _need_java() -> None:
+    """Say clearly that Java is missing, rather than let the gateway die without a word."""
+    home = os.environ.get("JAVA_HOME")
+    if (home and (Path(home) / "bin" / "java").exists()) or shutil.which("java"):
+        return
+    raise MissingJavaError(
+        "Spark needs Java 17 or newer, and none was found (JAVA_HOME, PATH). "
+        "Install a JRE, for instance `apt install openjdk-17-jre-headless`, or set JAVA_HOME."
+    )
+
+
+def _cores(master: str) -> int:
+    """The number of tasks that run at once under a local master."""
+    inside = master.removeprefix("local[").rstrip("]").split(",")[0]
+    return int(inside) if inside.isdigit() else (os.cpu_count() or 2)

@@ -1,0 +1,168 @@
+"""Sinks for a changelog: the console, a materialised table, JSON lines, Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
+
+from aggloom.errors import SpecError
+from aggloom.runtime.changelog import (
+    CHANGE_COLUMNS,
+    KIND_NAMES,
+    ChangelogLawError,
+    is_retraction,
+    parse_kinds,
+    same_value,
+)
+
+TABLE_FILE = "aggloom-table.arrow"
+_WEIGHT = "weight"
+_BATCH_ID = b"aggloom.batch_id"
+
+
+def write_changes(
+    df: DataFrame,
+    sink: str,
+    checkpoint: str | Path,
+    *,
+    trigger: dict[str, Any] | None = None,
+    query_name: str | None = None,
+    key_columns: Sequence[str] | None = None,
+    rows_shown: int = 20,
+) -> StreamingQuery:
+    """Start a query that writes a changelog to `console`, `table`, `jsonl:PATH` or `parquet:PATH`.
+
+    By default it processes what is there and stops. `key_columns` tell `table` which row a lone +U replaces.
+    """
+    kind, _, path = sink.partition(":")
+    writer = df.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
+    writer = writer.trigger(**(trigger or {"availableNow": True}))
+    if query_name:
+        writer = writer.queryName(query_name)
+    if kind == "console":
+        return writer.foreachBatch(ConsoleSink(rows_shown)).start()
+    if kind == "table":
+        return writer.foreachBatch(TableSink(Path(checkpoint), key_columns)).start()
+    if kind in ("jsonl", "parquet"):
+        if not path:
+            raise SpecError(f"sink {sink!r}: write {kind}:PATH")
+        format_ = "json" if kind == "jsonl" else "parquet"
+        return writer.format(format_).option("path", path).start()
+    raise SpecError(f"unknown sink {sink!r}; known are console, table, jsonl:PATH, parquet:PATH")
+
+
+def _change_column(names: Sequence[str]) -> str:
+    """The change column's name: the last column, by either profile."""
+    if names and names[-1] in CHANGE_COLUMNS.values():
+        return names[-1]
+    raise SpecError(
+        f"not a changelog: the last column is none of {', '.join(CHANGE_COLUMNS.values())}"
+    )
+
+
+class ConsoleSink:
+    """Prints the first changes of each batch, in Flink's short words."""
+
+    def __init__(self, rows_shown: int = 20, out: TextIO | None = None) -> None:
+        self._rows_shown = rows_shown
+        self._out = out
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Print one batch."""
+        table = batch.toArrow()
+        kinds = parse_kinds(table.column(_change_column(table.column_names)), "console sink")
+        head = table.slice(0, self._rows_shown).to_pylist()
+        for kind, row in zip(kinds, head, strict=False):
+            values = ", ".join(f"{name}={value}" for name, value in list(row.items())[:-1])
+            print(f"{KIND_NAMES[kind]} {values}", file=self._out)
+        if table.num_rows > len(head):
+            print(f"... batch {batch_id}: {table.num_rows:,} changes in all", file=self._out)
+
+
+class TableSink:
+    """Keeps the table that the changelog describes, in a file under the checkpoint.
+
+    The file is replaced by a rename and names the batch it includes, so a batch that Spark repeats changes nothing.
+    """
+
+    def __init__(self, checkpoint: Path, key_columns: Sequence[str] | None = None) -> None:
+        self._file = checkpoint / TABLE_FILE
+        self._keys = list(key_columns) if key_columns is not None else None
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Fold one batch into the table."""
+        old = _read(self._file) if self._file.exists() else None
+        if old is not None and batch_id <= int(old.schema.metadata[_BATCH_ID]):
+            return
+        new = self._fold(old, batch.toArrow())
+        new = new.replace_schema_metadata({_BATCH_ID: str(batch_id).encode()})
+        scratch = self._file.with_suffix(".new")
+        with pa.ipc.new_file(scratch, new.schema) as writer:
+            writer.write_table(new)
+        scratch.replace(self._file)
+
+    def _fold(self, old: pa.Table | None, changes: pa.Table) -> pa.Table:
+        """The table, with each row's weight as the last column, after some changes."""
+        kinds = parse_kinds(changes.column(_change_column(changes.column_names)), "table sink")
+        rows = changes.drop_columns([changes.column_names[-1]])
+        # Columns are numbered: a user's name must not meet the weight's.
+        names = rows.column_names
+        weights = pa.array([-1 if retracts else 1 for retracts in is_retraction(kinds)], pa.int64())
+        delta = rows.rename_columns([f"c{place}" for place in range(len(names))])
+        delta = delta.append_column(_WEIGHT, weights)
+        if old is not None:
+            before = old.rename_columns(delta.column_names).replace_schema_metadata(None)
+            delta = pa.concat_tables([before, delta.replace_schema_metadata(None)])
+        folded = self._by_key(delta, names) if self._keys is not None else _net(delta)
+        return folded.rename_columns([*names, _WEIGHT])
+
+    def _by_key(self, rows: pa.Table, names: list[str]) -> pa.Table:
+        """The last row of each key, unless that was a retraction."""
+        places = [names.index(name) for name in self._keys or []]
+        last: dict[tuple[Any, ...], int] = {}
+        columns = [rows.column(place).to_pylist() for place in places]
+        keys = zip(*columns, strict=True) if columns else [()] * rows.num_rows
+        for position, (key, weight) in enumerate(
+            zip(keys, rows.column(_WEIGHT).to_pylist(), strict=True)
+        ):
+            identity = tuple(map(same_value, key))
+            if weight > 0:
+                last[identity] = position
+            else:
+                last.pop(identity, None)
+        return rows.take(pa.array(sorted(last.values()), pa.int64()))
+
+
+def _net(rows: pa.Table) -> pa.Table:
+    """The rows whose weights do not cancel out."""
+    columns = rows.column_names[:-1]
+    net = rows.group_by(columns, use_threads=False).aggregate([(_WEIGHT, "sum")])
+    net = net.select([*columns, f"{_WEIGHT}_sum"]).rename_columns(rows.column_names)
+    net = net.filter(pc.not_equal(net.column(_WEIGHT), 0))
+    if net.num_rows and pc.min(net.column(_WEIGHT)).as_py() < 0:
+        worst = net.filter(pc.less(net.column(_WEIGHT), 0)).slice(0, 1).to_pylist()[0]
+        raise ChangelogLawError(
+            f"table sink: a row is retracted that is not there: {tuple(worst.values())[:-1]!r}; a changelog without "
+            "-U rows needs key_columns"
+        )
+    return net
+
+
+def _read(file: Path) -> pa.Table:
+    """The file's table, in memory."""
+    with pa.OSFile(str(file)) as source:
+        return pa.ipc.open_file(source).read_all()
+
+
+def read_table(checkpoint: str | Path) -> pa.Table:
+    """The table that a `table` sink keeps under this checkpoint; a row that is there n times comes n times."""
+    stored = _read(Path(checkpoint) / TABLE_FILE)
+    weights = stored.column(stored.num_columns - 1).to_pylist()
+    positions = [place for place, weight in enumerate(weights) for _ in range(weight)]
+    return stored.drop_columns([stored.column_names[-1]]).take(pa.array(positions, pa.int64()))

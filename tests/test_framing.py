@@ -1,0 +1,184 @@
+"""Frames around durable state: whatever happened to a blob is noticed, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aggloom.errors import StateCorruptError, StateError, StateMismatchError
+from aggloom.runtime.changelog import Kinds
+from aggloom.runtime.spark import store as store_module
+from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
+from aggloom.runtime.spark.residency import clean_up, residence
+from aggloom.runtime.spark.store import BucketStore
+
+OWNER = Owner("GROUP BY name", "0123456789abcdef", 3, 8)
+
+
+def test_round_trip() -> None:
+    frame = unseal(seal(b"data", OWNER, LOG, 7, 1, 2, 99), OWNER, LOG)
+    assert bytes(frame.payload) == b"data"
+    assert (frame.entry, frame.part, frame.parts, frame.clock_ms) == (7, 1, 2, 99)
+
+
+@given(st.binary(max_size=64), st.data())
+def test_any_flipped_bit_is_refused(payload: bytes, data: st.DataObject) -> None:
+    blob = bytearray(seal(payload, OWNER, SNAPSHOT))
+    place = data.draw(st.integers(0, len(blob) * 8 - 1))
+    blob[place // 8] ^= 1 << place % 8
+    with pytest.raises(StateError):
+        unseal(bytes(blob), OWNER, SNAPSHOT)
+
+
+@given(st.integers(0, 90))
+def test_any_truncation_is_refused(length: int) -> None:
+    blob = seal(b"x" * 40, OWNER, LOG)
+    with pytest.raises(StateError):
+        unseal(blob[: min(length, len(blob) - 1)], OWNER, LOG)
+
+
+@pytest.mark.parametrize(
+    ("other", "error", "message"),
+    [
+        (replace(OWNER, digest="f" * 16), StateMismatchError, "written for spec 0123"),
+        (replace(OWNER, buckets=4), StateMismatchError, "pass buckets=8"),
+        (replace(OWNER, bucket=2), StateCorruptError, "state of bucket 3"),
+    ],
+)
+def test_state_of_another_owner_is_refused(
+    other: Owner, error: type[StateError], message: str
+) -> None:
+    with pytest.raises(error, match=message) as raised:
+        unseal(seal(b"", OWNER, LOG), other, LOG)
+    assert other.operator in str(raised.value)
+    assert f"bucket {other.bucket}" in str(raised.value)
+
+
+class Summing:
+    """An operator small enough to see through: it remembers a sum, and every clock."""
+
+    state_bytes = 100
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock_ms: int = 0
+    ) -> tuple[pa.RecordBatch, Kinds]:
+        self.seen += [sum(batch.column(0).to_pylist()), clock_ms]
+        return batch, kinds
+
+    def snapshot(self) -> bytes:
+        return np.array(self.seen, np.int64).tobytes()
+
+    def restore(self, data: Any) -> None:
+        self.seen = np.frombuffer(data, np.int64).tolist()
+
+    def close(self) -> None:
+        pass
+
+
+class Variable:
+    """A state variable of Spark's, as a Python list."""
+
+    def __init__(self) -> None:
+        self.rows: list[Any] = []
+
+    def get(self) -> Iterator[Any]:
+        return iter(self.rows)
+
+    def put(self, rows: list[Any]) -> None:
+        self.rows = list(rows)
+
+    def appendList(self, rows: list[Any]) -> None:  # noqa: N802
+        self.rows += rows
+
+    def clear(self) -> None:
+        self.rows = []
+
+
+class Single(Variable):
+    """A ValueState."""
+
+    def get(self) -> Any:
+        return self.rows[0] if self.rows else None
+
+    def update(self, row: Any) -> None:
+        self.rows = [row]
+
+
+def _committed(batches: int) -> tuple[BucketStore, Summing, Variable, Variable]:
+    snapshot, log = Variable(), Variable()
+    store, operator = BucketStore(Single(), snapshot, log, OWNER), Summing()
+    for number in range(batches):
+        batch = pa.record_batch({"x": pa.array(range(number, number + 50))})
+        kinds = np.zeros(50, np.int8)
+        operator.process(batch, kinds, 1000 + number)
+        store.commit(store.head(), operator, batch, kinds, 1000 + number)
+    return store, operator, snapshot, log
+
+
+def _rebuilt(store: BucketStore) -> list[int]:
+    operator, head = Summing(), store.head()
+    assert head is not None
+    store.rebuild(head, operator)
+    return operator.seen
+
+
+def test_snapshot_and_log_give_the_state_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "LOG_MINIMUM_BYTES", 2000)
+    for batches in range(1, 15):
+        store, operator, _, log = _committed(batches)
+        assert _rebuilt(store) == operator.seen
+        assert len(log.rows) < 8
+
+
+def test_large_batches_and_snapshots_are_cut_and_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "cut", lambda batch: [batch.slice(0, 20), batch.slice(20)])
+    monkeypatch.setattr(store_module, "BLOB_BYTES", 24)
+    store, operator, _, log = _committed(3)
+    assert len(log.rows) == 6
+    assert _rebuilt(store) == operator.seen
+    monkeypatch.setattr(store_module, "LOG_MINIMUM_BYTES", 0)
+    store, operator, snapshot, log = _committed(3)
+    assert len(snapshot.rows) == 2
+    assert not log.rows
+    assert _rebuilt(store) == operator.seen
+
+
+def test_missing_and_swapped_blobs_are_refused() -> None:
+    store, _, _, log = _committed(3)
+    whole = list(log.rows)
+    for broken in (whole[:-1], whole[1:], [whole[1], whole[0], whole[2]], []):
+        log.rows = broken
+        with pytest.raises(StateCorruptError, match="incomplete or out of order"):
+            _rebuilt(store)
+
+
+def test_a_residence_is_recognised_only_by_its_token(tmp_path: Path) -> None:
+    with residence(tmp_path / "r", "query", 0) as home:
+        assert home is not None
+        assert not home.holds("t1")
+        home.mark_clean("t1")
+        assert home.holds("t1")
+        assert not home.holds("t2")
+        home.mark_dirty()
+        assert not home.holds("t1")
+
+
+def test_a_locked_residence_is_left_alone(tmp_path: Path) -> None:
+    with residence(tmp_path, "query", 0) as home, residence(tmp_path, "query", 0) as second:
+        assert home is not None
+        assert second is None
+        assert clean_up(tmp_path, older_than=-1) == 0
+    assert clean_up(tmp_path, older_than=3600) == 0
+    assert clean_up(tmp_path, older_than=-1) == 1
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,358 @@
+"""The whole way through Spark: sources, pack, state, restarts, damage, unpack, sinks."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from aggloom.codegen import AggCall, AggSpec, generate, load
+from aggloom.errors import DuplicateNameError, SpecError, TypeMismatchError, UnknownColumnError
+from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES, check_laws, fold
+
+pytestmark = pytest.mark.spark
+
+pytest.importorskip("pyspark")
+
+from aggloom.runtime.spark import (  # noqa: E402
+    ProgressPrinter,
+    group_aggregate,
+    read_changes,
+    read_table,
+    write_changes,
+)
+from aggloom.runtime.spark.group_aggregate import GroupAggFactory  # noqa: E402
+from aggloom.runtime.spark.partitioning import hash_int, hash_long  # noqa: E402
+
+DDL = "name STRING, cnt INT"
+SPEC = AggSpec.from_sql("SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name", DDL)
+Change = tuple[str, str | None, int | None]
+
+
+def write_file(directory: Path, number: int, rows: list[Change]) -> None:
+    """One JSON-lines file; file times follow the numbers, since Spark reads files in order of time."""
+    directory.mkdir(exist_ok=True)
+    lines = [json.dumps({"name": n, "cnt": c, "op": op}) for op, n, c in rows]
+    path = directory / f"{number:04d}.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def net(rows: list[Change]) -> list[tuple[str | None, int | None, int | None]]:
+    """What SPEC should give, computed the plain way."""
+    groups: dict[str | None, list[int | None]] = defaultdict(list)
+    for op, name, cnt in rows:
+        if KIND_NAMES.index(op) & 1:
+            groups[name].remove(cnt)
+        else:
+            groups[name].append(cnt)
+    out = []
+    for name, counts in groups.items():
+        known = [c for c in counts if c is not None]
+        if counts:
+            out.append((name, sum(known) if known else None, max(known) if known else None))
+    return sorted(out, key=repr)
+
+
+def history(batch: int, keys: int = 10) -> list[Change]:
+    """A batch of changes that are valid after the batches before it."""
+    rows: list[Change] = []
+    for key in range(keys):
+        name = None if key == 0 else f"k{key}"
+        value = batch * 10 + key
+        if batch and key % 3 == 0:
+            rows.append(("-D", name, value - 10))
+        elif batch and key % 3 == 1:
+            rows += [("-U", name, value - 10), ("+U", name, value)]
+            continue
+        rows.append(("+I", name, None if key == 5 else value))
+    return rows
+
+
+def run(spark: Any, path: Path, spec: Any = SPEC, **options: Any) -> list[tuple[Any, ...]]:
+    """Process the files that are there, one a batch, and return the table."""
+    source = read_changes(spark, str(path / "in"), "jsonl", DDL, max_files_per_trigger=1)
+    query = write_changes(group_aggregate(source, spec, **options), "table", path / "checkpoint")
+    query.awaitTermination()
+    rows = read_table(path / "checkpoint").to_pylist()
+    return sorted((tuple(row.values()) for row in rows), key=repr)
+
+
+def changes_of(df: Any) -> list[tuple[Any, ...]]:
+    """The changelog as (kind, *values) rows in short words."""
+    short = dict(zip(CHANGE_TYPES, KIND_NAMES, strict=True))
+    return [(short.get(row[-1], row[-1]), *row[:-1]) for row in map(tuple, df.collect())]
+
+
+def test_murmur_is_sparks(spark: Any) -> None:
+    values = [0, 1, -1, 42, 2**31 - 1, -(2**31)]
+    df = spark.createDataFrame([(v,) for v in values], "v INT")
+    for row in df.selectExpr("v", "hash(v) AS i", "hash(CAST(v AS BIGINT)) AS l").collect():
+        assert (row.i, row.l) == (hash_int(row.v), hash_long(row.v))
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_batch_dataframe(spark: Any, partitions: int) -> None:
+    rows = history(0) + history(1)
+    df = spark.createDataFrame([(n, c, op) for op, n, c in rows], f"{DDL}, op STRING").coalesce(1)
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+    try:
+        out = changes_of(group_aggregate(df, SPEC, buckets=2 * partitions + 1))
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", 2)
+    check_laws(out, 1, one_net_change=True)
+    assert sorted(fold(out, 1), key=repr) == net(rows)
+
+
+def test_streaming_with_restarts(spark: Any, tmp_path: Path) -> None:
+    rows: list[Change] = []
+    for batch in range(4):
+        write_file(tmp_path / "in", batch, history(batch))
+        rows += history(batch)
+        if batch % 2:
+            assert run(spark, tmp_path) == net(rows)
+
+
+def test_restart_without_the_live_state(spark: Any, tmp_path: Path) -> None:
+    write_file(tmp_path / "in", 0, history(0))
+    run(spark, tmp_path, state_directory=tmp_path / "first")
+    write_file(tmp_path / "in", 1, history(1))
+    expected = net(history(0) + history(1))
+    assert run(spark, tmp_path, state_directory=tmp_path / "second") == expected
+
+
+def test_the_order_of_files_is_the_order_they_were_written(spark: Any, tmp_path: Path) -> None:
+    write_file(tmp_path / "in", 0, [("+I", "a", 1)])
+    write_file(tmp_path / "in", 1, [("-U", "a", 1), ("+U", "a", 2)] + [("+I", "b", 1)] * 100)
+    source = read_changes(spark, str(tmp_path / "in"), "jsonl", DDL, streaming=False)
+    out = group_aggregate(source, SPEC, on_orphan_retraction="error")
+    assert sorted(fold(changes_of(out), 1)) == [("a", 2, 2), ("b", 100, 1)]
+
+
+@dataclass(frozen=True)
+class DeadlyFactory(GroupAggFactory):
+    """Makes operators that kill their process in the middle of a batch, while a file is there."""
+
+    def open(self, directory: Path | None) -> Any:
+        operator = super().open(directory)
+        process = operator.process
+
+        def deadly(batch: Any, kinds: Any, clock_ms: int = 0) -> Any:
+            result = process(batch, kinds, clock_ms)
+            trigger = Path(os.environ["AGGLOOM_STATE_DIR"]) / "die"
+            if trigger.exists():
+                trigger.unlink()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        operator.process = deadly
+        return operator
+
+
+def test_a_worker_killed_in_the_middle_of_a_batch(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pyspark import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    module = sys.modules["aggloom.runtime.spark.group_aggregate"]
+    monkeypatch.setattr(module, "GroupAggFactory", DeadlyFactory)
+    write_file(tmp_path / "in", 0, history(0))
+    run(spark, tmp_path)
+    write_file(tmp_path / "in", 1, history(1))
+    trigger = Path(os.environ["AGGLOOM_STATE_DIR"]) / "die"
+    trigger.touch()
+    with pytest.raises(Exception, match="STREAM_FAILED"):
+        run(spark, tmp_path)
+    assert not trigger.exists()
+    assert run(spark, tmp_path) == net(history(0) + history(1))
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate"])
+def test_damaged_state_is_refused(spark: Any, tmp_path: Path, damage: str) -> None:
+    write_file(tmp_path / "in", 0, history(0))
+    run(spark, tmp_path, state_directory=tmp_path / "first")
+    for file in (tmp_path / "checkpoint" / "state").rglob("*"):
+        if file.suffix in (".changelog", ".zip"):
+            data = bytearray(file.read_bytes())
+            data[len(data) // 2] ^= 0xFF
+            file.write_bytes(data if damage == "flip" else data[: len(data) // 2])
+            (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
+    # A new session of the store, so that nothing is served from memory.
+    spark._jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+    write_file(tmp_path / "in", 1, history(1))
+    with pytest.raises(Exception, match="STREAM_FAILED"):
+        run(spark, tmp_path, state_directory=tmp_path / "second")
+
+
+def test_state_of_another_spec_is_refused(spark: Any, tmp_path: Path) -> None:
+    write_file(tmp_path / "in", 0, history(0))
+    run(spark, tmp_path)
+    write_file(tmp_path / "in", 1, history(1))
+    other = AggSpec(DDL, ["name"], [AggCall("SUM", ["cnt"])])
+    with pytest.raises(Exception, match=r"state of GROUP BY name, bucket \d+: written for spec"):
+        run(spark, tmp_path, other)
+    with pytest.raises(Exception, match="pass buckets=4"):
+        run(spark, tmp_path, buckets=3)
+    assert run(spark, tmp_path) == net(history(0) + history(1))
+
+
+def test_handler_class_and_path(spark: Any) -> None:
+    source = generate(SPEC)
+    df = spark.createDataFrame([("a", 1), ("a", 2)], DDL)
+    for what in (load(source), source.path):
+        assert changes_of(group_aggregate(df, what)) == [("+I", "a", 3, 2)]
+
+
+def test_where_computed_having_and_select(spark: Any) -> None:
+    spec = AggSpec.from_sql(
+        "SELECT upper(name) AS u, SUM(cnt * 2) / COUNT(*) AS mean FROM t WHERE cnt > 0 "
+        "GROUP BY upper(name) HAVING SUM(cnt * 2) > 4",
+        DDL,
+    )
+    df = spark.createDataFrame([("a", 1), ("A", 3), ("b", 1), ("c", -9), ("c", 5)], DDL)
+    out = group_aggregate(df, spec, output_profile="flink")
+    assert out.columns == ["u", "mean", "op"]
+    assert sorted(changes_of(out)) == [("+I", "A", 4.0), ("+I", "C", 10.0)]
+
+
+def test_having_over_a_stream(spark: Any, tmp_path: Path) -> None:
+    spec = AggSpec.from_sql(
+        "SELECT name, SUM(cnt) AS s FROM t GROUP BY name HAVING SUM(cnt) > 2", DDL
+    )
+    expected: list[list[tuple[str, int]]] = [[], [("a", 3)], [("a", 4)], []]
+    changes: list[Change] = [("+I", "a", 1), ("+I", "a", 2), ("+I", "a", 1), ("-D", "a", 2)]
+    for number, (change, table) in enumerate(zip(changes, expected, strict=True)):
+        write_file(tmp_path / "in", number, [change])
+        assert run(spark, tmp_path, spec) == table
+
+
+def test_global_aggregate(spark: Any) -> None:
+    spec = AggSpec.from_sql("SELECT COUNT(*) AS n FROM t", DDL)
+    df = spark.createDataFrame([("a", 1), ("b", None)], DDL).repartition(3)
+    assert changes_of(group_aggregate(df, spec)) == [("+I", 2)]
+
+
+def test_hostile_names(spark: Any) -> None:
+    names = ["x", "class", 'a"); import os; (', "größe", "'", "a.b", "ba`ck"]
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    calls = [AggCall("SUM", [name]) for name in names[1:]]
+    df = spark.createDataFrame([(1,) * 7, (1,) * 7], ", ".join(f"c{i} LONG" for i in range(7)))
+    out = group_aggregate(df.toDF(*names), AggSpec(schema, ["x"], calls))
+    assert changes_of(out) == [("+I", 1, *[2] * 6)]
+
+
+def test_state_ttl(spark: Any, tmp_path: Path) -> None:
+    write_file(tmp_path / "in", 0, history(0))
+    assert run(spark, tmp_path, state_ttl=3_600_000) == net(history(0))
+
+
+def test_types_and_columns_are_checked(spark: Any) -> None:
+    wrong = spark.createDataFrame([("a", 1)], "name STRING, cnt LONG")
+    with pytest.raises(TypeMismatchError, match="'cnt' is BIGINT in the DataFrame, but INT"):
+        group_aggregate(wrong, SPEC)
+    with pytest.raises(UnknownColumnError, match="no column 'cnt'"):
+        group_aggregate(wrong.withColumnRenamed("cnt", "count"), SPEC)
+    right = spark.createDataFrame([("a", 1)], DDL)
+    with pytest.raises(UnknownColumnError, match="no change column 'kind'"):
+        group_aggregate(right, SPEC, change_column="kind")
+    with pytest.raises((SpecError, DuplicateNameError), match="_change_type"):
+        group_aggregate(right, AggSpec(DDL, ["name"], [AggCall("COUNT", alias="_change_type")]))
+
+
+def test_a_retraction_in_an_append_only_input(spark: Any) -> None:
+    spec = AggSpec(DDL, ["name"], [AggCall("COUNT")], input_changes="append")
+    df = spark.createDataFrame([("a", 1, "delete")], f"{DDL}, _change_type STRING")
+    with pytest.raises(Exception, match="1 retraction in an input declared append-only"):
+        group_aggregate(df, spec).collect()
+
+
+DEBEZIUM = "id BIGINT, price DECIMAL(10,2), seen TIMESTAMP, day DATE"
+
+
+def debezium(spark: Any, path: Path, lines: list[Any]) -> list[tuple[Any, ...]]:
+    """The changes that Debezium lines give, as text."""
+    text = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    (path / "d.json").write_text("\n".join(text) + "\n")
+    df = read_changes(spark, str(path), schema=DEBEZIUM, streaming=False)
+    return [tuple(map(str, row)) for row in df.collect()]
+
+
+def test_debezium(spark: Any, tmp_path: Path) -> None:
+    first = {"id": 1, "price": "12.34", "seen": 1357034400000, "day": 15706}
+    second = {"id": 1, "price": 12.5, "seen": 1357034400000000, "day": "2013-01-02"}
+    third = {"id": 2, "price": None, "seen": "2013-01-01T10:00:00Z", "day": None}
+    time, a, b = "2013-01-01 10:00:00", "2013-01-01", "2013-01-02"
+    lines = [
+        {"before": None, "after": first, "op": "c"},
+        "",
+        "null",
+        {"schema": {"type": "struct"}, "payload": {"before": first, "after": second, "op": "u"}},
+        {"schema": {"type": "struct"}, "payload": None},
+        {"before": second, "after": None, "op": "d", "source": {"x": 1}, "ts_ms": 5},
+        {"after": third, "op": "r"},
+    ]
+    assert debezium(spark, tmp_path, lines) == [
+        ("1", "12.34", time, a, "insert"),
+        ("1", "12.34", time, a, "update_preimage"),
+        ("1", "12.50", time, b, "update_postimage"),
+        ("1", "12.50", time, b, "delete"),
+        ("2", "None", time, "None", "insert"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"op": "c", "after"', 'malformed line.*"after"'),
+        ({"op": "c", "after": {"id": "seven"}}, "wrong type.*seven"),
+        ({"op": "u", "after": {"id": 1}}, "`before` is missing"),
+        ({"op": "d", "after": None}, "`before` is missing"),
+        ({"op": "c", "before": {"id": 1}}, "`after` is missing"),
+        ({"op": "x", "after": {"id": 1}}, "`op` is not one of"),
+        ({"after": {"id": 1}}, "`op` is not one of"),
+    ],
+)
+def test_debezium_loses_nothing_silently(
+    spark: Any, tmp_path: Path, line: Any, message: str
+) -> None:
+    with pytest.raises(Exception, match=f"InputFormatError: .*{message}"):
+        debezium(spark, tmp_path, [line])
+
+
+def test_parquet_and_csv_sources(spark: Any, tmp_path: Path) -> None:
+    df = spark.createDataFrame([("a", 1, "delete")], f"{DDL}, _change_type STRING")
+    df.write.parquet(str(tmp_path / "p"))
+    df.selectExpr("_change_type AS op", "name", "cnt").write.csv(str(tmp_path / "c"), header=True)
+    for format_, name in (("parquet", "p"), ("csv", "c")):
+        read = read_changes(spark, str(tmp_path / name), format_, DDL, streaming=False)
+        assert [tuple(row) for row in read.collect()] == [("a", 1, "delete")]
+
+
+def test_console_and_file_sinks(
+    spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_file(tmp_path / "in", 0, [("+I", "a", 1)])
+    source = read_changes(spark, str(tmp_path / "in"), "jsonl", DDL)
+    out = group_aggregate(source, SPEC)
+    query = write_changes(out, "console", tmp_path / "c1")
+    with ProgressPrinter(query, sys.stdout, force=True) as progress:
+        query.awaitTermination()
+    write_changes(out, f"parquet:{tmp_path}/p", tmp_path / "c2").awaitTermination()
+    assert [tuple(r) for r in spark.read.parquet(f"{tmp_path}/p").collect()] == [
+        ("a", 1, 1, "insert")
+    ]
+    printed = capsys.readouterr().out
+    assert "+I name=a, total=1, top=1" in printed
+    assert "batch 0: 1 rows" in printed
+    assert progress.rows == 1
+    with pytest.raises(SpecError, match="unknown sink"):
+        write_changes(out, "kafka", tmp_path / "c3")
