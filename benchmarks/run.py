@@ -28,6 +28,7 @@ import aggloom as al
 DATA = Path(__file__).resolve().parent.parent / "build" / "bench"
 FILES = 20
 FLOOR = "mapInArrow identity"
+OWN = "Spark aggregate"
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def contenders(workload: Workload, changes: str) -> dict[str, Callable[[DataFram
 
     return {
         "aggloom": loom,
-        "Spark aggregate": own,
+        OWN: own,
         FLOOR: lambda df: df.mapInArrow(_identity, df.schema),
     }
 
@@ -127,6 +128,7 @@ def measure(
     spark: SparkSession,
     folder: Path,
     build: Callable[[DataFrame], DataFrame],
+    mode: str,
     files: int,
     sink: str,
 ) -> float:
@@ -135,10 +137,10 @@ def measure(
     source = spark.readStream.schema(schema).option("maxFilesPerTrigger", files)
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         out = build(source.parquet(str(folder)))
-        writer = out.writeStream.outputMode("update").trigger(availableNow=True)
+        writer = out.writeStream.outputMode(mode).trigger(availableNow=True)
         writer = writer.option("checkpointLocation", f"{scratch}/checkpoint")
         if sink == "parquet":
-            writer = writer.outputMode("append").option("path", f"{scratch}/out")
+            writer = writer.option("path", f"{scratch}/out")
         begin = time.perf_counter()
         writer.format(sink).start().awaitTermination()
         return time.perf_counter() - begin
@@ -177,11 +179,12 @@ def main(
         runs = contenders(workload, changes)
         if sink == "parquet":
             # Spark's aggregate cannot append without a watermark, so it has no parquet run.
-            del runs["Spark aggregate"]
+            del runs[OWN]
         series = {label: Measurement(workload.name, label, rows) for label in runs}
         for turn in range(repeat + 1):
             for label, build in runs.items():
-                seconds = measure(spark, folder, build, files, sink)
+                mode = "update" if label == OWN else "append"
+                seconds = measure(spark, folder, build, mode, files, sink)
                 if turn:
                     series[label].seconds.append(seconds)
                 click.echo(f"{workload.name}, {label}, round {turn}: {seconds:.1f} s", err=True)

@@ -138,14 +138,13 @@ def column_type(text: str) -> pa.DataType:
         raise NotSupported(f"type {name}") from error
 
 
-def table_schema(columns: Mapping[str, str], computed: Iterable[str], sql: str) -> pa.Schema:
+def table_schema(columns: Mapping[str, str], sql: str) -> pa.Schema:
     """The physical columns of a table; a foreign type becomes text if the query never reads it."""
-    hidden = set(computed)
     fields = []
     for name, declared in columns.items():
         if name.lower() == "primary key":
             continue
-        if str(declared).upper().startswith("AS ") or name in hidden:
+        if str(declared).upper().startswith("AS "):
             raise NotSupported("a computed column in the table")
         try:
             fields.append(pa.field(name, column_type(declared)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ class Setting:
     """One combination of options under which a case must give the same result."""
 
     bundle: int | None
-    backend: str
+    backend: Literal["numba", "python"]
     two_phase_cut: bool = False
 
     def __str__(self) -> str:

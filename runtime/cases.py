@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import pyarrow as pa
@@ -50,6 +50,8 @@ _KNOWN_EXTRA = frozenset(("message_count", "materialized", "tolerance_percent"))
 _AGGREGATE_KINDS = frozenset(("group_agg", "mini_batch_agg", "incremental_agg"))
 _ANY_SIZE = re.compile(r"DECIMAL\(arbitrary\)", re.IGNORECASE)
 SessionProvider = Callable[[], Any]
+Backend = Literal["numba", "python"]
+Changes = Literal["append", "retract"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Runner:
     """Runs cases on the given backends; Spark starts only for a case whose expressions need it."""
 
     def __init__(
-        self, backends: Sequence[str] = ("python",), session: SessionProvider | None = None
+        self, backends: Sequence[Backend] = ("python",), session: SessionProvider | None = None
     ) -> None:
         self._backends = tuple(backends)
         self._session = functools.cache(session) if session else None
@@ -125,7 +127,7 @@ class Runner:
                 self._replay(case, spec, Setting(None, backend), rounded=any_size)
                 self._life_cycle(case, spec, backend, any_size)
 
-    def _life_cycle(self, case: Case, spec: AggSpec, backend: str, rounded: bool) -> None:
+    def _life_cycle(self, case: Case, spec: AggSpec, backend: Backend, rounded: bool) -> None:
         """Accumulate, retract, merge and reset on the loaded handler, with the case's inputs."""
         handler_class: Any = load(generate(spec, backend=backend))
         handler = handler_class()
@@ -177,12 +179,14 @@ class Runner:
         params = case.params
         if "udf" in params:
             raise NotSupported("a user-defined function")
+        if params.get("computed"):
+            raise NotSupported("a computed column in the table")
         tables = params.get("tables") or {params.get("table", "t"): params["schema"]}
         sql = params["sql"]
         declared = next(iter(tables.values()))
-        schema = table_schema(declared, params.get("computed", ()), sql)
+        schema = table_schema(declared, sql)
         inserts_only = all(e.get("op", "+I") == "+I" for phase in case.phases for e in phase.events)
-        changes = "append" if inserts_only and not params.get("normalize") else "retract"
+        changes: Changes = "append" if inserts_only and not params.get("normalize") else "retract"
         with _planning():
             spec = AggSpec.from_sql(sql, schema=schema, input_changes=changes, dialect="flink")
         if len(tables) > 1:
@@ -270,7 +274,7 @@ def deviations(path: Path | None = None) -> frozenset[str]:
 def run_directory(
     directory: Path,
     *,
-    backends: Sequence[str] = ("python",),
+    backends: Sequence[Backend] = ("python",),
     family: str | None = None,
     case_id: str | None = None,
     known: frozenset[str] = frozenset(),
@@ -333,7 +337,9 @@ def main(
 ) -> None:
     """Run every case file of DIRECTORY; exit 1 if a case fails."""
     warnings.simplefilter("ignore")
-    backends = ("python", "numba") if backend == "both" else (backend,)
+    backends: tuple[Backend, ...] = ("python", "numba")
+    if backend != "both":
+        backends = ("numba",) if backend == "numba" else ("python",)
     try:
         outcomes = run_directory(
             directory,

@@ -1,11 +1,18 @@
-"""Shared fixtures: one Spark session for all the tests that need one."""
+"""Shared fixtures: one Spark session for all the tests that need one.
+
+The helper modules beside the tests (`model`, `strategies`) are made importable.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,9 @@ def test_layouts_of_the_change_column_do_not_matter() -> None:
 
 @pytest.mark.parametrize(("value", "shown"), [("upsert", "'upsert'"), (None, "NULL")])
 def test_an_unknown_change_type_is_named_and_counted(value: str | None, shown: str) -> None:
-    with pytest.raises(UnknownChangeTypeError, match=f"here: unknown change type {shown} in 2 rows"):
+    with pytest.raises(
+        UnknownChangeTypeError, match=f"here: unknown change type {shown} in 2 rows"
+    ):
         parse_kinds(pa.array(["+I", value, value]), "here")
 
 
@@ -81,7 +83,7 @@ def test_fold_refuses_a_retraction_of_nothing(key_width: int | None) -> None:
 def test_a_good_changelog_keeps_the_laws() -> None:
     rows = [("+I", 1, "a"), ("-U", 1, "a"), ("+U", 1, "b"), ("-D", 1, "b"), ("+I", 1, "a")]
     check_laws(rows, 1, one_net_change=False)
-    check_laws(rows[:1] + [("+I", 2, None)], 1, one_net_change=True)
+    check_laws([*rows[:1], ("+I", 2, None)], 1, one_net_change=True)
 
 
 @pytest.mark.parametrize(

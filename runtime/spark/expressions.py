@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
+from aggloom.codegen import AggSpec
 from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
+from aggloom.runtime.changelog import Kinds
+from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.spark.unpack import having_kinds
 
 
 def quote(name: str) -> str:
@@ -69,3 +74,60 @@ def check_output(names: Sequence[str], change_column: str) -> None:
         raise SpecError(
             f"output column {change_column!r} clashes with the change column of that name; give it an alias"
         )
+
+
+def prepare_with(
+    spark: SparkSession, spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds
+) -> tuple[pa.RecordBatch, Kinds]:
+    """The handler's columns of an input batch, WHERE and computed columns evaluated by Spark."""
+    df, place, kind = _numbered(spark, batch, kinds)
+    computed = [(column.name, column.sql, column.type) for column in spec.computed]
+    full = with_computed(df, spec.schema, spec.where, computed)
+    wanted = [quote(name) for name in (*spec.handler_schema.names, kind, place)]
+    return _collected(full.selectExpr(*wanted), spec.handler_schema)
+
+
+def finish_with(
+    spark: SparkSession, spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds
+) -> tuple[pa.RecordBatch, Kinds]:
+    """The user's columns of an operator's output, HAVING and projection evaluated by Spark."""
+    if spec.having:
+        df, place, kind = _numbered(spark, batch, kinds)
+        ordered = df.selectExpr(f"({spec.having}) AS passes", quote(kind), quote(place))
+        flags, _ = _collected(ordered, pa.schema([("passes", pa.bool_())]))
+        keep, kinds = having_kinds(kinds, flags.column(0).fill_null(False).to_numpy(False))
+        batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
+    df, place, kind = _numbered(spark, batch, kinds)
+    projected = spec.select or [(name, quote(name)) for name in spec.aggregate_schema.names]
+    columns = [f"{sql} AS {quote(name)}" for name, sql in projected]
+    return _collected(df.selectExpr(*columns, quote(kind), quote(place)), spec.output_schema)
+
+
+def _numbered(
+    spark: SparkSession, batch: pa.RecordBatch, kinds: Kinds
+) -> tuple[DataFrame, str, str]:
+    """The batch as a DataFrame with its row numbers and kinds, and those two columns' names."""
+    place, kind = "row place", "row kind"
+    while {place, kind} & set(batch.schema.names):
+        place, kind = place + " ", kind + " "
+    table = pa.Table.from_batches([batch])
+    table = table.append_column(kind, pa.array(kinds, pa.int8()))
+    table = table.append_column(place, pa.array(range(batch.num_rows), pa.int64()))
+    return spark.createDataFrame(table, spark_schema(table.schema)), place, kind
+
+
+def _collected(df: DataFrame, schema: pa.Schema) -> tuple[pa.RecordBatch, Kinds]:
+    """The rows of a DataFrame whose last columns are kind and place, back in order."""
+    table = df.toArrow()
+    table = table.sort_by(table.column_names[-1]) if table.num_rows else table
+    arrays = [
+        column.combine_chunks().cast(field.type)
+        for column, field in zip(table.columns, schema, strict=False)
+    ]
+    kinds = table.column(table.num_columns - 2).to_numpy().astype(np.int8)
+    bare = (
+        pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if arrays
+        else empty_columns(table.num_rows)
+    )
+    return bare, kinds

@@ -27,6 +27,8 @@ from aggloom.runtime.spark.session import ensure_query_settings
 from aggloom.runtime.spark.store import Operator
 from aggloom.runtime.spark.unpack import Having, Unpack
 
+_ORDER_FREE = {"COUNT", "SUM", "SUM0", "AVG", "MIN", "MAX"}
+
 
 @dataclass(frozen=True)
 class GroupAggFactory:
@@ -78,13 +80,14 @@ def group_aggregate(
     """The changelog of a grouped aggregate over a DataFrame of rows or of changes.
 
     `spec` is an AggSpec, a loaded handler class or a generated module's path. `change_column` is found by its name
-    (`_change_type`, or Flink's `op`) unless given; without one, every row is an insertion. `state_ttl` is in milliseconds.
+    (`_change_type`, or Flink's `op`) unless given; without one, every row is an insertion. `state_ttl` is in
+    milliseconds.
     """
     if output_profile not in CHANGE_COLUMNS:
         raise SpecError(f"output_profile {output_profile!r}: known are {', '.join(CHANGE_COLUMNS)}")
     resolved, text, text_digest = resolve(spec)
     spark = df.sparkSession
-    ensure_query_settings(spark)
+    ensure_query_settings(spark, timers=bool(state_ttl))
     change_column = change_column or _find_change_column(df, resolved)
     if change_column is not None and change_column not in df.columns:
         raise UnknownColumnError(
@@ -131,7 +134,7 @@ def group_aggregate(
 
 
 def _find_change_column(df: DataFrame, spec: AggSpec) -> str | None:
-    """The change column that the DataFrame has under a known name, if the spec does not use that name itself."""
+    """The change column that the DataFrame has under a known name that the spec does not use itself."""
     names = [name for name in CHANGE_COLUMNS.values() if name in df.columns]
     free = [name for name in names if name not in spec.schema.names]
     return free[0] if free else None
@@ -156,11 +159,17 @@ def _handler_columns(
     ]
     if change_column:
         columns.append(F.col(quote(change_column)).alias("kind"))
-    files = _file_order(full)
+    files = _file_order(full) if _needs_order(spec) else []
     columns += files
     if not columns:
         columns = [F.lit(0).cast("tinyint").alias("nothing")]
     return full.select(*columns), bool(files)
+
+
+def _needs_order(spec: AggSpec) -> bool:
+    """True unless the result is the same whatever the order of the rows, which saves carrying it."""
+    free = {call.function.upper() for call in spec.calls} <= _ORDER_FREE
+    return spec.input_changes == "retract" or not free
 
 
 def _file_order(df: DataFrame) -> list[Any]:

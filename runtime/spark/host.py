@@ -50,9 +50,14 @@ _TIMER_STEPS = 16
 class OperatorFactory(Protocol):
     """How a worker makes the operator: picklable, and named for error messages."""
 
-    name: str
-    digest: str
-    input_schema: pa.Schema
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def input_schema(self) -> pa.Schema: ...
 
     def open(self, directory: Path | None) -> Operator: ...
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,7 @@ class Pack:
         borders = np.flatnonzero(~same.to_numpy(zero_copy_only=False)) + 1
         starts = [0, *borders.tolist(), batch.num_rows]
         micros = time.cast(pa.int64())
-        for start, end in zip(starts, starts[1:], strict=False):
+        for start, end in pairwise(starts):
             # Sorts as (time, path): the sign bit is flipped so that bytes compare as numbers.
             stamp = (micros[start].as_py() or 0) + (1 << 63)
             order = stamp.to_bytes(8, "big") + (path[start].as_py() or "").encode()

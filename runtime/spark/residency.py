@@ -1,8 +1,9 @@
 """Live state that outlives the Python worker: a bucket's arena, memory-mapped in a directory of the host.
 
-Spark gives a bucket to whichever idle worker is next, so state in a worker's own memory would be missed in most batches.
-The directory is never trusted, only recognised: its header must hold the token that the state store holds, no dirty
-mark and this boot's id. Anything else is deleted and rebuilt from the state store. A lock keeps a zombie attempt out.
+Spark gives a bucket to whichever idle worker is next, so state in a worker's own memory would be missed in most
+batches. The directory is never trusted, only recognised: its header must hold the token that the state store holds,
+no dirty mark and this boot's id. Anything else is deleted and rebuilt from the state store. A lock keeps a zombie
+attempt out.
 """
 
 from __future__ import annotations

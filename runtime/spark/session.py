@@ -49,8 +49,12 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     return builder.getOrCreate()
 
 
-def ensure_query_settings(spark: SparkSession) -> None:
+def ensure_query_settings(spark: SparkSession, timers: bool = False) -> None:
     """On a session that the user made, set what a stateful query cannot do without and still can be set."""
+    if timers:
+        # A query with processing-time timers always has one more batch to run without data: it would spin, and
+        # an availableNow query would never end. Expiry waits for the next batch that has data instead.
+        spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, _ROCKSDB)
     if "PYSPARK_PYTHON" not in os.environ and _is_classic_local(spark):

@@ -1,10 +1,12 @@
 """Sources of changes: Debezium JSON, JSON lines, Parquet and CSV files as a DataFrame with `_change_type`.
 
-JSON is parsed by Spark's own expressions, inside the JVM. A line that cannot be read fails the query and is shown: a lost change
-would make every later number wrong.
+JSON is parsed by Spark's own expressions, inside the JVM. A line that cannot be read fails the query and is shown: a
+lost change would make every later number wrong.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
