@@ -40,7 +40,7 @@ def number_kind(argument: pa.DataType, dialect: str) -> Kind:
 
 def lower(expression: str, names: dict[str, str], kind: Kind, pooled: bool) -> str:
     """The generated text of a state expression: names replaced, words spelled out for `kind`."""
-    return _Lowering(names, kind, pooled).visit(ast.parse(expression, mode="eval").body)
+    return str(_Lowering(names, kind, pooled).visit(ast.parse(expression, mode="eval").body))
 
 
 class _Lowering(ast.NodeVisitor):

@@ -369,7 +369,8 @@ class _Planner:
         return self.views[key]
 
     def _unique(self, attr: str) -> str:
-        taken = {s.attr for s in (*self.fields.values(), *self.views.values())} | {"pool"}
+        taken = {f.attr for f in self.fields.values()} | {v.attr for v in self.views.values()}
+        taken.add("pool")
         unique, number = attr, 2
         while unique in taken:
             unique, number = f"{attr}_{number}", number + 1

@@ -168,7 +168,7 @@ def put_limbs(out: Array, k: int, value: tuple[int, int]) -> None:
 
 @kernel
 def word_to_float(word: int) -> float:
-    return np.int64(word ^ ((word >> 63) & _SIGN)).view(np.float64)  # type: ignore[no-any-return]
+    return np.int64(word ^ ((word >> 63) & _SIGN)).view(np.float64)
 
 
 @kernel
@@ -335,7 +335,7 @@ class Accumulators:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Accumulators) and self.dump() == other.dump()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def _word(self, word: int, pooled: bool) -> Any:
         if not pooled:

@@ -113,6 +113,14 @@ class GroupAggOperator:
         self._failed = False
         return result
 
+    def contents(self) -> tuple[pa.RecordBatch, Array]:
+        """The aggregated table now: its rows, each an insertion."""
+        slots = self._index.used_slots()
+        slots = slots[self._accumulators.records[slots] > 0]
+        values = self.handler.values(slots)
+        live = np.ones(len(slots), np.bool_)
+        return self._emit(values, values, ~live, live, slots)
+
     def snapshot(self) -> bytes:
         """The whole state as bytes."""
         self._accumulators.sync()
@@ -195,6 +203,7 @@ class GroupAggOperator:
             handler.refuse_overflow(after, self._place)
             emitted = self._emit(before, after, was, now, touched)
         self.counters["rows"] += batch.num_rows
+        self.counters["emitted"] += len(emitted[1])
         self.counters["orphans_dropped"] += dropped
         if self.state_ttl_ms:
             self.arena.array("ttl.written", 0, "i8")[touched] = clock_ms
@@ -229,7 +238,6 @@ class GroupAggOperator:
             values = self.handler.to_arrow(pair, self._results, take)
         else:
             values = [pa.array([], f.type) for f in self._results]
-        self.counters["emitted"] += len(kinds)
         if not self.schema.names:
             return pa.RecordBatch.from_arrays([], schema=self.schema), kinds
         return pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema), kinds

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -43,7 +42,7 @@ class Harness:
         if isinstance(spec, AggSpec):
             handler = load(generate(spec, backend=backend))
         else:
-            handler = spec if inspect.isclass(spec) else load(spec)
+            handler = spec if isinstance(spec, type) else load(spec)
         self.handler = handler
         self.spec: AggSpec = handler.spec()
         self.operator = GroupAggOperator(
@@ -118,9 +117,10 @@ class Harness:
         return self.operator.snapshot()
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot; what was emitted stays emitted."""
+        """Go on from a snapshot: the table is the one that it held, and no change tells of the step."""
         self._buffer, self._buffered = [], 0
         self.operator.restore(data)
+        self._new, self._all = [], self._rows(*self.operator.contents())
 
     def set_ttl_time(self, ms: int) -> None:
         """Set the clock of the state TTL."""
@@ -135,13 +135,14 @@ class Harness:
 
     def _run(self, batch: pa.RecordBatch, codes: Array) -> None:
         ready, codes = self._prepare(batch, codes)
-        out, out_codes = self.operator.process(ready, codes, self._clock_ms)
-        out, out_codes = self._finish(out, out_codes)
-        names = [KIND_NAMES[k] for k in out_codes]
-        columns = [column.to_pylist() for column in out.columns]
-        changes = list(zip(names, *columns, strict=True))
+        changes = self._rows(*self.operator.process(ready, codes, self._clock_ms))
         self._new += changes
         self._all += changes
+
+    def _rows(self, batch: pa.RecordBatch, codes: Array) -> list[Change]:
+        out, out_codes = self._finish(batch, codes)
+        names = [KIND_NAMES[k] for k in out_codes]
+        return list(zip(names, *(column.to_pylist() for column in out.columns), strict=True))
 
     def _prepare(self, batch: pa.RecordBatch, codes: Array) -> tuple[pa.RecordBatch, Array]:
         try:

@@ -16,4 +16,4 @@ def kernel(function: F) -> F:
     State travels as named tuples of arrays; counting references to them took 20 of 24 parts of an update's
     time. Everything that a kernel touches is held by its caller.
     """
-    return njit(cache=True, _nrt=False)(function)  # type: ignore[no-any-return]
+    return njit(cache=True, _nrt=False)(function)

@@ -19,7 +19,7 @@ _FIRST_IDS, _FIRST_BYTES = 16, 256
 
 
 class PoolArrays(NamedTuple):
-    """The pool as arrays: `table` by hash; by id `offset`, `length`, `code` (hash), `refs`, `listed`, `free`, `zeros`; `heap` bytes."""
+    """`table` by hash; by id `offset`, `length`, `code` (hash), `refs`, `listed`, `free`, `zeros`; `heap` bytes."""
 
     table: Array
     offset: Array
@@ -54,7 +54,7 @@ def _same(pool: PoolArrays, i: int, data: Array, start: int, length: int) -> boo
     if pool.length[i] != length:
         return False
     at = pool.offset[i]
-    for j in range(length):
+    for j in range(length):  # noqa: SIM110 (a generator does not compile without reference counting)
         if pool.heap[at + j] != data[start + j]:
             return False
     return True

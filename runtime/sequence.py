@@ -17,7 +17,7 @@ from aggloom.runtime.pool import PoolArrays, hold, release
 
 
 class Sequence(NamedTuple):
-    """By node: slot, word, list links, `same` (next newer node of the same pair), `newest` (of the oldest: the newest); by slot: ends."""
+    """By node: slot, word, list links, `same` (the pair's next newer node), `newest` (in its oldest); by slot: ends."""
 
     table: Array
     slots: Array
