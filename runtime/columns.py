@@ -65,7 +65,7 @@ def words(column: pa.Array, pool: Pool) -> tuple[Array, Array]:
     dtype = column.type
     n = len(column)
     valid = validity(column)
-    out: Array
+    out: Any
     if n == 0:
         return np.zeros(0, np.int64), valid
     if is_wide_decimal(dtype):

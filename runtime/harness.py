@@ -107,9 +107,11 @@ class Harness:
         return new
 
     def table(self) -> list[tuple[Any, ...]]:
-        """The table that all changes so far fold to, sorted."""
+        """The table that all changes so far fold to, sorted by its columns, nulls first and NaN last."""
         width = None if self.operator.update_before else len(self.spec.group_by)
-        return fold(self._all, width)
+        return sorted(
+            fold(self._all, width), key=lambda row: [(v is not None, v != v, v) for v in row]
+        )
 
     def snapshot(self) -> bytes:
         """The operator's state; the buffered rows are flushed first."""

@@ -54,7 +54,8 @@ def _same(pool: PoolArrays, i: int, data: Array, start: int, length: int) -> boo
     if pool.length[i] != length:
         return False
     at = pool.offset[i]
-    for j in range(length):  # noqa: SIM110 (a generator does not compile without reference counting)
+    # A loop, for a generator does not compile without reference counting.
+    for j in range(length):  # noqa: SIM110
         if pool.heap[at + j] != data[start + j]:
             return False
     return True
