@@ -24,6 +24,7 @@ _SUPPORT = {
         "pairs",
         "pool",
         "sequence",
+        "tree",
     ),
     "python": ("plain",),
 }

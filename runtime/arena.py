@@ -23,6 +23,7 @@ Array = NDArray[Any]
 _HEADER = struct.Struct("<4sIQ")
 _MAGIC = b"AGLA"
 _CODEC = "lz4"
+_NOTE = ".array.json"
 
 
 class Arena:
@@ -33,7 +34,7 @@ class Arena:
         self._arrays: dict[str, Array] = {}
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
-            for path in sorted(directory.glob("*.array.json")):
+            for path in sorted(directory.glob(f"*{_NOTE}")):
                 meta = json.loads(path.read_text())
                 self._arrays[meta["name"]] = self._map(meta["file"], meta["dtype"], meta["shape"])
 
@@ -46,6 +47,9 @@ class Arena:
     def resize(self, name: str, rows: int) -> Array:
         """Replace `name` by an array of `rows` rows that keeps the common prefix; new rows are zero."""
         old = self._arrays[name]
+        if self.directory is not None and rows > len(old) > 0:
+            self._arrays[name] = self._extend(name, rows)
+            return self._arrays[name]
         columns = old.shape[1] if old.ndim == 2 else 0
         new = self._create(name, rows, old.dtype.str, columns)
         kept = min(rows, len(old))
@@ -120,26 +124,43 @@ class Arena:
         shape = (rows, columns) if columns else (rows,)
         if self.directory is None:
             return np.zeros(shape, dtype)
-        stem = name.replace("/", "_")
-        current = self.directory / f"{stem}.array.json"
-        generation = json.loads(current.read_text())["generation"] + 1 if current.exists() else 0
-        file = f"{stem}.{generation}.bin"
-        (self.directory / file).unlink(missing_ok=True)
-        with (self.directory / file).open("wb") as f:
-            f.truncate(max(1, math.prod(shape) * np.dtype(dtype).itemsize))
-        array = self._map(file, dtype, list(shape))
-        meta = {
+        note = self._note(name)
+        generation = json.loads(note.read_text())["generation"] + 1 if note.exists() else 0
+        meta: dict[str, Any] = {
             "name": name,
-            "file": file,
+            "file": f"{note.name.removesuffix(_NOTE)}.{generation}.bin",
             "dtype": np.dtype(dtype).str,
             "shape": list(shape),
             "generation": generation,
         }
-        draft = current.with_suffix(".tmp")
-        draft.write_text(json.dumps(meta))
-        draft.replace(current)
+        (self.directory / meta["file"]).unlink(missing_ok=True)
+        array = self._sized(note, meta)
         if generation:
-            (self.directory / f"{stem}.{generation - 1}.bin").unlink(missing_ok=True)
+            former = f"{note.name.removesuffix(_NOTE)}.{generation - 1}.bin"
+            (self.directory / former).unlink(missing_ok=True)
+        return array
+
+    def _extend(self, name: str, rows: int) -> Array:
+        """The mapped array with more rows: its file grows, nothing is copied."""
+        note = self._note(name)
+        meta = json.loads(note.read_text())
+        meta["shape"][0] = rows
+        return self._sized(note, meta)
+
+    def _note(self, name: str) -> Path:
+        """The file that describes an array's file."""
+        assert self.directory is not None
+        return self.directory / (name.replace("/", "_") + _NOTE)
+
+    def _sized(self, note: Path, meta: dict[str, Any]) -> Array:
+        """Give an array's file the size that its description says, and map it."""
+        size = math.prod(meta["shape"]) * np.dtype(meta["dtype"]).itemsize
+        with (note.parent / meta["file"]).open("ab") as f:
+            f.truncate(max(1, size))
+        array = self._map(meta["file"], meta["dtype"], meta["shape"])
+        draft = note.with_suffix(".tmp")
+        draft.write_text(json.dumps(meta))
+        draft.replace(note)
         return array
 
     def _map(self, file: str, dtype: str, shape: list[int]) -> Array:

@@ -65,7 +65,7 @@ def words(column: pa.Array, pool: Pool) -> tuple[Array, Array]:
     dtype = column.type
     n = len(column)
     valid = validity(column)
-    out: Any
+    out: Array
     if n == 0:
         return np.zeros(0, np.int64), valid
     if is_wide_decimal(dtype):
@@ -75,9 +75,9 @@ def words(column: pa.Array, pool: Pool) -> tuple[Array, Array]:
         return pool.intern_column(raw.reshape(-1), offsets, valid), valid
     if is_pooled(dtype):
         _, offset_buffer, data = column.buffers()
-        offsets = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + n + 1]
+        ends = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + n + 1]
         raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        return pool.intern_column(raw, offsets.astype(np.int64), valid), valid
+        return pool.intern_column(raw, ends.astype(np.int64), valid), valid
     if pa.types.is_decimal(dtype):
         out = _buffer(column, np.int64, 2)[::2].copy()
     elif pa.types.is_floating(dtype):

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime import columns, pairs
+from aggloom.runtime import columns
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.handler import HandlerBase, Kernels
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.multiset import (
-    Multiset,
-    MultisetView,
     multiset_after,
     multiset_change,
     multiset_clear,
@@ -40,14 +38,12 @@ from aggloom.runtime.numeric import (
     wrap,
 )
 from aggloom.runtime.ordered import (
-    Ordered,
-    OrderedView,
-    compare,
-    ordered_add,
+    greatest,
+    least,
+    ordered_accumulate,
     ordered_clear,
-    ordered_extreme,
-    ordered_first,
-    ordered_following,
+    ordered_merge,
+    ordered_retract,
 )
 from aggloom.runtime.pool import Pool, PoolArrays, hold, import_word, release
 from aggloom.runtime.sequence import (
@@ -57,6 +53,7 @@ from aggloom.runtime.sequence import (
     sequence_clear,
     sequence_remove,
 )
+from aggloom.runtime.tree import Tree, TreeView, compare, tree_beside, tree_end
 
 __all__ = [
     "NO_FLOAT",
@@ -71,8 +68,10 @@ __all__ = [
     "compare",
     "divide_wide",
     "float_total",
+    "greatest",
     "import_word",
     "kernel",
+    "least",
     "multiset_after",
     "multiset_change",
     "multiset_clear",
@@ -81,7 +80,10 @@ __all__ = [
     "multiset_first",
     "multiset_settle",
     "multiset_word",
+    "ordered_accumulate",
     "ordered_clear",
+    "ordered_merge",
+    "ordered_retract",
     "sequence_clear",
     "subtract_float",
     "subtract_wide",
@@ -187,47 +189,6 @@ def pooled_to_wide(pool: PoolArrays, word: int) -> tuple[int, int]:
     return np.int64(low), np.int64(high ^ np.uint64(0x8000000000000000))
 
 
-@kernel
-def ordered_accumulate(view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
-    ordered_add(view, pool, pooled, slot, word, 1)
-
-
-@kernel
-def ordered_retract(view: Ordered, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
-    ordered_add(view, pool, pooled, slot, word, -1)
-
-
-@kernel
-def ordered_merge(
-    view: Ordered,
-    pool: PoolArrays,
-    pooled: bool,
-    slot: int,
-    other: Ordered,
-    other_pool: PoolArrays,
-    other_slot: int,
-) -> None:
-    node = ordered_first(other, other_slot)
-    while node != 0:
-        word = other.words[node]
-        if pooled:
-            word = import_word(pool, other_pool, word)
-        ordered_add(view, pool, pooled, slot, word, other.counts[node])
-        node = ordered_following(other, other_pool, pooled, other_slot, node)
-
-
-@kernel
-def least(view: Ordered, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
-    node = ordered_extreme(view, pool, pooled, slot, 0)
-    return view.words[node], node != 0
-
-
-@kernel
-def greatest(view: Ordered, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
-    node = ordered_extreme(view, pool, pooled, slot, 1)
-    return view.words[node], node != 0
-
-
 sequence_accumulate = sequence_append
 sequence_retract = sequence_remove
 
@@ -263,9 +224,9 @@ def newest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[i
     return view.words[node], node != 0
 
 
-_VIEW_TYPES: dict[str, type[pairs.NodeView]] = {
-    "multiset": MultisetView,
-    "ordered": OrderedView,
+_VIEW_TYPES: dict[str, type[TreeView] | type[SequenceView]] = {
+    "multiset": TreeView,
+    "ordered": TreeView,
     "sequence": SequenceView,
 }
 
@@ -304,10 +265,13 @@ class Accumulators:
             view.reserve_slots(slots)
         self.slots = slots
 
-    def reserve(self, rows: int) -> None:
-        """Room in every view for what `rows` more rows may add."""
+    def reserve(self, rows: int) -> int:
+        """Room in every view for what the next rows may add; for how many of `rows`, at least 1."""
+        for view in self.views.values():
+            rows = view.affordable(rows)
         for view in self.views.values():
             view.reserve(rows)
+        return rows
 
     def reserve_merge(self, other: Accumulators) -> None:
         strings = int(other.pool.arrays.meta[0]) * max(1, len(self.handler.FIELDS))
@@ -350,21 +314,21 @@ class Accumulators:
         return value.tolist() if width else self._word(int(value), pooled)
 
     def _view(self, described: tuple[str, str, bool, int], s: int) -> Any:
-        attr, kind, pooled, _ = described
+        attr, kind, pooled, width = described
         view = self.views[attr].arrays
-        found = []
-        if isinstance(view, Ordered):
-            node = ordered_first(view, s)
-            while node:
-                found.append((self._word(int(view.words[node]), pooled), int(view.counts[node])))
-                node = ordered_following(view, self.pool.arrays, pooled, s, node)
-            return found
-        node = int(view.head[s])
+        if isinstance(view, Tree):
+            found, entry = [], tree_end(view, s, 0)
+            while entry:
+                word, *counts = view.heap[entry : entry + 1 + width].tolist()
+                found.append((self._word(word, pooled), counts))
+                by_bytes = pooled and kind == "ordered"
+                entry = tree_beside(view, self.pool.arrays, by_bytes, s, word, 1)
+            return sorted(found, key=repr)
+        values, node = [], int(view.head[s])
         while node:
-            counts = view.counts[node].tolist() if isinstance(view, Multiset) else None
-            found.append((self._word(int(view.words[node]), pooled), counts))
+            values.append(self._word(int(view.words[node]), pooled))
             node = int(view.following[node])
-        return sorted(found, key=repr) if kind == "multiset" else found
+        return values
 
 
 class Handler(HandlerBase):

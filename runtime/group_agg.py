@@ -27,17 +27,27 @@ OrphanPolicy = Literal["drop", "error", "keep"]
 
 
 @kernel
-def _first_touch(slots: Array, mark: Array, out: Array) -> int:
-    """The distinct slots in the order of their first row; `mark` is all zero before and after."""
+def _touched(slots: Array, rows: Array, out: Array) -> int:
+    """The distinct slots in the order of their first row; `rows`, zero before, counts the rows of each."""
     found = 0
     for r in range(len(slots)):
-        if not mark[slots[r]]:
-            mark[slots[r]] = 1
+        if rows[slots[r]] == 0:
             out[found] = slots[r]
             found += 1
-    for k in range(found):
-        mark[out[k]] = 0
+        rows[slots[r]] += 1
     return found
+
+
+@kernel
+def _grouped(slots: Array, rows: Array, touched: Array, out: Array) -> None:
+    """The numbers of the rows, slot by slot, in each by arrival; `rows`, from _touched, is used up."""
+    at = 0
+    for k in range(len(touched)):
+        at += rows[touched[k]]
+        rows[touched[k]] = at - rows[touched[k]]
+    for r in range(len(slots)):
+        out[rows[slots[r]]] = r
+        rows[slots[r]] += 1
 
 
 @kernel
@@ -157,7 +167,7 @@ class GroupAggOperator:
         self._pool = getattr(self._accumulators, "pool", None) or Pool(arena)
         self._index = KeyIndex(arena, self._pool, [is_pooled(f.type) for f in self._keys])
         arena.array("ttl.written", self._index.capacity if self.state_ttl_ms else 0, "i8")
-        self._mark = np.zeros(self._index.capacity, np.uint8)
+        self._rows = np.zeros(self._index.capacity, np.int64)
         self.handler.set(self._accumulators, None)
 
     def _lookup(self, batch: pa.RecordBatch) -> Array:
@@ -179,15 +189,15 @@ class GroupAggOperator:
         self._accumulators.resize(slots)
         if self.state_ttl_ms:
             self.arena.resize("ttl.written", slots)
-        self._mark = np.zeros(slots, np.uint8)
+        self._rows = np.zeros(slots, np.int64)
 
     def _apply(
         self, batch: pa.RecordBatch, slots: Array, retracts: Array, clock_ms: int
     ) -> tuple[pa.RecordBatch, Array]:
         handler, keep = self.handler, self.on_orphan_retraction == "keep"
         inputs = handler.bind(batch)
-        order = np.empty(min(len(slots), self._index.capacity), np.int64)
-        touched = order[: _first_touch(slots, self._mark, order)]
+        touched = np.empty(min(len(slots), self._index.capacity), np.int64)
+        touched = touched[: _touched(slots, self._rows, touched)]
         if self.mode == "per_record":
             dropped, before, after, was, now = handler.trace(
                 inputs, slots, retracts, keep_orphans=keep
@@ -197,11 +207,13 @@ class GroupAggOperator:
         else:
             was = self._accumulators.records[touched] > 0
             before = handler.values(touched)
-            dropped = handler.update(inputs, slots, retracts, keep_orphans=keep)
+            order = self._order(slots, touched)
+            dropped = handler.update(inputs, slots, retracts, keep_orphans=keep, order=order)
             after = handler.values(touched)
             now = self._accumulators.records[touched] > 0
             handler.refuse_overflow(after, self._place)
             emitted = self._emit(before, after, was, now, touched)
+        self._rows[touched] = 0
         self.counters["rows"] += batch.num_rows
         self.counters["emitted"] += len(emitted[1])
         self.counters["orphans_dropped"] += dropped
@@ -210,6 +222,14 @@ class GroupAggOperator:
         records = self._accumulators.records[touched]
         self._forget(touched[records == 0 if keep else records <= 0])
         return emitted
+
+    def _order(self, slots: Array, touched: Array) -> Array | None:
+        """The rows slot by slot, so that a slot's views are in the cache for all its rows; None to leave them."""
+        if not self.handler.VIEWS:
+            return None
+        order = np.empty(len(slots), np.int64)
+        _grouped(slots, self._rows, touched, order)
+        return order
 
     def _emit(
         self, before: Any, after: Any, was: Array, now: Array, slots: Array

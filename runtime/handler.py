@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -107,15 +107,21 @@ class HandlerBase:
 
     # The bulk calls of operators.
 
-    def update(self, inputs: Any, slots: Array, retracts: Array, *, keep_orphans: bool) -> int:
-        """Apply the bound rows in order; returns the number of orphan retractions dropped."""
+    def update(
+        self,
+        inputs: Any,
+        slots: Array,
+        retracts: Array,
+        *,
+        keep_orphans: bool,
+        order: Array | None = None,
+    ) -> int:
+        """Apply the bound rows in order (default: of arrival); returns the number of orphan retractions dropped."""
+        rows = np.arange(len(slots)) if order is None else order
         dropped = 0
-        for start in range(0, len(slots), CHUNK):
-            stop = min(len(slots), start + CHUNK)
-            self._current().reserve(stop - start)
-            state = self.accumulators.state
+        for start, stop in self._runs(len(slots)):
             dropped += self.KERNELS.update(
-                state, inputs, slots, retracts, start, stop, keep_orphans
+                self.accumulators.state, inputs, retracts, keep_orphans, rows, slots, start, stop
             )
         return dropped
 
@@ -124,26 +130,21 @@ class HandlerBase:
     ) -> tuple[int, Any, Any, Array, Array]:
         """As update: (dropped, results before each row, after it, whether its key was live before, after)."""
         n = len(slots)
-        before, after = self.outputs(n), self.outputs(n)
-        was, now = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        noted = self.outputs(n), self.outputs(n), np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         dropped = 0
-        for start in range(0, n, CHUNK):
-            stop = min(n, start + CHUNK)
-            self._current().reserve(stop - start)
+        for start, stop in self._runs(n):
             dropped += self.KERNELS.trace(
-                self.accumulators.state,
-                inputs,
-                slots,
-                retracts,
-                start,
-                stop,
-                keep_orphans,
-                before,
-                after,
-                was,
-                now,
+                self.accumulators.state, inputs, retracts, keep_orphans, slots, start, stop, *noted
             )
-        return dropped, before, after, was, now
+        return dropped, *noted
+
+    def _runs(self, rows: int) -> Iterator[tuple[int, int]]:
+        """Ranges of rows to work on at once, with room made for each."""
+        start = 0
+        while start < rows:
+            stop = start + self._current().reserve(min(CHUNK, rows - start))
+            yield start, stop
+            start = stop
 
     def values(self, slots: Array) -> Any:
         """The results at the given slots."""

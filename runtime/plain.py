@@ -268,13 +268,13 @@ def multiset_first(view: Multiset, s: int) -> Entry | None:
     return next(((s, word) for word in view[s]), None)
 
 
-def multiset_after(view: Multiset, entry: Entry) -> Entry | None:
+def multiset_after(view: Multiset, pool: None, s: int, entry: Entry) -> Entry | None:
     words = list(view[entry[0]])
     place = words.index(entry[1]) + 1
     return (entry[0], words[place]) if place < len(words) else None
 
 
-def multiset_settle(view: Multiset, pool: None, pooled: bool, entry: Entry) -> None:
+def multiset_settle(view: Multiset, pool: None, pooled: bool, s: int, entry: Entry) -> None:
     if not any(view[entry[0]][entry[1]]):
         del view[entry[0]][entry[1]]
 
@@ -312,8 +312,9 @@ class Accumulators:
             view[:] = view[:slots] + fresh.views[attr]
         self.slots = slots
 
-    def reserve(self, rows: int) -> None:
+    def reserve(self, rows: int) -> int:
         """Lists need no room."""
+        return rows
 
     def reserve_merge(self, other: Accumulators) -> None:
         """Lists need no room."""

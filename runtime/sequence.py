@@ -11,9 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime import pairs
-from aggloom.runtime.arena import Array
+from aggloom.runtime.arena import Arena, Array
+from aggloom.runtime.hashing import table_size
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import PoolArrays, hold, release
+
+_FIRST_NODES = 16
 
 
 class Sequence(NamedTuple):
@@ -100,20 +103,68 @@ def _rehash(view: Sequence) -> None:
             node = np.int64(view.following[node])
 
 
-class SequenceView(pairs.NodeView):
+class SequenceView:
     """Owner of a Sequence in an arena."""
 
-    arrays_type = Sequence
-    by_node = {  # noqa: RUF012
-        "slots": "i4",
-        "words": "i8",
-        "following": "i4",
-        "preceding": "i4",
-        "same": "i4",
-        "newest": "i4",
-    }
-    by_slot = {"head": "i4", "tail": "i4"}  # noqa: RUF012
-    hashed = True
+    _BY_NODE = (
+        ("slots", "i4"),
+        ("words", "i8"),
+        ("following", "i4"),
+        ("preceding", "i4"),
+        ("same", "i4"),
+        ("newest", "i4"),
+        ("free", "i4"),
+    )
+    _BY_SLOT = ("head", "tail")
 
-    def _rehash(self) -> None:
-        _rehash(self.arrays)
+    def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
+        self.arena, self.name = arena, name
+        for array, dtype in self._BY_NODE:
+            arena.array(f"{name}.{array}", _FIRST_NODES, dtype)
+        for array in self._BY_SLOT:
+            arena.array(f"{name}.{array}", slots, "i4")
+        arena.array(f"{name}.table", table_size(_FIRST_NODES), "i4")
+        arena.array(f"{name}.meta", 4, "i8")
+        self._reload()
+
+    def _reload(self) -> None:
+        self.arrays = Sequence(
+            *(self.arena.array(f"{self.name}.{array}", 0, "i4") for array in Sequence._fields)
+        )
+
+    @property
+    def live(self) -> int:
+        """Values in all slots."""
+        return int(self.arrays.meta[pairs.LIVE])
+
+    def reserve_slots(self, slots: int) -> None:
+        for array in self._BY_SLOT:
+            self.arena.resize(f"{self.name}.{array}", slots)
+        self._reload()
+
+    def affordable(self, rows: int) -> int:
+        """How many of the next rows to prepare for at once."""
+        return rows
+
+    def reserve(self, rows: int) -> None:
+        """Room for `rows` more values."""
+        meta = self.arrays.meta
+        need = int(meta[pairs.HIGH]) + 1 + rows - int(meta[pairs.FREE])
+        if need > len(self.arrays.free):
+            size = max(need, 2 * len(self.arrays.free))
+            for array, _ in self._BY_NODE:
+                self.arena.resize(f"{self.name}.{array}", size)
+            self._reload()
+        if table_size(self.live + rows) > len(self.arrays.table):
+            self.arena.replace(f"{self.name}.table", table_size(2 * (self.live + rows)))
+            self._reload()
+            _rehash(self.arrays)
+
+    def shrink(self) -> None:
+        """Give the memory back when no value is left."""
+        if self.live == 0 and len(self.arrays.free) > _FIRST_NODES:
+            for array, _ in self._BY_NODE:
+                self.arena.replace(f"{self.name}.{array}", _FIRST_NODES)
+            self.arena.replace(f"{self.name}.table", table_size(_FIRST_NODES))
+            self.arrays.meta[:] = 0
+            self._reload()

@@ -244,3 +244,20 @@ def test_append_only_specs_agree_with_retracting_ones(data: st.DataObject) -> No
         one = fold(_flat(run(append, batches, backend="python", mode=mode)))
         two = fold(_flat(run(spec, batches, backend="python", mode=mode)))
         assert same_table(spec, one, two, largest(rows)) is None
+
+
+@rich
+@few
+@given(data=st.data())
+def test_compiled_append_only_handlers_agree_with_plain_ones(
+    name: str, data: st.DataObject
+) -> None:
+    spec = RICH[name]
+    rows = [("+I", *change[1:]) for change in data.draw(changelogs(spec)) if change[0] == "+I"]
+    append = AggSpec(spec.schema, spec.group_by, spec.calls, "append", spec.dialect)
+    batches = data.draw(cut(rows))
+    for mode in ("mini_batch", "per_record"):
+        plain = run(append, batches, backend="python", mode=mode)
+        assert [_sortable(b) for b in run(append, batches, mode=mode)] == [
+            _sortable(b) for b in plain
+        ]

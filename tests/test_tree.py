@@ -1,0 +1,133 @@
+"""The tree view against a dictionary of counters: many words in a slot, strings, clearing, memory."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+
+from aggloom.runtime.arena import Arena
+from aggloom.runtime.ordered import (
+    greatest,
+    least,
+    ordered_accumulate,
+    ordered_clear,
+    ordered_merge,
+    ordered_retract,
+)
+from aggloom.runtime.pool import Pool
+from aggloom.runtime.tree import USED, TreeView, tree_beside, tree_end
+
+SLOTS = 3
+
+
+class _Subject:
+    """An ordered view, with a counter by slot that says what must be in it."""
+
+    def __init__(self, pooled: bool) -> None:
+        self.pooled, self.arena = pooled, Arena()
+        self.pool, self.view = Pool(self.arena), TreeView(self.arena, "v", SLOTS, 1)
+        self.expected: dict[int, Counter[int]] = defaultdict(Counter)
+
+    def word(self, number: int) -> int:
+        if not self.pooled:
+            return number
+        text = np.frombuffer(str(number).encode(), np.uint8)
+        offsets = np.array([0, len(text)], np.int64)
+        return int(self.pool.intern_column(text, offsets, np.ones(1, np.bool_))[0])
+
+    def change(self, slot: int, number: int, change: int) -> None:
+        word = self.word(number)
+        self.view.reserve(1)
+        step = ordered_accumulate if change > 0 else ordered_retract
+        step(self.view.arrays, self.pool.arrays, self.pooled, slot, word)
+        self.expected[slot][number] += change
+        if not self.expected[slot][number]:
+            del self.expected[slot][number]
+
+    def number(self, word: int) -> int:
+        if not self.pooled:
+            return word
+        p = self.pool.arrays
+        return int(bytes(p.heap[p.offset[word] : p.offset[word] + p.length[word]]))
+
+    def entries(self, slot: int, side: int) -> list[tuple[int, int]]:
+        tree, found = self.view.arrays, []
+        entry = tree_end(tree, slot, side)
+        while entry:
+            word = int(tree.heap[entry])
+            found.append((self.number(word), int(tree.heap[entry + 1])))
+            entry = tree_beside(tree, self.pool.arrays, self.pooled, slot, word, 1 - side)
+        return found
+
+    def check(self) -> None:
+        for slot in range(SLOTS):
+            rank = str if self.pooled else int
+            wanted = sorted(self.expected[slot].items(), key=lambda item: rank(item[0]))
+            assert self.entries(slot, 0) == wanted
+            assert self.entries(slot, 1) == wanted[::-1]
+            shown = [number for number, count in wanted if count > 0]
+            for extreme, end in ((least, 0), (greatest, -1)):
+                word, there = extreme(self.view.arrays, self.pool.arrays, self.pooled, slot)
+                assert there == bool(shown)
+                assert not shown or self.number(int(word)) == shown[end]
+        assert self.view.live == sum(map(len, self.expected.values()))
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["numbers", "strings"])
+@pytest.mark.parametrize("order", ["random", "rising", "falling"])
+def test_a_tree_holds_what_was_added_and_not_taken_back(order: str, pooled: bool) -> None:
+    rng = random.Random(order)
+    subject = _Subject(pooled)
+    numbers = [n for n in range(3000) for _ in range(rng.choice((1, 1, 2)))]
+    if order == "random":
+        rng.shuffle(numbers)
+    elif order == "falling":
+        numbers.reverse()
+    for number in numbers:
+        subject.change(number % 2, number, 1)
+        if rng.random() < 0.3:
+            subject.change(number % 2, rng.randrange(3000), -1)
+    subject.check()
+    for slot in range(SLOTS):
+        for number, count in list(subject.expected[slot].items()):
+            for _ in range(abs(count)):
+                subject.change(slot, number, -1 if count > 0 else 1)
+            if rng.random() < 0.01:
+                subject.pool.sweep()
+    subject.check()
+    subject.pool.sweep()
+    subject.view.shrink()
+    assert not subject.view.arrays.root.any() and subject.view.arrays.meta[USED] == 1
+    assert not subject.pooled or subject.pool.arrays.refs.sum() == 0
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["numbers", "strings"])
+def test_merging_and_clearing(pooled: bool) -> None:
+    one, two = _Subject(pooled), _Subject(pooled)
+    rng = random.Random(7)
+    for subject in (one, two):
+        for _ in range(2000):
+            subject.change(1, rng.randrange(500), rng.choice((1, 1, -1)))
+    one.view.reserve(two.view.live)
+    one.pool.reserve(1000, 10_000)
+    ordered_merge(one.view.arrays, one.pool.arrays, pooled, 1, two.view.arrays, two.pool.arrays, 1)
+    for number, count in two.expected[1].items():
+        one.expected[1][number] += count
+    one.expected[1] = Counter({n: c for n, c in one.expected[1].items() if c})
+    one.check()
+    ordered_clear(one.view.arrays, one.pool.arrays, pooled, 1)
+    one.expected.clear()
+    one.check()
+
+
+def test_a_sliding_window_of_values_does_not_grow_the_tree() -> None:
+    subject = _Subject(False)
+    for number in range(20_000):
+        subject.change(0, number, 1)
+        if number >= 100:
+            subject.change(0, number - 100, -1)
+    subject.check()
+    assert subject.view.arrays.meta[USED] < 10_000
