@@ -18,4 +18,3 @@ def kernel(function: F) -> F:
     a kernel touches is held by its caller.
     """
     return njit(cache=True, _nrt=False, forceinline=True)(function)
-
