@@ -15,22 +15,28 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A small local session; live state goes to a directory of this test run."""
-    from aggloom.runtime.spark import session
-
+@pytest.fixture(scope="session", autouse=True)
+def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where live state goes in this test run; set before any test can start Spark, whose workers inherit it."""
     root = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGGLOOM_STATE_DIR", str(root))
-        made = session(
-            "tests",
-            master="local[2]",
-            **{
-                "spark.driver.memory": "1500m",
-                "spark.sql.warehouse.dir": str(root / "warehouse"),
-                "spark.sql.streaming.stateStore.maintenanceInterval": "600s",
-            },
-        )
-        yield made
-        made.stop()
+        yield root
+
+
+@pytest.fixture(scope="session")
+def spark(state_directory: Path) -> Iterator[Any]:
+    """A small local session."""
+    from aggloom.runtime.spark import session
+
+    made = session(
+        "tests",
+        master="local[2]",
+        **{
+            "spark.driver.memory": "1500m",
+            "spark.sql.warehouse.dir": str(state_directory / "warehouse"),
+            "spark.sql.streaming.stateStore.maintenanceInterval": "600s",
+        },
+    )
+    yield made
+    made.stop()

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,13 +142,15 @@ def test_the_order_of_files_is_the_order_they_were_written(spark: Any, tmp_path:
 class DeadlyFactory(GroupAggFactory):
     """Makes operators that kill their process in the middle of a batch, while a file is there."""
 
+    trigger: str = ""
+
     def open(self, directory: Path | None) -> Any:
         operator = super().open(directory)
         process = operator.process
 
         def deadly(batch: Any, kinds: Any, clock_ms: int = 0) -> Any:
             result = process(batch, kinds, clock_ms)
-            trigger = Path(os.environ["AGGLOOM_STATE_DIR"]) / "die"
+            trigger = Path(self.trigger)
             if trigger.exists():
                 trigger.unlink()
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -164,11 +167,12 @@ def test_a_worker_killed_in_the_middle_of_a_batch(
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     module = sys.modules["aggloom.runtime.spark.group_aggregate"]
-    monkeypatch.setattr(module, "GroupAggFactory", DeadlyFactory)
+    trigger = tmp_path / "die"
+    factory = partial(DeadlyFactory, trigger=str(trigger))
+    monkeypatch.setattr(module, "GroupAggFactory", factory)
     write_file(tmp_path / "in", 0, history(0))
     run(spark, tmp_path)
     write_file(tmp_path / "in", 1, history(1))
-    trigger = Path(os.environ["AGGLOOM_STATE_DIR"]) / "die"
     trigger.touch()
     with pytest.raises(Exception, match="STREAM_FAILED"):
         run(spark, tmp_path)
