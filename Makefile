@@ -9,7 +9,7 @@ CASES := ../shared/cases
 ROOMS := codegen runtime generated
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick dev check farm java cases bench fmt clean
+.PHONY: help demo test test-quick dev check farm java cases bench generated fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ cases: $(READY) java ## run a directory of case files through the harness: make 
 
 bench: $(READY) java ## compare with Spark's own aggregate and with the transport floor, side by side
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+generated: $(READY) ## write the committed examples again, as this tree's generator would
+	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))
 
 fmt: $(READY) ## format the code and sort its imports
 	$(BIN)/ruff check --fix --quiet --exit-zero .

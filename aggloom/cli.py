@@ -1,4 +1,4 @@
-"""The command line: `aggloom generate`, `aggloom inspect` and `aggloom run`.
+"""The command line: `aggloom generate`, `inspect`, `refresh` and `run`.
 
 A typed error is one short message on stderr and exit code 2; `--debug` shows where it came from.
 """
@@ -115,6 +115,7 @@ def main() -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="The directory to write into; without it, the per-user cache.",
 )
+@click.option("--name", help="The module's name, instead of one made of its digest.")
 def generate(
     sql: str | None,
     schema: str | None,
@@ -123,12 +124,26 @@ def generate(
     backend: Backend,
     dialect: Dialect,
     output: Path | None,
+    name: str | None,
 ) -> None:
     """Write the handler module of a query and print where it is."""
     spec = described(sql, schema, changes, yaml_file, dialect)
-    source = _generate(spec, backend, output)
+    source = _generate(spec, backend, output, name)
     click.echo(str(source.path))
     click.echo(f"class {source.class_name}, digest {source.digest}, {source.backend}", err=True)
+
+
+@main.command()
+@click.argument(
+    "modules", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@debug_option
+def refresh(modules: tuple[Path, ...]) -> None:
+    """Write modules that have a name again, each from its own spec, as after an upgrade."""
+    from aggloom.codegen.emit import refresh as write_again
+
+    for module in modules:
+        click.echo(str(write_again(module).path))
 
 
 @main.command()
@@ -237,10 +252,12 @@ def run(
     )
 
 
-def _generate(spec: AggSpec, backend: Backend, directory: Path | None) -> GeneratedSource:
+def _generate(
+    spec: AggSpec, backend: Backend, directory: Path | None, name: str | None = None
+) -> GeneratedSource:
     from aggloom.codegen import generate as emit
 
-    return emit(spec, backend=backend, directory=directory)
+    return emit(spec, backend=backend, directory=directory, name=name)
 
 
 def _find(target: str, directory: Path) -> Path:

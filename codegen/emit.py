@@ -1,12 +1,11 @@
 """Writing generated modules, once, and loading them: the only code here that touches the disk.
 
-A module's file is named after the digest of its text, so it never changes under its name and Numba's cache
-beside it stays right. Modules are loaded only from a directory that belongs to the user.
+A module's file is named after the digest of its text, so it never changes under its name, unless the user gives it
+a name. What was edited by hand is never overwritten. Modules are loaded only from a directory that belongs to the user.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import os
 import sys
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aggloom.codegen.plan import plan_of
-from aggloom.codegen.render import render
+from aggloom.codegen.render import render, stated_digest, text_digest
 from aggloom.codegen.spec import AggSpec
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
 
@@ -40,21 +39,34 @@ def generate(
     spec: AggSpec,
     backend: Literal["numba", "python"] = "numba",
     directory: str | Path | None = None,
+    name: str | None = None,
 ) -> GeneratedSource:
     """Write the handler of a spec into `directory` (default: the user's cache), unless it is there.
 
-    Raises GeneratedSourceError if the file exists with another text (a hand-edited module is never overwritten).
+    The file is named by its digest, or `name`.py. Raises GeneratedSourceError if the file `name`.py was edited by hand
+    or is no generated module; an edited file under a digest is left as it is, and `load` warns.
     """
     if backend not in ("numba", "python"):
         raise GeneratedSourceError(f"backend {backend!r} does not exist; use 'numba' or 'python'")
     text = render(plan_of(spec, backend))
     digest = text_digest(text)
-    path = write_once(text, digest, Path(directory) if directory is not None else cache_directory())
+    place = Path(directory) if directory is not None else cache_directory()
+    path = write_once(text, digest, place) if name is None else write_named(text, name, place)
     return GeneratedSource(text, digest, path, CLASS_NAME, backend)
 
 
-def text_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def refresh(path: Path) -> GeneratedSource:
+    """Write a named module again from the spec in it, as this version of aggloom would.
+
+    Raises GeneratedSourceError if it was edited by hand, or is named by its digest.
+    """
+    if path.stem.startswith(_PREFIX):
+        raise GeneratedSourceError(
+            f"{path} is named by its digest, which another text would not have; generate it anew"
+        )
+    handler = load(path)
+    spec = AggSpec.from_json(handler.SPEC_JSON)
+    return generate(spec, handler.BACKEND, path.parent, path.stem)
 
 
 def cache_directory() -> Path:
@@ -68,43 +80,55 @@ def cache_directory() -> Path:
 
 def write_once(text: str, digest: str, directory: Path) -> Path:
     """The path of the module in `directory`, written whole or not at all, and only if it is not there."""
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{_PREFIX}{digest}.py"
-    if path.exists():
+    if not path.exists():
+        _write(text, path)
+    return path
+
+
+def write_named(text: str, name: str, directory: Path) -> Path:
+    """The path of the module under a name of the user's, written unless that loses an edit."""
+    if not name.isidentifier():
+        raise GeneratedSourceError(f"name {name!r}: a module's name is a Python identifier")
+    path = directory / f"{name}.py"
+    old = path.read_text(encoding="utf-8") if path.exists() else None
+    if old == text:
         return path
-    handle, draft = tempfile.mkstemp(dir=directory, suffix=".tmp")
+    if old is not None and stated_digest(old) != text_digest(old):
+        raise GeneratedSourceError(
+            f"{path} was edited by hand, and is not overwritten; choose another name, or remove it"
+        )
+    _write(text, path)
+    return path
+
+
+def _write(text: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
+    Path(draft).chmod(0o644)
     Path(draft).replace(path)
-    return path
 
 
 def load(source: GeneratedSource | str | Path) -> type[Any]:
     """The handler class of a generated source or of a module's path.
 
-    A module whose text no longer has the digest in its name was edited by hand: it loads, with a warning.
+    A module whose text no longer has the digest that it states was edited by hand: it loads, with a warning.
     Raises GeneratedSourceError if there is no such module, if others may write to it, or if it has no handler.
     """
     path = Path(source.path if isinstance(source, GeneratedSource) else source).resolve()
     if not path.is_file():
         raise GeneratedSourceError(f"{path}: no such module; write it with 'aggloom generate'")
-    _refuse_foreign(path)
     text = path.read_text(encoding="utf-8")
     digest = text_digest(text)
-    name = path.stem
-    if name.startswith(_PREFIX) and name != f"{_PREFIX}{digest}":
+    if stated_digest(text) != digest:
         warnings.warn(
             f"{path} was edited after it was generated (its digest is now {digest}); it is used as it is",
             HandlerEditedWarning,
             stacklevel=2,
         )
-    module_name = f"aggloom_handler_{name}_{digest}"
-    module = sys.modules.get(module_name) or _import(module_name, path)
-    handler = getattr(module, CLASS_NAME, None)
-    if handler is None or not hasattr(handler, "KERNELS"):
-        raise GeneratedSourceError(f"{path}: no class {CLASS_NAME}; it is not a generated handler")
-    handler.SOURCE_PATH, handler.DIGEST = path, digest
-    return handler  # type: ignore[no-any-return]
+    return _load(path, digest)
 
 
 def load_text(text: str, digest: str, directory: Path | None = None) -> type[Any]:
@@ -118,9 +142,20 @@ def load_text(text: str, digest: str, directory: Path | None = None) -> type[Any
         )
     path = write_once(text, digest, directory if directory is not None else cache_directory())
     if path.read_text(encoding="utf-8") != text:
-        path.unlink()
-        path = write_once(text, digest, path.parent)
-    return load(path)
+        # Somebody edited the file of this name: it is theirs, and this text goes beside it.
+        path = write_once(text, digest, path.parent / "shipped")
+    return _load(path, digest)
+
+
+def _load(path: Path, digest: str) -> type[Any]:
+    _refuse_foreign(path)
+    module_name = f"aggloom_handler_{path.stem}_{digest}"
+    module = sys.modules.get(module_name) or _import(module_name, path)
+    handler = getattr(module, CLASS_NAME, None)
+    if handler is None or not hasattr(handler, "KERNELS"):
+        raise GeneratedSourceError(f"{path}: no class {CLASS_NAME}; it is not a generated handler")
+    handler.SOURCE_PATH, handler.DIGEST = path, digest
+    return handler  # type: ignore[no-any-return]
 
 
 def _refuse_foreign(path: Path) -> None:

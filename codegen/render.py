@@ -1,4 +1,7 @@
-"""Rendering: a plan becomes the text of a module. Pure: nothing is read but the templates, nothing is written."""
+"""Rendering: a plan becomes the text of a module. Pure: nothing is read but the templates, nothing is written.
+
+A module states the digest of its own text, so that an edit by hand shows wherever the file is moved.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from aggloom.codegen.plan import HandlerPlan, describe_call
 
 _ROOT = Path(__file__).resolve().parent.parent
+_STATED = re.compile(r'^(DIGEST = )"([0-9a-f]*)"$', re.MULTILINE)
 _SUPPORT = {
     "numba": (
         "compiled",
@@ -48,7 +52,20 @@ def render(plan: HandlerPlan) -> str:
             support=support_digest(plan.backend),
         )
     )
-    return black.format_str(text, mode=black.Mode(line_length=100, preview=False))
+    text = black.format_str(text, mode=black.Mode(line_length=100, preview=False))
+    return _STATED.sub(lambda line: f'{line[1]}"{text_digest(text)}"', text, count=1)
+
+
+def text_digest(text: str) -> str:
+    """The digest of a module's text, whatever digest the text states."""
+    bare = _STATED.sub(r'\1""', text, count=1)
+    return hashlib.sha256(bare.encode()).hexdigest()[:16]
+
+
+def stated_digest(text: str) -> str | None:
+    """The digest that a module says it was written with; None if it says nothing."""
+    stated = _STATED.search(text)
+    return stated[2] if stated else None
 
 
 @functools.cache

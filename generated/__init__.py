@@ -1,1 +1,12 @@
-"""."""
+"""Examples of what `aggloom generate` writes, to read and to start from.
+
+| module | shows |
+| --- | --- |
+| `sum_max_by_name` | SUM and MAX of one column over a retracting input: sum, count, ordered view, record counter |
+| `sum_max_by_name_plain` | the same for the plain Python backend |
+| `flights_by_carrier` | the query of the demo: five aggregates, a DISTINCT with its counted view |
+| `page_views` | append-only: no retract, no ordered view; two DISTINCT calls that share one view, a FILTER |
+| `account_balance` | decimals, FIRST_VALUE and LAST_VALUE under retraction, in Flink's dialect |
+
+`make generated` writes them again after a change to the generator.
+"""

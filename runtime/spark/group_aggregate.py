@@ -52,16 +52,16 @@ class GroupAggFactory:
 def resolve(what: Any) -> tuple[AggSpec, str, str]:
     """The spec, the generated text and its digest, of a spec, a handler class or a module's path."""
     if isinstance(what, AggSpec):
-        source = generate(what)
-        return what, source.text, source.digest
-    if isinstance(what, str | Path):
+        what = load(generate(what))
+    elif isinstance(what, str | Path):
         what = load(what)
     if not hasattr(what, "SPEC_JSON") or not hasattr(what, "SOURCE_PATH"):
         raise SpecError(
             f"group_aggregate: {what!r} is neither an AggSpec, nor a loaded handler class, nor the path of "
             "a generated module"
         )
-    return AggSpec.from_json(what.SPEC_JSON), Path(what.SOURCE_PATH).read_text(), what.DIGEST
+    text = Path(what.SOURCE_PATH).read_text(encoding="utf-8")
+    return AggSpec.from_json(what.SPEC_JSON), text, what.DIGEST
 
 
 def group_aggregate(

@@ -1,0 +1,322 @@
+"""SUM(amount) AS balance, AVG(amount) AS mean, MIN(amount) AS least, FIRST_VALUE(note) AS first_note, LAST_VALUE(at) AS last_at GROUP BY account
+
+A handler of aggloom: compiled by Numba, over a retracting input, in dialect flink.
+SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from aggloom.runtime import compiled as rt
+
+SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
+BACKEND = "numba"
+SUPPORT = "495393d70e35d88c"
+DIGEST = "10a9ca28a66bf46d"
+
+
+class Inputs(NamedTuple):
+    """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
+
+    in_amount_valid: Any  # amount
+    in_amount_wide: Any  # amount
+    in_amount_word: Any  # amount
+    in_note_valid: Any  # note
+    in_note_word: Any  # note
+    in_at_valid: Any  # at
+    in_at_word: Any  # at
+
+
+class State(NamedTuple):
+    """The accumulators, one array each, by slot."""
+
+    pool: Any
+    records: Any
+    count_amount: Any
+    sum_amount: Any
+    ordered_amount: Any
+    sequence_note: Any
+    sequence_at: Any
+
+
+class Outputs(NamedTuple):
+    """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
+
+    overflow: Any
+    out_balance: Any  # SUM(amount) AS balance
+    out_balance_valid: Any
+    out_mean: Any  # AVG(amount) AS mean
+    out_mean_valid: Any
+    out_least: Any  # MIN(amount) AS least
+    out_least_valid: Any
+    out_first_note: Any  # FIRST_VALUE(note) AS first_note
+    out_first_note_valid: Any
+    out_last_at: Any  # LAST_VALUE(at) AS last_at
+    out_last_at_valid: Any
+
+
+@rt.kernel
+def accumulate_row(state, inputs, i, s):
+    """Add row i to the accumulators at slot s."""
+    state.records[s] += 1
+    if state.records[s] == 0:
+        reset_row(state, s)
+        return
+    # SUM(amount) AS balance, AVG(amount) AS mean, MIN(amount) AS least
+    if inputs.in_amount_valid[i]:
+        number = rt.wide_at(inputs.in_amount_wide, i)
+        word = inputs.in_amount_word[i]
+        count_amount = state.count_amount[s]
+        sum_amount = rt.load_wide(state.sum_amount, s)
+        state.count_amount[s] = count_amount + 1
+        rt.store_wide(state.sum_amount, s, rt.add_wide(sum_amount, number))
+        rt.ordered_accumulate(state.ordered_amount, state.pool, False, s, word)
+
+    # FIRST_VALUE(note) AS first_note
+    if inputs.in_note_valid[i]:
+        word = inputs.in_note_word[i]
+        rt.sequence_accumulate(state.sequence_note, state.pool, True, s, word)
+
+    # LAST_VALUE(at) AS last_at
+    if inputs.in_at_valid[i]:
+        word = inputs.in_at_word[i]
+        rt.sequence_accumulate(state.sequence_at, state.pool, False, s, word)
+
+
+@rt.kernel
+def retract_row(state, inputs, i, s):
+    """Take row i back from the accumulators at slot s; without any row left they are as new."""
+    state.records[s] -= 1
+    if state.records[s] == 0:
+        reset_row(state, s)
+        return
+    # SUM(amount) AS balance, AVG(amount) AS mean, MIN(amount) AS least
+    if inputs.in_amount_valid[i]:
+        number = rt.wide_at(inputs.in_amount_wide, i)
+        word = inputs.in_amount_word[i]
+        count_amount = state.count_amount[s]
+        sum_amount = rt.load_wide(state.sum_amount, s)
+        state.count_amount[s] = count_amount - 1
+        rt.store_wide(state.sum_amount, s, rt.subtract_wide(sum_amount, number))
+        rt.ordered_retract(state.ordered_amount, state.pool, False, s, word)
+
+    # FIRST_VALUE(note) AS first_note
+    if inputs.in_note_valid[i]:
+        word = inputs.in_note_word[i]
+        rt.sequence_retract(state.sequence_note, state.pool, True, s, word)
+
+    # LAST_VALUE(at) AS last_at
+    if inputs.in_at_valid[i]:
+        word = inputs.in_at_word[i]
+        rt.sequence_retract(state.sequence_at, state.pool, False, s, word)
+
+
+@rt.kernel
+def reset_row(state, s):
+    """Make the accumulators at slot s as new."""
+    state.records[s] = 0
+    state.count_amount[s] = 0
+    rt.clear_wide(state.sum_amount, s)
+    rt.ordered_clear(state.ordered_amount, state.pool, False, s)
+    rt.sequence_clear(state.sequence_note, state.pool, True, s)
+    rt.sequence_clear(state.sequence_at, state.pool, False, s)
+
+
+@rt.kernel
+def merge_row(state, s, other, o):
+    """Add the accumulators at slot o of another state to those at slot s."""
+    state.records[s] += other.records[o]
+    # SUM(amount) AS balance, AVG(amount) AS mean, MIN(amount) AS least
+    count_amount = state.count_amount[s]
+    other_count_amount = other.count_amount[o]
+    sum_amount = rt.load_wide(state.sum_amount, s)
+    other_sum_amount = rt.load_wide(other.sum_amount, o)
+    state.count_amount[s] = count_amount + other_count_amount
+    rt.store_wide(state.sum_amount, s, rt.combine_wide(sum_amount, other_sum_amount))
+    rt.ordered_merge(
+        state.ordered_amount, state.pool, False, s, other.ordered_amount, other.pool, o
+    )
+
+    # FIRST_VALUE(note) AS first_note
+    rt.sequence_merge(state.sequence_note, state.pool, True, s, other.sequence_note, other.pool, o)
+
+    # LAST_VALUE(at) AS last_at
+    rt.sequence_merge(state.sequence_at, state.pool, False, s, other.sequence_at, other.pool, o)
+
+    if state.records[s] == 0:
+        reset_row(state, s)
+
+
+@rt.kernel
+def value_row(state, s, out, k):
+    """Write the results at slot s to row k of the outputs."""
+    # SUM(amount) AS balance
+    count_amount = state.count_amount[s]
+    sum_amount = rt.load_wide(state.sum_amount, s)
+    valid = not (count_amount == 0)
+    value = rt.NO_LIMBS
+    if valid:
+        value, valid = rt.wide_to_decimal(sum_amount, 38)
+        if not valid:
+            out.overflow[0] = s + 1
+
+    rt.put_limbs(out.out_balance, k, value)
+    out.out_balance_valid[k] = valid
+    # AVG(amount) AS mean
+    count_amount = state.count_amount[s]
+    sum_amount = rt.load_wide(state.sum_amount, s)
+    valid = not (count_amount == 0)
+    value = rt.NO_LIMBS
+    if valid:
+        value, valid = rt.divide_wide(sum_amount, count_amount, 4, 38)
+        if not valid:
+            out.overflow[1] = s + 1
+
+    rt.put_limbs(out.out_mean, k, value)
+    out.out_mean_valid[k] = valid
+    # MIN(amount) AS least
+    value, valid = rt.least(state.ordered_amount, state.pool, False, s)
+
+    rt.put_word(out.out_least, k, value)
+    out.out_least_valid[k] = valid
+    # FIRST_VALUE(note) AS first_note
+    value, valid = rt.oldest(state.sequence_note, state.pool, True, s)
+
+    rt.put_word(out.out_first_note, k, value)
+    out.out_first_note_valid[k] = valid
+    # LAST_VALUE(at) AS last_at
+    value, valid = rt.newest(state.sequence_at, state.pool, False, s)
+
+    rt.put_word(out.out_last_at, k, value)
+    out.out_last_at_valid[k] = valid
+
+
+@rt.kernel
+def apply_row(state, inputs, retracts, keep_orphans, i, s):
+    """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    if retracts[i]:
+        if not keep_orphans and state.records[s] <= 0:
+            return False
+        retract_row(state, inputs, i, s)
+        return True
+    accumulate_row(state, inputs, i, s)
+    return True
+
+
+@rt.kernel
+def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
+    """Apply the rows named at start to stop, each to its slot; returns how many were dropped."""
+    dropped = 0
+    for k in range(start, stop):
+        i = rows[k]
+        if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
+            dropped += 1
+    return dropped
+
+
+@rt.kernel
+def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
+    """As update in arrival order, noting the results and whether the key was live before and after each row."""
+    dropped = 0
+    for i in range(start, stop):
+        s = slots[i]
+        was[i] = state.records[s] > 0
+        value_row(state, s, before, i)
+        if not apply_row(state, inputs, retracts, keep_orphans, i, s):
+            dropped += 1
+        now[i] = state.records[s] > 0
+        value_row(state, s, after, i)
+    return dropped
+
+
+@rt.kernel
+def values(state, slots, out):
+    """Write the results at each of the slots."""
+    for k in range(len(slots)):
+        value_row(state, slots[k], out, k)
+
+
+@rt.kernel
+def merge_slots(state, slots, other):
+    """Merge slot 0, 1, ... of another state into the given slots."""
+    for o in range(len(slots)):
+        merge_row(state, slots[o], other, o)
+
+
+@rt.kernel
+def reset_slots(state, slots):
+    """Make the accumulators at each of the slots as new."""
+    for k in range(len(slots)):
+        reset_row(state, slots[k])
+
+
+class GroupAggsHandler(rt.Handler):
+    """The life cycle: create or set accumulators, then accumulate, retract, merge, then read the value."""
+
+    SPEC_JSON = SPEC_JSON
+    BACKEND = BACKEND
+    RETRACTING = True
+    INPUTS = (
+        ("in_amount_valid", "amount", "valid"),
+        ("in_amount_wide", "amount", "wide"),
+        ("in_amount_word", "amount", "word"),
+        ("in_note_valid", "note", "valid"),
+        ("in_note_word", "note", "word"),
+        ("in_at_valid", "at", "valid"),
+        ("in_at_word", "at", "word"),
+    )
+    FIELDS = (
+        ("records", "i8", 0, "int", False),
+        ("count_amount", "i8", 0, "int", False),
+        ("sum_amount", "i8", 3, "wide", False),
+    )
+    VIEWS = (
+        ("ordered_amount", "ordered", False, 1),
+        ("sequence_note", "sequence", True, 1),
+        ("sequence_at", "sequence", False, 1),
+    )
+    OUTPUTS = (
+        ("out_balance", "limbs"),
+        ("out_mean", "limbs"),
+        ("out_least", "word"),
+        ("out_first_note", "word"),
+        ("out_last_at", "word"),
+    )
+    KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
+
+    def createAccumulators(self, n=1):
+        """n new accumulators."""
+        return self.create(n)
+
+    def setAccumulators(self, accumulators, slots=None):
+        """Work on these accumulators; slots: one for each row of the next batches (default: all in order)."""
+        self.set(accumulators, slots)
+
+    def resetAccumulators(self):
+        """Make the current accumulators as new."""
+        self.reset()
+
+    def getAccumulators(self):
+        """The current accumulators."""
+        return self.accumulators
+
+    def accumulate(self, rows):
+        """Add a row (a tuple) or a batch."""
+        self.apply(rows, False)
+
+    def retract(self, rows):
+        """Take a row or a batch back."""
+        self.apply(rows, True)
+
+    def merge(self, other):
+        """Add other accumulators: their slot 0, 1, ... to the current slots."""
+        self.merge_with(other)
+
+    def getValue(self):
+        """The results: a tuple for one accumulator, else a record batch with a row for each."""
+        return self.value()
+
+    def cleanup(self):
+        """Drop the current accumulators."""
+        self.drop()

@@ -1,0 +1,362 @@
+"""COUNT(*) AS flights, SUM(dep_delay) AS total, AVG(arr_delay) AS mean, MAX(arr_delay) AS worst, COUNT(DISTINCT dest) AS airports GROUP BY carrier
+
+A handler of aggloom: compiled by Numba, over a retracting input, in dialect spark.
+SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from aggloom.runtime import compiled as rt
+
+SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
+BACKEND = "numba"
+SUPPORT = "495393d70e35d88c"
+DIGEST = "783f01c04b96c0c3"
+
+
+class Inputs(NamedTuple):
+    """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
+
+    in_dep_delay_valid: Any  # dep_delay
+    in_dep_delay_number: Any  # dep_delay
+    in_arr_delay_valid: Any  # arr_delay
+    in_arr_delay_number: Any  # arr_delay
+    in_arr_delay_word: Any  # arr_delay
+    in_dest_valid: Any  # dest
+    in_dest_word: Any  # dest
+
+
+class State(NamedTuple):
+    """The accumulators, one array each, by slot."""
+
+    pool: Any
+    records: Any
+    count_dep_delay: Any
+    sum_dep_delay: Any
+    count_arr_delay: Any
+    sum_arr_delay: Any
+    count_dest_distinct: Any
+    distinct_dest: Any
+    ordered_arr_delay: Any
+
+
+class Outputs(NamedTuple):
+    """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
+
+    overflow: Any
+    out_flights: Any  # COUNT(*) AS flights
+    out_flights_valid: Any
+    out_total: Any  # SUM(dep_delay) AS total
+    out_total_valid: Any
+    out_mean: Any  # AVG(arr_delay) AS mean
+    out_mean_valid: Any
+    out_worst: Any  # MAX(arr_delay) AS worst
+    out_worst_valid: Any
+    out_airports: Any  # COUNT(DISTINCT dest) AS airports
+    out_airports_valid: Any
+
+
+@rt.kernel
+def accumulate_row(state, inputs, i, s):
+    """Add row i to the accumulators at slot s."""
+    state.records[s] += 1
+    if state.records[s] == 0:
+        reset_row(state, s)
+        return
+    # SUM(dep_delay) AS total
+    if inputs.in_dep_delay_valid[i]:
+        number = inputs.in_dep_delay_number[i]
+        count_dep_delay = state.count_dep_delay[s]
+        sum_dep_delay = state.sum_dep_delay[s]
+        state.count_dep_delay[s] = count_dep_delay + 1
+        state.sum_dep_delay[s] = sum_dep_delay + number
+
+    # AVG(arr_delay) AS mean, MAX(arr_delay) AS worst
+    if inputs.in_arr_delay_valid[i]:
+        number = inputs.in_arr_delay_number[i]
+        word = inputs.in_arr_delay_word[i]
+        count_arr_delay = state.count_arr_delay[s]
+        sum_arr_delay = state.sum_arr_delay[s]
+        state.count_arr_delay[s] = count_arr_delay + 1
+        state.sum_arr_delay[s] = sum_arr_delay + number
+        rt.ordered_accumulate(state.ordered_arr_delay, state.pool, False, s, word)
+
+    if inputs.in_dest_valid[i]:
+        word = inputs.in_dest_word[i]
+        entry = rt.multiset_entry(state.distinct_dest, state.pool, True, s, word)
+        # COUNT(DISTINCT dest) AS airports
+        if rt.multiset_change(state.distinct_dest, entry, 0, 1) == 1:
+            count_dest_distinct = state.count_dest_distinct[s]
+            state.count_dest_distinct[s] = count_dest_distinct + 1
+
+        rt.multiset_settle(state.distinct_dest, state.pool, True, s, entry)
+
+
+@rt.kernel
+def retract_row(state, inputs, i, s):
+    """Take row i back from the accumulators at slot s; without any row left they are as new."""
+    state.records[s] -= 1
+    if state.records[s] == 0:
+        reset_row(state, s)
+        return
+    # SUM(dep_delay) AS total
+    if inputs.in_dep_delay_valid[i]:
+        number = inputs.in_dep_delay_number[i]
+        count_dep_delay = state.count_dep_delay[s]
+        sum_dep_delay = state.sum_dep_delay[s]
+        state.count_dep_delay[s] = count_dep_delay - 1
+        state.sum_dep_delay[s] = sum_dep_delay - number
+
+    # AVG(arr_delay) AS mean, MAX(arr_delay) AS worst
+    if inputs.in_arr_delay_valid[i]:
+        number = inputs.in_arr_delay_number[i]
+        word = inputs.in_arr_delay_word[i]
+        count_arr_delay = state.count_arr_delay[s]
+        sum_arr_delay = state.sum_arr_delay[s]
+        state.count_arr_delay[s] = count_arr_delay - 1
+        state.sum_arr_delay[s] = sum_arr_delay - number
+        rt.ordered_retract(state.ordered_arr_delay, state.pool, False, s, word)
+
+    if inputs.in_dest_valid[i]:
+        word = inputs.in_dest_word[i]
+        entry = rt.multiset_entry(state.distinct_dest, state.pool, True, s, word)
+        # COUNT(DISTINCT dest) AS airports
+        if rt.multiset_change(state.distinct_dest, entry, 0, -1) == 0:
+            count_dest_distinct = state.count_dest_distinct[s]
+            state.count_dest_distinct[s] = count_dest_distinct - 1
+
+        rt.multiset_settle(state.distinct_dest, state.pool, True, s, entry)
+
+
+@rt.kernel
+def reset_row(state, s):
+    """Make the accumulators at slot s as new."""
+    state.records[s] = 0
+    state.count_dep_delay[s] = 0
+    state.sum_dep_delay[s] = 0
+    state.count_arr_delay[s] = 0
+    state.sum_arr_delay[s] = 0
+    state.count_dest_distinct[s] = 0
+    rt.multiset_clear(state.distinct_dest, state.pool, True, s)
+    rt.ordered_clear(state.ordered_arr_delay, state.pool, False, s)
+
+
+@rt.kernel
+def merge_row(state, s, other, o):
+    """Add the accumulators at slot o of another state to those at slot s."""
+    state.records[s] += other.records[o]
+    # SUM(dep_delay) AS total
+    count_dep_delay = state.count_dep_delay[s]
+    other_count_dep_delay = other.count_dep_delay[o]
+    sum_dep_delay = state.sum_dep_delay[s]
+    other_sum_dep_delay = other.sum_dep_delay[o]
+    state.count_dep_delay[s] = count_dep_delay + other_count_dep_delay
+    state.sum_dep_delay[s] = sum_dep_delay + other_sum_dep_delay
+
+    # AVG(arr_delay) AS mean, MAX(arr_delay) AS worst
+    count_arr_delay = state.count_arr_delay[s]
+    other_count_arr_delay = other.count_arr_delay[o]
+    sum_arr_delay = state.sum_arr_delay[s]
+    other_sum_arr_delay = other.sum_arr_delay[o]
+    state.count_arr_delay[s] = count_arr_delay + other_count_arr_delay
+    state.sum_arr_delay[s] = sum_arr_delay + other_sum_arr_delay
+    rt.ordered_merge(
+        state.ordered_arr_delay, state.pool, False, s, other.ordered_arr_delay, other.pool, o
+    )
+
+    theirs = rt.multiset_first(other.distinct_dest, o)
+    while theirs:
+        other_word = rt.multiset_word(other.distinct_dest, theirs)
+        word = rt.import_word(state.pool, other.pool, other_word)
+        entry = rt.multiset_entry(state.distinct_dest, state.pool, True, s, word)
+        # COUNT(DISTINCT dest) AS airports
+        change = rt.multiset_count(other.distinct_dest, theirs, 0)
+        count = rt.multiset_change(state.distinct_dest, entry, 0, change)
+        if count > 0 and count - change <= 0:
+            count_dest_distinct = state.count_dest_distinct[s]
+            state.count_dest_distinct[s] = count_dest_distinct + 1
+
+        elif count <= 0 and count - change > 0:
+            count_dest_distinct = state.count_dest_distinct[s]
+            state.count_dest_distinct[s] = count_dest_distinct - 1
+
+        rt.multiset_settle(state.distinct_dest, state.pool, True, s, entry)
+        theirs = rt.multiset_after(other.distinct_dest, other.pool, o, theirs)
+    if state.records[s] == 0:
+        reset_row(state, s)
+
+
+@rt.kernel
+def value_row(state, s, out, k):
+    """Write the results at slot s to row k of the outputs."""
+    # COUNT(*) AS flights
+    records = state.records[s]
+    value = records
+
+    rt.put_word(out.out_flights, k, value)
+    out.out_flights_valid[k] = True
+    # SUM(dep_delay) AS total
+    count_dep_delay = state.count_dep_delay[s]
+    sum_dep_delay = state.sum_dep_delay[s]
+    valid = not (count_dep_delay == 0)
+    value = rt.NO_WORD
+    if valid:
+        value = rt.wrap(sum_dep_delay, 64)
+
+    rt.put_word(out.out_total, k, value)
+    out.out_total_valid[k] = valid
+    # AVG(arr_delay) AS mean
+    count_arr_delay = state.count_arr_delay[s]
+    sum_arr_delay = state.sum_arr_delay[s]
+    valid = not (count_arr_delay == 0)
+    value = rt.NO_FLOAT
+    if valid:
+        value = sum_arr_delay / count_arr_delay
+
+    rt.put_float(out.out_mean, k, value)
+    out.out_mean_valid[k] = valid
+    # MAX(arr_delay) AS worst
+    value, valid = rt.greatest(state.ordered_arr_delay, state.pool, False, s)
+
+    rt.put_word(out.out_worst, k, value)
+    out.out_worst_valid[k] = valid
+    # COUNT(DISTINCT dest) AS airports
+    count_dest_distinct = state.count_dest_distinct[s]
+    value = count_dest_distinct
+
+    rt.put_word(out.out_airports, k, value)
+    out.out_airports_valid[k] = True
+
+
+@rt.kernel
+def apply_row(state, inputs, retracts, keep_orphans, i, s):
+    """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    if retracts[i]:
+        if not keep_orphans and state.records[s] <= 0:
+            return False
+        retract_row(state, inputs, i, s)
+        return True
+    accumulate_row(state, inputs, i, s)
+    return True
+
+
+@rt.kernel
+def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
+    """Apply the rows named at start to stop, each to its slot; returns how many were dropped."""
+    dropped = 0
+    for k in range(start, stop):
+        i = rows[k]
+        if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
+            dropped += 1
+    return dropped
+
+
+@rt.kernel
+def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
+    """As update in arrival order, noting the results and whether the key was live before and after each row."""
+    dropped = 0
+    for i in range(start, stop):
+        s = slots[i]
+        was[i] = state.records[s] > 0
+        value_row(state, s, before, i)
+        if not apply_row(state, inputs, retracts, keep_orphans, i, s):
+            dropped += 1
+        now[i] = state.records[s] > 0
+        value_row(state, s, after, i)
+    return dropped
+
+
+@rt.kernel
+def values(state, slots, out):
+    """Write the results at each of the slots."""
+    for k in range(len(slots)):
+        value_row(state, slots[k], out, k)
+
+
+@rt.kernel
+def merge_slots(state, slots, other):
+    """Merge slot 0, 1, ... of another state into the given slots."""
+    for o in range(len(slots)):
+        merge_row(state, slots[o], other, o)
+
+
+@rt.kernel
+def reset_slots(state, slots):
+    """Make the accumulators at each of the slots as new."""
+    for k in range(len(slots)):
+        reset_row(state, slots[k])
+
+
+class GroupAggsHandler(rt.Handler):
+    """The life cycle: create or set accumulators, then accumulate, retract, merge, then read the value."""
+
+    SPEC_JSON = SPEC_JSON
+    BACKEND = BACKEND
+    RETRACTING = True
+    INPUTS = (
+        ("in_dep_delay_valid", "dep_delay", "valid"),
+        ("in_dep_delay_number", "dep_delay", "number"),
+        ("in_arr_delay_valid", "arr_delay", "valid"),
+        ("in_arr_delay_number", "arr_delay", "number"),
+        ("in_arr_delay_word", "arr_delay", "word"),
+        ("in_dest_valid", "dest", "valid"),
+        ("in_dest_word", "dest", "word"),
+    )
+    FIELDS = (
+        ("records", "i8", 0, "int", False),
+        ("count_dep_delay", "i8", 0, "int", False),
+        ("sum_dep_delay", "i8", 0, "int", False),
+        ("count_arr_delay", "i8", 0, "int", False),
+        ("sum_arr_delay", "i8", 0, "int", False),
+        ("count_dest_distinct", "i8", 0, "int", False),
+    )
+    VIEWS = (
+        ("distinct_dest", "multiset", True, 1),
+        ("ordered_arr_delay", "ordered", False, 1),
+    )
+    OUTPUTS = (
+        ("out_flights", "word"),
+        ("out_total", "word"),
+        ("out_mean", "float"),
+        ("out_worst", "word"),
+        ("out_airports", "word"),
+    )
+    KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
+
+    def createAccumulators(self, n=1):
+        """n new accumulators."""
+        return self.create(n)
+
+    def setAccumulators(self, accumulators, slots=None):
+        """Work on these accumulators; slots: one for each row of the next batches (default: all in order)."""
+        self.set(accumulators, slots)
+
+    def resetAccumulators(self):
+        """Make the current accumulators as new."""
+        self.reset()
+
+    def getAccumulators(self):
+        """The current accumulators."""
+        return self.accumulators
+
+    def accumulate(self, rows):
+        """Add a row (a tuple) or a batch."""
+        self.apply(rows, False)
+
+    def retract(self, rows):
+        """Take a row or a batch back."""
+        self.apply(rows, True)
+
+    def merge(self, other):
+        """Add other accumulators: their slot 0, 1, ... to the current slots."""
+        self.merge_with(other)
+
+    def getValue(self):
+        """The results: a tuple for one accumulator, else a record batch with a row for each."""
+        return self.value()
+
+    def cleanup(self):
+        """Drop the current accumulators."""
+        self.drop()

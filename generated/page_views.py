@@ -1,0 +1,315 @@
+"""COUNT(*) AS views, COUNT(DISTINCT user) AS users, COUNT(DISTINCT user) FILTER (NOT bot) AS people, AVG(seconds) AS mean, MIN(seconds) AS shortest GROUP BY page, day
+
+A handler of aggloom: compiled by Numba, over an append-only input, in dialect spark.
+SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from aggloom.runtime import compiled as rt
+
+SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
+BACKEND = "numba"
+SUPPORT = "495393d70e35d88c"
+DIGEST = "1e5985c955ccfffe"
+
+
+class Inputs(NamedTuple):
+    """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
+
+    in_user_valid: Any  # user
+    in_not_bot_flag: Any  # NOT bot
+    in_user_word: Any  # user
+    in_seconds_valid: Any  # seconds
+    in_seconds_number: Any  # seconds
+    in_seconds_word: Any  # seconds
+
+
+class State(NamedTuple):
+    """The accumulators, one array each, by slot."""
+
+    pool: Any
+    records: Any
+    count_user_distinct: Any
+    count_user_distinct_if_not_bot: Any
+    count_seconds: Any
+    sum_seconds: Any
+    least_seconds: Any
+    distinct_user: Any
+
+
+class Outputs(NamedTuple):
+    """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
+
+    overflow: Any
+    out_views: Any  # COUNT(*) AS views
+    out_views_valid: Any
+    out_users: Any  # COUNT(DISTINCT user) AS users
+    out_users_valid: Any
+    out_people: Any  # COUNT(DISTINCT user) FILTER (NOT bot) AS people
+    out_people_valid: Any
+    out_mean: Any  # AVG(seconds) AS mean
+    out_mean_valid: Any
+    out_shortest: Any  # MIN(seconds) AS shortest
+    out_shortest_valid: Any
+
+
+@rt.kernel
+def accumulate_row(state, inputs, i, s):
+    """Add row i to the accumulators at slot s."""
+    state.records[s] += 1
+    # AVG(seconds) AS mean, MIN(seconds) AS shortest
+    if inputs.in_seconds_valid[i]:
+        number = inputs.in_seconds_number[i]
+        word = inputs.in_seconds_word[i]
+        count_seconds = state.count_seconds[s]
+        sum_seconds = rt.load_float(state.sum_seconds, s)
+        least_seconds = state.least_seconds[s]
+        state.count_seconds[s] = count_seconds + 1
+        rt.store_float(state.sum_seconds, s, rt.add_float(sum_seconds, number))
+        state.least_seconds[s] = (
+            word
+            if count_seconds == 0 or rt.compare(state.pool, False, word, least_seconds) < 0
+            else least_seconds
+        )
+
+    if inputs.in_user_valid[i]:
+        word = inputs.in_user_word[i]
+        entry = rt.multiset_entry(state.distinct_user, state.pool, False, s, word)
+        # COUNT(DISTINCT user) AS users
+        if rt.multiset_change(state.distinct_user, entry, 0, 1) == 1:
+            count_user_distinct = state.count_user_distinct[s]
+            state.count_user_distinct[s] = count_user_distinct + 1
+
+        # COUNT(DISTINCT user) FILTER (NOT bot) AS people
+        if inputs.in_not_bot_flag[i] and rt.multiset_change(state.distinct_user, entry, 1, 1) == 1:
+            count_user_distinct_if_not_bot = state.count_user_distinct_if_not_bot[s]
+            state.count_user_distinct_if_not_bot[s] = count_user_distinct_if_not_bot + 1
+
+        rt.multiset_settle(state.distinct_user, state.pool, False, s, entry)
+
+
+@rt.kernel
+def reset_row(state, s):
+    """Make the accumulators at slot s as new."""
+    state.records[s] = 0
+    state.count_user_distinct[s] = 0
+    state.count_user_distinct_if_not_bot[s] = 0
+    state.count_seconds[s] = 0
+    rt.clear_float(state.sum_seconds, s)
+    state.least_seconds[s] = 0
+    rt.multiset_clear(state.distinct_user, state.pool, False, s)
+
+
+@rt.kernel
+def merge_row(state, s, other, o):
+    """Add the accumulators at slot o of another state to those at slot s."""
+    state.records[s] += other.records[o]
+    # AVG(seconds) AS mean, MIN(seconds) AS shortest
+    count_seconds = state.count_seconds[s]
+    other_count_seconds = other.count_seconds[o]
+    sum_seconds = rt.load_float(state.sum_seconds, s)
+    other_sum_seconds = rt.load_float(other.sum_seconds, o)
+    least_seconds = state.least_seconds[s]
+    other_least_seconds = other.least_seconds[o]
+    state.count_seconds[s] = count_seconds + other_count_seconds
+    rt.store_float(state.sum_seconds, s, rt.combine_float(sum_seconds, other_sum_seconds))
+    state.least_seconds[s] = (
+        other_least_seconds
+        if other_count_seconds > 0
+        and (
+            count_seconds == 0
+            or rt.compare(state.pool, False, other_least_seconds, least_seconds) < 0
+        )
+        else least_seconds
+    )
+
+    theirs = rt.multiset_first(other.distinct_user, o)
+    while theirs:
+        other_word = rt.multiset_word(other.distinct_user, theirs)
+        word = other_word
+        entry = rt.multiset_entry(state.distinct_user, state.pool, False, s, word)
+        # COUNT(DISTINCT user) AS users
+        change = rt.multiset_count(other.distinct_user, theirs, 0)
+        count = rt.multiset_change(state.distinct_user, entry, 0, change)
+        if count > 0 and count - change <= 0:
+            count_user_distinct = state.count_user_distinct[s]
+            state.count_user_distinct[s] = count_user_distinct + 1
+
+        # COUNT(DISTINCT user) FILTER (NOT bot) AS people
+        change = rt.multiset_count(other.distinct_user, theirs, 1)
+        count = rt.multiset_change(state.distinct_user, entry, 1, change)
+        if count > 0 and count - change <= 0:
+            count_user_distinct_if_not_bot = state.count_user_distinct_if_not_bot[s]
+            state.count_user_distinct_if_not_bot[s] = count_user_distinct_if_not_bot + 1
+
+        rt.multiset_settle(state.distinct_user, state.pool, False, s, entry)
+        theirs = rt.multiset_after(other.distinct_user, other.pool, o, theirs)
+
+
+@rt.kernel
+def value_row(state, s, out, k):
+    """Write the results at slot s to row k of the outputs."""
+    # COUNT(*) AS views
+    records = state.records[s]
+    value = records
+
+    rt.put_word(out.out_views, k, value)
+    out.out_views_valid[k] = True
+    # COUNT(DISTINCT user) AS users
+    count_user_distinct = state.count_user_distinct[s]
+    value = count_user_distinct
+
+    rt.put_word(out.out_users, k, value)
+    out.out_users_valid[k] = True
+    # COUNT(DISTINCT user) FILTER (NOT bot) AS people
+    count_user_distinct_if_not_bot = state.count_user_distinct_if_not_bot[s]
+    value = count_user_distinct_if_not_bot
+
+    rt.put_word(out.out_people, k, value)
+    out.out_people_valid[k] = True
+    # AVG(seconds) AS mean
+    count_seconds = state.count_seconds[s]
+    sum_seconds = rt.load_float(state.sum_seconds, s)
+    valid = not (count_seconds == 0)
+    value = rt.NO_FLOAT
+    if valid:
+        value = rt.float_total(sum_seconds) / count_seconds
+
+    rt.put_float(out.out_mean, k, value)
+    out.out_mean_valid[k] = valid
+    # MIN(seconds) AS shortest
+    count_seconds = state.count_seconds[s]
+    least_seconds = state.least_seconds[s]
+    valid = not (count_seconds == 0)
+    value = rt.NO_WORD
+    if valid:
+        value = least_seconds
+
+    rt.put_word(out.out_shortest, k, value)
+    out.out_shortest_valid[k] = valid
+
+
+@rt.kernel
+def apply_row(state, inputs, retracts, keep_orphans, i, s):
+    """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    accumulate_row(state, inputs, i, s)
+    return True
+
+
+@rt.kernel
+def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
+    """Apply the rows named at start to stop, each to its slot; returns how many were dropped."""
+    dropped = 0
+    for k in range(start, stop):
+        i = rows[k]
+        if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
+            dropped += 1
+    return dropped
+
+
+@rt.kernel
+def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
+    """As update in arrival order, noting the results and whether the key was live before and after each row."""
+    dropped = 0
+    for i in range(start, stop):
+        s = slots[i]
+        was[i] = state.records[s] > 0
+        value_row(state, s, before, i)
+        if not apply_row(state, inputs, retracts, keep_orphans, i, s):
+            dropped += 1
+        now[i] = state.records[s] > 0
+        value_row(state, s, after, i)
+    return dropped
+
+
+@rt.kernel
+def values(state, slots, out):
+    """Write the results at each of the slots."""
+    for k in range(len(slots)):
+        value_row(state, slots[k], out, k)
+
+
+@rt.kernel
+def merge_slots(state, slots, other):
+    """Merge slot 0, 1, ... of another state into the given slots."""
+    for o in range(len(slots)):
+        merge_row(state, slots[o], other, o)
+
+
+@rt.kernel
+def reset_slots(state, slots):
+    """Make the accumulators at each of the slots as new."""
+    for k in range(len(slots)):
+        reset_row(state, slots[k])
+
+
+class GroupAggsHandler(rt.Handler):
+    """The life cycle: create or set accumulators, then accumulate, retract, merge, then read the value."""
+
+    SPEC_JSON = SPEC_JSON
+    BACKEND = BACKEND
+    RETRACTING = False
+    INPUTS = (
+        ("in_user_valid", "user", "valid"),
+        ("in_not_bot_flag", "NOT bot", "flag"),
+        ("in_user_word", "user", "word"),
+        ("in_seconds_valid", "seconds", "valid"),
+        ("in_seconds_number", "seconds", "number"),
+        ("in_seconds_word", "seconds", "word"),
+    )
+    FIELDS = (
+        ("records", "i8", 0, "int", False),
+        ("count_user_distinct", "i8", 0, "int", False),
+        ("count_user_distinct_if_not_bot", "i8", 0, "int", False),
+        ("count_seconds", "i8", 0, "int", False),
+        ("sum_seconds", "f8", 6, "float", False),
+        ("least_seconds", "i8", 0, "word", False),
+    )
+    VIEWS = (("distinct_user", "multiset", False, 2),)
+    OUTPUTS = (
+        ("out_views", "word"),
+        ("out_users", "word"),
+        ("out_people", "word"),
+        ("out_mean", "float"),
+        ("out_shortest", "word"),
+    )
+    KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
+
+    def createAccumulators(self, n=1):
+        """n new accumulators."""
+        return self.create(n)
+
+    def setAccumulators(self, accumulators, slots=None):
+        """Work on these accumulators; slots: one for each row of the next batches (default: all in order)."""
+        self.set(accumulators, slots)
+
+    def resetAccumulators(self):
+        """Make the current accumulators as new."""
+        self.reset()
+
+    def getAccumulators(self):
+        """The current accumulators."""
+        return self.accumulators
+
+    def accumulate(self, rows):
+        """Add a row (a tuple) or a batch."""
+        self.apply(rows, False)
+
+    def retract(self, rows):
+        """Take a row or a batch back."""
+        self.apply(rows, True)
+
+    def merge(self, other):
+        """Add other accumulators: their slot 0, 1, ... to the current slots."""
+        self.merge_with(other)
+
+    def getValue(self):
+        """The results: a tuple for one accumulator, else a record batch with a row for each."""
+        return self.value()
+
+    def cleanup(self):
+        """Drop the current accumulators."""
+        self.drop()

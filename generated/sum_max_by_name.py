@@ -1,0 +1,245 @@
+"""SUM(cnt) AS sum_cnt, MAX(cnt) AS max_cnt GROUP BY name
+
+A handler of aggloom: compiled by Numba, over a retracting input, in dialect spark.
+SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from aggloom.runtime import compiled as rt
+
+SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
+BACKEND = "numba"
+SUPPORT = "495393d70e35d88c"
+DIGEST = "8386f89883b273f6"
+
+
+class Inputs(NamedTuple):
+    """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
+
+    in_cnt_valid: Any  # cnt
+    in_cnt_number: Any  # cnt
+    in_cnt_word: Any  # cnt
+
+
+class State(NamedTuple):
+    """The accumulators, one array each, by slot."""
+
+    pool: Any
+    records: Any
+    count_cnt: Any
+    sum_cnt: Any
+    ordered_cnt: Any
+
+
+class Outputs(NamedTuple):
+    """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
+
+    overflow: Any
+    out_sum_cnt: Any  # SUM(cnt) AS sum_cnt
+    out_sum_cnt_valid: Any
+    out_max_cnt: Any  # MAX(cnt) AS max_cnt
+    out_max_cnt_valid: Any
+
+
+@rt.kernel
+def accumulate_row(state, inputs, i, s):
+    """Add row i to the accumulators at slot s."""
+    state.records[s] += 1
+    if state.records[s] == 0:
+        reset_row(state, s)
+        return
+    # SUM(cnt) AS sum_cnt, MAX(cnt) AS max_cnt
+    if inputs.in_cnt_valid[i]:
+        number = inputs.in_cnt_number[i]
+        word = inputs.in_cnt_word[i]
+        count_cnt = state.count_cnt[s]
+        sum_cnt = state.sum_cnt[s]
+        state.count_cnt[s] = count_cnt + 1
+        state.sum_cnt[s] = sum_cnt + number
+        rt.ordered_accumulate(state.ordered_cnt, state.pool, False, s, word)
+
+
+@rt.kernel
+def retract_row(state, inputs, i, s):
+    """Take row i back from the accumulators at slot s; without any row left they are as new."""
+    state.records[s] -= 1
+    if state.records[s] == 0:
+        reset_row(state, s)
+        return
+    # SUM(cnt) AS sum_cnt, MAX(cnt) AS max_cnt
+    if inputs.in_cnt_valid[i]:
+        number = inputs.in_cnt_number[i]
+        word = inputs.in_cnt_word[i]
+        count_cnt = state.count_cnt[s]
+        sum_cnt = state.sum_cnt[s]
+        state.count_cnt[s] = count_cnt - 1
+        state.sum_cnt[s] = sum_cnt - number
+        rt.ordered_retract(state.ordered_cnt, state.pool, False, s, word)
+
+
+@rt.kernel
+def reset_row(state, s):
+    """Make the accumulators at slot s as new."""
+    state.records[s] = 0
+    state.count_cnt[s] = 0
+    state.sum_cnt[s] = 0
+    rt.ordered_clear(state.ordered_cnt, state.pool, False, s)
+
+
+@rt.kernel
+def merge_row(state, s, other, o):
+    """Add the accumulators at slot o of another state to those at slot s."""
+    state.records[s] += other.records[o]
+    # SUM(cnt) AS sum_cnt, MAX(cnt) AS max_cnt
+    count_cnt = state.count_cnt[s]
+    other_count_cnt = other.count_cnt[o]
+    sum_cnt = state.sum_cnt[s]
+    other_sum_cnt = other.sum_cnt[o]
+    state.count_cnt[s] = count_cnt + other_count_cnt
+    state.sum_cnt[s] = sum_cnt + other_sum_cnt
+    rt.ordered_merge(state.ordered_cnt, state.pool, False, s, other.ordered_cnt, other.pool, o)
+
+    if state.records[s] == 0:
+        reset_row(state, s)
+
+
+@rt.kernel
+def value_row(state, s, out, k):
+    """Write the results at slot s to row k of the outputs."""
+    # SUM(cnt) AS sum_cnt
+    count_cnt = state.count_cnt[s]
+    sum_cnt = state.sum_cnt[s]
+    valid = not (count_cnt == 0)
+    value = rt.NO_WORD
+    if valid:
+        value = rt.wrap(sum_cnt, 64)
+
+    rt.put_word(out.out_sum_cnt, k, value)
+    out.out_sum_cnt_valid[k] = valid
+    # MAX(cnt) AS max_cnt
+    value, valid = rt.greatest(state.ordered_cnt, state.pool, False, s)
+
+    rt.put_word(out.out_max_cnt, k, value)
+    out.out_max_cnt_valid[k] = valid
+
+
+@rt.kernel
+def apply_row(state, inputs, retracts, keep_orphans, i, s):
+    """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    if retracts[i]:
+        if not keep_orphans and state.records[s] <= 0:
+            return False
+        retract_row(state, inputs, i, s)
+        return True
+    accumulate_row(state, inputs, i, s)
+    return True
+
+
+@rt.kernel
+def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
+    """Apply the rows named at start to stop, each to its slot; returns how many were dropped."""
+    dropped = 0
+    for k in range(start, stop):
+        i = rows[k]
+        if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
+            dropped += 1
+    return dropped
+
+
+@rt.kernel
+def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
+    """As update in arrival order, noting the results and whether the key was live before and after each row."""
+    dropped = 0
+    for i in range(start, stop):
+        s = slots[i]
+        was[i] = state.records[s] > 0
+        value_row(state, s, before, i)
+        if not apply_row(state, inputs, retracts, keep_orphans, i, s):
+            dropped += 1
+        now[i] = state.records[s] > 0
+        value_row(state, s, after, i)
+    return dropped
+
+
+@rt.kernel
+def values(state, slots, out):
+    """Write the results at each of the slots."""
+    for k in range(len(slots)):
+        value_row(state, slots[k], out, k)
+
+
+@rt.kernel
+def merge_slots(state, slots, other):
+    """Merge slot 0, 1, ... of another state into the given slots."""
+    for o in range(len(slots)):
+        merge_row(state, slots[o], other, o)
+
+
+@rt.kernel
+def reset_slots(state, slots):
+    """Make the accumulators at each of the slots as new."""
+    for k in range(len(slots)):
+        reset_row(state, slots[k])
+
+
+class GroupAggsHandler(rt.Handler):
+    """The life cycle: create or set accumulators, then accumulate, retract, merge, then read the value."""
+
+    SPEC_JSON = SPEC_JSON
+    BACKEND = BACKEND
+    RETRACTING = True
+    INPUTS = (
+        ("in_cnt_valid", "cnt", "valid"),
+        ("in_cnt_number", "cnt", "number"),
+        ("in_cnt_word", "cnt", "word"),
+    )
+    FIELDS = (
+        ("records", "i8", 0, "int", False),
+        ("count_cnt", "i8", 0, "int", False),
+        ("sum_cnt", "i8", 0, "int", False),
+    )
+    VIEWS = (("ordered_cnt", "ordered", False, 1),)
+    OUTPUTS = (
+        ("out_sum_cnt", "word"),
+        ("out_max_cnt", "word"),
+    )
+    KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
+
+    def createAccumulators(self, n=1):
+        """n new accumulators."""
+        return self.create(n)
+
+    def setAccumulators(self, accumulators, slots=None):
+        """Work on these accumulators; slots: one for each row of the next batches (default: all in order)."""
+        self.set(accumulators, slots)
+
+    def resetAccumulators(self):
+        """Make the current accumulators as new."""
+        self.reset()
+
+    def getAccumulators(self):
+        """The current accumulators."""
+        return self.accumulators
+
+    def accumulate(self, rows):
+        """Add a row (a tuple) or a batch."""
+        self.apply(rows, False)
+
+    def retract(self, rows):
+        """Take a row or a batch back."""
+        self.apply(rows, True)
+
+    def merge(self, other):
+        """Add other accumulators: their slot 0, 1, ... to the current slots."""
+        self.merge_with(other)
+
+    def getValue(self):
+        """The results: a tuple for one accumulator, else a record batch with a row for each."""
+        return self.value()
+
+    def cleanup(self):
+        """Drop the current accumulators."""
+        self.drop()

@@ -1,0 +1,107 @@
+"""The modules that the generator writes: the committed examples, names, edits by hand, and shipped text."""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggloom.codegen import AggCall, AggSpec, generate, load, load_text, plan_of
+from aggloom.codegen.emit import refresh
+from aggloom.codegen.render import render, stated_digest, text_digest
+from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
+from aggloom.runtime.harness import Harness
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "generated").glob("[!_]*.py"))
+SPEC = AggSpec("name STRING, cnt INT", ["name"], [AggCall("SUM", ["cnt"], alias="total")])
+NOTE = "\n# a note of my own\n"
+
+
+def edited(path: Path) -> Path:
+    path.write_text(path.read_text(encoding="utf-8") + NOTE, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_are_what_the_generator_writes(path: Path) -> None:
+    handler: Any = load(path)
+    text = render(plan_of(AggSpec.from_json(handler.SPEC_JSON), handler.BACKEND))
+    same = path.read_text(encoding="utf-8") == text
+    assert same, f"{path.name} is not what the generator writes now; run: make generated"
+
+
+def test_the_seed_has_four_parts_in_its_accumulator() -> None:
+    seed: Any = load(next(path for path in EXAMPLES if path.stem == "sum_max_by_name"))
+    fields = [name for name, *_ in seed.FIELDS]
+    views = [name for name, *_ in seed.VIEWS]
+    assert [*fields, *views] == ["records", "count_cnt", "sum_cnt", "ordered_cnt"]
+
+
+@pytest.mark.parametrize("backend", ["numba", "python"])
+def test_the_seed_runs(backend: str) -> None:
+    stem = "sum_max_by_name" if backend == "numba" else "sum_max_by_name_plain"
+    with Harness(load(next(path for path in EXAMPLES if path.stem == stem))) as harness:
+        harness.process([("+I", "a", 3), ("+I", "a", 7), ("-D", "a", 7), ("+I", None, None)])
+        harness.flush()
+        assert harness.table() == [(None, None, None), ("a", 3, 3)]
+
+
+def test_a_named_module_is_replaced_by_a_newer_text_but_never_when_edited(tmp_path: Path) -> None:
+    source = generate(SPEC, backend="python", directory=tmp_path, name="totals")
+    assert source.path == tmp_path / "totals.py"
+    other = AggSpec("name STRING, cnt INT", ["name"], [AggCall("MAX", ["cnt"])])
+    assert generate(other, backend="python", directory=tmp_path, name="totals").path == source.path
+    assert other.to_json() == load(source.path).SPEC_JSON
+    text = edited(source.path).read_text(encoding="utf-8")
+    with pytest.raises(GeneratedSourceError, match="was edited by hand, and is not overwritten"):
+        generate(SPEC, backend="python", directory=tmp_path, name="totals")
+    assert source.path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a b", "a.b", "größe/"])
+def test_a_hostile_module_name_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(GeneratedSourceError, match="is a Python identifier"):
+        generate(SPEC, backend="python", directory=tmp_path, name=name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_foreign_file_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "totals.py").write_text("print('mine')\n")
+    with pytest.raises(GeneratedSourceError, match="is not overwritten"):
+        generate(SPEC, backend="python", directory=tmp_path, name="totals")
+
+
+def test_refresh_writes_an_outdated_module_again(tmp_path: Path) -> None:
+    path = generate(SPEC, backend="python", directory=tmp_path, name="totals").path
+    now = path.read_text(encoding="utf-8")
+    older = now.replace("Add a row (a tuple) or a batch.", "Add rows.")
+    path.write_text(older.replace(str(stated_digest(now)), text_digest(older)), encoding="utf-8")
+    refresh(path)
+    assert path.read_text(encoding="utf-8") == now
+    with pytest.warns(HandlerEditedWarning), pytest.raises(GeneratedSourceError):
+        refresh(edited(path))
+    with pytest.raises(GeneratedSourceError, match="named by its digest"):
+        refresh(generate(SPEC, backend="python", directory=tmp_path).path)
+
+
+def test_an_edit_shows_wherever_the_file_is_moved(tmp_path: Path) -> None:
+    source = generate(SPEC, backend="python", directory=tmp_path)
+    moved = Path(shutil.copy(source.path, tmp_path / "mine.py"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load(moved)
+    with pytest.warns(HandlerEditedWarning, match=r"mine\.py was edited"):
+        load(edited(moved))
+
+
+def test_shipped_text_leaves_an_edited_file_alone(tmp_path: Path) -> None:
+    source = generate(SPEC, backend="python", directory=tmp_path)
+    edited(source.path)
+    handler = load_text(source.text, source.digest, tmp_path)
+    assert Path(handler.SOURCE_PATH).read_text(encoding="utf-8") == source.text
+    assert source.path.read_text(encoding="utf-8").endswith(NOTE)
+    with pytest.raises(GeneratedSourceError, match="another digest"):
+        load_text(source.text + NOTE, source.digest, tmp_path)
