@@ -331,7 +331,7 @@ class _Planner:
         if state.kind == "number":
             assert argument is not None
             kind = number_kind(self._type(argument), self.spec.dialect)
-            layout = {"wide": ("i8", 3), "float": ("f8", 6)}.get(kind, layout)
+            layout = {"wide": ("i8", 3), "float": ("f8", 7)}.get(kind, layout)
             read = self._input(argument, "wide" if kind == "wide" else "number")
             block.number = f"rt.wide_at({read[:-3]}, i)" if kind == "wide" else read
         elif state.kind == "word":

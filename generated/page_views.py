@@ -12,8 +12,8 @@ from aggloom.runtime import compiled as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "495393d70e35d88c"
-DIGEST = "1e5985c955ccfffe"
+SUPPORT = "90bbd7edc0b2e5ae"
+DIGEST = "8b75368a68f7cefd"
 
 
 class Inputs(NamedTuple):
@@ -265,7 +265,7 @@ class GroupAggsHandler(rt.Handler):
         ("count_user_distinct", "i8", 0, "int", False),
         ("count_user_distinct_if_not_bot", "i8", 0, "int", False),
         ("count_seconds", "i8", 0, "int", False),
-        ("sum_seconds", "f8", 6, "float", False),
+        ("sum_seconds", "f8", 7, "float", False),
         ("least_seconds", "i8", 0, "word", False),
     )
     VIEWS = (("distinct_user", "multiset", False, 2),)

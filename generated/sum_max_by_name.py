@@ -12,8 +12,8 @@ from aggloom.runtime import compiled as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "495393d70e35d88c"
-DIGEST = "8386f89883b273f6"
+SUPPORT = "90bbd7edc0b2e5ae"
+DIGEST = "5c84251e38095f5d"
 
 
 class Inputs(NamedTuple):

@@ -22,6 +22,7 @@ from aggloom.runtime.multiset import (
     multiset_word,
 )
 from aggloom.runtime.numeric import (
+    FloatSum,
     Wide,
     add_float,
     add_wide,
@@ -128,15 +129,14 @@ def clear_wide(field: Array, s: int) -> None:
 
 
 @kernel
-def load_float(field: Array, s: int) -> tuple[float, float, float, float, float, float]:
-    return field[s, 0], field[s, 1], field[s, 2], field[s, 3], field[s, 4], field[s, 5]
+def load_float(field: Array, s: int) -> FloatSum:
+    f = field[s]
+    return f[0], f[1], f[2], f[3], f[4], f[5], f[6]
 
 
 @kernel
-def store_float(
-    field: Array, s: int, value: tuple[float, float, float, float, float, float]
-) -> None:
-    for c in range(6):
+def store_float(field: Array, s: int, value: FloatSum) -> None:
+    for c in range(7):
         field[s, c] = value[c]
 
 

@@ -65,7 +65,7 @@ def float_total(total: FloatSum) -> float:
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf
 
 
 def wide_to_bigint(total: int) -> tuple[int, bool]:

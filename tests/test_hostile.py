@@ -307,6 +307,35 @@ def test_infinities_and_nan_are_forgotten_when_retracted(backend: str) -> None:
         assert harness.table() == [(0.1, 0.1, 0.1, 0.1)]
 
 
+HUGE = 1.7976931348623157e308
+
+
+@both
+@pytest.mark.parametrize(
+    ("values", "total"),
+    [
+        ([HUGE, HUGE, -HUGE], HUGE),
+        ([HUGE, HUGE], float("inf")),
+        ([-HUGE] * 40, float("-inf")),
+        ([1e300] * 40 + [5e-324], 4e301),
+        ([HUGE, -1e292, 1e292], HUGE),
+        ([5e-324, 5e-324], 1e-323),
+        ([HUGE, 1.0, -HUGE], 1.0),
+    ],
+)
+def test_finite_values_whose_sum_overflows_on_the_way(
+    values: list[float], total: float, backend: str
+) -> None:
+    spec = AggSpec("v DOUBLE", (), (AggCall("SUM", ("v",)),))
+    with Harness(spec, backend=backend) as harness:
+        harness.process([("+I", v) for v in values])
+        harness.flush()
+        assert harness.table() == [(total,)]
+        harness.process([("-D", v) for v in values[1:]])
+        harness.flush()
+        assert harness.table() == [(values[0],)]
+
+
 def test_a_handler_edited_by_hand_still_plugs_in(tmp_path: Path) -> None:
     source = generate(SUMS, backend="python", directory=tmp_path)
     path = Path(source.path)

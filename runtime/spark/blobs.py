@@ -40,10 +40,15 @@ def empty_columns(rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([])))
 
 
-def write_blob(schema: pa.Schema, batches: Iterable[tuple[pa.RecordBatch, bytes]]) -> bytes:
+def write_blob(
+    schema: pa.Schema,
+    batches: Iterable[tuple[pa.RecordBatch, bytes]],
+    compression: str | None = None,
+) -> bytes:
     """One IPC stream of (batch, order key) pairs."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, schema, options=options) as writer:
         for batch, order in batches:
             writer.write_batch(batch, custom_metadata={_ORDER: order} if order else None)
     return sink.getvalue().to_pybytes()
