@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.expressions import finish, prepare
-from aggloom.codegen.plan import plan_of
+from aggloom.codegen.plan import describe_call, plan_of
 from aggloom.codegen.spec import AggCall, AggSpec, Computed
 
 __all__ = [
@@ -12,10 +13,12 @@ __all__ = [
     "AggSpec",
     "Computed",
     "GeneratedSource",
+    "describe_call",
     "finish",
     "generate",
     "load",
     "load_text",
     "plan_of",
     "prepare",
+    "type_name",
 ]

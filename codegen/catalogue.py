@@ -15,6 +15,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from aggloom.codegen.dtypes import type_name
 from aggloom.errors import TypeMismatchError
 
 Dialect = Literal["spark", "flink"]
@@ -247,6 +248,6 @@ def result_type(function: str, arg_types: tuple[pa.DataType, ...], dialect: str)
         raise TypeMismatchError(f"{entry.name} takes {wanted}, got {len(arg_types)}")
     if entry.arguments == "numeric" and not is_numeric(arg_types[0]):
         raise TypeMismatchError(
-            f"{entry.name} needs a number, got {arg_types[0]}; cast the argument or use another function"
+            f"{entry.name} needs a number, got {type_name(arg_types[0])}; cast the argument or use another function"
         )
     return entry.result(arg_types[0], dialect)

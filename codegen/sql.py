@@ -272,7 +272,9 @@ class _Query:
             return True
         if isinstance(node, exp.Anonymous):
             return canonical(node.name) in CATALOGUE or canonical(node.name) in REFUSED
-        return isinstance(node, exp.AggFunc)
+        return isinstance(node, exp.AggFunc) or (
+            isinstance(node, exp.Func) and node.sql_name() in REFUSED
+        )
 
     def _aggregates(self, node: exp.Expression) -> list[exp.Expression]:
         return [part for part in node.walk() if self._is_aggregate(part)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
@@ -34,7 +36,12 @@ def located(message: str, sql: str, where: exp.Expression | tuple[int, int] | No
     """A message with its place in the query, if that is known."""
     place = span(where) if isinstance(where, exp.Expression) else where
     if isinstance(where, exp.Func) and place is not None:
-        place = place[0], _closed(sql, *place)
+        start = place[0]
+        if "start" not in where.meta and not isinstance(where, exp.Anonymous):
+            # The parser knows the function by a name of its own; the user's stands before the arguments.
+            name = re.search(r"\w+\s*\($", sql[:start])
+            start = start if name is None else name.start()
+        place = start, _closed(sql, start, place[1])
     return message if place is None else f"{message}\nAt {excerpt(sql, *place)}"
 
 

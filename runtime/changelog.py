@@ -56,7 +56,7 @@ def parse_kinds(column: pa.Array | pa.ChunkedArray, where: str) -> Kinds:
         column = column.dictionary_decode()
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise UnknownChangeTypeError(
-            f"{where}: the change column has type {column.type}, not string; "
+            f"{where}: the change column has type {column.type}, not STRING; "
             f"it should hold {', '.join(CHANGE_TYPES)} or {', '.join(KIND_NAMES)}"
         )
     codes = pc.index_in(column, value_set=_VALUE_SET.cast(column.type))

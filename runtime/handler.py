@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, prepare
+from aggloom.codegen import AggSpec, describe_call, prepare, type_name
 from aggloom.errors import AggloomError, DataError, TypeMismatchError
 from aggloom.runtime.arena import Arena, Array
 
@@ -166,10 +166,10 @@ class HandlerBase:
         found = self.overflow(out)
         if found is not None:
             spec = self.spec()
-            field = list(spec.aggregate_schema)[len(spec.group_by) + found[0]]
+            dtype = spec.aggregate_schema.types[len(spec.group_by) + found[0]]
             raise ArithmeticOverflowError(
-                f"{field.name}: the result does not fit {field.type} ({place(found[1])}); "
-                "cast the argument to a wider type, or use dialect 'flink' to wrap"
+                f"{describe_call(spec.calls[found[0]])}: the result does not fit {type_name(dtype)} "
+                f"({place(found[1])}); cast the argument to a wider type, or use dialect 'flink' to wrap"
             )
 
     def batch_of(self, rows: Any) -> pa.RecordBatch:
@@ -249,5 +249,5 @@ def rows_to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBa
         try:
             columns.append(pa.array([row[position] for row in rows], field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
-            raise TypeMismatchError(f"column {field.name!r} is {field.type}: {e}") from e
+            raise TypeMismatchError(f"column {field.name!r} is {type_name(field.type)}: {e}") from e
     return pa.RecordBatch.from_arrays(columns, schema=schema)
