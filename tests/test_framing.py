@@ -141,6 +141,16 @@ def test_snapshot_and_log_give_the_state_back(monkeypatch: pytest.MonkeyPatch) -
         assert len(log.rows) < 8
 
 
+def test_an_empty_batch_is_written_only_where_nothing_is_yet() -> None:
+    store, operator, _, log = _committed(0)
+    nothing, kinds = pa.record_batch({"x": pa.array([], pa.int64())}), np.empty(0, np.int8)
+    token = store.commit(None, operator, nothing, kinds, 0)
+    assert len(log.rows) == 1
+    assert store.commit(store.head(), operator, nothing, kinds, 0) == token
+    assert len(log.rows) == 1
+    assert store.commit(store.head(), operator, nothing, kinds, 5) != token
+
+
 def test_large_batches_and_snapshots_are_cut_and_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "cut", lambda batch: [batch.slice(0, 20), batch.slice(20)])
     monkeypatch.setattr(store_module, "BLOB_BYTES", 24)

@@ -157,6 +157,16 @@ def test_an_append_only_input_may_not_retract() -> None:
         _packed(pack, [_batch([("a", 1), ("a", 1)], ["+I", "-D"])])
 
 
+def test_bucket_0_is_in_every_task_that_has_rows() -> None:
+    for rows in ([("a", 1)], [("b", 1)], [("c", 1)], [("d", 1)]):
+        packed = _packed(Pack(SCHEMA, 1, 7, "GROUP BY k"), [_batch(rows)])
+        assert packed[0]["bucket"] == bucket_keys(7)[0]
+        found = gather([(r["partition"], r["seq"], r["blob"]) for r in packed])
+        assert found is not None
+        assert found[0].to_pylist() == [{"k": rows[0][0], "v": 1}]
+    assert _packed(Pack(SCHEMA, 1, 7, "GROUP BY k"), [_batch([])]) == []
+
+
 def test_no_columns_still_have_rows() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([0, 0, 0])], names=["nothing"])
     packed = _packed(Pack(pa.schema([]), 0, 1, "COUNT(*)"), [batch])

@@ -16,7 +16,13 @@ import pyarrow as pa
 import pytest
 
 from aggloom.codegen import AggCall, AggSpec, generate, load
-from aggloom.errors import DuplicateNameError, SpecError, TypeMismatchError, UnknownColumnError
+from aggloom.errors import (
+    DuplicateNameError,
+    HandlerEditedWarning,
+    SpecError,
+    TypeMismatchError,
+    UnknownColumnError,
+)
 from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES, check_laws, fold
 
 pytestmark = pytest.mark.spark
@@ -209,6 +215,28 @@ def test_state_of_another_spec_is_refused(spark: Any, tmp_path: Path) -> None:
     assert run(spark, tmp_path) == net(history(0) + history(1))
 
 
+@pytest.mark.parametrize("buckets", [1, 3, 8])
+def test_another_number_of_buckets_is_always_noticed(
+    spark: Any, tmp_path: Path, buckets: int
+) -> None:
+    write_file(tmp_path / "in", 0, [("+I", "a", 1)])
+    run(spark, tmp_path, buckets=4)
+    write_file(tmp_path / "in", 1, [("+I", "z", 1)])
+    with pytest.raises(Exception, match="pass buckets=4"):
+        run(spark, tmp_path, buckets=buckets)
+    assert run(spark, tmp_path, buckets=4) == [("a", 1, 1), ("z", 1, 1)]
+
+
+def test_a_handler_edited_by_hand_runs_on_spark(spark: Any, tmp_path: Path) -> None:
+    source = generate(SPEC, directory=tmp_path)
+    edited = source.text.replace("sum_cnt + number", "sum_cnt + 2 * number")
+    source.path.write_text(edited, encoding="utf-8")
+    df = spark.createDataFrame([("a", 1), ("a", 2)], DDL)
+    with pytest.warns(HandlerEditedWarning):
+        assert changes_of(group_aggregate(df, source.path)) == [("+I", "a", 6, 2)]
+    assert source.path.read_text(encoding="utf-8") == edited
+
+
 def test_handler_class_and_path(spark: Any) -> None:
     source = generate(SPEC)
     df = spark.createDataFrame([("a", 1), ("a", 2)], DDL)
@@ -254,9 +282,45 @@ def test_hostile_names(spark: Any) -> None:
     assert changes_of(out) == [("+I", 1, *[2] * 6)]
 
 
-def test_state_ttl(spark: Any, tmp_path: Path) -> None:
-    write_file(tmp_path / "in", 0, history(0))
-    assert run(spark, tmp_path, state_ttl=3_600_000) == net(history(0))
+def stream_to_json(spark: Any, path: Path, **options: Any) -> list[tuple[Any, ...]]:
+    """Process what is there with a jsonl sink; everything that it holds then, in the order of the batches."""
+    source = read_changes(spark, str(path / "in"), "jsonl", DDL)
+    out = group_aggregate(source, SPEC, output_profile="flink", **options)
+    write_changes(out, f"jsonl:{path}/out", path / "checkpoint").awaitTermination()
+    files = sorted((path / "out").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
+    rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [(row["op"], row.get("name"), row.get("total"), row.get("top")) for row in rows]
+
+
+def test_a_key_is_forgotten_after_its_time_to_live(spark: Any, tmp_path: Path) -> None:
+    write_file(tmp_path / "in", 0, [("+I", "a", 1)])
+    assert stream_to_json(spark, tmp_path, state_ttl=1) == [("+I", "a", 1, 1)]
+    write_file(tmp_path / "in", 1, [("+I", "a", 5)])
+    changes = stream_to_json(spark, tmp_path, state_ttl=1)
+    assert changes == [("+I", "a", 1, 1), ("+I", "a", 5, 5)]
+
+
+def test_a_key_lives_on_within_its_time_to_live(spark: Any, tmp_path: Path) -> None:
+    write_file(tmp_path / "in", 0, [("+I", "a", 1)])
+    stream_to_json(spark, tmp_path, state_ttl=3_600_000)
+    write_file(tmp_path / "in", 1, [("+I", "a", 5)])
+    changes = stream_to_json(spark, tmp_path, state_ttl=3_600_000)
+    assert changes == [("+I", "a", 1, 1), ("-U", "a", 1, 1), ("+U", "a", 6, 5)]
+
+
+def test_a_table_without_update_before_needs_its_keys(spark: Any, tmp_path: Path) -> None:
+    def table(checkpoint: str, **options: Any) -> list[tuple[Any, ...]]:
+        source = read_changes(spark, str(tmp_path / "in"), "jsonl", DDL, max_files_per_trigger=1)
+        out = group_aggregate(source, SPEC, update_before=False)
+        write_changes(out, "table", tmp_path / checkpoint, **options).awaitTermination()
+        return sorted(tuple(row.values()) for row in read_table(tmp_path / checkpoint).to_pylist())
+
+    changes: list[Change] = [("+I", "b", 3), ("-D", "a", 1), ("+I", "a", 2)]
+    write_file(tmp_path / "in", 0, [("+I", "a", 1), ("+I", "c", 9)])
+    write_file(tmp_path / "in", 1, [*changes, ("-D", "c", 9)])
+    assert table("keyed", key_columns=["name"]) == [("a", 2, 2), ("b", 3, 3)]
+    with pytest.raises(Exception, match="needs key_columns"):
+        table("unkeyed")
 
 
 def test_types_and_columns_are_checked(spark: Any) -> None:

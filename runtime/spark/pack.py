@@ -169,11 +169,16 @@ class Pack:
         yield from self.pack(batches, context.partitionId() if context else 0)
 
     def pack(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        """Pack the rows of map partition `partition`: packed rows, in the order they are to be applied."""
+        """Pack the rows of map partition `partition`: packed rows, in the order they are to be applied.
+
+        Bucket 0 is among them whenever there are rows at all: its key is the same for every number of buckets, so
+        state that was written with another number is always met.
+        """
         held: list[list[tuple[pa.RecordBatch, bytes]]] = [[] for _ in range(self.buckets)]
         sizes = [0] * self.buckets
         names = bucket_keys(self.buckets)
         sequence = 0
+        nothing: pa.RecordBatch | None = None
 
         def emit(bucket: int) -> pa.RecordBatch:
             nonlocal sequence
@@ -191,9 +196,12 @@ class Pack:
             for piece, order in self._segments(batch):
                 for bucket, part in self._split(piece):
                     held[bucket].append((part, order))
+                    nothing = part.slice(0, 0)
                     sizes[bucket] += part.nbytes
                     if sizes[bucket] >= self.blob_bytes:
                         yield emit(bucket)
+        if nothing is not None and not held[0]:
+            held[0].append((nothing, b""))
         for bucket in range(self.buckets):
             if held[bucket]:
                 yield emit(bucket)

@@ -15,6 +15,8 @@ from aggloom.errors import SpecError
 from aggloom.runtime.changelog import (
     CHANGE_COLUMNS,
     KIND_NAMES,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
     ChangelogLawError,
     is_retraction,
     parse_kinds,
@@ -110,6 +112,11 @@ class TableSink:
     def _fold(self, old: pa.Table | None, changes: pa.Table) -> pa.Table:
         """The table, with each row's weight as the last column, after some changes."""
         kinds = parse_kinds(changes.column(_change_column(changes.column_names)), "table sink")
+        before, after = (int((kinds == kind).sum()) for kind in (UPDATE_BEFORE, UPDATE_AFTER))
+        if self._keys is None and before != after:
+            raise ChangelogLawError(
+                f"table sink: {after} +U rows and {before} -U rows; a changelog without -U rows needs key_columns"
+            )
         rows = changes.drop_columns([changes.column_names[-1]])
         # Columns are numbered: a user's name must not meet the weight's.
         names = rows.column_names
@@ -148,8 +155,8 @@ def _net(rows: pa.Table) -> pa.Table:
     if net.num_rows and pc.min(net.column(_WEIGHT)).as_py() < 0:
         worst = net.filter(pc.less(net.column(_WEIGHT), 0)).slice(0, 1).to_pylist()[0]
         raise ChangelogLawError(
-            f"table sink: a row is retracted that is not there: {tuple(worst.values())[:-1]!r}; a changelog without "
-            "-U rows needs key_columns"
+            f"table sink: a row is retracted that is not there: {tuple(worst.values())[:-1]!r}; "
+            "was the checkpoint, or the table in it, replaced?"
         )
     return net
 
