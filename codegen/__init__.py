@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
-from aggloom.codegen.expressions import finish, prepare
+from aggloom.codegen.expressions import finish, having_kinds, prepare
 from aggloom.codegen.plan import describe_call, plan_of
 from aggloom.codegen.spec import AggCall, AggSpec, Computed
 
@@ -16,6 +16,7 @@ __all__ = [
     "describe_call",
     "finish",
     "generate",
+    "having_kinds",
     "load",
     "load_text",
     "plan_of",

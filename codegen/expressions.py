@@ -84,8 +84,8 @@ def finish(
 ) -> tuple[pa.RecordBatch, NDArray[np.int8]]:
     """The user's columns of an operator's output: HAVING applied, then the projection."""
     if spec.having is not None:
-        kept, kinds = _having(_truth(spec.having, batch), kinds)
-        batch = batch.take(pa.array(kept))
+        keep, new = having_kinds(kinds, _truth(spec.having, batch))
+        batch, kinds = batch.filter(pa.array(keep)), new[keep]
     if spec.select is None:
         return batch, kinds
     arrays = [evaluate(sql, batch) for _, sql in spec.select]
@@ -93,25 +93,25 @@ def finish(
     return pa.RecordBatch.from_arrays(typed, schema=spec.output_schema), kinds
 
 
-def _having(
-    passed: NDArray[np.bool_], kinds: NDArray[np.int8]
-) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-    """The rows that stay and their kinds: a pair that crosses HAVING becomes an insert or a delete.
+def having_kinds(
+    kinds: NDArray[np.int8], passes: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
+    """Which rows of a changelog a HAVING keeps, and their new kinds; a -U is followed by its +U.
 
-    A lone +U (no update-before wanted) has no old row to compare: failing, it deletes the key.
+    An update that leaves the condition becomes a deletion, one that enters it an insertion.
     """
-    before = np.flatnonzero((kinds[:-1] == UPDATE_BEFORE) & (kinds[1:] == UPDATE_AFTER))
-    after = before + 1
-    new = kinds.copy()
-    new[before[~passed[after]]] = DELETE
-    new[after[~passed[before]]] = INSERT
-    keep = passed.copy()
-    lone = kinds == UPDATE_AFTER
-    lone[after] = False
-    new[lone & ~passed] = DELETE
-    keep |= lone
-    rows = np.flatnonzero(keep)
-    return rows, new[rows]
+    new, keep = kinds.copy(), passes.copy()
+    after = kinds == UPDATE_AFTER
+    paired = np.zeros(len(kinds), np.bool_)
+    paired[1:] = after[1:] & (kinds[:-1] == UPDATE_BEFORE)
+    second = np.flatnonzero(paired)
+    first = second - 1
+    new[first[~passes[second]]] = DELETE
+    new[second[~passes[first]]] = INSERT
+    # Without its -U, a +U that fails may end a row that was visible: say so, key by key.
+    lone = after & ~paired & ~passes
+    new[lone] = DELETE
+    return keep | lone, new
 
 
 def _truth(sql: str, batch: pa.RecordBatch) -> NDArray[np.bool_]:

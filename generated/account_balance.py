@@ -12,8 +12,8 @@ from aggloom.runtime import compiled as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "90bbd7edc0b2e5ae"
-DIGEST = "d564564a5b574603"
+SUPPORT = "a6bf2f4d55959e3b"
+DIGEST = "4418282fe00eec85"
 
 
 class Inputs(NamedTuple):

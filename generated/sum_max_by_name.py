@@ -12,8 +12,8 @@ from aggloom.runtime import compiled as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "90bbd7edc0b2e5ae"
-DIGEST = "5c84251e38095f5d"
+SUPPORT = "a6bf2f4d55959e3b"
+DIGEST = "aaf5343bc7424188"
 
 
 class Inputs(NamedTuple):

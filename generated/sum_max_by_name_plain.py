@@ -12,8 +12,8 @@ from aggloom.runtime import plain as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "3ad31f109ce6356a"
-DIGEST = "e94f55a8a1dcd490"
+SUPPORT = "04c613949a5f880b"
+DIGEST = "89d79c62ff547681"
 
 
 class Inputs(NamedTuple):

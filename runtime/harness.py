@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec, finish, generate, load, prepare
-from aggloom.errors import AggloomError, UnsupportedExpressionError
+from aggloom.errors import UnsupportedExpressionError
 from aggloom.runtime.arena import Array
 from aggloom.runtime.changelog import KIND_NAMES, fold, parse_kinds
 from aggloom.runtime.group_agg import GroupAggOperator, Mode, OrphanPolicy
@@ -159,9 +159,9 @@ class Harness:
     def _finish(self, batch: pa.RecordBatch, codes: Array) -> tuple[pa.RecordBatch, Array]:
         try:
             return finish(self.spec, batch, codes)
-        except UnsupportedExpressionError as e:
-            if self.session is None or self.spec.having is not None:
-                raise AggloomError(str(e)) from e
+        except UnsupportedExpressionError:
+            if self.session is None:
+                raise
         from aggloom.runtime.spark.expressions import finish_with
 
         return finish_with(self.session, self.spec, batch, codes)

@@ -115,11 +115,15 @@ def _times_ten(m: Wide) -> Wide:
 
 @kernel
 def divide_wide(a: Wide, count: int, digits: int, precision: int) -> tuple[tuple[int, int], bool]:
-    """a * 10**digits / count, rounded HALF_UP, as a DECIMAL(precision): ((low, high), whether it fits)."""
+    """a * 10**digits / count, rounded HALF_UP, as a DECIMAL(precision): ((low, high), whether it fits).
+
+    Orphan retractions may leave a count below zero; it divides like any other.
+    """
     negative, m = _magnitude(a)
+    negative = negative != (count < 0)
     for _ in range(digits):
         m = _times_ten(m)
-    divisor = np.uint64(count)
+    divisor = np.uint64(abs(count))
     rest = np.uint64(0)
     one = np.uint64(1)
     q0, q1, q2 = np.uint64(m[0]), np.uint64(m[1]), np.uint64(m[2])

@@ -81,9 +81,9 @@ def wide_to_float(total: int) -> float:
 
 
 def divide_wide(total: int, count: int, digits: int, precision: int) -> tuple[int, bool]:
-    quotient, rest = divmod(abs(total) * 10**digits, count)
-    quotient += 2 * rest >= count
-    return wide_to_decimal(-quotient if total < 0 else quotient, precision)
+    quotient, rest = divmod(abs(total) * 10**digits, abs(count))
+    quotient += 2 * rest >= abs(count)
+    return wide_to_decimal(-quotient if (total < 0) != (count < 0) else quotient, precision)
 
 
 def truncate_divide(a: int, b: int) -> int:

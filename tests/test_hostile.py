@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,19 @@ def test_infinities_and_nan_are_forgotten_when_retracted(backend: str) -> None:
         harness.process([("-D", v) for v in strange])
         harness.flush()
         assert harness.table() == [(0.1, 0.1, 0.1, 0.1)]
+
+
+@both
+@pytest.mark.parametrize("kind", ["DECIMAL(8,2)", "INT", "DOUBLE"])
+def test_an_average_over_more_retractions_than_values(kind: str, backend: str) -> None:
+    spec = AggSpec(
+        f"k STRING, v {kind}", ("k",), (AggCall("AVG", ("v",)), AggCall("COUNT", ("v",)))
+    )
+    three = Decimal(3) if kind.startswith("DECIMAL") else 3
+    with Harness(spec, backend=backend) as harness:
+        harness.process([("+I", "a", None), ("+I", "a", None), ("-D", "a", three)])
+        harness.flush()
+        assert harness.table() == [("a", 3, -1)]
 
 
 HUGE = 1.7976931348623157e308

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from aggloom.codegen import having_kinds
 from aggloom.errors import DataError
 from aggloom.runtime.changelog import KIND_NAMES, kinds_to_arrow, parse_kinds
 from aggloom.runtime.spark.pack import Pack, key_hashes
 from aggloom.runtime.spark.partitioning import bucket_keys, hash_int, hash_long, int_with_hash
 from aggloom.runtime.spark.store import gather
-from aggloom.runtime.spark.unpack import Having, having_kinds
+from aggloom.runtime.spark.unpack import Having
 
 COLUMNS: list[pa.Array] = [
     pa.array([True, None, False, True]),

@@ -22,8 +22,10 @@ from aggloom.errors import (
     SpecError,
     TypeMismatchError,
     UnknownColumnError,
+    UnsupportedExpressionError,
 )
 from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES, check_laws, fold
+from aggloom.runtime.harness import Harness
 
 pytestmark = pytest.mark.spark
 
@@ -424,3 +426,23 @@ def test_console_and_file_sinks(
     assert progress.rows == 1
     with pytest.raises(SpecError, match="unknown sink"):
         write_changes(out, "kafka", tmp_path / "c3")
+
+
+def test_the_harness_asks_spark_for_what_it_cannot_evaluate(spark: Any) -> None:
+    spec = AggSpec.from_sql(
+        "SELECT regexp_replace(name, '[0-9]', '') AS stem, "
+        "CAST(sqrt(SUM(CAST(pow(cnt, 2) AS DOUBLE))) AS DOUBLE) AS norm "
+        "FROM t WHERE soundex(name) <> 'X000' GROUP BY regexp_replace(name, '[0-9]', '') "
+        "HAVING CAST(sqrt(SUM(CAST(pow(cnt, 2) AS DOUBLE))) AS DOUBLE) > 3",
+        DDL,
+    )
+    with Harness(spec, session=spark) as harness:
+        harness.process([("+I", "a1", 3), ("+I", "a2", 4), ("+I", "b", 1), ("+I", "X", 9)])
+        harness.flush()
+        assert harness.changes() == [("+I", "a", 5.0)]
+        harness.process([("-D", "a1", 3), ("+I", "b3", 5)])
+        harness.flush()
+        assert harness.table() == [("a", 4.0), ("b", 26**0.5)]
+    with pytest.raises(UnsupportedExpressionError, match="session"), Harness(spec) as harness:
+        harness.process([("+I", "a1", 3)])
+        harness.flush()

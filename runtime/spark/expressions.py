@@ -10,11 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from aggloom.codegen import AggSpec
+from aggloom.codegen import AggSpec, having_kinds
 from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.spark.blobs import empty_columns
-from aggloom.runtime.spark.unpack import having_kinds
 
 
 def quote(name: str) -> str:

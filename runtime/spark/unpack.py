@@ -7,12 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from aggloom.codegen import having_kinds
 from aggloom.runtime.changelog import (
-    DELETE,
-    INSERT,
-    UPDATE_AFTER,
     UPDATE_BEFORE,
     Kinds,
     kinds_to_arrow,
@@ -36,27 +33,6 @@ class Unpack:
                     batch, kinds = split_kinds(whole)
                     columns = [*batch.columns, kinds_to_arrow(kinds, self.profile)]
                     yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
-
-
-def having_kinds(kinds: Kinds, passes: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Kinds]:
-    """Which rows of a changelog a HAVING keeps, and their new kinds; a -U is followed by its +U.
-
-    An update that leaves the condition becomes a deletion, one that enters it an insertion.
-    """
-    new = kinds.copy()
-    keep = passes.copy()
-    after = kinds == UPDATE_AFTER
-    paired = np.zeros(len(kinds), np.bool_)
-    paired[1:] = after[1:] & (kinds[:-1] == UPDATE_BEFORE)
-    second = np.flatnonzero(paired)
-    first = second - 1
-    new[first[passes[first] & ~passes[second]]] = DELETE
-    new[second[~passes[first] & passes[second]]] = INSERT
-    # Without its -U, a +U that fails may end a row that was visible: say so, key by key.
-    lone = after & ~paired & ~passes
-    new[lone] = DELETE
-    keep[lone] = True
-    return keep, new
 
 
 @dataclass(frozen=True)
