@@ -6,6 +6,7 @@ a name. What was edited by hand is never overwritten. Modules are loaded only fr
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 import os
 import sys
@@ -154,8 +155,18 @@ def _load(path: Path, digest: str) -> type[Any]:
     handler = getattr(module, CLASS_NAME, None)
     if handler is None or not hasattr(handler, "KERNELS"):
         raise GeneratedSourceError(f"{path}: no class {CLASS_NAME}; it is not a generated handler")
+    _drop_stale_cache(handler.KERNELS.update, path, module_name)
     handler.SOURCE_PATH, handler.DIGEST = path, digest
     return handler  # type: ignore[no-any-return]
+
+
+def _drop_stale_cache(kernel: Any, path: Path, module_name: str) -> None:
+    """Delete what Numba kept of the same file with another text: it names a module that is no more."""
+    if not hasattr(kernel, "stats"):
+        return
+    for index in Path(kernel.stats.cache_path).glob(f"{glob.escape(path.stem)}.*.nbi"):
+        if module_name.encode() not in index.read_bytes():
+            index.unlink(missing_ok=True)
 
 
 def _refuse_foreign(path: Path) -> None:

@@ -12,8 +12,8 @@ from aggloom.runtime import compiled as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "a6bf2f4d55959e3b"
-DIGEST = "4418282fe00eec85"
+SUPPORT = "e6a2106d9eeb150c"
+DIGEST = "d7b17fb497b6bd70"
 
 
 class Inputs(NamedTuple):
@@ -205,11 +205,10 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 
 @rt.kernel
-def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
-    """Apply the rows named at start to stop, each to its slot; returns how many were dropped."""
+def update(state, inputs, retracts, keep_orphans, slots, start, stop):
+    """Apply the rows from start to stop, each to its slot; returns how many were dropped."""
     dropped = 0
-    for k in range(start, stop):
-        i = rows[k]
+    for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
     return dropped
@@ -217,7 +216,7 @@ def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
 
 @rt.kernel
 def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
-    """As update in arrival order, noting the results and whether the key was live before and after each row."""
+    """As update, noting the results and whether the key was live before and after each row."""
     dropped = 0
     for i in range(start, stop):
         s = slots[i]

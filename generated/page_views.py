@@ -12,8 +12,8 @@ from aggloom.runtime import compiled as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "a6bf2f4d55959e3b"
-DIGEST = "5d15f7817462bd9a"
+SUPPORT = "e6a2106d9eeb150c"
+DIGEST = "a532d6e1fc3903b1"
 
 
 class Inputs(NamedTuple):
@@ -200,11 +200,10 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 
 @rt.kernel
-def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
-    """Apply the rows named at start to stop, each to its slot; returns how many were dropped."""
+def update(state, inputs, retracts, keep_orphans, slots, start, stop):
+    """Apply the rows from start to stop, each to its slot; returns how many were dropped."""
     dropped = 0
-    for k in range(start, stop):
-        i = rows[k]
+    for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
     return dropped
@@ -212,7 +211,7 @@ def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
 
 @rt.kernel
 def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
-    """As update in arrival order, noting the results and whether the key was live before and after each row."""
+    """As update, noting the results and whether the key was live before and after each row."""
     dropped = 0
     for i in range(start, stop):
         s = slots[i]

@@ -12,8 +12,8 @@ from aggloom.runtime import compiled as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "a6bf2f4d55959e3b"
-DIGEST = "aaf5343bc7424188"
+SUPPORT = "e6a2106d9eeb150c"
+DIGEST = "00295aaf857a28b0"
 
 
 class Inputs(NamedTuple):
@@ -139,11 +139,10 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 
 @rt.kernel
-def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
-    """Apply the rows named at start to stop, each to its slot; returns how many were dropped."""
+def update(state, inputs, retracts, keep_orphans, slots, start, stop):
+    """Apply the rows from start to stop, each to its slot; returns how many were dropped."""
     dropped = 0
-    for k in range(start, stop):
-        i = rows[k]
+    for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
     return dropped
@@ -151,7 +150,7 @@ def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
 
 @rt.kernel
 def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
-    """As update in arrival order, noting the results and whether the key was live before and after each row."""
+    """As update, noting the results and whether the key was live before and after each row."""
     dropped = 0
     for i in range(start, stop):
         s = slots[i]

@@ -12,8 +12,8 @@ from aggloom.runtime import plain as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "04c613949a5f880b"
-DIGEST = "89d79c62ff547681"
+SUPPORT = "38383918c01bdb9a"
+DIGEST = "19597b8376e75101"
 
 
 class Inputs(NamedTuple):
@@ -132,18 +132,17 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
     return True
 
 
-def update(state, inputs, retracts, keep_orphans, rows, slots, start, stop):
-    """Apply the rows named at start to stop, each to its slot; returns how many were dropped."""
+def update(state, inputs, retracts, keep_orphans, slots, start, stop):
+    """Apply the rows from start to stop, each to its slot; returns how many were dropped."""
     dropped = 0
-    for k in range(start, stop):
-        i = rows[k]
+    for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
     return dropped
 
 
 def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
-    """As update in arrival order, noting the results and whether the key was live before and after each row."""
+    """As update, noting the results and whether the key was live before and after each row."""
     dropped = 0
     for i in range(start, stop):
         s = slots[i]

@@ -349,6 +349,18 @@ class Handler(HandlerBase):
             low, high, _ = columns.numbers(column)
             bound[name, form] = Limbs(low, high) if form == "wide" else low
 
+    def pick(self, inputs: Any, rows: Array) -> Any:
+        return self.KERNELS.inputs(
+            *(
+                (
+                    Limbs(*(limb[rows] for limb in column))
+                    if isinstance(column, Limbs)
+                    else column[rows]
+                )
+                for column in inputs
+            )
+        )
+
     def outputs(self, n: int) -> Any:
         arrays: list[Array] = [np.zeros(max(1, len(self.OUTPUTS)), np.int64)]
         for _, form in self.OUTPUTS:

@@ -207,8 +207,12 @@ class GroupAggOperator:
         else:
             was = self._accumulators.records[touched] > 0
             before = handler.values(touched)
-            order = self._order(slots, touched)
-            dropped = handler.update(inputs, slots, retracts, keep_orphans=keep, order=order)
+            if handler.VIEWS:
+                # Slot by slot: a slot's views are in the cache for all its rows, and rows are read in sequence.
+                order = np.empty(len(slots), np.int64)
+                _grouped(slots, self._rows, touched, order)
+                inputs, slots, retracts = handler.pick(inputs, order), slots[order], retracts[order]
+            dropped = handler.update(inputs, slots, retracts, keep_orphans=keep)
             after = handler.values(touched)
             now = self._accumulators.records[touched] > 0
             handler.refuse_overflow(after, self._place)
@@ -222,14 +226,6 @@ class GroupAggOperator:
         records = self._accumulators.records[touched]
         self._forget(touched[records == 0 if keep else records <= 0])
         return emitted
-
-    def _order(self, slots: Array, touched: Array) -> Array | None:
-        """The rows slot by slot, so that a slot's views are in the cache for all its rows; None to leave them."""
-        if not self.handler.VIEWS:
-            return None
-        order = np.empty(len(slots), np.int64)
-        _grouped(slots, self._rows, touched, order)
-        return order
 
     def _emit(
         self, before: Any, after: Any, was: Array, now: Array, slots: Array

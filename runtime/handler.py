@@ -107,21 +107,12 @@ class HandlerBase:
 
     # The bulk calls of operators.
 
-    def update(
-        self,
-        inputs: Any,
-        slots: Array,
-        retracts: Array,
-        *,
-        keep_orphans: bool,
-        order: Array | None = None,
-    ) -> int:
-        """Apply the bound rows in order (default: of arrival); returns the number of orphan retractions dropped."""
-        rows = np.arange(len(slots)) if order is None else order
+    def update(self, inputs: Any, slots: Array, retracts: Array, *, keep_orphans: bool) -> int:
+        """Apply the bound rows; returns the number of orphan retractions dropped."""
         dropped = 0
         for start, stop in self._runs(len(slots)):
             dropped += self.KERNELS.update(
-                self.accumulators.state, inputs, retracts, keep_orphans, rows, slots, start, stop
+                self.accumulators.state, inputs, retracts, keep_orphans, slots, start, stop
             )
         return dropped
 
@@ -207,6 +198,10 @@ class HandlerBase:
     ) -> None:
         """Enter a column in one form (and validity beside it) into `bound`."""
         raise AggloomError("a backend binds columns")
+
+    def pick(self, inputs: Any, rows: Array) -> Any:
+        """The bound columns with these rows, in this order."""
+        raise AggloomError("a backend picks rows")
 
     def outputs(self, n: int) -> Any:
         """Room for n rows of results."""

@@ -387,6 +387,9 @@ class Handler(HandlerBase):
         else:
             bound[name, form] = _python_words(column)
 
+    def pick(self, inputs: Any, rows: Array) -> Any:
+        return self.KERNELS.inputs(*([column[row] for row in rows] for column in inputs))
+
     def outputs(self, n: int) -> Any:
         lists: list[list[Any]] = [[0] * max(1, len(self.OUTPUTS))]
         for _ in self.OUTPUTS:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,28 @@ def test_an_edit_shows_wherever_the_file_is_moved(tmp_path: Path) -> None:
         load(moved)
     with pytest.warns(HandlerEditedWarning, match=r"mine\.py was edited"):
         load(edited(moved))
+
+
+def test_a_compiled_module_that_is_edited_is_compiled_anew(tmp_path: Path) -> None:
+    source = generate(SPEC, directory=tmp_path, name="totals")
+    script = (
+        "import sys, warnings; warnings.simplefilter('ignore')\n"
+        "from aggloom.codegen import load\n"
+        "handler = load(sys.argv[1])()\n"
+        "handler.setAccumulators(handler.createAccumulators())\n"
+        "handler.accumulate(('a', 3)); print(handler.getValue())"
+    )
+
+    def value() -> str:
+        command = [sys.executable, "-c", script, str(source.path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        return done.stdout.strip() or done.stderr
+
+    assert value() == "(3,)"
+    assert list((tmp_path / "__pycache__").glob("totals.*.nbi"))
+    text = source.text.replace("sum_cnt + number", "sum_cnt + 2 * number")
+    source.path.write_text(text, encoding="utf-8")
+    assert value() == "(6,)"
 
 
 def test_shipped_text_leaves_an_edited_file_alone(tmp_path: Path) -> None:
