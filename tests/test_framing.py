@@ -17,7 +17,7 @@ from aggloom.errors import StateCorruptError, StateError, StateMismatchError
 from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.spark import store as store_module
 from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
-from aggloom.runtime.spark.residency import clean_up, residence
+from aggloom.runtime.spark.residency import clean_up, default_root, residence
 from aggloom.runtime.spark.store import BucketStore
 
 OWNER = Owner("GROUP BY name", "0123456789abcdef", 3, 8)
@@ -171,6 +171,18 @@ def test_missing_and_swapped_blobs_are_refused() -> None:
         log.rows = broken
         with pytest.raises(StateCorruptError, match="incomplete or out of order"):
             _rebuilt(store)
+
+
+def test_live_state_lies_where_the_user_says_or_with_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/a,{tmp_path}/b")
+    monkeypatch.setenv("AGGLOOM_STATE_DIR", str(tmp_path / "mine"))
+    assert default_root() == tmp_path / "mine"
+    monkeypatch.delenv("AGGLOOM_STATE_DIR")
+    assert default_root() == tmp_path / "a" / "aggloom"
+    monkeypatch.delenv("SPARK_LOCAL_DIRS")
+    assert default_root().name.startswith("aggloom-")
 
 
 def test_a_residence_is_recognised_only_by_its_token(tmp_path: Path) -> None:

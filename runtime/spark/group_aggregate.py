@@ -159,17 +159,17 @@ def _handler_columns(
     ]
     if change_column:
         columns.append(F.col(quote(change_column)).alias("kind"))
-    files = _file_order(full) if _needs_order(spec) else []
+    files = _file_order(full) if _needs_order(spec, change_column) else []
     columns += files
     if not columns:
         columns = [F.lit(0).cast("tinyint").alias("nothing")]
     return full.select(*columns), bool(files)
 
 
-def _needs_order(spec: AggSpec) -> bool:
+def _needs_order(spec: AggSpec, change_column: str | None) -> bool:
     """True unless the result is the same whatever the order of the rows, which saves carrying it."""
     free = {call.function.upper() for call in spec.calls} <= _ORDER_FREE
-    return spec.input_changes == "retract" or not free
+    return change_column is not None or not free
 
 
 def _file_order(df: DataFrame) -> list[Any]:

@@ -22,11 +22,18 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def default_root() -> Path:
-    """The directory for live state on this host: $AGGLOOM_STATE_DIR, or one under the temporary directory."""
+    """The directory for live state on this host.
+
+    $AGGLOOM_STATE_DIR outlives an executor, so that a restarted one goes on with what it finds. Without it, Spark's
+    own local directory is taken, which Spark deletes when the executor ends.
+    """
     configured = os.environ.get("AGGLOOM_STATE_DIR")
-    return (
-        Path(configured) if configured else Path(tempfile.gettempdir()) / f"aggloom-{os.getuid()}"
-    )
+    if configured:
+        return Path(configured)
+    of_spark = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    if of_spark:
+        return Path(of_spark) / "aggloom"
+    return Path(tempfile.gettempdir()) / f"aggloom-{os.getuid()}"
 
 
 def make_root(root: Path) -> Path:
