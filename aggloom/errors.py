@@ -85,10 +85,6 @@ class StateMismatchError(StateError):
     """Saved state of another query."""
 
 
-class StateLockedError(StateError):
-    """Saved state that another process holds."""
-
-
 class CaseFormatError(AggloomError):
     """A case file that does not follow its format."""
 
