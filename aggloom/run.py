@@ -33,16 +33,22 @@ class TableSource:
 
 
 def read_table_option(text: str) -> TableSource:
-    """Read the text of --table: a comma ends a value only where `word=` follows."""
+    """Read the text of --table: a comma ends a value only where `word=` follows; quotes around one are dropped."""
     first, *rest = re.split(r",(?=\w+=)", text)
     name, _, path = first.partition("=")
-    settings = dict(part.split("=", 1) for part in rest)
+    settings = {key: _unquoted(value) for key, value in (part.split("=", 1) for part in rest)}
     if not name or not path or not all(settings.values()):
         raise SpecError(f"--table {text!r}: it must read {_FORM}.")
     chosen = settings.pop("format", None) or _guessed(path)
     if chosen not in FORMATS:
         raise SpecError(f"--table {name}: no format {chosen!r}. Formats are {', '.join(FORMATS)}.")
     return TableSource(name, path, chosen, settings.pop("schema", None), settings)
+
+
+def _unquoted(value: str) -> str:
+    """A value without the quotes that a shell left around it."""
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value
 
 
 def _guessed(path: str) -> str:
@@ -93,7 +99,8 @@ def run(
     from aggloom.runtime.spark.sinks import read_table, write_changes
     from aggloom.runtime.spark.sources import read_changes
 
-    spark = session("aggloom run")
+    # What fails is said once, below, and not by each thread of Spark that it passes through.
+    spark = session("aggloom run", **{"spark.log.level": "OFF"})
     rows = read_changes(spark, table.path, table.format, schema, **table.options)
     out = group_aggregate(rows, load(generate(spec, backend=backend)), mode=mode)
     trigger = {"processingTime": "1 second"} if continuous else None

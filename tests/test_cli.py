@@ -110,6 +110,11 @@ def test_a_table_option_keeps_commas_in_its_schema() -> None:
     )
 
 
+def test_a_table_option_drops_the_quotes_that_a_shell_left() -> None:
+    found = read_table_option("t=p,format=jsonl,schema=\"a STRING, b INT\",sep='")
+    assert found == TableSource("t", "p", "jsonl", "a STRING, b INT", {"sep": "'"})
+
+
 @pytest.mark.parametrize("text", ["t", "=path", "t=", "t=path,format="])
 def test_a_table_option_that_cannot_be_read(text: str) -> None:
     with pytest.raises(al.errors.SpecError, match="--table"):  # type: ignore[attr-defined]
