@@ -111,7 +111,7 @@ def test_a_table_option_keeps_commas_in_its_schema() -> None:
 
 
 def test_a_table_option_drops_the_quotes_that_a_shell_left() -> None:
-    found = read_table_option("t=p,format=jsonl,schema=\"a STRING, b INT\",sep='")
+    found = read_table_option('t=p,format=jsonl,schema="a STRING, b INT",sep=\'')
     assert found == TableSource("t", "p", "jsonl", "a STRING, b INT", {"sep": "'"})
 
 
