@@ -153,9 +153,10 @@ def test_the_order_of_files_is_the_order_they_were_written(spark: Any, tmp_path:
 
 @dataclass(frozen=True)
 class DeadlyFactory(GroupAggFactory):
-    """Makes operators that kill their process in the middle of a batch, while a file is there."""
+    """Makes operators that fail, or kill their process, in the middle of a batch, while a file is there."""
 
     trigger: str = ""
+    kills: bool = True
 
     def open(self, directory: Path | None) -> Any:
         operator = super().open(directory)
@@ -166,6 +167,8 @@ class DeadlyFactory(GroupAggFactory):
             trigger = Path(self.trigger)
             if trigger.exists():
                 trigger.unlink()
+                if not self.kills:
+                    raise RuntimeError("in the middle of a batch")
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
@@ -173,15 +176,16 @@ class DeadlyFactory(GroupAggFactory):
         return operator
 
 
-def test_a_worker_killed_in_the_middle_of_a_batch(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kills", [True, False])
+def test_a_worker_that_ends_in_the_middle_of_a_batch(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: bool
 ) -> None:
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     module = sys.modules["aggloom.runtime.spark.group_aggregate"]
     trigger = tmp_path / "die"
-    factory = partial(DeadlyFactory, trigger=str(trigger))
+    factory = partial(DeadlyFactory, trigger=str(trigger), kills=kills)
     monkeypatch.setattr(module, "GroupAggFactory", factory)
     write_file(tmp_path / "in", 0, history(0))
     run(spark, tmp_path)
@@ -281,6 +285,12 @@ def test_having_over_a_stream(spark: Any, tmp_path: Path) -> None:
     for number, (change, table) in enumerate(zip(changes, expected, strict=True)):
         write_file(tmp_path / "in", number, [change])
         assert run(spark, tmp_path, spec) == table
+
+
+def test_the_schema_of_a_dataframe(spark: Any) -> None:
+    df = spark.createDataFrame([("a", 1)], DDL)
+    for schema in (df, df.schema):
+        assert AggSpec(schema, ["name"], [AggCall("SUM", ["cnt"])]).schema == SPEC.schema
 
 
 def test_global_aggregate(spark: Any) -> None:
