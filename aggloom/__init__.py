@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from aggloom.runtime.group_agg import GroupAggOperator
     from aggloom.runtime.harness import Harness
+    from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import write_changes
@@ -37,6 +38,7 @@ __all__ = [
     "GeneratedSource",
     "GroupAggOperator",
     "Harness",
+    "await_end",
     "errors",
     "finish",
     "generate",
@@ -51,6 +53,7 @@ __all__ = [
 _HOMES = {
     "GroupAggOperator": "aggloom.runtime.group_agg",
     "Harness": "aggloom.runtime.harness",
+    "await_end": "aggloom.runtime.spark.failures",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
     "read_changes": "aggloom.runtime.spark.sources",
     "session": "aggloom.runtime.spark.session",

@@ -90,9 +90,7 @@ def run(
     check_table(sql, table)
     schema = _schema(table)
     spec = AggSpec.from_sql(sql, schema, input_changes=changes, dialect=dialect)
-    from pyspark.errors import PySparkException
-
-    from aggloom.runtime.spark.failures import explained
+    from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.progress import ProgressPrinter
     from aggloom.runtime.spark.session import session
@@ -107,11 +105,9 @@ def run(
     query = write_changes(out, sink, checkpoint, trigger=trigger)
     with ProgressPrinter(query):
         try:
-            query.awaitTermination()
+            await_end(query)
         except KeyboardInterrupt:
             query.stop()
-        except PySparkException as failure:
-            raise explained(failure) from failure
     if sink == "table":
         show_table(read_table(checkpoint))
 

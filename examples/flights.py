@@ -112,7 +112,7 @@ def run(data: Replay, home: Path, console: Console) -> Path:
         .start()
     )
     with ProgressPrinter(query):
-        query.awaitTermination()
+        al.await_end(query)
     return board.directory
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import await_end, explained
 from aggloom.runtime.spark.group_aggregate import group_aggregate
 from aggloom.runtime.spark.progress import ProgressPrinter
 from aggloom.runtime.spark.session import session
@@ -11,6 +11,7 @@ from aggloom.runtime.spark.sources import read_changes
 
 __all__ = [
     "ProgressPrinter",
+    "await_end",
     "explained",
     "group_aggregate",
     "read_changes",

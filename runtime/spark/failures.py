@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-from aggloom import errors
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+import aggloom.errors as errors
 from aggloom.errors import AggloomError, InputFormatError, StateCorruptError
 
 # What a worker raises is one line; the query's plan and offsets may follow.
@@ -14,6 +17,14 @@ _STORE = re.compile(r"\[(CANNOT_LOAD_STATE_STORE[\w.]*)\]")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]*)")
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "USER_RAISED_EXCEPTION"}
 _SHOWN = 400
+
+
+def await_end(query: StreamingQuery) -> None:
+    """Wait until a query ends; raises the typed error of one that failed."""
+    try:
+        query.awaitTermination()
+    except PySparkException as failure:
+        raise explained(failure) from failure
 
 
 def explained(failure: BaseException) -> AggloomError:
