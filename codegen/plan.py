@@ -241,18 +241,21 @@ class _Planner:
         argument = call.args[0] if call.args else None
         distinct = call.distinct and not entry.ignores_distinct and argument is not None
         if entry.name == "COUNT" and argument is None and call.filter is None:
-            self._output(call, entry, {"count": self.fields["records"]}, None, None)
+            self._output(call, entry, {"count": self.fields["records"]}, None, None, False)
             return
         block = self._distinct_block(call) if distinct else self._block(argument, call.filter)
         block.comment = ", ".join(filter(None, [block.comment, describe_call(call)]))
         names: dict[str, StateField] = {}
         view: StateView | None = None
-        for state in entry.state_for(self.retracting):
+        # DISTINCT leaves no order in its counts: only a sequence says what came first when two are merged.
+        ordered = any(isinstance(s, View) and s.kind == "sequence" for s in entry.state_for(True))
+        whole = self.retracting or (distinct and ordered)
+        for state in entry.state_for(whole):
             if isinstance(state, View):
                 view = self._view(state, argument, call, distinct, block)
             else:
                 names[state.name] = self._field(state, argument, call, distinct, block, names)
-        self._output(call, entry, names, view, argument)
+        self._output(call, entry, names, view, argument, whole)
 
     def _block(self, argument: str | None, condition: str | None) -> Block:
         key = (argument, condition)
@@ -383,6 +386,7 @@ class _Planner:
         names: dict[str, StateField],
         view: StateView | None,
         argument: str | None,
+        whole: bool,
     ) -> None:
         dtype = self._type(argument) if argument is not None else None
         result = entry.result(dtype, self.spec.dialect)
@@ -390,10 +394,8 @@ class _Planner:
         if view is not None:
             texts[view.kind] = f"state.{view.attr}, state.pool, {view.pooled}, s"
         kind = names["sum"].kind if "sum" in names else "word"
-        text, form, check = lower_value(
-            entry.value_for(self.retracting), texts, kind, dtype, result
-        )
-        empty = entry.empty_for(self.retracting)
+        text, form, check = lower_value(entry.value_for(whole), texts, kind, dtype, result)
+        empty = entry.empty_for(whole)
         empty_text = lower(empty, texts, "word", False) if empty else ""
         used = [f for f in names.values() if re.search(rf"\b{f.attr}\b", f"{text} {empty_text}")]
         attr = f"out_{self.results[call.output_name]}"

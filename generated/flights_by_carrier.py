@@ -12,8 +12,8 @@ from aggloom.runtime import compiled as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "e6a2106d9eeb150c"
-DIGEST = "687b2ed0a461cd1a"
+SUPPORT = "47ca40140991a89d"
+DIGEST = "782f7f9d5be1f82b"
 
 
 class Inputs(NamedTuple):
@@ -178,7 +178,7 @@ def merge_row(state, s, other, o):
             count_dest_distinct = state.count_dest_distinct[s]
             state.count_dest_distinct[s] = count_dest_distinct + 1
 
-        elif count <= 0 and count - change > 0:
+        if count <= 0 and count - change > 0:
             count_dest_distinct = state.count_dest_distinct[s]
             state.count_dest_distinct[s] = count_dest_distinct - 1
 

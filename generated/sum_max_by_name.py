@@ -12,8 +12,8 @@ from aggloom.runtime import compiled as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "e6a2106d9eeb150c"
-DIGEST = "00295aaf857a28b0"
+SUPPORT = "47ca40140991a89d"
+DIGEST = "652abb6aec95cf89"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime import plain as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "38383918c01bdb9a"
-DIGEST = "19597b8376e75101"
+SUPPORT = "305f3be42840d61b"
+DIGEST = "f75f91ad2b180f57"
 
 
 class Inputs(NamedTuple):

@@ -20,10 +20,16 @@ from numpy.typing import NDArray
 from aggloom.errors import StateCorruptError
 
 Array = NDArray[Any]
+_ROOMY = 1 << 12
 _HEADER = struct.Struct("<4sIQ")
 _MAGIC = b"AGLA"
 _CODEC = "lz4"
 _NOTE = ".array.json"
+
+
+def airy(live: int, high: int) -> bool:
+    """Whether so few of the places handed out so far are in use that copying what is left is worth its time."""
+    return high > _ROOMY and 16 * live < high
 
 
 class Arena:
@@ -64,6 +70,14 @@ class Arena:
         self._arrays[name] = self._create(name, rows, old.dtype.str, columns)
         return self._arrays[name]
 
+    def adopt(self, other: Arena) -> None:
+        """Replace the arena's contents by another's."""
+        for name, source in other:
+            columns = source.shape[1] if source.ndim == 2 else 0
+            target = self._create(name, len(source), source.dtype.str, columns)
+            target[:] = source
+            self._arrays[name] = target
+
     def __contains__(self, name: str) -> bool:
         return name in self._arrays
 
@@ -95,23 +109,19 @@ class Arena:
             listing = json.loads(bytes(data[start : start + head_size]))
             packed = bytes(data[start + head_size :])
             body = pa.decompress(packed, body_size, codec=_CODEC, asbytes=True) if packed else b""
-            arrays = {}
+            whole = Arena()
             offset = 0
             for entry in listing:
                 dtype = np.dtype(entry["dtype"])
                 count = math.prod(entry["shape"])
                 flat = np.frombuffer(body, dtype, count, offset)
-                arrays[entry["name"]] = flat.reshape(entry["shape"])
+                whole._arrays[entry["name"]] = flat.reshape(entry["shape"])
                 offset += flat.nbytes
         except (ValueError, KeyError, TypeError, struct.error, OSError, pa.ArrowException) as e:
             raise StateCorruptError(
                 f"state snapshot cannot be read: {e}. Restart from an older checkpoint or replay the source."
             ) from e
-        for name, source in arrays.items():
-            columns = source.shape[1] if source.ndim == 2 else 0
-            target = self._create(name, len(source), source.dtype.str, columns)
-            target[:] = source
-            self._arrays[name] = target
+        self.adopt(whole)
 
     def flush(self) -> None:
         """Write mapped arrays through to their files."""

@@ -52,6 +52,7 @@ from aggloom.runtime.sequence import (
     SequenceView,
     sequence_append,
     sequence_clear,
+    sequence_holds,
     sequence_remove,
 )
 from aggloom.runtime.tree import Tree, TreeView, compare, tree_beside, tree_end
@@ -86,6 +87,7 @@ __all__ = [
     "ordered_merge",
     "ordered_retract",
     "sequence_clear",
+    "sequence_merge_distinct",
     "subtract_float",
     "subtract_wide",
     "truncate_divide",
@@ -213,6 +215,31 @@ def sequence_merge(
 
 
 @kernel
+def sequence_merge_distinct(
+    view: Sequence,
+    pool: PoolArrays,
+    pooled: bool,
+    slot: int,
+    other: Sequence,
+    other_pool: PoolArrays,
+    other_slot: int,
+    counts: Tree,
+    column: int,
+) -> None:
+    """Append the values that are new here, in the other's order; `counts`, merged already, says which are there."""
+    node = np.int64(other.head[other_slot])
+    while node != 0:
+        word = other.words[node]
+        if pooled:
+            word = import_word(pool, other_pool, word)
+        entry = multiset_entry(counts, pool, pooled, slot, word)
+        if multiset_count(counts, entry, column) > 0 and not sequence_holds(view, slot, word):
+            sequence_append(view, pool, pooled, slot, word)
+        multiset_settle(counts, pool, pooled, slot, entry)
+        node = np.int64(other.following[node])
+
+
+@kernel
 def oldest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
     node = view.head[slot]
     return view.words[node], node != 0
@@ -273,9 +300,17 @@ class Accumulators:
             view.reserve(rows)
         return rows
 
+    @property
+    def is_airy(self) -> bool:
+        return self.pool.is_airy or any(view.is_airy for view in self.views.values())
+
+    def trim(self) -> None:
+        """Give back the room that nothing has used yet."""
+        for view in self.views.values():
+            view.trim()
+
     def reserve_merge(self, other: Accumulators) -> None:
-        strings = int(other.pool.arrays.meta[0]) * max(1, len(self.handler.FIELDS))
-        self.pool.reserve(strings + 1, int(other.pool.arrays.meta[2]))
+        self.pool.reserve_import(other.pool)
         for attr, view in self.views.items():
             view.reserve(other.views[attr].live)
 

@@ -299,6 +299,35 @@ class GroupAggOperator:
             self._resize(FIRST_SLOTS)
         self._pool.sweep()
         self._accumulators.sweep()
+        if self._index.is_airy or self._accumulators.is_airy:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Copy what is left into arrays of its size: merging into new accumulators is copying."""
+        old, used = self._accumulators, self._index.used_slots()
+        words, nulls = self._index.arrays.words[used], self._index.arrays.nulls[used]
+        arena = Arena()
+        new = self.handler.accumulators_type(type(self.handler), arena, FIRST_SLOTS)
+        pool = getattr(new, "pool", None) or Pool(arena)
+        index = KeyIndex(arena, pool, [is_pooled(f.type) for f in self._keys])
+        pool.reserve_import(self._pool)
+        for column in np.flatnonzero(index.pooled):
+            words[:, column] = pool.import_ids(self._pool, words[:, column])
+        slots = index.lookup(words, nulls)
+        # One slot more than there are keys: what nothing uses is merged into it.
+        index.reserve(1)
+        new.resize(index.capacity)
+        target = np.full(old.slots, len(used), np.int64)
+        target[used] = slots
+        new.reserve_merge(old)
+        self.handler.KERNELS.merge(new.state, target, old.state)
+        new.trim()
+        new.sync()
+        if self.state_ttl_ms:
+            written = arena.array("ttl.written", index.capacity, "i8")
+            written[slots] = self.arena.array("ttl.written", 0, "i8")[used]
+        self.arena.adopt(arena)
+        self._open(self.arena)
 
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:

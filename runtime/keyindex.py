@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.arena import Arena, Array
+from aggloom.runtime.arena import Arena, Array, airy
 from aggloom.runtime.hashing import combine, table_size
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import Pool, PoolArrays, hold, release
@@ -138,6 +138,10 @@ class KeyIndex:
     def capacity(self) -> int:
         return len(self.arrays.used)
 
+    @property
+    def is_airy(self) -> bool:
+        return airy(len(self), int(self.arrays.meta[HIGH]))
+
     def __len__(self) -> int:
         return int(self.arrays.meta[LIVE])
 
@@ -147,7 +151,7 @@ class KeyIndex:
         slots = np.empty(n, np.int64)
         for start in range(0, n, 65536):
             stop = min(n, start + 65536)
-            self._reserve(stop - start)
+            self.reserve(stop - start)
             _lookup(self.arrays, self.pool.arrays, self.pooled, words, nulls, slots, start, stop)
         return slots
 
@@ -172,7 +176,8 @@ class KeyIndex:
         a["words"] = a["words"][:, :width]
         self.arrays = IndexArrays(**a)
 
-    def _reserve(self, keys: int) -> None:
+    def reserve(self, keys: int) -> None:
+        """Room for `keys` more keys."""
         a = self.arrays
         need = int(a.meta[HIGH]) + keys - int(a.meta[FREE])
         if need > len(a.used):

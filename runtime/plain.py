@@ -223,6 +223,23 @@ def sequence_merge(
     view[s].extend(other[o])
 
 
+def sequence_merge_distinct(
+    view: list[list[Any]],
+    pool: None,
+    pooled: bool,
+    s: int,
+    other: list[list[Any]],
+    other_pool: None,
+    o: int,
+    counts: Multiset,
+    column: int,
+) -> None:
+    for word in other[o]:
+        shown = word in counts[s] and counts[s][word][column] > 0
+        if shown and word not in view[s]:
+            view[s].append(word)
+
+
 sequence_clear = multiset_clear = ordered_clear
 
 
@@ -315,6 +332,11 @@ class Accumulators:
     def reserve(self, rows: int) -> int:
         """Lists need no room."""
         return rows
+
+    is_airy = False
+
+    def trim(self) -> None:
+        """Python frees."""
 
     def reserve_merge(self, other: Accumulators) -> None:
         """Lists need no room."""

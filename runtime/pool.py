@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.arena import Arena, Array
+from aggloom.runtime.arena import Arena, Array, airy
 from aggloom.runtime.hashing import combine, table_size
 from aggloom.runtime.jit import kernel
 
@@ -141,6 +141,12 @@ def import_word(pool: PoolArrays, other: PoolArrays, i: int) -> int:
 
 
 @kernel
+def _import_all(pool: PoolArrays, other: PoolArrays, ids: Array, out: Array) -> None:
+    for r in range(len(ids)):
+        out[r] = import_word(pool, other, ids[r])
+
+
+@kernel
 def _intern_all(
     pool: PoolArrays, data: Array, offsets: Array, valid: Array, out: Array, start: int, stop: int
 ) -> None:
@@ -263,6 +269,14 @@ class Pool:
             rows = max(int(p.meta[HEAP_USED]) + size, 2 * len(p.heap))
             self.arrays = p._replace(heap=self.arena.resize("pool.heap", rows))
 
+    @property
+    def is_airy(self) -> bool:
+        return airy(int(self.arrays.meta[LIVE]), int(self.arrays.meta[HIGH]))
+
+    def reserve_import(self, other: Pool) -> None:
+        """Room for all strings of another pool."""
+        self.reserve(int(other.arrays.meta[LIVE]), int(other.arrays.meta[HEAP_LIVE]))
+
     def intern_column(self, data: Array, offsets: Array, valid: Array) -> Array:
         """The ids of a column of strings; 0 for nulls."""
         n = len(valid)
@@ -271,6 +285,12 @@ class Pool:
             stop = min(n, start + 65536)
             self.reserve(stop - start, int(offsets[stop] - offsets[start]))
             _intern_all(self.arrays, data, offsets, valid, out, start, stop)
+        return out
+
+    def import_ids(self, other: Pool, ids: Array) -> Array:
+        """The ids here of strings of another pool; room was reserved."""
+        out = np.empty(len(ids), np.int64)
+        _import_all(self.arrays, other.arrays, ids, out)
         return out
 
     def gather(self, ids: Array, valid: Array) -> tuple[Array, Array]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime import pairs
-from aggloom.runtime.arena import Arena, Array
+from aggloom.runtime.arena import Arena, Array, airy
 from aggloom.runtime.hashing import table_size
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import PoolArrays, hold, release
@@ -58,6 +58,12 @@ def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, w
         view.newest[oldest] = node
     if pooled:
         hold(pool, word)
+
+
+@kernel
+def sequence_holds(view: Sequence, slot: int, word: int) -> bool:
+    """Whether a value is there."""
+    return pairs.find(view.table, view.slots, view.words, slot, word) != 0
 
 
 @kernel
@@ -136,6 +142,13 @@ class SequenceView:
     def live(self) -> int:
         """Values in all slots."""
         return int(self.arrays.meta[pairs.LIVE])
+
+    @property
+    def is_airy(self) -> bool:
+        return airy(self.live, int(self.arrays.meta[pairs.HIGH]))
+
+    def trim(self) -> None:
+        """What was reserved one by one is in use."""
 
     def reserve_slots(self, slots: int) -> None:
         for array in self._BY_SLOT:

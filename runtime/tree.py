@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.arena import Arena, Array
+from aggloom.runtime.arena import Arena, Array, airy
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import PoolArrays, compare_bytes, hold, release
 
@@ -348,6 +348,15 @@ class TreeView:
     def live(self) -> int:
         """Words in all slots."""
         return int(self.arrays.meta[LIVE])
+
+    @property
+    def is_airy(self) -> bool:
+        return airy(self.live * int(self.arrays.meta[STRIDE]), int(self.arrays.meta[USED]))
+
+    def trim(self) -> None:
+        """Give back the room that nothing has used yet."""
+        self.arena.resize(f"{self.name}.heap", max(_FIRST_WORDS, int(self.arrays.meta[USED])))
+        self._reload()
 
     def reserve_slots(self, slots: int) -> None:
         self.arena.resize(f"{self.name}.root", slots)

@@ -380,3 +380,69 @@ def test_the_same_input_gives_the_same_bytes() -> None:
             runs.append((harness.changes(), bytes(harness.snapshot())))
     assert runs[0] == runs[1]
     assert len(fold(runs[0][0])) == 17
+
+
+ROOMY = AggSpec(
+    "k STRING, v INT, w STRING",
+    ("k",),
+    tuple(
+        AggCall(function, (argument,), distinct, alias=f"{function}_{argument}")
+        for function, argument, distinct in (
+            ("SUM", "v", False),
+            ("MAX", "w", False),
+            ("COUNT", "w", True),
+            ("LAST_VALUE", "w", False),
+        )
+    ),
+)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_room_is_given_back_when_most_keys_go(tmp_path: Path, mapped: bool) -> None:
+    operator = GroupAggOperator(
+        load(generate(ROOMY)), directory=tmp_path / "arena" if mapped else None
+    )
+    keys = 50_000
+    columns = [
+        pa.array([f"key {i}" for i in range(keys)]),
+        pa.array(range(keys), pa.int32()),
+        pa.array([f"{i:040}" for i in range(keys)]),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=ROOMY.schema)
+    operator.process(batch, np.zeros(keys, np.int8))
+    peak = operator.state_bytes
+    few = batch.slice(keys - 7)
+    operator.process(batch.slice(0, keys - 7), np.full(keys - 7, 3, np.int8))
+    assert operator.keys == 7
+    assert operator.state_bytes < peak / 20
+    assert sorted(operator.contents()[0].to_pylist(), key=str) == [
+        {
+            "k": row["k"],
+            "SUM_v": row["v"],
+            "MAX_w": row["w"],
+            "COUNT_w": 1,
+            "LAST_VALUE_w": row["w"],
+        }
+        for row in few.to_pylist()
+    ]
+    changes, kinds = operator.process(few, np.full(7, 3, np.int8))
+    assert kinds.tolist() == [3] * 7
+    assert changes.column(0).to_pylist() == few.column(0).to_pylist()
+
+
+def test_room_is_given_back_when_most_values_of_a_key_go() -> None:
+    operator = GroupAggOperator(load(generate(ROOMY)))
+    rows = 50_000
+    columns = [
+        pa.array(["a"] * rows),
+        pa.array([1] * rows, pa.int32()),
+        pa.array([f"{i:040}" for i in range(rows)]),
+    ]
+    batch = pa.RecordBatch.from_arrays(columns, schema=ROOMY.schema)
+    operator.process(batch, np.zeros(rows, np.int8))
+    peak = operator.state_bytes
+    operator.process(batch.slice(3), np.full(rows - 3, 3, np.int8))
+    assert operator.state_bytes < peak / 20
+    assert operator.contents()[0].to_pylist() == [
+        {"k": "a", "SUM_v": 3, "MAX_w": f"{2:040}", "COUNT_w": 3, "LAST_VALUE_w": f"{2:040}"}
+    ]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from model import GroupModel, duckdb_table, same_table
-from strategies import ORDER_FREE, RICH, changelogs, cut, largest, net_rows, specs
+from strategies import ORDER_FREE, RICH, changelogs, cut, largest, net_rows, rows_of, specs
 
 from aggloom.codegen import AggSpec, generate, load
+from aggloom.runtime import keyindex
 from aggloom.runtime.changelog import check_laws, fold
 from aggloom.runtime.harness import Harness
 
@@ -127,6 +129,50 @@ def test_dirty_changelogs_give_the_same_changes_on_both_backends(
         plain = run(spec, batches, backend="python", mode=mode)
         assert [_sortable(b) for b in compiled] == [_sortable(b) for b in plain]
         check_laws(_flat(compiled), len(spec.group_by), False)
+
+
+@rich
+@pytest.mark.parametrize("backend", ["numba", "python"])
+@pytest.mark.parametrize("changes", ["append", "retract"])
+@few
+@given(data=st.data())
+def test_merging_the_parts_is_accumulating_the_whole(
+    name: str,
+    changes: Literal["append", "retract"],
+    backend: Literal["numba", "python"],
+    data: st.DataObject,
+) -> None:
+    spec = replace(RICH[name], group_by=(), input_changes=changes)
+    rows = data.draw(st.lists(rows_of(spec.schema), max_size=12))
+
+    def accumulated(part: list[tuple[Any, ...]]) -> Any:
+        handler = _handler(spec, backend)()
+        handler.setAccumulators(handler.createAccumulators())
+        for row in part:
+            handler.accumulate(row)
+        return handler
+
+    cut_at = data.draw(st.integers(0, len(rows)))
+    merged, whole = accumulated(rows[:cut_at]), accumulated(rows)
+    merged.merge(accumulated(rows[cut_at:]).getAccumulators())
+    scale = largest([("+I", *row) for row in rows])
+    assert same_table(spec, [merged.getValue()], [whole.getValue()], scale) is None
+
+
+@rich
+@few
+@given(data=st.data())
+def test_copying_the_state_after_every_batch_changes_nothing(
+    name: str, data: st.DataObject
+) -> None:
+    spec = RICH[name]
+    batches = data.draw(cut(data.draw(changelogs(spec, orphans="any"))))
+    for policy in ("drop", "keep"):
+        plain = run(spec, batches, on_orphan_retraction=policy)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keyindex, "airy", lambda live, high: True)
+            copied = run(spec, batches, on_orphan_retraction=policy)
+        assert [sorted(_sortable(b)) for b in copied] == [sorted(_sortable(b)) for b in plain]
 
 
 def _sortable(batch: list[Change]) -> list[str]:
