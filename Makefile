@@ -9,12 +9,12 @@ CASES := ../shared/cases
 ROOMS := codegen runtime generated
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick dev check farm java cases bench generated fmt clean
+.PHONY: help demo test test-quick soak dev check farm java cases bench generated fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) java ## run the flights demo: a million changes through a GROUP BY on Spark (about three minutes)
+demo: $(READY) java ## run the flights demo: a million changes through a GROUP BY on Spark (about a minute, and the set-up)
 	@$(BIN)/python examples/flights.py
 
 test: $(READY) java ## run every test
@@ -22,6 +22,10 @@ test: $(READY) java ## run every test
 
 test-quick: $(READY) ## run the tests that need no Spark
 	@$(BIN)/python -m pytest -m "not spark" $(ARGS)
+
+soak: $(READY) ## run the property tests on examples that no run has seen: make soak ARGS=--hypothesis-seed=7
+	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/test_oracle.py \
+	  tests/test_framing.py $(ARGS)
 
 dev: $(READY) farm ## make the environment and the link farm that type checkers read
 

@@ -1,17 +1,23 @@
 """Shared fixtures: one Spark session for all the tests that need one.
 
-The helper modules beside the tests (`model`, `strategies`) are made importable.
+The helper modules beside the tests (`model`, `strategies`) are made importable. Hypothesis draws the same examples in
+every run, so that a failure is the change's fault; `make soak` draws others.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
+settings.register_profile("same", derandomize=True)
+settings.register_profile("other", derandomize=False)
+settings.load_profile(os.environ.get("AGGLOOM_EXAMPLES", "same"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
