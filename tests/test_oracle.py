@@ -131,8 +131,14 @@ def test_dirty_changelogs_give_the_same_changes_on_both_backends(
         check_laws(_flat(compiled), len(spec.group_by), False)
 
 
-@rich
-@pytest.mark.parametrize("backend", ["numba", "python"])
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [
+        *((name, "python") for name in sorted(RICH)),
+        # Compiling takes seconds each: those with every kind of state.
+        *((name, "numba") for name in ("distinct", "first_last", "floats")),
+    ],
+)
 @pytest.mark.parametrize("changes", ["append", "retract"])
 @few
 @given(data=st.data())
