@@ -21,7 +21,7 @@ test: $(READY) java ## run every test
 	@$(BIN)/python -m pytest $(ARGS)
 
 test-quick: $(READY) ## run the tests that need no Spark
-	@$(BIN)/python -m pytest -m "not spark" $(ARGS)
+	@$(BIN)/python -m pytest -m "not spark" -n auto $(ARGS)
 
 soak: $(READY) ## run the property tests on examples that no run has seen: make soak ARGS=--hypothesis-seed=7
 	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/test_oracle.py \
