@@ -65,6 +65,10 @@ class ArithmeticOverflowError(DataError, ArithmeticError):
     """A result that does not fit its type."""
 
 
+class CardinalityError(DataError, ValueError):
+    """More rows where there may be only one."""
+
+
 class UnknownChangeTypeError(DataError, ValueError):
     """A change type that is NULL or spelled in no known way."""
 

@@ -10,7 +10,36 @@ def is_wide_decimal(dtype: pa.DataType) -> bool:
     return bool(pa.types.is_decimal(dtype) and dtype.precision > 18)
 
 
+def is_text(dtype: pa.DataType) -> bool:
+    """Whether values are strings of characters or bytes."""
+    return bool(pa.types.is_string(dtype) or pa.types.is_binary(dtype))
+
+
+def is_nested(dtype: pa.DataType) -> bool:
+    """Whether values are arrays or structs; maps, which have no order, are not among them."""
+    return bool(pa.types.is_list(dtype) or pa.types.is_struct(dtype))
+
+
 def is_pooled(dtype: pa.DataType) -> bool:
     """Whether a 64-bit word cannot hold the value, so that its word is an id of the arena's pool."""
-    text = pa.types.is_string(dtype) or pa.types.is_binary(dtype)
-    return bool(text or is_wide_decimal(dtype))
+    return is_text(dtype) or is_nested(dtype) or is_wide_decimal(dtype)
+
+
+def row_widths(
+    types: tuple[pa.DataType, ...], parts: tuple[tuple[bool, bool], ...]
+) -> tuple[int, ...]:
+    """Bytes of each component of an encoded row (runtime/rows.py); of variable ones -1, or -2 if descending."""
+    widths = []
+    for dtype, (descending, _) in zip(types, parts, strict=True):
+        variable = is_text(dtype)
+        fixed = 17 if is_wide_decimal(dtype) else 9
+        widths.append((-2 if descending else -1) if variable else fixed)
+    return tuple(widths)
+
+
+def registers_for(error: float) -> int:
+    """How many HyperLogLog registers give this relative standard error: a power of two from 16 to 2**18."""
+    registers = 16
+    while registers < 2**18 and registers * error**2 < 1.04**2:
+        registers *= 2
+    return registers

@@ -1,7 +1,8 @@
-"""The scalar types, and their names: DDL text to Arrow and back.
+"""The types, and their names: DDL text to Arrow and back.
 
 Spark's names are canonical. `TIMESTAMP` is Spark's instant (stored as UTC), `TIMESTAMP_NTZ` is a
 wall clock; in the Flink dialect `TIMESTAMP(p)` is the wall clock, `TIMESTAMP_LTZ(p)` the instant.
+Flink's ROW is a STRUCT, its MULTISET a map of values to counts.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from aggloom.errors import DuplicateNameError, SpecError, nearest
 
 INSTANT: Final = pa.timestamp("us", "UTC")
 WALL_CLOCK: Final = pa.timestamp("us")
+TIME_OF_DAY: Final = pa.time64("us")
 
 _NAMED: Final[dict[str, pa.DataType]] = {
     "BOOLEAN": pa.bool_(),
@@ -28,6 +30,7 @@ _NAMED: Final[dict[str, pa.DataType]] = {
     "STRING": pa.string(),
     "BINARY": pa.binary(),
     "DATE": pa.date32(),
+    "TIME": TIME_OF_DAY,
     "TIMESTAMP": INSTANT,
     "TIMESTAMP_NTZ": WALL_CLOCK,
 }
@@ -47,23 +50,32 @@ _ALIASES: Final[dict[str, str]] = {
     "TIMESTAMP_LTZ": "TIMESTAMP",
     "TIMESTAMP WITH LOCAL TIME ZONE": "TIMESTAMP",
     "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP_NTZ",
+    "TIME WITHOUT TIME ZONE": "TIME",
 }
 _SIZED: Final = frozenset(
     {"VARCHAR", "CHAR", "BINARY", "VARBINARY", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"}
     | {"TIMESTAMP WITH LOCAL TIME ZONE", "TIMESTAMP WITHOUT TIME ZONE"}
+    | {"TIME", "TIME WITHOUT TIME ZONE"}
 )
 _DECIMALS: Final = frozenset(("DECIMAL", "DEC", "NUMERIC"))
 _NAMES: Final[dict[pa.DataType, str]] = {dtype: name for name, dtype in _NAMED.items()}
 _TYPE = re.compile(
     r"\s*([A-Za-z_][A-Za-z_ ]*?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)\s*(.*))?", re.S
 )
-_NESTED = re.compile(r"\s*(ARRAY|MAP|STRUCT)\s*<(.*)>\s*", re.S | re.I)
+_NOT_NULL = re.compile(r"\s+NOT\s+NULL\s*$", re.I)
+_SUFFIXED = re.compile(r"(.*[\w>)])\s*\b(ARRAY|MULTISET)\s*", re.S | re.I)
+_NESTED = re.compile(r"\s*(ARRAY|MULTISET|MAP|STRUCT|ROW)\s*<(.*)>\s*", re.S | re.I)
+_ROW = re.compile(r"\s*(ROW)\s*\((.*)\)\s*", re.S | re.I)
 _FIELD_NAME = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^\s,`:]+))\s*:?\s*")
 
 
 def parse_type(text: str, dialect: str = "spark") -> pa.DataType:
     """The Arrow type that a DDL name such as `DECIMAL(10, 2)` stands for."""
-    nested = _NESTED.fullmatch(text)
+    text = _NOT_NULL.sub("", text)
+    suffixed = _SUFFIXED.fullmatch(text)
+    if suffixed is not None:
+        return _parse_nested(suffixed[2].upper(), suffixed[1], dialect)
+    nested = _NESTED.fullmatch(text) or _ROW.fullmatch(text)
     if nested is not None:
         return _parse_nested(nested[1].upper(), nested[2], dialect)
     match = _TYPE.fullmatch(text)
@@ -73,8 +85,6 @@ def parse_type(text: str, dialect: str = "spark") -> pa.DataType:
         raise SpecError(f"{text.strip()!r} is not a type. {_known_types(text)}")
     word, first, second, rest = match.groups()
     name = " ".join(f"{word} {rest or ''}".upper().split())
-    if name.endswith(" NOT NULL"):
-        name = name.removesuffix(" NOT NULL")
     if name in _DECIMALS:
         return _decimal(text, int(first or 10), int(second or 0))
     if dialect == "flink" and name == "TIMESTAMP":
@@ -102,11 +112,18 @@ def is_supported(dtype: pa.DataType) -> bool:
     """Whether a key or an argument may have this type."""
     if pa.types.is_decimal128(dtype):
         return bool(1 <= dtype.precision <= 38 and 0 <= dtype.scale <= dtype.precision)
+    if pa.types.is_list(dtype):
+        return is_supported(dtype.value_type)
+    if pa.types.is_struct(dtype):
+        return dtype.num_fields > 0 and all(is_supported(field.type) for field in dtype)
     return dtype in _NAMES
 
 
 def normalise_type(dtype: pa.DataType) -> pa.DataType:
-    """The one type that stands for its equivalents: string for large_string, UTC for any zone."""
+    """The one type that stands for its equivalents: string for large_string, UTC for any zone.
+
+    What nested types hold is normalised too, and may be null.
+    """
     if pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype):
         return pa.string()
     if pa.types.is_large_binary(dtype) or pa.types.is_binary_view(dtype):
@@ -115,6 +132,18 @@ def normalise_type(dtype: pa.DataType) -> pa.DataType:
         return normalise_type(dtype.value_type)
     if pa.types.is_timestamp(dtype):
         return WALL_CLOCK if dtype.tz is None else INSTANT
+    if pa.types.is_time(dtype):
+        return TIME_OF_DAY
+    return _normalise_nested(dtype) if pa.types.is_nested(dtype) else dtype
+
+
+def _normalise_nested(dtype: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(dtype):
+        return pa.struct([(field.name, normalise_type(field.type)) for field in dtype])
+    if pa.types.is_map(dtype):
+        return pa.map_(normalise_type(dtype.key_type), normalise_type(dtype.item_type))
+    if hasattr(dtype, "value_type"):
+        return pa.list_(normalise_type(dtype.value_type))
     return dtype
 
 
@@ -153,17 +182,19 @@ def quote_name(name: str) -> str:
 
 
 def _parse_nested(kind: str, inner: str, dialect: str) -> pa.DataType:
-    if kind == "STRUCT":
+    if kind in ("STRUCT", "ROW"):
         return pa.struct(list(parse_schema(inner, dialect)))
     if kind == "ARRAY":
         return pa.list_(parse_type(inner, dialect))
+    if kind == "MULTISET":
+        return pa.map_(parse_type(inner, dialect), pa.int32())
     cut = _end_of_type(inner, 0)
     return pa.map_(parse_type(inner[:cut], dialect), parse_type(inner[cut + 1 :], dialect))
 
 
 def _field(name: str, text: str, dialect: str) -> pa.Field:
     try:
-        return pa.field(name, parse_type(re.sub(r"(?i)\bNOT\s+NULL\s*$", "", text), dialect))
+        return pa.field(name, parse_type(text, dialect))
     except SpecError as error:
         raise SpecError(f"schema: column {name!r}: {error}") from None
 

@@ -1,40 +1,62 @@
-"""The plan: a spec with every decision taken, so that the template only prints.
+"""The plan: everything that the template prints, decided here.
 
-Calls over the same argument with the same FILTER make one block; equal fields are kept once; DISTINCT calls over
-one argument share one view with a count column for each FILTER; the record counter also serves COUNT(*).
+Calls over the same arguments with the same FILTER make one block; equal state is kept once; DISTINCT calls over
+the same arguments share one view with a count column for each FILTER; the record counter also serves COUNT(*).
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.catalogue import CATALOGUE, Aggregate, Field, View, canonical
-from aggloom.codegen.lower import Kind, lower, lower_value, number_from_word, number_kind
-from aggloom.codegen.spec import AggCall, AggSpec
-from aggloom.physical import is_pooled
+from aggloom.codegen.aggregate import Aggregate, Field, Shape, View
+from aggloom.codegen.call import AggCall
+from aggloom.codegen.catalogue import options_of
+from aggloom.codegen.dtypes import type_name
+from aggloom.codegen.lower import Kind, Scope, lower, lower_value, number_kind
+from aggloom.codegen.operands import (
+    Operand,
+    as_real,
+    component_of,
+    number_of,
+    operand_of,
+    ranks_as_real,
+    real_of,
+    skipping_columns,
+)
+from aggloom.codegen.spec import AggSpec
+from aggloom.physical import is_pooled, registers_for, row_widths
 
 
 @dataclass(frozen=True)
 class Input:
-    """A bound array: `attr` of Inputs, made from `column` as a `form`: valid, word, number or flag."""
+    """A bound array: `attr` of Inputs, made from `column` (of a row: columns and how they sort) as a `form`."""
 
     attr: str
-    column: str
+    column: Any
     form: str
+
+    @property
+    def title(self) -> str:
+        """What a reader sees it is."""
+        if self.form != "row":
+            return str(self.column)
+        return ", ".join(name + " DESC" * part[0] for name, part in self.column)
 
 
 @dataclass(frozen=True)
 class StateField:
-    """An array of State: `kind` says its layout, `pooled` that its words are ids of the pool."""
+    """An array of State: `kind` says its layout, `pooled` that its words are ids of the pool, `spill` its place there."""
 
     attr: str
     kind: Kind
     dtype: str
     columns: int = 0
     pooled: bool = False
+    spill: int = -1
 
     @property
     def load(self) -> str:
@@ -56,64 +78,98 @@ class StateField:
             return f"rt.store_pooled(state.{self.attr}, state.pool, s, {value})"
         return f"state.{self.attr}[s] = {value}"
 
+    @property
+    def cleared(self) -> list[str]:
+        """The statements that make the field as new."""
+        if self.kind == "float":
+            spilled = f"rt.spill_reset(state.spill, s, {self.spill})"
+            return [f"rt.clear_float(state.{self.attr}, s)", spilled]
+        if self.kind == "wide":
+            return [f"rt.clear_wide(state.{self.attr}, s)"]
+        return [self.stored("0.0" if self.kind == "double" else "0")]
+
 
 @dataclass(frozen=True)
 class StateView:
-    """A view of State. `width` is the number of count columns of a multiset."""
+    """A view of State. `width`: counts a value of a multiset, or the size of a sketch."""
 
     attr: str
     kind: str
     pooled: bool
     width: int = 1
 
+    @property
+    def here(self) -> str:
+        """Its arguments in a call: itself, the pool, whether that is used, the slot."""
+        return f"state.{self.attr}, state.pool, {self.pooled}, s"
+
+
+@dataclass(frozen=True)
+class ViewStep:
+    """How a step changes a view, as text."""
+
+    view: StateView
+    accumulate: str
+    retract: str
+    merge: str
+
 
 @dataclass(frozen=True)
 class Update:
-    """How a step changes a field: the new value over the old state, as text. `reads`: number, word or ""."""
+    """How a step changes a field: the new value over the old state, as text."""
 
     field: StateField
-    reads: str
     accumulate: str
     retract: str | None
     merge: str
 
 
+@dataclass(frozen=True)
+class Local:
+    """A name that a block uses: its text while a row is applied and while a DISTINCT view is merged."""
+
+    name: str
+    from_row: str
+    from_word: str
+
+
 @dataclass
 class Block:
-    """Calls over one argument under one FILTER. `number_from_word` serves merging a distinct view."""
+    """Calls over the same arguments under one FILTER."""
 
     comment: str
     guards: list[str]
-    argument: str | None
+    operand: Operand | None
+    locals: dict[str, Local] = field(default_factory=dict)
     updates: list[Update] = field(default_factory=list)
-    views: list[StateView] = field(default_factory=list)
+    views: list[ViewStep] = field(default_factory=list)
     column: int = 0
-    number: str = ""
-    number_from_word: str = ""
 
     @property
     def guard(self) -> str:
         return " and ".join(self.guards)
 
     @property
-    def uses_number(self) -> bool:
-        return any(u.reads == "number" for u in self.updates)
-
-    @property
-    def uses_word(self) -> bool:
-        return bool(self.views) or any(u.reads == "word" for u in self.updates)
-
-    @property
     def fields(self) -> list[StateField]:
         return [u.field for u in self.updates]
+
+    @property
+    def emptied(self) -> list[str]:
+        """What to clear when the count is back to 0, so that no rounding is left of what was taken back."""
+        sums = [f for f in self.fields if f.kind == "float"]
+        return [line for f in sums for line in f.cleared] if self.counter else []
+
+    @property
+    def counter(self) -> str:
+        return next((f.attr for f in self.fields if f.attr.startswith("count_")), "")
 
 
 @dataclass
 class Distinct:
-    """One shared view over an argument and, for each FILTER, the block that sees each value once."""
+    """One shared view over arguments and, for each FILTER, the block that sees each value once."""
 
     view: StateView
-    argument: str
+    word: str
     guards: list[str]
     blocks: list[Block]
 
@@ -124,15 +180,35 @@ class Distinct:
 
 @dataclass(frozen=True)
 class Output:
-    """One call's result: `text` gives it (with a flag if `check`), NULL where `empty` holds."""
+    """One call's result: `texts` give it (with a flag if `check`), NULL where `empty` holds.
+
+    returns, options, element: how a list of words or a row's bytes becomes the result (runtime/results.py).
+    """
 
     attr: str
     call: str
-    text: str
+    texts: tuple[str, ...]
     form: str
     check: str
     empty: str
     loads: tuple[StateField, ...]
+    let: tuple[tuple[str, str], ...]
+    returns: str
+    options: tuple[tuple[str, Any], ...]
+    element: tuple[Any, ...] | None
+
+    @property
+    def nothing(self) -> str:
+        """The value that stands where the result is NULL."""
+        if self.form in ("words", "floats"):
+            return f"({', '.join([f'rt.NO_{self.form[:-1].upper()}'] * len(self.texts))},)"
+        return f"rt.NO_{self.form.upper()}"
+
+    @property
+    def text(self) -> str:
+        if self.form in ("words", "floats"):
+            return f"({', '.join(self.texts)},)"
+        return self.texts[0]
 
 
 @dataclass
@@ -155,6 +231,14 @@ class HandlerPlan:
     @property
     def retracting(self) -> bool:
         return self.spec.input_changes == "retract"
+
+    @property
+    def spills(self) -> bool:
+        return any(view.kind == "spill" for view in self.views)
+
+    @property
+    def lists(self) -> list[str]:
+        return [output.attr for output in self.outputs if output.form == "list"]
 
     def describe(self) -> str:
         """The accumulator's layout, one part a line."""
@@ -192,6 +276,20 @@ class _Names:
         return self._given[name]
 
 
+@dataclass
+class _Call:
+    """One call on its way: its block and what its expressions may name."""
+
+    call: AggCall
+    entry: Aggregate
+    shape: Shape
+    operand: Operand | None
+    block: Block
+    distinct: bool
+    names: dict[str, StateField] = field(default_factory=dict)
+    views: dict[str, StateView] = field(default_factory=dict)
+
+
 class _Planner:
     def __init__(self, spec: AggSpec, backend: str) -> None:
         self.spec, self.backend = spec, backend
@@ -201,15 +299,17 @@ class _Planner:
         self.fields: dict[object, StateField] = {}
         self.views: dict[object, StateView] = {}
         self.blocks: dict[object, Block] = {}
-        self.distincts: dict[str, Distinct] = {}
+        self.distincts: dict[object, Distinct] = {}
         self.outputs: list[Output] = []
+        self.spilling = 0
 
     def plan(self) -> HandlerPlan:
-        counter = StateField("records", "int", "i8" if self._counts() else "i1")
-        self.fields["records"] = counter
+        self.fields["records"] = StateField("records", "int", "i8" if self._counts() else "i1")
         for call in self.spec.calls:
             self._call(call)
         views = [d.view for d in self.distincts.values()] + list(self.views.values())
+        if self.spilling:
+            views.append(StateView("spill", "spill", False, self.spilling))
         return HandlerPlan(
             self.spec,
             self.backend,
@@ -222,10 +322,7 @@ class _Planner:
         )
 
     def _counts(self) -> bool:
-        star = any(
-            canonical(c.function) == "COUNT" and not c.args and not c.filter
-            for c in self.spec.calls
-        )
+        star = any(c.function == "COUNT" and not c.args and not c.filter for c in self.spec.calls)
         return self.retracting or star
 
     def _type(self, column: str) -> pa.DataType:
@@ -236,180 +333,338 @@ class _Planner:
         self.inputs[attr] = Input(attr, column, form)
         return f"inputs.{attr}[i]"
 
-    def _call(self, call: AggCall) -> None:
-        entry = CATALOGUE[canonical(call.function)]
-        argument = call.args[0] if call.args else None
-        distinct = call.distinct and not entry.ignores_distinct and argument is not None
-        if entry.name == "COUNT" and argument is None and call.filter is None:
-            self._output(call, entry, {"count": self.fields["records"]}, None, None, False)
-            return
-        block = self._distinct_block(call) if distinct else self._block(argument, call.filter)
-        block.comment = ", ".join(filter(None, [block.comment, describe_call(call)]))
-        names: dict[str, StateField] = {}
-        view: StateView | None = None
-        # DISTINCT leaves no order in its counts: only a sequence says what came first when two are merged.
-        ordered = any(isinstance(s, View) and s.kind == "sequence" for s in entry.state_for(True))
-        whole = self.retracting or (distinct and ordered)
-        for state in entry.state_for(whole):
-            if isinstance(state, View):
-                view = self._view(state, argument, call, distinct, block)
-            else:
-                names[state.name] = self._field(state, argument, call, distinct, block, names)
-        self._output(call, entry, names, view, argument, whole)
+    def _read(self, operand: Operand) -> str:
+        """The text that reads an operand from a row of the batch."""
+        if operand.form != "row":
+            return self._input(operand.columns[0], operand.form)
+        columns = tuple(zip(operand.columns, operand.parts, strict=True))
+        marks = ["d" * part[0] + "nf"[part[1]] * (part[1] == part[0]) for part in operand.parts]
+        stem = "_".join(
+            self.columns[name] + f"_{mark}" * bool(mark)
+            for name, mark in zip(operand.columns, marks, strict=True)
+        )
+        attr = f"in_{self.columns[f'{stem} row']}"
+        self.inputs[attr] = Input(attr, columns, "row")
+        return f"inputs.{attr}[i]"
 
-    def _block(self, argument: str | None, condition: str | None) -> Block:
-        key = (argument, condition)
+    def _call(self, call: AggCall) -> None:
+        entry = self.spec.entry(call)
+        if call.function == "COUNT" and not call.args and call.filter is None:
+            made = _Call(call, entry, entry.append, None, Block("", [], None), False)
+            made.names["count"] = self.fields["records"]
+            self._output(made)
+            return
+        distinct = call.distinct and not entry.ignores_distinct and bool(call.args)
+        operand = operand_of(call, entry, self.spec.input_schema, self.spec.dialect)
+        block = (
+            self._distinct_block(call, entry, operand)
+            if distinct and operand is not None
+            else self._block(call, entry, operand)
+        )
+        block.comment = ", ".join(filter(None, [block.comment, describe_call(call)]))
+        ordered = bool(call.order_by)
+        # DISTINCT leaves no order in its counts: only a sequence says what came first when two are merged.
+        states = entry.shape(True, ordered).state
+        arriving = any(isinstance(s, View) and s.kind == "sequence" for s in states)
+        shape = entry.shape(self.retracting or (distinct and arriving), ordered)
+        made = _Call(call, entry, shape, operand, block, distinct)
+        for state in shape.state:
+            if isinstance(state, View):
+                made.views[state.name] = self._view(state, made)
+            else:
+                made.names[state.name] = self._field(state, made)
+        self._output(made)
+
+    def _guards(self, call: AggCall, entry: Aggregate) -> list[str]:
+        columns = skipping_columns(call, entry, self.spec.dialect)
+        guards = [self._input(column, "valid") for column in columns]
+        if "frequency" in self._arguments(call, entry):
+            guards.append(f"{self._input(call.args[1], 'number')} > 0")
+        return guards
+
+    @staticmethod
+    def _arguments(call: AggCall, entry: Aggregate) -> dict[str, str]:
+        return dict(zip((a.name for a in entry.arguments), call.args, strict=False))
+
+    def _block(self, call: AggCall, entry: Aggregate, operand: Operand | None) -> Block:
+        guards = [self._input(call.filter, "flag")] if call.filter else []
+        guards += self._guards(call, entry)
+        key = (call.args, tuple(guards), None if operand is None else operand.identity)
         if key not in self.blocks:
-            guards = [self._input(condition, "flag")] if condition else []
-            if argument is not None:
-                guards.append(self._input(argument, "valid"))
-            self.blocks[key] = Block("", guards, argument)
+            self.blocks[key] = Block("", guards, operand)
         return self.blocks[key]
 
-    def _distinct_block(self, call: AggCall) -> Block:
-        argument = call.args[0]
-        same = [
-            c
-            for c in self.spec.calls
-            if c.distinct
-            and c.args == call.args
-            and not CATALOGUE[canonical(c.function)].ignores_distinct
-        ]
+    def _distinct_key(self, call: AggCall, entry: Aggregate) -> object:
+        operand = operand_of(call, entry, self.spec.input_schema, self.spec.dialect)
+        if operand is None or not call.distinct or entry.ignores_distinct:
+            return None
+        parts = operand.parts if operand.form == "row" else ()
+        return operand.form, operand.columns, parts, tuple(self._guards(call, entry))
+
+    def _distinct_block(self, call: AggCall, entry: Aggregate, operand: Operand) -> Block:
+        key = self._distinct_key(call, entry)
+        same = [c for c in self.spec.calls if self._distinct_key(c, self.spec.entry(c)) == key]
         filters = list(dict.fromkeys(c.filter for c in same))
-        if argument not in self.distincts:
-            view = StateView(
-                f"distinct_{self.columns[argument]}",
-                "multiset",
-                is_pooled(self._type(argument)),
-                len(filters),
-            )
-            guards = [self._input(argument, "valid")]
+        if key not in self.distincts:
+            word = self._read(operand)
+            attr = f"distinct_{'_'.join(self.columns[c] for c in operand.columns)}"
+            view = StateView(self._unique(attr), "multiset", operand.pooled, len(filters))
+            guards = self._guards(call, entry)
             if all(filters):
                 either = " or ".join(self._input(f, "flag") for f in filters if f)
                 guards.insert(0, f"({either})" if len(filters) > 1 else either)
             blocks = [
-                Block(
-                    "",
-                    [self._input(f, "flag")] if f else [],
-                    argument,
-                    column=column,
-                    number_from_word=self._from_word(argument),
-                )
+                Block("", [self._input(f, "flag")] if f else [], operand, column=column)
                 for column, f in enumerate(filters)
             ]
-            self._input(argument, "word")
-            self.distincts[argument] = Distinct(view, argument, guards, blocks)
-        return self.distincts[argument].blocks[filters.index(call.filter)]
+            self.distincts[key] = Distinct(view, word, guards, blocks)
+        return self.distincts[key].blocks[filters.index(call.filter)]
 
-    def _from_word(self, argument: str) -> str:
-        dtype = self._type(argument)
-        if pa.types.is_integer(dtype) and number_kind(dtype, self.spec.dialect) == "int":
-            return "word"
-        return number_from_word(dtype)
-
-    def _suffix(self, argument: str | None, call: AggCall, distinct: bool) -> str:
-        parts = [self.columns[argument] if argument is not None else "rows"]
-        if distinct:
+    def _suffix(self, made: _Call, words: bool = False) -> str:
+        """What a state is about, as a part of its name; `words`: it is made of the call's operand."""
+        rows = words and made.operand is not None and made.operand.form == "row"
+        columns = made.operand.columns if rows and made.operand else made.call.args
+        parts = ["_".join(self.columns[a] for a in columns) or "rows"]
+        if made.distinct:
             parts.append("distinct")
-        if call.filter:
-            parts.append(f"if_{self.columns[call.filter]}")
+        if made.call.filter:
+            parts.append(f"if_{self.columns[made.call.filter]}")
         return "_".join(parts)
 
-    def _field(
-        self,
-        state: Field,
-        argument: str | None,
-        call: AggCall,
-        distinct: bool,
-        block: Block,
-        earlier: dict[str, StateField],
-    ) -> StateField:
-        key = (state, argument, call.filter, distinct)
-        if key in self.fields:
-            return self.fields[key]
-        attr = f"{state.name}_{self._suffix(argument, call, distinct)}"
-        kind: Kind = "int"
-        layout = ("i8", 0)
-        pooled = False
-        if state.kind == "number":
-            assert argument is not None
-            kind = number_kind(self._type(argument), self.spec.dialect)
-            layout = {"wide": ("i8", 3), "float": ("f8", 7)}.get(kind, layout)
-            read = self._input(argument, "wide" if kind == "wide" else "number")
-            block.number = f"rt.wide_at({read[:-3]}, i)" if kind == "wide" else read
-        elif state.kind == "word":
-            assert argument is not None
-            kind, pooled = "word", is_pooled(self._type(argument))
-            self._input(argument, "word")
-        made = StateField(self._unique(attr), kind, layout[0], layout[1], pooled)
-        self.fields[key] = made
+    def _field(self, state: Field, made: _Call) -> StateField:
+        block = made.block
+        kind, layout, pooled = self._layout(state, made)
+        arguments = self._argument_names(state, made)
+        # The same changes of the same kind are the same state, whatever an entry calls it.
+        drawn = self._update(StateField("_", kind, *layout, pooled), state, made, arguments)
+        key = (id(block), kind, drawn.accumulate, drawn.retract, drawn.merge)
+        if key not in self.fields:
+            spill = self.spilling if kind == "float" else -1
+            self.spilling += kind == "float"
+            attr = self._unique(f"{state.name}_{self._suffix(made, state.kind == 'word')}")
+            field_ = StateField(attr, kind, *layout, pooled, spill)
+            self.fields[key] = field_
+            block.updates.append(self._update(field_, state, made, arguments))
+        return self.fields[key]
+
+    def _update(
+        self, own: StateField, state: Field, made: _Call, arguments: dict[str, str]
+    ) -> Update:
+        earlier = {**made.names, state.name: own}
         names = {n: f.attr for n, f in earlier.items()}
         names |= {f"other_{n}": f"other_{f.attr}" for n, f in earlier.items()}
-        names |= {state.name: made.attr, f"other_{state.name}": f"other_{made.attr}"}
-        names["x"] = "word" if state.kind == "word" else "number"
-        block.updates.append(
-            Update(
-                made,
-                "" if state.kind == "count" else state.kind,
-                lower(state.accumulate, names, kind, pooled),
-                lower(state.retract, names, kind, pooled) if state.retract else None,
-                lower(state.merge, names, kind, pooled),
-            )
+        scope = Scope(
+            names | arguments,
+            {n: f.kind for n, f in earlier.items()},
+            {n: f.spill for n, f in earlier.items()},
+            pooled=own.pooled,
+            widths=self._widths(made.operand),
         )
-        return made
+        return Update(
+            own,
+            lower(state.accumulate, scope),
+            lower(state.retract, scope) if state.retract else None,
+            lower(state.merge, scope),
+        )
 
-    def _view(
-        self, state: View, argument: str | None, call: AggCall, distinct: bool, block: Block
-    ) -> StateView:
-        key = (state, argument, call.filter, distinct)
-        if key not in self.views:
-            assert argument is not None
-            self._input(argument, "word")
-            attr = self._unique(f"{state.kind}_{self._suffix(argument, call, distinct)}")
-            made = StateView(attr, state.kind, is_pooled(self._type(argument)))
-            self.views[key] = made
-            block.views.append(made)
-        return self.views[key]
+    def _layout(self, state: Field, made: _Call) -> tuple[Kind, tuple[str, int], bool]:
+        """The kind of a field, its dtype and columns, and whether it holds ids of the pool."""
+        if state.kind == "double":
+            return "double", ("f8", 0), False
+        if state.kind == "word":
+            return "word", ("i8", 0), made.operand is not None and made.operand.pooled
+        kind: Kind = "int"
+        if state.kind == "real":
+            kind = "float"
+        elif state.kind == "number":
+            kind = number_kind(self._type(made.call.args[0]), self.spec.dialect)
+        return kind, {"float": ("f8", 7), "wide": ("i8", 3)}.get(kind, ("i8", 0)), False
+
+    def _argument_names(self, state: Field, made: _Call) -> dict[str, str]:
+        """What the arguments of a field's expressions are called, with the block's locals that they need."""
+        named = self._arguments(made.call, made.entry)
+        text = f"{state.accumulate} {state.retract}"
+        names: dict[str, str] = {}
+        for name, column in named.items():
+            if not re.search(rf"\b{name}\b", text):
+                continue
+            exact = number_kind(self._type(column), self.spec.dialect) != "float"
+            if state.kind in ("real", "double") or (state.kind == "number" and not exact):
+                names[name] = self._real(made, column)
+            elif state.kind == "number":
+                names[name] = self._number(made, column)
+            else:
+                names[name] = self._word(made)
+        return names
+
+    def _number(self, made: _Call, column: str) -> str:
+        dtype = self._type(column)
+        wide = number_kind(dtype, self.spec.dialect) == "wide"
+        read = self._input(column, "wide" if wide else "number")
+        from_row = f"rt.wide_at({read[:-3]}, i)" if wide else read
+        from_word = number_of(self._component(made, column), dtype, self.spec.dialect)
+        made.block.locals["number"] = Local("number", from_row, from_word)
+        return "number"
+
+    def _real(self, made: _Call, column: str) -> str:
+        name = f"real_{self.columns[column]}"
+        read = self._input(column, "real")
+        from_word = real_of(self._component(made, column), self._type(column))
+        made.block.locals[name] = Local(name, read, from_word)
+        return name
+
+    def _component(self, made: _Call, column: str) -> str:
+        """A column's word, out of the word that a DISTINCT view holds."""
+        assert made.operand is not None
+        if not made.distinct or made.operand.form != "row":
+            return "word"
+        return component_of("word", made.operand, column)
+
+    def _word(self, made: _Call) -> str:
+        assert made.operand is not None
+        read = self._read(made.operand)
+        if not made.distinct:
+            made.block.locals["word"] = Local("word", read, "word")
+        return "word"
+
+    def _widths(self, operand: Operand | None) -> tuple[int, ...]:
+        if operand is None or not operand.keys:
+            return ()
+        return row_widths(operand.types[: operand.keys], operand.parts[: operand.keys])
+
+    def _view(self, state: View, made: _Call) -> StateView:
+        block, operand = made.block, made.operand
+        assert operand is not None
+        real = state.over == "real" or (state.over == "rank" and ranks_as_real(operand))
+        kept = as_real(operand) if real else operand
+        width = self._view_width(state.kind, made)
+        key = (state.kind, width, kept.identity, id(block))
+        if key in self.views:
+            return self.views[key]
+        attr = self._unique(f"{state.kind}_{self._suffix(made, True)}")
+        view = StateView(attr, state.kind, kept.pooled, width)
+        self.views[key] = view
+        if real:
+            local = f"rank_{self.columns[kept.columns[0]]}"
+            from_word = f"rt.real_word({real_of('word', kept.types[0])})"
+            block.locals[local] = Local(local, self._read(kept), from_word)
+        else:
+            local = self._word(made)
+        block.views.append(self._steps(view, local, made))
+        return view
+
+    def _steps(self, view: StateView, local: str, made: _Call) -> ViewStep:
+        merge = f"rt.{view.kind}_merge({view.here}, other.{view.attr}, other.pool, o)"
+        newest = made.call.function == "LAST_VALUE"
+        named = self._arguments(made.call, made.entry)
+        if "frequency" in named:
+            times = self._input(named["frequency"], "number")
+            add = f"rt.{view.kind}_add({view.here}, {local}, {{}}{times})"
+            return ViewStep(view, add.format(""), add.format("-"), merge)
+        steps = [
+            f"rt.{view.kind}_{step}({view.here}, {local})" for step in ("accumulate", "retract")
+        ]
+        if view.kind == "stamped":
+            merge = f"{merge[:-1]}, {newest})"
+            steps[0] = f"rt.stamped_accumulate({view.here}, {local}, {newest})"
+        return ViewStep(view, steps[0], steps[1], merge)
+
+    def _view_width(self, kind: str, made: _Call) -> int:
+        options = options_of(made.entry, dict(made.call.options), self.spec.dialect)
+        if kind == "bits":
+            return int(self._type(made.call.args[0]).bit_width)
+        if kind == "registers":
+            return registers_for(options["error"])
+        if kind == "quantiles":
+            return int(options["accuracy"])
+        if kind == "bins":
+            return max(2, round(1 / options["error"]))
+        return 1
 
     def _unique(self, attr: str) -> str:
         taken = {f.attr for f in self.fields.values()} | {v.attr for v in self.views.values()}
-        taken.add("pool")
+        taken |= {d.view.attr for d in self.distincts.values()} | {"pool", "spill"}
         unique, number = attr, 2
         while unique in taken:
             unique, number = f"{attr}_{number}", number + 1
         return unique
 
-    def _output(
-        self,
-        call: AggCall,
-        entry: Aggregate,
-        names: dict[str, StateField],
-        view: StateView | None,
-        argument: str | None,
-        whole: bool,
-    ) -> None:
-        dtype = self._type(argument) if argument is not None else None
-        result = entry.result(dtype, self.spec.dialect)
-        texts = {n: f.attr for n, f in names.items()}
-        if view is not None:
-            texts[view.kind] = f"state.{view.attr}, state.pool, {view.pooled}, s"
-        kind = names["sum"].kind if "sum" in names else "word"
-        text, form, check = lower_value(entry.value_for(whole), texts, kind, dtype, result)
-        empty = entry.empty_for(whole)
-        empty_text = lower(empty, texts, "word", False) if empty else ""
-        used = [f for f in names.values() if re.search(rf"\b{f.attr}\b", f"{text} {empty_text}")]
-        attr = f"out_{self.results[call.output_name]}"
-        self.outputs.append(
-            Output(attr, describe_call(call), text, form, check, empty_text, tuple(used))
+    def _output(self, made: _Call) -> None:
+        call, entry, shape = made.call, made.entry, made.shape
+        types = self.spec.arg_types(call)
+        options = options_of(entry, dict(call.options), self.spec.dialect)
+        result = self.spec.result_type(call)
+        scope = self._value_scope(made, options)
+        fractions = options.get("fraction")
+        reals = any(self._holds_reals(made, s) for s in shape.state if isinstance(s, View))
+        value = lower_value(
+            shape.value,
+            scope,
+            types[0] if types else None,
+            result,
+            fractions if isinstance(fractions, tuple) else None,
+            reals and entry.returns == "",
         )
+        empty = shape.empty if self.spec.dialect in entry.empty_in else None
+        empty_text = lower(empty, scope) if empty else ""
+        let = tuple((name, lower(text, scope)) for name, text in shape.let)
+        used = " ".join([*value.texts, empty_text, *(text for _, text in let)])
+        loads = [f for f in made.names.values() if re.search(rf"\b{f.attr}\b", used)]
+        self.outputs.append(
+            Output(
+                f"out_{self.results[call.output_name]}",
+                describe_call(call),
+                value.texts,
+                value.form,
+                value.check,
+                empty_text,
+                tuple(loads),
+                let,
+                self._returns(made),
+                tuple(sorted(options.items())),
+                self._element(made),
+            )
+        )
+
+    def _holds_reals(self, made: _Call, state: View) -> bool:
+        ranked = made.operand is not None and ranks_as_real(made.operand)
+        return state.over == "real" or (state.over == "rank" and ranked)
+
+    def _value_scope(self, made: _Call, options: dict[str, Any]) -> Scope:
+        names = {n: f.attr for n, f in made.names.items()}
+        names |= {name: repr(value) for name, value in options.items()}
+        names |= {name: name for name, _ in made.shape.let}
+        names["out"] = f"out_{self.results[made.call.output_name]}"
+        names["backwards"] = str(made.operand is not None and made.operand.backwards)
+        return Scope(
+            names,
+            {n: f.kind for n, f in made.names.items()},
+            {n: f.spill for n, f in made.names.items()},
+            {n: v.here for n, v in made.views.items()},
+            widths=self._widths(made.operand),
+        )
+
+    def _returns(self, made: _Call) -> str:
+        if "separator" in self._arguments(made.call, made.entry):
+            return "join_last"
+        if not made.entry.returns and made.operand is not None and made.operand.form == "row":
+            words = any(isinstance(s, View) or s.kind == "word" for s in made.shape.state)
+            return "part" if words else ""
+        return made.entry.returns
+
+    def _element(self, made: _Call) -> tuple[Any, ...] | None:
+        """(types, parts, take) of the words behind a result, where they are not the result itself."""
+        if not self._returns(made) or made.operand is None:
+            return None
+        operand = made.operand
+        parts = operand.parts if operand.form == "row" else None
+        return tuple(type_name(t) for t in operand.types), parts, operand.take
 
 
 def describe_call(call: AggCall) -> str:
     """The call as a reader would write it, on one line and safe inside a comment."""
-    inner = ", ".join(call.args) or "*"
-    text = f"{canonical(call.function)}({'DISTINCT ' if call.distinct else ''}{inner})"
-    if call.filter:
-        text += f" FILTER ({call.filter})"
+    inner = call.text.partition("(")[2] if call.args else "*)"
+    text = f"{call.function}({inner}"
     if call.alias:
         text += f" AS {call.alias}"
     return re.sub(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+", " ", text)

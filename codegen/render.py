@@ -19,18 +19,33 @@ _ROOT = Path(__file__).resolve().parent.parent
 _STATED = re.compile(r'^(DIGEST = )"([0-9a-f]*)"$', re.MULTILINE)
 _SUPPORT = {
     "numba": (
+        "arrivals",
+        "bins",
+        "bits",
         "compiled",
+        "errorfree",
+        "floats",
         "hashing",
         "jit",
+        "limbs",
+        "lists",
+        "moments",
         "multiset",
         "numeric",
         "ordered",
         "pairs",
+        "percentiles",
         "pool",
+        "quantiles",
+        "ranked",
+        "registers",
         "sequence",
+        "stamped",
+        "superaccumulator",
         "tree",
+        "words",
     ),
-    "python": ("plain",),
+    "python": ("plain", "plain_floats", "plain_values", "plain_views"),
 }
 
 
@@ -40,13 +55,11 @@ def render(plan: HandlerPlan) -> str:
     calls = ", ".join(describe_call(c) for c in spec.calls) or "keys only"
     keys = ", ".join(spec.group_by)
     title = _docstring(f"{calls} GROUP BY {keys}" if keys else calls)
-    names = {i.column: i.attr[3:].rsplit("_", 1)[0] for i in plan.inputs}
     text = (
         _environment()
         .get_template("handler.py.j2")
         .render(
             plan=plan,
-            names=names,
             title=title,
             spec_json=_literal(spec.to_json()),
             support=support_digest(plan.backend),
@@ -88,11 +101,17 @@ def _environment() -> Environment:
     )
     environment.filters["literal"] = _literal
     environment.filters["comment"] = _comment
+    environment.filters["data"] = _data
     return environment
 
 
 def _literal(value: str) -> str:
     """A Python string literal: the one way by which user text enters generated code."""
+    return ascii(value)
+
+
+def _data(value: object) -> str:
+    """A literal of nested tuples, texts and numbers."""
     return ascii(value)
 
 

@@ -16,41 +16,14 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from aggloom.codegen import expressions, spec_check, spec_text
-from aggloom.codegen.catalogue import canonical, result_type
+from aggloom.codegen.aggregate import Aggregate
+from aggloom.codegen.call import AggCall as AggCall
+from aggloom.codegen.catalogue import CATALOGUE, result_type
 from aggloom.codegen.dtypes import normalise_type, parse_schema, parse_type
 from aggloom.errors import DuplicateNameError, SpecError, TypeMismatchError
 
 SchemaLike = Any
 """DDL text, a pyarrow Schema, a Spark StructType or DataFrame, or a mapping of names to types."""
-
-
-@dataclass(frozen=True)
-class AggCall:
-    """One aggregate call over named columns; `AggCall("COUNT")` is COUNT(*)."""
-
-    function: str
-    args: tuple[str, ...] = ()
-    distinct: bool = False
-    filter: str | None = None
-    alias: str | None = None
-
-    def __post_init__(self) -> None:
-        function = canonical(self.function.strip())
-        args = (self.args,) if isinstance(self.args, str) else tuple(self.args)
-        object.__setattr__(self, "function", function)
-        object.__setattr__(self, "args", () if function == "COUNT" and args == ("*",) else args)
-
-    @property
-    def output_name(self) -> str:
-        """The alias, or else what Spark would call the column: `sum(DISTINCT cnt)`."""
-        return self.alias if self.alias is not None else self.text
-
-    @property
-    def text(self) -> str:
-        """The call as SQL-like text, for names and messages."""
-        arguments = ", ".join(self.args) or "1"
-        text = f"{self.function.lower()}({'DISTINCT ' * self.distinct}{arguments})"
-        return text if self.filter is None else f"{text} FILTER (WHERE {self.filter})"
 
 
 @dataclass(frozen=True)
@@ -143,19 +116,15 @@ class AggSpec:
         """Only what the handler reads: keys, then arguments and filters, in order of first use."""
         names = list(self.group_by)
         for call in self.calls:
-            names += [*call.args, *([] if call.filter is None else [call.filter])]
+            names += [*call.args, *(key.column for key in call.order_by)]
+            names += [] if call.filter is None else [call.filter]
         return pa.schema([self.input_schema.field(name) for name in dict.fromkeys(names)])
 
     @cached_property
     def aggregate_schema(self) -> pa.Schema:
         """What the operator emits: the keys and one column for each call."""
         keys = [self.input_schema.field(name) for name in self.group_by]
-        results = [
-            pa.field(
-                call.output_name, result_type(call.function, self.arg_types(call), self.dialect)
-            )
-            for call in self.calls
-        ]
+        results = [pa.field(call.output_name, self.result_type(call)) for call in self.calls]
         return pa.schema([*keys, *results])
 
     @cached_property
@@ -172,6 +141,14 @@ class AggSpec:
     def arg_types(self, call: AggCall) -> tuple[pa.DataType, ...]:
         """The types of a call's arguments."""
         return tuple(self.input_schema.field(name).type for name in call.args)
+
+    def entry(self, call: AggCall) -> Aggregate:
+        """The catalogue's entry of a call's function."""
+        return CATALOGUE[call.function]
+
+    def result_type(self, call: AggCall) -> pa.DataType:
+        """The type that a call returns."""
+        return result_type(call, self.arg_types(call), self.dialect)
 
     @cached_property
     def _json(self) -> str:

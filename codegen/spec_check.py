@@ -19,10 +19,12 @@ from aggloom.errors import (
 )
 
 if TYPE_CHECKING:
+    from aggloom.codegen.aggregate import Aggregate
     from aggloom.codegen.spec import AggCall, AggSpec
 
 CHANGES = ("append", "retract")
 DIALECTS = ("spark", "flink")
+NULLS = ("ignore", "respect")
 
 
 def check_choices(input_changes: str, dialect: str) -> None:
@@ -51,11 +53,15 @@ def check(spec: AggSpec) -> None:
 
 
 def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
-    """The result type of a call whose function, arguments and filter are all right."""
-    check_function(call.function, f"call {call.text}")
+    """The result type of a call whose function, arguments, clauses and filter are all right."""
+    where = f"call {call.text}"
+    check_function(call.function, where)
     for name in call.args:
-        require_column(name, schema, f"call {call.text}")
-        require_supported(name, schema, f"call {call.text}")
+        require_column(name, schema, where)
+        require_supported(name, schema, where)
+    _check_nulls(call, where)
+    _check_order(call, schema, where)
+    _check_separator(call, where)
     if call.filter is not None:
         require_column(call.filter, schema, f"filter of {call.text}")
         dtype = schema.field(call.filter).type
@@ -66,20 +72,77 @@ def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
             )
     types = tuple(schema.field(name).type for name in call.args)
     try:
-        return catalogue.result_type(call.function, types, dialect)
-    except TypeMismatchError as error:
-        raise TypeMismatchError(f"call {call.text}: {error}") from None
+        return catalogue.result_type(call, types, dialect)
+    except SpecError as error:
+        raise type(error)(f"{where}: {error}") from None
+
+
+def _check_nulls(call: AggCall, where: str) -> None:
+    if call.nulls is None:
+        return
+    if call.nulls not in NULLS:
+        raise SpecError(f"{where}: nulls is {call.nulls!r}. {nearest(call.nulls, NULLS)}")
+    entry = _entry(call)
+    if entry.nulls is None:
+        fix = "take it out"
+        if call.nulls == "ignore" and call.args:
+            fix = f"take it out, or write FILTER (WHERE {call.args[0]} IS NOT NULL)"
+        raise SpecError(f"{where}: {entry.name} takes no {call.nulls.upper()} NULLS; {fix}.")
+
+
+def _check_order(call: AggCall, schema: pa.Schema, where: str) -> None:
+    if not call.order_by:
+        return
+    entry = _entry(call)
+    if entry.ordered is None:
+        why = "its rows come in order of arrival" if entry.by_arrival else "no order changes it"
+        raise SpecError(f"{where}: {entry.name} takes no ORDER BY, for {why}; take it out.")
+    for key in call.order_by:
+        place = f"{where}, ORDER BY"
+        require_column(key.column, schema, place)
+        dtype = schema.field(key.column).type
+        if pa.types.is_nested(dtype) or not is_supported(dtype):
+            raise TypeMismatchError(
+                f"{place}: column {key.column!r} is {type_name(dtype)}, which cannot be sorted by; "
+                f"name a part of it, or cast it."
+            )
+        if call.distinct and key.column not in call.args[: len(_columns(entry))]:
+            fix = f"write ORDER BY {call.args[0]}, or take DISTINCT out" if call.args else ""
+            raise SpecError(
+                f"{where}: with DISTINCT, ORDER BY must be the argument itself, "
+                f"not {key.column!r}; {fix}."
+            )
+
+
+def _check_separator(call: AggCall, where: str) -> None:
+    """An option that may be a column instead is one of the two."""
+    entry = _entry(call)
+    given = {argument.name for argument in catalogue.arguments_of(entry, len(call.args))}
+    for name, _ in call.options:
+        if name in given:
+            raise SpecError(f"{where}: {name} is given as a column and as a constant; drop one.")
+
+
+def _columns(entry: Aggregate) -> list[str]:
+    """The arguments that are aggregated, not those that stand in for an option."""
+    return [each.name for each in entry.arguments if entry.option(each.name) is None]
+
+
+def _entry(call: AggCall) -> Aggregate:
+    entry = catalogue.find(call.function)
+    assert entry is not None
+    return entry
 
 
 def check_function(function: str, where: str) -> None:
     """The function is in the catalogue; a refused one is told why."""
-    function = catalogue.canonical(function)
-    if function in catalogue.CATALOGUE:
+    if catalogue.find(function) is not None:
         return
+    function = catalogue.canonical(function)
     if function in catalogue.REFUSED:
         reason = catalogue.REFUSED[function]
         raise UnknownFunctionError(f"{where}: {function} is not a grouped aggregate here: {reason}")
-    hint = nearest(function, catalogue.CATALOGUE)
+    hint = nearest(function, [*catalogue.CATALOGUE, *catalogue.ALIASES])
     raise UnknownFunctionError(f"{where}: there is no aggregate function {function}. {hint}")
 
 

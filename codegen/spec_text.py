@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,36 @@ def load_yaml(source: str | Path) -> Any:
         raise SpecError(f"the spec is not YAML: {error}") from None
 
 
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, str) or (
+        isinstance(value, list) and all(isinstance(each, str) for each in value)
+    )
+
+
+def _is_constant(value: Any) -> bool:
+    several = value if isinstance(value, list) else [value]
+    return all(isinstance(each, str | int | float) for each in several)
+
+
+def _are_options(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(name, str) and _is_constant(given) for name, given in value.items()
+    )
+
+
+_SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "function": ("the name of a function", lambda value: isinstance(value, str)),
+    "args": ("a column or a list of columns", _is_texts),
+    "distinct": ("true or false", lambda value: isinstance(value, bool)),
+    "filter": ("a column or a condition", lambda value: isinstance(value, str | None)),
+    "alias": ("a name", lambda value: isinstance(value, str | None)),
+    "order_by": ("a text such as 'ts DESC NULLS LAST', or a list of them", _is_texts),
+    "nulls": ("'ignore' or 'respect'", lambda value: isinstance(value, str | None)),
+    "options": ("a mapping such as {separator: ', '}, of constants or lists of them", _are_options),
+}
+"""What the entries of a call look like in text: in words, and as a check."""
+
+
 def build(cls: type[AggSpec], content: Any, form: str) -> AggSpec:
     """The spec of a mapping; `sql` may stand in for keys, calls and everything after them."""
     from aggloom.codegen.spec import AggCall, Computed
@@ -88,6 +118,9 @@ def _item(cls: type[Any], item: Any, where: str) -> Any:
             f"{where}: {item!r} must be a mapping such as {{function: SUM, args: cnt}}."
         )
     _refuse_unknown(item, [field.name for field in fields(cls)], where)
+    for key, value in item.items():
+        if key in _SHAPES and not _SHAPES[key][1](value):
+            raise SpecError(f"{where}: {key} is {value!r}; it must be {_SHAPES[key][0]}.")
     try:
         return cls(**item)
     except TypeError as error:
@@ -132,4 +165,14 @@ def _call(call: AggCall) -> dict[str, Any]:
         content["filter"] = call.filter
     if call.alias is not None:
         content["alias"] = call.alias
+    if call.order_by:
+        content["order_by"] = [key.text for key in call.order_by]
+    if call.nulls is not None:
+        content["nulls"] = call.nulls
+    if call.options:
+        content["options"] = {name: _listed(value) for name, value in call.options}
     return content
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value

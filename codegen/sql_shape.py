@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.sql_dialect import AggloomSpark
 from aggloom.codegen.sql_errors import located, span, syntax_error
 from aggloom.errors import SqlError, UnsupportedSqlError
 
@@ -40,7 +41,7 @@ def read(sql: str) -> exp.Select:
     # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
     text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
     try:
-        trees = [tree for tree in sqlglot.parse(text, dialect="spark") if tree is not None]
+        trees = [tree for tree in sqlglot.parse(text, dialect=AggloomSpark) if tree is not None]
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
     if len(trees) != 1:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.runtime.case_format import to_value
+from aggloom.runtime.changelog import same_value
 
 Change = tuple[str, tuple[Any, ...]]
 _SINGLE, _DOUBLE = 1e-6, 1e-12
@@ -39,8 +40,6 @@ def typed(rows: Iterable[Change], schema: pa.Schema, rounded: bool = False) -> l
 
 
 def _expected(raw: Any, kind: pa.DataType, rounded: bool) -> Any:
-    if pa.types.is_nested(kind):
-        return raw
     value = to_value(raw, kind)
     if rounded and isinstance(value, Decimal):
         return value.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
@@ -101,9 +100,11 @@ def equal_values(a: Any, b: Any, tolerance: float = _DOUBLE) -> bool:
     """Equality of two result values: NULL is NULL, NaN is NaN, numbers by value."""
     if a is None or b is None:
         return a is b
-    if isinstance(a, dict) or isinstance(b, dict):
-        return bool(_as_pairs(a) == _as_pairs(b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal_values(a[k], b[k], tolerance) for k in a)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        if _is_map(a) and _is_map(b):
+            return _same_entries(a, b, tolerance)
         return len(a) == len(b) and all(
             equal_values(x, y, tolerance) for x, y in zip(a, b, strict=True)
         )
@@ -123,17 +124,28 @@ def equal_values(a: Any, b: Any, tolerance: float = _DOUBLE) -> bool:
     return bool(a == b)
 
 
-def _as_pairs(value: Any) -> Any:
-    pairs = value.items() if isinstance(value, dict) else value
-    return Counter(repr(tuple(pair)) for pair in pairs)
+def _is_map(value: Sequence[Any]) -> bool:
+    """Whether this is how Arrow shows a map: a list of tuples."""
+    return isinstance(value, list) and all(isinstance(entry, tuple) for entry in value)
+
+
+def _same_entries(a: Sequence[Any], b: Sequence[Any], tolerance: float) -> bool:
+    """Equality in any order."""
+    left = list(b)
+    for entry in a:
+        found = [k for k, other in enumerate(left) if equal_values(entry, other, tolerance)]
+        if not found:
+            return False
+        del left[found[0]]
+    return not left
 
 
 def net(changes: Iterable[Change]) -> list[Change]:
     """The net content of messages: additions and removals of equal rows cancel."""
-    balance: Counter[str] = Counter()
-    rows: dict[str, tuple[Any, ...]] = {}
+    balance: Counter[Any] = Counter()
+    rows: dict[Any, tuple[Any, ...]] = {}
     for kind, values in changes:
-        mark = repr(values)
+        mark = same_value(values)
         rows[mark] = values
         balance[mark] += 1 if kind in _ADDS else -1
     out: list[Change] = []

@@ -175,11 +175,15 @@ def to_value(raw: Any, kind: pa.DataType) -> Any:
 
 
 def _convert(raw: Any, kind: pa.DataType) -> Any:
+    if pa.types.is_nested(kind):
+        return _convert_nested(raw, kind)
     if pa.types.is_decimal(kind):
         return Decimal(str(raw))
     if pa.types.is_timestamp(kind):
         moment = _moment(raw)
         return moment.replace(tzinfo=dt.UTC) if kind.tz else moment
+    if pa.types.is_time(kind):
+        return _moment(raw if isinstance(raw, int) else f"1970-01-01 {raw}").time()
     if pa.types.is_date(kind):
         return _EPOCH.date() + dt.timedelta(raw) if isinstance(raw, int) else _date(raw)
     if pa.types.is_floating(kind):
@@ -191,6 +195,18 @@ def _convert(raw: Any, kind: pa.DataType) -> Any:
     if pa.types.is_string(kind) and not isinstance(raw, str):
         return json.dumps(raw)
     return raw
+
+
+def _convert_nested(raw: Any, kind: pa.DataType) -> Any:
+    """Lists, as Arrow shows what they stand for: a ROW as a dict, a MAP or MULTISET as a list of pairs."""
+    if pa.types.is_struct(kind):
+        values = raw.values() if isinstance(raw, Mapping) else raw
+        pairs = zip(kind, values, strict=True)
+        return {field.name: to_value(value, field.type) for field, value in pairs}
+    if pa.types.is_map(kind):
+        entries = raw.items() if isinstance(raw, Mapping) else raw
+        return [(to_value(k, kind.key_type), to_value(v, kind.item_type)) for k, v in entries]
+    return [to_value(value, kind.value_type) for value in raw]
 
 
 def _date(text: str) -> dt.date:

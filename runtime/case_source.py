@@ -7,6 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggloom.runtime.changelog import same_value
+
 Row = tuple[Any, ...]
 Change = tuple[Any, ...]
 
@@ -19,7 +21,7 @@ class UpsertNormaliser:
         self._last: dict[Row, Row] = {}
 
     def __call__(self, kind: str, row: Row) -> Iterator[Change]:
-        key = tuple(row[i] for i in self._key)
+        key = tuple(same_value(row[i]) for i in self._key)
         previous = self._last.get(key)
         if kind in ("-U", "-D"):
             if previous is not None:
@@ -80,7 +82,7 @@ class Bundles:
             return
         groups: dict[Row, list[Change]] = {}
         for row in local:
-            groups.setdefault(self._key(row), []).append(row)
+            groups.setdefault(same_value(self._key(row)), []).append(row)
         for key in hash_order(list(groups), self._types):
             self._process(groups[key])
             self._partials += 1

@@ -84,10 +84,25 @@ def kinds_to_arrow(kinds: Kinds, profile: str = "spark") -> pa.Array:
 
 
 def same_value(value: Any) -> Any:
-    """The value as a dictionary key under which NaN equals NaN and -0.0 equals 0.0."""
+    """The value as a dictionary key under which NaN equals NaN, -0.0 equals 0.0, and a map's entries have no order."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return tuple(map(same_value, value.values()))
+    if isinstance(value, list) and value and all(isinstance(entry, tuple) for entry in value):
+        return frozenset(map(same_value, value))
+    if isinstance(value, list | tuple):
+        return tuple(map(same_value, value))
     return value
+
+
+def sort_key(value: Any) -> Any:
+    """What to sort values of a column by: nulls first, NaN last, also inside of arrays and structs."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return (True, False, [sort_key(inner) for inner in value])
+    return (value is not None, value != value, value)
 
 
 def fold(rows: Iterable[Sequence[Any]], key_width: int | None = None) -> list[Row]:

@@ -1,8 +1,8 @@
 """Arrow columns to words and numbers, and back.
 
-A *word* is 64 bits that stand for a value of any type, equal exactly when the values are, and sorting as they do
-(pooled types, STRING, BINARY and DECIMAL over 18 digits, sort by the bytes behind the id). Keys, DISTINCT, MIN,
-MAX, FIRST and LAST work on words. A *number* is what sums work on: int64, float64, or 128 bits as (low, high).
+A *word* is 64 bits that stand for a value of any type, equal exactly when the values are, and sorting as they do.
+Pooled types (STRING, BINARY, DECIMAL over 18 digits, ARRAY, STRUCT) sort by the bytes behind the id. Keys, DISTINCT,
+MIN, MAX, FIRST and LAST work on words. A *number* is what sums work on: int64, float64, or 128 bits as (low, high).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import TypeMismatchError
-from aggloom.physical import is_pooled, is_wide_decimal
+from aggloom.physical import is_nested, is_pooled, is_wide_decimal
 from aggloom.runtime.arena import Array
 from aggloom.runtime.pool import Pool
 
@@ -62,22 +62,21 @@ def words_to_floats(words: Array) -> Array:
 
 def words(column: pa.Array, pool: Pool) -> tuple[Array, Array]:
     """(words, validity) of a column; the word of a null is 0."""
-    dtype = column.type
-    n = len(column)
     valid = validity(column)
-    out: Array
-    if n == 0:
+    if not is_pooled(column.type):
+        return scalar_words(column), valid
+    if len(column) == 0:
         return np.zeros(0, np.int64), valid
-    if is_wide_decimal(dtype):
-        raw = _buffer(column, np.uint8, 16).reshape(n, 16)[:, ::-1].copy()
-        raw[:, 0] ^= 0x80
-        offsets = np.arange(n + 1, dtype=np.int64) * 16
-        return pool.intern_column(raw.reshape(-1), offsets, valid), valid
-    if is_pooled(dtype):
-        _, offset_buffer, data = column.buffers()
-        ends = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + n + 1]
-        raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-        return pool.intern_column(raw, ends.astype(np.int64), valid), valid
+    data, offsets = _pool_bytes(column)
+    return pool.intern_column(data, offsets, valid), valid
+
+
+def scalar_words(column: pa.Array) -> Array:
+    """The words of a column of a type that is not pooled."""
+    dtype = column.type
+    out: Array
+    if len(column) == 0:
+        return np.zeros(0, np.int64)
     if pa.types.is_decimal(dtype):
         out = _buffer(column, np.int64, 2)[::2].copy()
     elif pa.types.is_floating(dtype):
@@ -87,8 +86,30 @@ def words(column: pa.Array, pool: Pool) -> tuple[Array, Array]:
     else:
         out = _buffer(column, carrier(dtype).to_pandas_dtype()).astype(np.int64)
     if column.null_count:
-        out[~valid] = 0
-    return out, valid
+        out[~validity(column)] = 0
+    return out
+
+
+def wide_bytes(column: pa.Array) -> Array:
+    """A wide decimal's values as rows of 16 bytes that sort as they do."""
+    raw = _buffer(column, np.uint8, 16).reshape(-1, 16)[:, ::-1].copy()
+    raw[:, 0] ^= 0x80
+    return raw
+
+
+def _pool_bytes(column: pa.Array) -> tuple[Array, Array]:
+    """(bytes, offsets) of what the pool holds for each value."""
+    if is_wide_decimal(column.type):
+        return wide_bytes(column).reshape(-1), np.arange(len(column) + 1, dtype=np.int64) * 16
+    if is_nested(column.type):
+        # Rows are made of words: importing them at the top would be a circle.
+        from aggloom.runtime.rows import encode_values
+
+        column = encode_values(column)
+    _, offset_buffer, data = column.buffers()
+    ends = np.frombuffer(offset_buffer, np.int32)[column.offset : column.offset + len(column) + 1]
+    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return raw, ends.astype(np.int64)
 
 
 def numbers(column: pa.Array) -> tuple[Array, Array, Array]:
@@ -108,6 +129,20 @@ def numbers(column: pa.Array) -> tuple[Array, Array, Array]:
     return low, low >> 63 if dtype == pa.int64() else none, valid
 
 
+def reals(column: pa.Array) -> Array:
+    """A column of numbers as doubles; nulls hold anything."""
+    dtype = column.type
+    if len(column) == 0:
+        return np.zeros(0, np.float64)
+    if is_wide_decimal(dtype):
+        low, high, _ = numbers(column)
+        values = high.astype(np.float64) * 2.0**64 + low.view(np.uint64).astype(np.float64)
+        return np.asarray(values / 10.0**dtype.scale)
+    if pa.types.is_decimal(dtype):
+        return np.asarray(_buffer(column, np.int64, 2)[::2].astype(np.float64) / 10.0**dtype.scale)
+    return np.asarray(_buffer(column, dtype.to_pandas_dtype()).astype(np.float64))
+
+
 def flags(column: pa.Array) -> Array:
     """A BOOLEAN column as a filter: null counts as false."""
     return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False))
@@ -115,18 +150,23 @@ def flags(column: pa.Array) -> Array:
 
 def from_words(out: Array, valid: Array, dtype: pa.DataType, pool: Pool) -> pa.Array:
     """Words back to an Arrow column."""
-    n = len(out)
-    mask = _bitmap(valid)
+    if not is_pooled(dtype):
+        return from_scalar_words(out, valid, dtype)
+    offsets, data = pool.gather(out, valid)
     if is_wide_decimal(dtype):
-        offsets, data = pool.gather(out, valid)
-        raw = np.zeros((n, 16), np.uint8)
-        raw[valid] = data.reshape(-1, 16)[:, ::-1]
-        raw[valid, 15] ^= 0x80
-        return pa.Array.from_buffers(dtype, n, [mask, pa.py_buffer(raw)])
-    if is_pooled(dtype):
-        offsets, data = pool.gather(out, valid)
-        narrow = pa.py_buffer(offsets.astype(np.int32))
-        return pa.Array.from_buffers(dtype, n, [mask, narrow, pa.py_buffer(data)])
+        raw = np.zeros((len(out), 16), np.uint8)
+        raw[valid] = data.reshape(-1, 16)
+        return from_wide_bytes(raw, valid, dtype)
+    buffers = [bitmap(valid), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    if is_nested(dtype):
+        from aggloom.runtime.rows import decode_values
+
+        return decode_values(pa.Array.from_buffers(pa.binary(), len(out), buffers), dtype)
+    return pa.Array.from_buffers(dtype, len(out), buffers)
+
+
+def from_scalar_words(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+    """Words of a type that is not pooled, back to a column."""
     if pa.types.is_decimal(dtype):
         return from_limbs(np.stack([out, out >> 63], axis=1), valid, dtype)
     if pa.types.is_floating(dtype):
@@ -134,21 +174,29 @@ def from_words(out: Array, valid: Array, dtype: pa.DataType, pool: Pool) -> pa.A
     if pa.types.is_boolean(dtype):
         return pa.array(out.astype(np.bool_), mask=~valid)
     data = out.astype(carrier(dtype).to_pandas_dtype())
-    return pa.Array.from_buffers(dtype, n, [mask, pa.py_buffer(data)])
+    return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])
+
+
+def from_wide_bytes(raw: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+    """Rows of 16 bytes, as `wide_bytes` gives them, back to DECIMAL."""
+    data = raw[:, ::-1].copy()
+    data[:, 15] ^= 0x80
+    return pa.Array.from_buffers(dtype, len(raw), [bitmap(valid), pa.py_buffer(data)])
 
 
 def from_floats(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
     data = out.astype(dtype.to_pandas_dtype())
-    return pa.Array.from_buffers(dtype, len(out), [_bitmap(valid), pa.py_buffer(data)])
+    return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])
 
 
 def from_limbs(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
     """(n, 2) low and high limbs to DECIMAL."""
     data = pa.py_buffer(np.ascontiguousarray(out, np.int64))
-    return pa.Array.from_buffers(dtype, len(out), [_bitmap(valid), data])
+    return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), data])
 
 
-def _bitmap(valid: Array) -> pa.Buffer | None:
+def bitmap(valid: Array) -> pa.Buffer | None:
+    """Validity as Arrow keeps it: none if all are valid."""
     if valid.all():
         return None
     return pa.py_buffer(np.packbits(valid, bitorder="little"))

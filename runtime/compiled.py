@@ -1,8 +1,8 @@
-"""What modules generated for Numba import as `rt`: the jitted building blocks and the compiled Handler."""
+"""The backend of handlers compiled by Numba: accumulators in an arena, bound columns, results."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,251 +10,30 @@ import pyarrow as pa
 from aggloom.runtime import columns
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.handler import HandlerBase, Kernels
-from aggloom.runtime.jit import kernel
-from aggloom.runtime.multiset import (
-    multiset_after,
-    multiset_change,
-    multiset_clear,
-    multiset_count,
-    multiset_entry,
-    multiset_first,
-    multiset_settle,
-    multiset_word,
+from aggloom.runtime.lists import (
+    USED,
+    ListOut,
+    concatenated,
+    grown,
+    lists_differ,
+    new_list_out,
+    rows_of,
 )
-from aggloom.runtime.numeric import (
-    FloatSum,
-    Wide,
-    add_float,
-    add_wide,
-    combine_float,
-    combine_wide,
-    divide_wide,
-    float_total,
-    subtract_float,
-    subtract_wide,
-    truncate_divide,
-    wide_to_bigint,
-    wide_to_decimal,
-    wide_to_float,
-    wrap,
-)
-from aggloom.runtime.ordered import (
-    greatest,
-    least,
-    ordered_accumulate,
-    ordered_clear,
-    ordered_merge,
-    ordered_retract,
-)
-from aggloom.runtime.pool import Pool, PoolArrays, hold, import_word, release
-from aggloom.runtime.sequence import (
-    Sequence,
-    SequenceView,
-    sequence_append,
-    sequence_clear,
-    sequence_holds,
-    sequence_remove,
-)
-from aggloom.runtime.tree import Tree, TreeView, compare, tree_beside, tree_end
+from aggloom.runtime.pool import Pool
+from aggloom.runtime.ranked import RankedView
+from aggloom.runtime.sequence import Sequence, SequenceView
+from aggloom.runtime.stamped import StampedView
+from aggloom.runtime.superaccumulator import Spill, SpillView
+from aggloom.runtime.tree import Tree, TreeView, tree_beside, tree_end
+from aggloom.runtime.words import Limbs
 
-__all__ = [
-    "NO_FLOAT",
-    "NO_LIMBS",
-    "NO_WORD",
-    "Handler",
-    "Kernels",
-    "add_float",
-    "add_wide",
-    "combine_float",
-    "combine_wide",
-    "compare",
-    "divide_wide",
-    "float_total",
-    "greatest",
-    "import_word",
-    "kernel",
-    "least",
-    "multiset_after",
-    "multiset_change",
-    "multiset_clear",
-    "multiset_count",
-    "multiset_entry",
-    "multiset_first",
-    "multiset_settle",
-    "multiset_word",
-    "ordered_accumulate",
-    "ordered_clear",
-    "ordered_merge",
-    "ordered_retract",
-    "sequence_clear",
-    "sequence_merge_distinct",
-    "subtract_float",
-    "subtract_wide",
-    "truncate_divide",
-    "wide_to_bigint",
-    "wide_to_decimal",
-    "wide_to_float",
-    "wrap",
-]
-
-NO_WORD = np.int64(0)
-NO_FLOAT = np.float64(0.0)
-NO_LIMBS = (np.int64(0), np.int64(0))
-_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
-
-
-class Limbs(NamedTuple):
-    """A column of 128-bit numbers."""
-
-    low: Array
-    high: Array
-
-
-@kernel
-def wide_at(column: Limbs, i: int) -> tuple[int, int]:
-    return column.low[i], column.high[i]
-
-
-@kernel
-def load_wide(field: Array, s: int) -> Wide:
-    return field[s, 0], field[s, 1], field[s, 2]
-
-
-@kernel
-def store_wide(field: Array, s: int, value: Wide) -> None:
-    field[s, 0], field[s, 1], field[s, 2] = value
-
-
-@kernel
-def clear_wide(field: Array, s: int) -> None:
-    field[s, :] = 0
-
-
-@kernel
-def load_float(field: Array, s: int) -> FloatSum:
-    f = field[s]
-    return f[0], f[1], f[2], f[3], f[4], f[5], f[6]
-
-
-@kernel
-def store_float(field: Array, s: int, value: FloatSum) -> None:
-    for c in range(7):
-        field[s, c] = value[c]
-
-
-@kernel
-def clear_float(field: Array, s: int) -> None:
-    field[s, :] = 0.0
-
-
-@kernel
-def store_pooled(field: Array, pool: PoolArrays, s: int, word: int) -> None:
-    """Store an id, holding it and letting the former one go."""
-    hold(pool, word)
-    release(pool, field[s])
-    field[s] = word
-
-
-@kernel
-def put_word(out: Array, k: int, word: int) -> None:
-    out[k] = word
-
-
-@kernel
-def put_float(out: Array, k: int, value: float) -> None:
-    out[k] = value + 0.0
-
-
-@kernel
-def put_limbs(out: Array, k: int, value: tuple[int, int]) -> None:
-    out[k, 0], out[k, 1] = value
-
-
-@kernel
-def word_to_float(word: int) -> float:
-    return np.int64(word ^ ((word >> 63) & _SIGN)).view(np.float64)
-
-
-@kernel
-def word_to_wide(word: int) -> tuple[int, int]:
-    return word, word >> 63
-
-
-@kernel
-def pooled_to_wide(pool: PoolArrays, word: int) -> tuple[int, int]:
-    """The 128 bits of a wide decimal's id: big-endian in the pool, sign bit flipped."""
-    at = pool.offset[word]
-    high, low = np.uint64(0), np.uint64(0)
-    for j in range(8):
-        high = (high << np.uint64(8)) | np.uint64(pool.heap[at + j])
-        low = (low << np.uint64(8)) | np.uint64(pool.heap[at + 8 + j])
-    return np.int64(low), np.int64(high ^ np.uint64(0x8000000000000000))
-
-
-sequence_accumulate = sequence_append
-sequence_retract = sequence_remove
-
-
-@kernel
-def sequence_merge(
-    view: Sequence,
-    pool: PoolArrays,
-    pooled: bool,
-    slot: int,
-    other: Sequence,
-    other_pool: PoolArrays,
-    other_slot: int,
-) -> None:
-    node = np.int64(other.head[other_slot])
-    while node != 0:
-        word = other.words[node]
-        if pooled:
-            word = import_word(pool, other_pool, word)
-        sequence_append(view, pool, pooled, slot, word)
-        node = np.int64(other.following[node])
-
-
-@kernel
-def sequence_merge_distinct(
-    view: Sequence,
-    pool: PoolArrays,
-    pooled: bool,
-    slot: int,
-    other: Sequence,
-    other_pool: PoolArrays,
-    other_slot: int,
-    counts: Tree,
-    column: int,
-) -> None:
-    """Append the values that are new here, in the other's order; `counts`, merged already, says which are there."""
-    node = np.int64(other.head[other_slot])
-    while node != 0:
-        word = other.words[node]
-        if pooled:
-            word = import_word(pool, other_pool, word)
-        entry = multiset_entry(counts, pool, pooled, slot, word)
-        if multiset_count(counts, entry, column) > 0 and not sequence_holds(view, slot, word):
-            sequence_append(view, pool, pooled, slot, word)
-        multiset_settle(counts, pool, pooled, slot, entry)
-        node = np.int64(other.following[node])
-
-
-@kernel
-def oldest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
-    node = view.head[slot]
-    return view.words[node], node != 0
-
-
-@kernel
-def newest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
-    node = view.tail[slot]
-    return view.words[node], node != 0
-
-
-_VIEW_TYPES: dict[str, type[TreeView] | type[SequenceView]] = {
+_VIEW_TYPES: dict[str, Any] = {
     "multiset": TreeView,
     "ordered": TreeView,
     "sequence": SequenceView,
+    "ranked": RankedView,
+    "stamped": StampedView,
+    "spill": SpillView,
 }
 
 
@@ -351,19 +130,27 @@ class Accumulators:
     def _view(self, described: tuple[str, str, bool, int], s: int) -> Any:
         attr, kind, pooled, width = described
         view = self.views[attr].arrays
-        if isinstance(view, Tree):
-            found, entry = [], tree_end(view, s, 0)
-            while entry:
-                word, *counts = view.heap[entry : entry + 1 + width].tolist()
-                found.append((self._word(word, pooled), counts))
-                by_bytes = pooled and kind == "ordered"
-                entry = tree_beside(view, self.pool.arrays, by_bytes, s, word, 1)
-            return sorted(found, key=repr)
-        values, node = [], int(view.head[s])
-        while node:
-            values.append(self._word(int(view.words[node]), pooled))
-            node = int(view.following[node])
-        return values
+        tree = view if isinstance(view, Tree) else getattr(view, "tree", None)
+        if tree is not None:
+            by_bytes = pooled and kind != "multiset"
+            return self._entries(tree, pooled, by_bytes, s, width if kind == "multiset" else 1)
+        if isinstance(view, Sequence):
+            values, node = [], int(view.head[s])
+            while node:
+                values.append(self._word(int(view.words[node]), pooled))
+                node = int(view.following[node])
+            return values
+        if isinstance(view, Spill):
+            return (view.index[s] > 0).tolist()
+        return view[0][s].tolist()
+
+    def _entries(self, tree: Tree, pooled: bool, by_bytes: bool, s: int, width: int) -> Any:
+        found, entry = [], tree_end(tree, s, 0)
+        while entry:
+            word, *counts = tree.heap[entry : entry + 1 + width].tolist()
+            found.append((self._word(word, pooled), counts))
+            entry = tree_beside(tree, self.pool.arrays, by_bytes, s, word, 1)
+        return sorted(found, key=repr)
 
 
 class Handler(HandlerBase):
@@ -380,6 +167,10 @@ class Handler(HandlerBase):
             bound[name, form] = columns.validity(column)
         elif form == "word":
             bound[name, form] = columns.words(column, self._current().pool)[0]
+        elif form == "real":
+            bound[name, form] = columns.reals(column)
+        elif form == "real_word":
+            bound[name, form] = columns.float_words(columns.reals(column))
         else:
             low, high, _ = columns.numbers(column)
             bound[name, form] = Limbs(low, high) if form == "wide" else low
@@ -397,36 +188,56 @@ class Handler(HandlerBase):
         )
 
     def outputs(self, n: int) -> Any:
-        arrays: list[Array] = [np.zeros(max(1, len(self.OUTPUTS)), np.int64)]
-        for _, form in self.OUTPUTS:
-            shape = (n, 2) if form == "limbs" else (n,)
-            arrays += [np.zeros(shape, "f8" if form == "float" else "i8"), np.zeros(n, np.bool_)]
+        arrays: list[Any] = [np.zeros(max(1, len(self.OUTPUTS)), np.int64)]
+        for _, form, width, _ in self.OUTPUTS:
+            if form == "list":
+                arrays.append(new_list_out(n))
+            elif form == "limbs":
+                arrays.append(np.zeros((n, 2), np.int64))
+            else:
+                shape = (n, width) if form in ("words", "floats") else (n,)
+                arrays.append(np.zeros(shape, "f8" if form.startswith("float") else "i8"))
+            arrays.append(np.zeros(n, np.bool_))
         return self.KERNELS.outputs(*arrays)
+
+    def grown(self, out: Any, row: int) -> Any:
+        parts = list(out)
+        for place, part in enumerate(parts):
+            if isinstance(part, ListOut):
+                parts[place] = grown(part) if part.meta[1] else part
+                parts[place].meta[USED] = part.ends[row - 1] if row else 0
+        return type(out)(*parts)
 
     def differ(self, before: Any, after: Any, rows: int) -> Array:
         """In which of the rows any result differs; NULL equals NULL, NaN equals NaN."""
         changed = np.zeros(rows, np.bool_)
         for a, b in zip(before[1:], after[1:], strict=True):
+            if isinstance(a, ListOut):
+                changed |= lists_differ(a, b, rows)
+                continue
             unequal = a.view(np.int64) != b.view(np.int64) if a.dtype == np.float64 else a != b
             changed |= unequal.any(axis=1) if unequal.ndim == 2 else unequal
         return changed
 
     def concatenate(self, before: Any, after: Any) -> Any:
         """The rows of two outputs, one after the other."""
-        return type(before)(*(np.concatenate([a, b]) for a, b in zip(before, after, strict=True)))
+        pairs = zip(before, after, strict=True)
+        return type(before)(
+            *(
+                concatenated(a, b) if isinstance(a, ListOut) else np.concatenate([a, b])
+                for a, b in pairs
+            )
+        )
 
-    def to_arrow(
-        self, out: Any, fields: list[pa.Field], take: Array | None = None
-    ) -> list[pa.Array]:
-        made = []
-        for position, ((_, form), field) in enumerate(zip(self.OUTPUTS, fields, strict=True)):
-            data, valid = out[1 + 2 * position], out[2 + 2 * position]
-            if take is not None:
-                data, valid = data[take], valid[take]
-            if form == "float":
-                made.append(columns.from_floats(data, valid, field.type))
-            elif form == "limbs":
-                made.append(columns.from_limbs(data, valid, field.type))
-            else:
-                made.append(columns.from_words(data, valid, field.type, self._current().pool))
-        return made
+    def scalars(self, data: Array, valid: Array, form: str, dtype: pa.DataType) -> pa.Array:
+        if form in ("float", "floats"):
+            return columns.from_floats(data, valid, dtype)
+        if form == "limbs":
+            return columns.from_limbs(data, valid, dtype)
+        return columns.from_words(data, valid, dtype, self._current().pool)
+
+    def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Array]:
+        return (data, valid) if take is None else (data[take], valid[take])
+
+    def lists(self, data: ListOut, take: Array) -> tuple[Array, Array, Array]:
+        return rows_of(data, take)

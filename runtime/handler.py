@@ -15,8 +15,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, describe_call, prepare, type_name
+from aggloom.codegen import AggSpec, describe_call, parse_type, prepare, type_name
 from aggloom.errors import AggloomError, DataError, TypeMismatchError
+from aggloom.runtime import results, rows
 from aggloom.runtime.arena import Arena, Array
 
 CHUNK = 65536
@@ -28,9 +29,9 @@ class Kernels(NamedTuple):
     inputs: Callable[..., Any]
     state: Callable[..., Any]
     outputs: Callable[..., Any]
-    update: Callable[..., int]
-    trace: Callable[..., int]
-    values: Callable[..., None]
+    update: Callable[..., tuple[int, int]]
+    trace: Callable[..., tuple[int, int]] | None
+    values: Callable[..., int]
     merge: Callable[..., None]
     reset: Callable[..., None]
 
@@ -41,10 +42,11 @@ class HandlerBase:
     SPEC_JSON: ClassVar[str]
     BACKEND: ClassVar[str]
     RETRACTING: ClassVar[bool]
-    INPUTS: ClassVar[tuple[tuple[str, str, str], ...]]
+    INPUTS: ClassVar[tuple[tuple[str, Any, str], ...]]
     FIELDS: ClassVar[tuple[tuple[str, str, int, str, bool], ...]]
     VIEWS: ClassVar[tuple[tuple[str, str, bool, int], ...]]
-    OUTPUTS: ClassVar[tuple[tuple[str, str], ...]]
+    OUTPUTS: ClassVar[tuple[tuple[str, str, int, str], ...]]
+    RESULTS: ClassVar[dict[str, tuple[str, Any, Any]]]
     KERNELS: ClassVar[Kernels]
     SOURCE_PATH: ClassVar[Path]
     DIGEST: ClassVar[str]
@@ -73,12 +75,12 @@ class HandlerBase:
             else np.asarray(slots, np.int64)
         )
 
-    def apply(self, rows: Any, retract: bool) -> None:
+    def apply(self, given: Any, retract: bool) -> None:
         if retract and not self.RETRACTING:
             raise DataError(
                 "retract: the handler was generated for an append-only input; generate it with input_changes='retract'"
             )
-        batch = self.batch_of(rows)
+        batch = self.batch_of(given)
         slots = self._row_slots(batch.num_rows)
         retracts = np.full(batch.num_rows, retract, np.bool_)
         self.update(self.bind(batch), slots, retracts, keep_orphans=True)
@@ -109,67 +111,94 @@ class HandlerBase:
 
     def update(self, inputs: Any, slots: Array, retracts: Array, *, keep_orphans: bool) -> int:
         """Apply the bound rows; returns the number of orphan retractions dropped."""
-        dropped = 0
-        for start, stop in self._runs(len(slots)):
-            dropped += self.KERNELS.update(
-                self.accumulators.state, inputs, retracts, keep_orphans, slots, start, stop
-            )
-        return dropped
+        return self._run(self.KERNELS.update, inputs, retracts, keep_orphans, slots)
 
     def trace(
         self, inputs: Any, slots: Array, retracts: Array, *, keep_orphans: bool
     ) -> tuple[int, Any, Any, Array, Array]:
         """As update: (dropped, results before each row, after it, whether its key was live before, after)."""
         n = len(slots)
+        if self.KERNELS.trace is None:
+            return self._trace_rows(inputs, slots, retracts, keep_orphans)
         noted = self.outputs(n), self.outputs(n), np.zeros(n, np.bool_), np.zeros(n, np.bool_)
-        dropped = 0
-        for start, stop in self._runs(n):
-            dropped += self.KERNELS.trace(
-                self.accumulators.state, inputs, retracts, keep_orphans, slots, start, stop, *noted
-            )
+        dropped = self._run(self.KERNELS.trace, inputs, retracts, keep_orphans, slots, *noted)
         return dropped, *noted
 
-    def _runs(self, rows: int) -> Iterator[tuple[int, int]]:
-        """Ranges of rows to work on at once, with room made for each."""
-        start = 0
-        while start < rows:
-            stop = start + self._current().reserve(min(CHUNK, rows - start))
-            yield start, stop
-            start = stop
+    def _trace_rows(
+        self, inputs: Any, slots: Array, retracts: Array, keep_orphans: bool
+    ) -> tuple[int, Any, Any, Array, Array]:
+        """As trace, row by row: lists of unknown length are written by no kernel that also changes state."""
+        n, dropped = len(slots), 0
+        was, now = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
+        before, after = self.outputs(0), self.outputs(0)
+        for i in range(n):
+            one = slice(i, i + 1)
+            was[i] = self.accumulators.records[slots[i]] > 0
+            before = self.concatenate(before, self.values(slots[one]))
+            picked = self.pick(inputs, np.array([i]))
+            dropped += self.update(picked, slots[one], retracts[one], keep_orphans=keep_orphans)
+            now[i] = self.accumulators.records[slots[i]] > 0
+            after = self.concatenate(after, self.values(slots[one]))
+        return dropped, before, after, was, now
+
+    def _run(
+        self,
+        step: Callable[..., tuple[int, int]],
+        inputs: Any,
+        retracts: Array,
+        keep_orphans: bool,
+        slots: Array,
+        *noted: Any,
+    ) -> int:
+        """Call a kernel until all rows are through, with room made before each call."""
+        start = dropped = 0
+        while start < len(slots):
+            stop = start + self._current().reserve(min(CHUNK, len(slots) - start))
+            state = self.accumulators.state
+            start, lost = step(state, inputs, retracts, keep_orphans, slots, start, stop, *noted)
+            dropped += lost
+        return dropped
 
     def values(self, slots: Array) -> Any:
         """The results at the given slots."""
         out = self.outputs(len(slots))
-        self.KERNELS.values(self._current().state, slots, out)
+        row = 0
+        while (row := self.KERNELS.values(self._current().state, slots, out, row)) < len(slots):
+            out = self.grown(out, row)
         return out
 
     def overflow(self, out: Any) -> tuple[int, int] | None:
         """(call, slot) of an overflow in the outputs, if there was one and the dialect makes it an error."""
-        if self.spec().dialect != "spark":
-            return None
-        hits = np.flatnonzero(out.overflow)
+        wraps = self.spec().dialect != "spark"
+        single = np.array([check == "single" for *_, check in self.OUTPUTS])
+        hits = np.flatnonzero(np.asarray(out.overflow)[: len(single)] * (single if wraps else 1))
         return (int(hits[0]), int(out.overflow[hits[0]]) - 1) if len(hits) else None
 
     def refuse_overflow(self, out: Any, place: Callable[[int], str]) -> None:
         """Raise ArithmeticOverflowError naming the call, and the key by `place(slot)`."""
-        from aggloom.errors import ArithmeticOverflowError
+        from aggloom.errors import ArithmeticOverflowError, CardinalityError
 
         found = self.overflow(out)
         if found is not None:
             spec = self.spec()
             dtype = spec.aggregate_schema.types[len(spec.group_by) + found[0]]
+            if self.OUTPUTS[found[0]][3] == "single":
+                raise CardinalityError(
+                    f"{describe_call(spec.calls[found[0]])}: there is more than one row "
+                    f"({place(found[1])}); take FIRST_VALUE or MAX, or filter the input"
+                )
             raise ArithmeticOverflowError(
                 f"{describe_call(spec.calls[found[0]])}: the result does not fit {type_name(dtype)} "
                 f"({place(found[1])}); cast the argument to a wider type, or use dialect 'flink' to wrap"
             )
 
-    def batch_of(self, rows: Any) -> pa.RecordBatch:
+    def batch_of(self, given: Any) -> pa.RecordBatch:
         """A tuple, a list of tuples (in the schema's order) or a record batch, as the handler's columns."""
         spec = self.spec()
-        if isinstance(rows, pa.RecordBatch):
-            batch = rows
+        if isinstance(given, pa.RecordBatch):
+            batch = given
         else:
-            listed = [rows] if isinstance(rows, tuple) else list(rows)
+            listed = [given] if isinstance(given, tuple) else list(given)
             batch = rows_to_batch(listed, spec.schema)
         names = spec.handler_schema.names
         if set(names) <= set(batch.schema.names):
@@ -184,11 +213,13 @@ class HandlerBase:
         for _, name, form in self.INPUTS:
             if (name, form) in bound:
                 continue
-            column = batch.column(name)
-            wanted = schema.field(name).type
-            if column.type != wanted:
-                column = column.cast(wanted)
-            self.bind_column(column, name, form, bound)
+            if form == "row":
+                listed = [_typed(batch, column, schema) for column, _ in name]
+                encoded = rows.encode(listed, [rows.Part(*part) for _, part in name])
+                self.bind_column(encoded, name, "word", bound)
+                bound[name, "row"] = bound[name, "word"]
+            else:
+                self.bind_column(_typed(batch, name, schema), name, form, bound)
         if not self.INPUTS:
             return self.KERNELS.inputs(np.zeros(batch.num_rows, np.int8))
         return self.KERNELS.inputs(*(bound[name, form] for _, name, form in self.INPUTS))
@@ -207,10 +238,85 @@ class HandlerBase:
         """Room for n rows of results."""
         raise AggloomError("a backend makes outputs")
 
+    def grown(self, out: Any, row: int) -> Any:
+        """The outputs with more room in their lists, to go on at a row."""
+        raise AggloomError("a backend makes outputs")
+
     def to_arrow(
         self, out: Any, fields: list[pa.Field], take: Array | None = None
     ) -> list[pa.Array]:
         """Outputs (or their rows `take`) as Arrow columns."""
+        return [
+            self._column(out[1 + 2 * k], out[2 + 2 * k], self.OUTPUTS[k], field.type, take)
+            for k, field in enumerate(fields)
+        ]
+
+    def _column(
+        self, data: Any, valid: Any, output: Any, dtype: pa.DataType, take: Array | None
+    ) -> pa.Array:
+        attr, form, width, _ = output
+        returns, options, element = self.RESULTS.get(attr, ("", (), None))
+        if form == "list":
+            rows_taken = np.arange(len(valid)) if take is None else take
+            words, counts, offsets = self.lists(data, rows_taken)
+            shown = np.asarray(valid)[rows_taken].astype(np.bool_)
+            elements = self._elements(words, np.ones(len(counts), np.bool_), element)
+            return results.finish(
+                returns,
+                elements,
+                np.asarray(counts, np.int64),
+                np.asarray(offsets, np.int64),
+                shown,
+                dtype,
+                dict(options),
+            )
+        data, valid = self.taken(data, valid, take)
+        if returns == "part":
+            return self._elements(data, valid, element)
+        if form in ("words", "floats"):
+            return self._arrays(data, valid, form, dtype, width)
+        return self.scalars(data, valid, form, dtype)
+
+    def _arrays(
+        self, data: Any, valid: Array, form: str, dtype: pa.DataType, width: int
+    ) -> pa.Array:
+        """Rows of as many values each as an ARRAY."""
+        n = len(valid)
+        flat = (
+            data.reshape(-1) if isinstance(data, np.ndarray) else [v for row in data for v in row]
+        )
+        inner = self.scalars(flat, np.repeat(valid, width), form, dtype.value_type)
+        offsets = pa.array(np.arange(n + 1) * width, pa.int32())
+        mask = pa.array(~np.asarray(valid, np.bool_))
+        return pa.ListArray.from_arrays(offsets, inner, type=dtype, mask=mask)
+
+    def _elements(self, words: Any, valid: Array, element: Any) -> pa.Array:
+        """Words as the values that they stand for: a part of a row, or several as a STRUCT."""
+        names, parts, take = element
+        types = [parse_type(name) for name in names]
+        if parts is None:
+            return self.scalars(words, valid, "word", types[0])
+        shown = np.asarray(valid, np.bool_)
+        encoded = self.scalars(words, valid, "word", pa.binary()).filter(pa.array(shown))
+        columns = [rows.decode(encoded, types, [rows.Part(*p) for p in parts], t) for t in take]
+        whole = (
+            columns[0]
+            if len(take) == 1
+            else pa.StructArray.from_arrays(columns, names=["key", "value"])
+        )
+        places = pa.array(np.cumsum(shown) - 1, mask=~shown)
+        return whole.take(places)
+
+    def scalars(self, data: Any, valid: Any, form: str, dtype: pa.DataType) -> pa.Array:
+        """Results or elements in one form as a column."""
+        raise AggloomError("a backend converts outputs")
+
+    def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
+        """The rows `take` of a result and its validity."""
+        raise AggloomError("a backend converts outputs")
+
+    def lists(self, data: Any, take: Array) -> tuple[Any, Any, Any]:
+        """(words, counts, offsets) of the lists at the rows `take`."""
         raise AggloomError("a backend converts outputs")
 
     def _current(self) -> Any:
@@ -227,6 +333,12 @@ class HandlerBase:
                 f"{rows} rows for {len(self._slots)} slots; give setAccumulators one slot for each row"
             )
         return self._slots
+
+
+def _typed(batch: pa.RecordBatch, name: str, schema: pa.Schema) -> pa.Array:
+    """A column in the type that the spec says it has."""
+    column, wanted = batch.column(name), schema.field(name).type
+    return column if column.type == wanted else column.cast(wanted)
 
 
 def rows_to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:

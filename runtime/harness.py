@@ -12,7 +12,7 @@ import pyarrow as pa
 from aggloom.codegen import AggSpec, finish, generate, load, prepare
 from aggloom.errors import UnsupportedExpressionError
 from aggloom.runtime.arena import Array
-from aggloom.runtime.changelog import KIND_NAMES, fold, parse_kinds
+from aggloom.runtime.changelog import KIND_NAMES, fold, parse_kinds, sort_key
 from aggloom.runtime.group_agg import GroupAggOperator, Mode, OrphanPolicy
 from aggloom.runtime.handler import rows_to_batch
 
@@ -109,9 +109,7 @@ class Harness:
     def table(self) -> list[tuple[Any, ...]]:
         """The table that all changes so far fold to, sorted by its columns, nulls first and NaN last."""
         width = None if self.operator.update_before else len(self.spec.group_by)
-        return sorted(
-            fold(self._all, width), key=lambda row: [(v is not None, v != v, v) for v in row]
-        )
+        return sorted(fold(self._all, width), key=lambda row: [sort_key(v) for v in row])
 
     def snapshot(self) -> bytes:
         """The operator's state; the buffered rows are flushed first."""

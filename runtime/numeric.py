@@ -1,10 +1,7 @@
-"""Exact numbers in fixed-width state: 192-bit integers (BIGINT and DECIMAL sums) and cascaded float sums.
+"""Exact integers in fixed-width state: 192 bits for sums of BIGINT and DECIMAL.
 
 A *wide* number is (low, middle, high): three 64-bit limbs, two's complement, so adding and subtracting are exact
 and order does not matter; whether a result fits its type is asked only when it is read.
-A *float sum* is (s0, s1, s2, excess, nans, infinities, negative infinities): the first three are the cascade of
-error-free additions, `excess` counts units of 2**1020 kept out of it, so that no order of finite values overflows
-on the way, and the rest count the special values: a retracted NaN or infinity leaves no trace.
 """
 
 from __future__ import annotations
@@ -14,9 +11,6 @@ import numpy as np
 from aggloom.runtime.jit import kernel
 
 Wide = tuple[int, int, int]
-FloatSum = tuple[float, float, float, float, float, float, float]
-_UNIT = 2.0**1020
-_LARGE = 2.0**1021
 
 POWERS_LOW = np.array(
     [(10**p & (2**64 - 1)) - (2**64 if 10**p & 2**63 else 0) for p in range(39)], np.int64
@@ -141,79 +135,6 @@ def divide_wide(a: Wide, count: int, digits: int, precision: int) -> tuple[tuple
     if negative:
         quotient = negate_wide(quotient)
     return wide_to_decimal(quotient, precision)
-
-
-@kernel
-def _add_exactly(a: FloatSum, x: float) -> FloatSum:
-    """The cascade: what each addition rounds off goes to the next place."""
-    s0 = a[0] + x
-    t = s0 - a[0]
-    e = (a[0] - (s0 - t)) + (x - t)
-    s1 = a[1] + e
-    t = s1 - a[1]
-    e = (a[1] - (s1 - t)) + (e - t)
-    return s0, s1, a[2] + e, a[3], a[4], a[5], a[6]
-
-
-@kernel
-def _cascade(a: FloatSum, x: float) -> FloatSum:
-    """a + x for a finite x."""
-    excess = a[3]
-    if abs(x) >= _LARGE:
-        units = np.trunc(x / _UNIT)
-        x -= units * _UNIT
-        excess += units
-    b = _add_exactly(a, x)
-    s0 = b[0]
-    if abs(s0) >= _LARGE:
-        units = np.trunc(s0 / _UNIT)
-        s0 -= units * _UNIT
-        excess += units
-    return s0, b[1], b[2], excess, b[4], b[5], b[6]
-
-
-@kernel
-def _special(a: FloatSum, x: float, change: float) -> FloatSum:
-    if np.isnan(x):
-        return a[0], a[1], a[2], a[3], a[4] + change, a[5], a[6]
-    if x > 0:
-        return a[0], a[1], a[2], a[3], a[4], a[5] + change, a[6]
-    return a[0], a[1], a[2], a[3], a[4], a[5], a[6] + change
-
-
-@kernel
-def add_float(a: FloatSum, x: float) -> FloatSum:
-    return _cascade(a, x) if np.isfinite(x) else _special(a, x, 1.0)
-
-
-@kernel
-def subtract_float(a: FloatSum, x: float) -> FloatSum:
-    return _cascade(a, -x) if np.isfinite(x) else _special(a, x, -1.0)
-
-
-@kernel
-def combine_float(a: FloatSum, b: FloatSum) -> FloatSum:
-    c = _cascade(_cascade(_cascade(a, b[0]), b[1]), b[2])
-    return c[0], c[1], c[2], c[3] + b[3], c[4] + b[4], c[5] + b[5], c[6] + b[6]
-
-
-@kernel
-def float_total(a: FloatSum) -> float:
-    """The sum as a double, infinite if it is beyond all of them; -0.0 becomes 0.0."""
-    if a[4] > 0 or (a[5] > 0 and a[6] > 0):
-        return np.nan
-    if a[5] > 0:
-        return np.inf
-    if a[6] > 0:
-        return -np.inf
-    # With more than 8 units out of 16 the parts are added in units, so that only the last step can overflow.
-    unit = _UNIT if abs(a[3]) > 8 else 1.0
-    parts = (a[0] / unit, a[1] / unit, a[2] / unit, 0.0, 0.0, 0.0, 0.0)
-    b = _add_exactly(parts, a[3] * (_UNIT / unit))
-    s = b[0] + b[1]
-    t = s - b[0]
-    e = (b[0] - (s - t)) + (b[1] - t)
-    return (s + (e + b[2])) * unit + 0.0
 
 
 @kernel

@@ -1,13 +1,12 @@
-"""What modules generated for plain Python import as `rt`: the same words over Python objects.
+"""The backend of handlers in plain Python: accumulators in lists and dicts, bound columns, results.
 
-Integers are Python's, float sums are fractions, views are dicts and lists: slow, simple to step through, and
-an independent check of the compiled backend.
+Integers are Python's, float sums are fractions: slow, simple to step through, and an independent check of the
+compiled backend.
 """
 
 from __future__ import annotations
 
 import ast
-import math
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -15,285 +14,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime import columns
+from aggloom.physical import is_nested
+from aggloom.runtime import columns, rows
 from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.handler import HandlerBase, Kernels
-
-__all__ = ["Handler", "Kernels"]
-
-NO_WORD = NO_FLOAT = NO_LIMBS = 0
-FloatSum = tuple[Fraction, int, int, int]
-_ZERO_SUM: FloatSum = (Fraction(0), 0, 0, 0)
-
-
-def add_wide(total: int, x: int) -> int:
-    return total + x
-
-
-def subtract_wide(total: int, x: int) -> int:
-    return total - x
-
-
-combine_wide = add_wide
-
-
-def add_float(total: FloatSum, x: float, change: int = 1) -> FloatSum:
-    exact, nans, above, below = total
-    if math.isnan(x):
-        return exact, nans + change, above, below
-    if math.isinf(x):
-        return exact, nans, above + change * (x > 0), below + change * (x < 0)
-    return exact + change * Fraction(x), nans, above, below
-
-
-def subtract_float(total: FloatSum, x: float) -> FloatSum:
-    return add_float(total, x, -1)
-
-
-def combine_float(a: FloatSum, b: FloatSum) -> FloatSum:
-    return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]
-
-
-def float_total(total: FloatSum) -> float:
-    exact, nans, above, below = total
-    if nans > 0 or (above > 0 and below > 0):
-        return math.nan
-    if above > 0:
-        return math.inf
-    if below > 0:
-        return -math.inf
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
-
-
-def wide_to_bigint(total: int) -> tuple[int, bool]:
-    return total, -(2**63) <= total < 2**63
-
-
-def wide_to_decimal(total: int, precision: int) -> tuple[int, bool]:
-    return total, abs(total) < 10**precision
-
-
-def wide_to_float(total: int) -> float:
-    return float(total)
-
-
-def divide_wide(total: int, count: int, digits: int, precision: int) -> tuple[int, bool]:
-    quotient, rest = divmod(abs(total) * 10**digits, abs(count))
-    quotient += 2 * rest >= abs(count)
-    return wide_to_decimal(-quotient if (total < 0) != (count < 0) else quotient, precision)
-
-
-def truncate_divide(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return -quotient if (a < 0) != (b < 0) else quotient
-
-
-def wrap(value: int, bits: int) -> int:
-    half = 1 << (bits - 1)
-    return (value + half) % (1 << bits) - half
-
-
-def compare(pool: None, pooled: bool, a: Any, b: Any) -> int:
-    return (a > b) - (a < b)
-
-
-def wide_at(column: list[Any], i: int) -> Any:
-    return column[i]
-
-
-def load_wide(field: list[Any], s: int) -> Any:
-    return field[s]
-
-
-def store_wide(field: list[Any], s: int, value: Any) -> None:
-    field[s] = value
-
-
-load_float, store_float = load_wide, store_wide
-
-
-def clear_wide(field: list[Any], s: int) -> None:
-    field[s] = 0
-
-
-def clear_float(field: list[Any], s: int) -> None:
-    field[s] = _ZERO_SUM
-
-
-def store_pooled(field: list[Any], pool: None, s: int, word: Any) -> None:
-    field[s] = word
-
-
-def import_word(pool: None, other: None, word: Any) -> Any:
-    return word
-
-
-def put_word(out: list[Any], k: int, value: Any) -> None:
-    out[k] = value
-
-
-put_limbs = put_word
-
-
-def put_float(out: list[Any], k: int, value: float) -> None:
-    out[k] = float_word(value)
-
-
-def float_word(value: float) -> int:
-    return int(columns.float_words(np.array([value], np.float64))[0])
-
-
-def word_to_float(word: int) -> float:
-    return float(columns.words_to_floats(np.array([word], np.int64))[0])
-
-
-def word_to_wide(word: int) -> int:
-    return word
-
-
-def pooled_to_wide(pool: None, word: int) -> int:
-    return word
-
-
-Counter = dict[Any, int]
-
-
-def _count(counts: Counter, value: Any, change: int) -> None:
-    counts[value] = counts.get(value, 0) + change
-    if counts[value] == 0:
-        del counts[value]
-
-
-def ordered_accumulate(view: list[Counter], pool: None, pooled: bool, s: int, word: Any) -> None:
-    _count(view[s], word, 1)
-
-
-def ordered_retract(view: list[Counter], pool: None, pooled: bool, s: int, word: Any) -> None:
-    _count(view[s], word, -1)
-
-
-def ordered_merge(
-    view: list[Counter],
-    pool: None,
-    pooled: bool,
-    s: int,
-    other: list[Counter],
-    other_pool: None,
-    o: int,
-) -> None:
-    for word, count in other[o].items():
-        _count(view[s], word, count)
-
-
-def ordered_clear(view: list[Any], pool: None, pooled: bool, s: int) -> None:
-    view[s].clear()
-
-
-def least(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    shown = [word for word, count in view[s].items() if count > 0]
-    return (min(shown), True) if shown else (0, False)
-
-
-def greatest(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    shown = [word for word, count in view[s].items() if count > 0]
-    return (max(shown), True) if shown else (0, False)
-
-
-def sequence_accumulate(view: list[list[Any]], pool: None, pooled: bool, s: int, word: Any) -> None:
-    view[s].append(word)
-
-
-def sequence_retract(view: list[list[Any]], pool: None, pooled: bool, s: int, word: Any) -> None:
-    if word in view[s]:
-        view[s].remove(word)
-
-
-def sequence_merge(
-    view: list[list[Any]],
-    pool: None,
-    pooled: bool,
-    s: int,
-    other: list[list[Any]],
-    other_pool: None,
-    o: int,
-) -> None:
-    view[s].extend(other[o])
-
-
-def sequence_merge_distinct(
-    view: list[list[Any]],
-    pool: None,
-    pooled: bool,
-    s: int,
-    other: list[list[Any]],
-    other_pool: None,
-    o: int,
-    counts: Multiset,
-    column: int,
-) -> None:
-    for word in other[o]:
-        shown = word in counts[s] and counts[s][word][column] > 0
-        if shown and word not in view[s]:
-            view[s].append(word)
-
-
-sequence_clear = multiset_clear = ordered_clear
-
-
-def oldest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    return (view[s][0], True) if view[s] else (0, False)
-
-
-def newest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    return (view[s][-1], True) if view[s] else (0, False)
-
-
-Entry = tuple[int, Any]
-
-
-class Multiset(list[dict[Any, list[int]]]):
-    """By slot: value -> one count for each sharing call."""
-
-    def __init__(self, slots: int, width: int) -> None:
-        super().__init__({} for _ in range(slots))
-        self.width = width
-
-
-def multiset_entry(view: Multiset, pool: None, pooled: bool, s: int, word: Any) -> Entry:
-    view[s].setdefault(word, [0] * view.width)
-    return s, word
-
-
-def multiset_change(view: Multiset, entry: Entry, column: int, change: int) -> int:
-    counts = view[entry[0]][entry[1]]
-    counts[column] += change
-    return counts[column]
-
-
-def multiset_count(view: Multiset, entry: Entry, column: int) -> int:
-    return view[entry[0]][entry[1]][column]
-
-
-def multiset_word(view: Multiset, entry: Entry) -> Any:
-    return entry[1]
-
-
-def multiset_first(view: Multiset, s: int) -> Entry | None:
-    return next(((s, word) for word in view[s]), None)
-
-
-def multiset_after(view: Multiset, pool: None, s: int, entry: Entry) -> Entry | None:
-    words = list(view[entry[0]])
-    place = words.index(entry[1]) + 1
-    return (entry[0], words[place]) if place < len(words) else None
-
-
-def multiset_settle(view: Multiset, pool: None, pooled: bool, s: int, entry: Entry) -> None:
-    if not any(view[entry[0]][entry[1]]):
-        del view[entry[0]][entry[1]]
+from aggloom.runtime.handler import HandlerBase
+from aggloom.runtime.plain_floats import ZERO_SUM
+from aggloom.runtime.plain_values import real_word, word_to_float
+from aggloom.runtime.plain_views import (
+    ListOut,
+    concatenated,
+    lists_differ,
+    new_list_out,
+    new_view,
+    rows_of,
+)
 
 
 class Accumulators:
@@ -303,11 +37,11 @@ class Accumulators:
         self.handler, self.arena = handler, arena
         self.slots = slots
         self.fields: dict[str, list[Any]] = {
-            attr: [_ZERO_SUM if kind == "float" else 0] * slots
+            attr: [ZERO_SUM if kind == "float" else 0] * slots
             for attr, _, _, kind, _ in handler.FIELDS
         }
         self.views: dict[str, Any] = {
-            attr: _new_view(kind, slots, width) for attr, kind, _, width in handler.VIEWS
+            attr: new_view(kind, slots, width) for attr, kind, _, width in handler.VIEWS
         }
         if "plain.state" in arena:
             self._load(ast.literal_eval(arena.array("plain.state", 0, "u1").tobytes().decode()))
@@ -368,15 +102,9 @@ class Accumulators:
                 [(Fraction(*v[0]), *v[1:]) for v in values] if kind == "float" else values
             )
         for attr, kind, _, width in self.handler.VIEWS:
-            view = _new_view(kind, 0, width)
+            view = new_view(kind, 0, width)
             view.extend(saved[2][attr])
             self.views[attr] = view
-
-
-def _new_view(kind: str, slots: int, width: int) -> Any:
-    if kind == "multiset":
-        return Multiset(slots, width)
-    return [{} if kind == "ordered" else [] for _ in range(slots)]
 
 
 def _plain(value: Any) -> Any:
@@ -404,8 +132,10 @@ class Handler(HandlerBase):
             bound[name, form] = columns.flags(column).tolist()
         elif form == "valid":
             bound[name, form] = columns.validity(column).tolist()
-        elif form == "number" and pa.types.is_floating(column.type):
-            bound[name, form] = column.cast(pa.float64()).to_pylist()
+        elif form == "real" or (form == "number" and pa.types.is_floating(column.type)):
+            bound[name, form] = columns.reals(column).tolist()
+        elif form == "real_word":
+            bound[name, form] = columns.float_words(columns.reals(column)).tolist()
         else:
             bound[name, form] = _python_words(column)
 
@@ -413,27 +143,37 @@ class Handler(HandlerBase):
         return self.KERNELS.inputs(*([column[row] for row in rows] for column in inputs))
 
     def outputs(self, n: int) -> Any:
-        lists: list[list[Any]] = [[0] * max(1, len(self.OUTPUTS))]
-        for _ in self.OUTPUTS:
-            lists += [[0] * n, [False] * n]
+        lists: list[Any] = [[0] * max(1, len(self.OUTPUTS))]
+        for _, form, width, _ in self.OUTPUTS:
+            empty = (0,) * width if form in ("words", "floats") else 0
+            lists += [new_list_out(n) if form == "list" else [empty] * n, [False] * n]
         return self.KERNELS.outputs(*lists)
 
     def differ(self, before: Any, after: Any, rows: int) -> Array:
-        pairs = list(zip(before[1:], after[1:], strict=True))
-        return np.array([any(a[k] != b[k] for a, b in pairs) for k in range(rows)], np.bool_)
+        changed = np.zeros(rows, np.bool_)
+        for a, b in zip(before[1:], after[1:], strict=True):
+            if isinstance(a, ListOut):
+                changed |= lists_differ(a, b, rows)
+            else:
+                changed |= np.array([a[k] != b[k] for k in range(rows)], np.bool_)
+        return changed
 
     def concatenate(self, before: Any, after: Any) -> Any:
-        return type(before)(*(a + b for a, b in zip(before, after, strict=True)))
+        pairs = zip(before, after, strict=True)
+        return type(before)(
+            *(concatenated(a, b) if isinstance(a, ListOut) else a + b for a, b in pairs)
+        )
 
-    def to_arrow(
-        self, out: Any, fields: list[pa.Field], take: Array | None = None
-    ) -> list[pa.Array]:
-        made = []
-        for position, field in enumerate(fields):
-            data, valid = out[1 + 2 * position], out[2 + 2 * position]
-            chosen = range(len(data)) if take is None else take.tolist()
-            made.append(_from_python_words([data[k] if valid[k] else None for k in chosen], field))
-        return made
+    def scalars(self, data: Any, valid: Any, form: str, dtype: pa.DataType) -> pa.Array:
+        shown = [v if ok else None for v, ok in zip(data, valid, strict=True)]
+        return _from_python_words(shown, dtype)
+
+    def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
+        chosen = range(len(valid)) if take is None else take.tolist()
+        return [data[k] for k in chosen], [valid[k] for k in chosen]
+
+    def lists(self, data: ListOut, take: Array) -> tuple[Any, Any, Any]:
+        return rows_of(data, take)
 
 
 def _python_words(column: pa.Array) -> list[Any]:
@@ -445,7 +185,9 @@ def _python_words(column: pa.Array) -> list[Any]:
     if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
         return list(column.to_pylist())
     if pa.types.is_floating(dtype):
-        return [None if v is None else float_word(v) for v in column.to_pylist()]
+        return [None if v is None else real_word(v) for v in column.to_pylist()]
+    if is_nested(dtype):
+        return list(rows.encode_values(column).to_pylist())
     return list(column.view(columns.carrier(dtype)).to_pylist())
 
 
@@ -455,8 +197,7 @@ def _unscaled(value: Decimal, scale: int) -> int:
     return -number if sign else number
 
 
-def _from_python_words(values: list[Any], field: pa.Field) -> pa.Array:
-    dtype = field.type
+def _from_python_words(values: list[Any], dtype: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(dtype):
         mask = (1 << 64) - 1
         limbs = np.zeros((len(values), 2), np.uint64)
@@ -470,4 +211,6 @@ def _from_python_words(values: list[Any], field: pa.Field) -> pa.Array:
         return pa.array(floats, pa.float64()).cast(dtype)
     if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
         return pa.array(values, dtype)
+    if is_nested(dtype):
+        return rows.decode_values(pa.array(values, pa.binary()), dtype)
     return pa.array(values, columns.carrier(dtype)).view(dtype)

@@ -4,6 +4,9 @@ All blocks lie in one array. A block is a header and up to 32 entries; a leaf's 
 an inner one's a word and a child: all words in that child are at least it. Blocks come in six sizes, so that
 a slot with one value takes three words, and an emptied block goes at once, so that every leaf shows something.
 Full blocks are split on the way down. Entries are named by their place in the array; 0 is none.
+
+A tree can be WEIGHED: then a leaf's entry has a weight as its second count, and an inner one the sum of the
+weights below it, at the same distance from the word.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from aggloom.runtime.arena import Arena, Array, airy
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import PoolArrays, compare_bytes, hold, release
 
-USED, LIVE, INNER, STRIDE = range(4)
+USED, LIVE, INNER, STRIDE, WEIGHED, STAMP = range(6)
+_META = 6
 _LARGEST = 5
 _LIMIT = 1 << _LARGEST
 _FIRST_WORDS = 64
@@ -33,7 +37,7 @@ class Tree(NamedTuple):
 
 
 @kernel
-def _size(tree: Tree, block: int) -> int:
+def block_size(tree: Tree, block: int) -> int:
     return tree.heap[block] & 0xFF
 
 
@@ -44,7 +48,7 @@ def _order(tree: Tree, block: int) -> int:
 
 
 @kernel
-def _level(tree: Tree, block: int) -> int:
+def block_level(tree: Tree, block: int) -> int:
     """0 for a leaf."""
     return tree.heap[block] >> 16
 
@@ -52,6 +56,16 @@ def _level(tree: Tree, block: int) -> int:
 @kernel
 def _words(tree: Tree, order: int) -> int:
     return 1 + (tree.meta[STRIDE] << order)
+
+
+@kernel
+def block_weight(tree: Tree, block: int) -> int:
+    """The sum of a block's weights, in a weighed tree."""
+    stride = tree.meta[STRIDE]
+    total = np.int64(0)
+    for j in range(block_size(tree, block)):
+        total += tree.heap[block + 3 + j * stride]
+    return total
 
 
 @kernel
@@ -72,7 +86,7 @@ def _allocate(tree: Tree, order: int, level: int) -> int:
 @kernel
 def _give_back(tree: Tree, block: int) -> None:
     order = _order(tree, block)
-    if _level(tree, block) > 0:
+    if block_level(tree, block) > 0:
         tree.meta[INNER] -= _words(tree, order)
     tree.heap[block] = tree.free[order]
     tree.free[order] = block
@@ -96,8 +110,8 @@ def _link(tree: Tree, slot: int, parent: int, block: int) -> None:
 @kernel
 def _move(tree: Tree, slot: int, parent: int, block: int, order: int) -> int:
     """Put a block's entries into a block of another size."""
-    new = _allocate(tree, order, _level(tree, block))
-    size = _size(tree, block)
+    new = _allocate(tree, order, block_level(tree, block))
+    size = block_size(tree, block)
     tree.heap[new] |= size
     _copy(tree, block + 1, new + 1, size * tree.meta[STRIDE])
     _give_back(tree, block)
@@ -116,10 +130,10 @@ def compare(pool: PoolArrays, by_bytes: bool, a: int, b: int) -> int:
 
 
 @kernel
-def _rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int) -> int:
+def block_rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int) -> int:
     """How many words of a block are not after `word`."""
     stride = tree.meta[STRIDE]
-    low, left = np.int64(0), _size(tree, block)
+    low, left = np.int64(0), block_size(tree, block)
     while left > 0:
         half = (left + 1) >> 1
         after = compare(pool, by_bytes, tree.heap[block + 1 + (low + half - 1) * stride], word) > 0
@@ -140,11 +154,11 @@ def _insert(
     word: int,
 ) -> int:
     """A new entry at a place of a block that is below the limit; its counts are 0."""
-    if _size(tree, block) == 1 << _order(tree, block):
+    if block_size(tree, block) == 1 << _order(tree, block):
         block = _move(tree, slot, parent, block, _order(tree, block) + 1)
     stride = tree.meta[STRIDE]
     entry = block + 1 + at * stride
-    end = block + 1 + _size(tree, block) * stride
+    end = block + 1 + block_size(tree, block) * stride
     for j in range(end - 1, entry - 1, -1):
         tree.heap[j + stride] = tree.heap[j]
     tree.heap[entry] = word
@@ -163,13 +177,17 @@ def _split(
     """Give the upper half of a block's full child to a new sibling; the block, which may have moved."""
     stride = tree.meta[STRIDE]
     child = tree.heap[block + 2 + at * stride]
-    right = _allocate(tree, _LARGEST, _level(tree, child))
+    right = _allocate(tree, _LARGEST, block_level(tree, child))
     half = _LIMIT >> 1
     _copy(tree, child + 1 + half * stride, right + 1, half * stride)
     tree.heap[right] |= half
     tree.heap[child] -= half
     entry = _insert(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])
     tree.heap[entry + 1] = right
+    if tree.meta[WEIGHED] != 0:
+        weight = block_weight(tree, right)
+        tree.heap[entry + 2] = weight
+        tree.heap[entry - stride + 2] -= weight
     return entry - 1 - (at + 1) * stride
 
 
@@ -179,11 +197,13 @@ def _grow_root(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     root = np.int64(tree.root[slot])
     if root == 0:
         tree.root[slot] = _allocate(tree, 0, 0)
-    elif _size(tree, root) == _LIMIT:
-        top = _allocate(tree, 1, _level(tree, root) + 1)
+    elif block_size(tree, root) == _LIMIT:
+        top = _allocate(tree, 1, block_level(tree, root) + 1)
         tree.root[slot] = top
         entry = _insert(tree, pool, pooled, slot, 0, top, 0, tree.heap[root + 1])
         tree.heap[entry + 1] = root
+        if tree.meta[WEIGHED] != 0:
+            tree.heap[entry + 2] = block_weight(tree, root)
 
 
 @kernel
@@ -204,19 +224,19 @@ def tree_entry(
     stride = tree.meta[STRIDE]
     parent = np.int64(0)
     block = np.int64(tree.root[slot])
-    rank = _rank(tree, pool, by_bytes, block, word)
-    while _level(tree, block) > 0:
+    rank = block_rank(tree, pool, by_bytes, block, word)
+    while block_level(tree, block) > 0:
         if rank == 0:
             rank = np.int64(1)
             _lower(tree, pool, pooled, block + 1, word)
         at = rank - 1
         child = tree.heap[block + 2 + at * stride]
-        if _size(tree, child) == _LIMIT:
+        if block_size(tree, child) == _LIMIT:
             block = _split(tree, pool, pooled, slot, parent, block, at)
         else:
             parent = block + 1 + at * stride
             block = child
-        rank = _rank(tree, pool, by_bytes, block, word)
+        rank = block_rank(tree, pool, by_bytes, block, word)
     if rank > 0:
         entry = block + 1 + (rank - 1) * stride
         if tree.heap[entry] == word:
@@ -229,21 +249,21 @@ def tree_entry(
 def tree_remove(
     tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot: int, word: int
 ) -> None:
-    """Take out the entry of a word that is there, with every block that this empties."""
+    """Take out the entry of a word that is there, with every block that this empties; its weight is 0."""
     stride = tree.meta[STRIDE]
     parent = np.int64(0)
     block = np.int64(tree.root[slot])
     # The lowest block on the way that keeps an entry, and the head of the chain that goes.
     keeper, keeper_parent, keeper_at, chain = np.int64(0), np.int64(0), np.int64(0), block
     while block != 0:
-        at = _rank(tree, pool, by_bytes, block, word) - 1
+        at = block_rank(tree, pool, by_bytes, block, word) - 1
         entry = block + 1 + at * stride
-        below = tree.heap[entry + 1] if _level(tree, block) > 0 else np.int64(0)
-        if _size(tree, block) > 1:
+        below = tree.heap[entry + 1] if block_level(tree, block) > 0 else np.int64(0)
+        if block_size(tree, block) > 1:
             keeper, keeper_parent, keeper_at, chain = block, parent, at, below
         parent, block = entry, below
     while chain != 0:
-        below = tree.heap[chain + 2] if _level(tree, chain) > 0 else np.int64(0)
+        below = tree.heap[chain + 2] if block_level(tree, chain) > 0 else np.int64(0)
         if pooled:
             release(pool, tree.heap[chain + 1])
         _give_back(tree, chain)
@@ -262,15 +282,15 @@ def _erase(
     """Take one of several entries out of a block, and shrink what became too large."""
     stride = tree.meta[STRIDE]
     entry = block + 1 + at * stride
-    end = block + 1 + _size(tree, block) * stride
+    end = block + 1 + block_size(tree, block) * stride
     if pooled:
         release(pool, tree.heap[entry])
     _copy(tree, entry + stride, entry, end - entry - stride)
     tree.heap[block] -= 1
-    if _size(tree, block) << 2 <= 1 << _order(tree, block):
+    if block_size(tree, block) << 2 <= 1 << _order(tree, block):
         _move(tree, slot, parent, block, _order(tree, block) - 1)
     root = np.int64(tree.root[slot])
-    while _level(tree, root) > 0 and _size(tree, root) == 1:
+    while block_level(tree, root) > 0 and block_size(tree, root) == 1:
         tree.root[slot] = tree.heap[root + 2]
         if pooled:
             release(pool, tree.heap[root + 1])
@@ -279,14 +299,23 @@ def _erase(
 
 
 @kernel
+def _edge(tree: Tree, leaf: int, side: int) -> int:
+    """The first (side 0) or last (side 1) entry of a leaf."""
+    return leaf + 1 + (block_size(tree, leaf) - 1) * tree.meta[STRIDE] * side
+
+
+@kernel
+def _edge_leaf(tree: Tree, block: int, side: int) -> int:
+    """The first (side 0) or last (side 1) leaf beneath a block, or 0 beneath none."""
+    while block != 0 and block_level(tree, block) > 0:
+        block = tree.heap[_edge(tree, block, side) + 1]
+    return block
+
+
+@kernel
 def _outermost(tree: Tree, block: int, side: int) -> int:
     """The first (side 0) or last (side 1) entry beneath a block."""
-    stride = tree.meta[STRIDE]
-    while True:
-        entry = block + 1 + (_size(tree, block) - 1) * stride * side
-        if _level(tree, block) == 0:
-            return entry
-        block = tree.heap[entry + 1]
+    return _edge(tree, _edge_leaf(tree, block, side), side)
 
 
 @kernel
@@ -305,16 +334,47 @@ def tree_beside(
     block = np.int64(tree.root[slot])
     neighbour = np.int64(0)
     while True:
-        at = _rank(tree, pool, by_bytes, block, word) - 1
+        at = block_rank(tree, pool, by_bytes, block, word) - 1
         beside = at + 2 * side - 1
-        inside = 0 <= beside < _size(tree, block)
-        if _level(tree, block) == 0:
+        inside = 0 <= beside < block_size(tree, block)
+        if block_level(tree, block) == 0:
             if inside:
                 return block + 1 + beside * stride
             return _outermost(tree, neighbour, 1 - side) if neighbour != 0 else np.int64(0)
         if inside:
             neighbour = tree.heap[block + 2 + beside * stride]
         block = tree.heap[block + 2 + at * stride]
+
+
+@kernel
+def tree_start(tree: Tree, slot: int, side: int) -> tuple[int, int]:
+    """Where a walk starts: the first (side 0) or last (side 1) leaf and its outer entry, or zeros."""
+    leaf = _edge_leaf(tree, np.int64(tree.root[slot]), side)
+    return leaf, _edge(tree, leaf, side) if leaf != 0 else np.int64(0)
+
+
+@kernel
+def tree_step(
+    tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, leaf: int, entry: int, side: int
+) -> tuple[int, int]:
+    """Walk on, before (side 0) or after (side 1) an entry of a leaf: leaf and entry, or zeros at the end.
+
+    Only from one leaf to the next it goes down from the root, so a walk costs a small part of `tree_beside`.
+    """
+    stride = tree.meta[STRIDE]
+    if entry != _edge(tree, leaf, side):
+        return leaf, entry + (2 * side - 1) * stride
+    word = tree.heap[entry]
+    block = np.int64(tree.root[slot])
+    neighbour = np.int64(0)
+    while block != leaf:
+        at = block_rank(tree, pool, by_bytes, block, word) - 1
+        beside = at + 2 * side - 1
+        if 0 <= beside < block_size(tree, block):
+            neighbour = tree.heap[block + 2 + beside * stride]
+        block = tree.heap[block + 2 + at * stride]
+    leaf = _edge_leaf(tree, neighbour, 1 - side)
+    return leaf, _edge(tree, leaf, 1 - side) if leaf != 0 else np.int64(0)
 
 
 @kernel
@@ -334,7 +394,9 @@ class TreeView:
         arena.array(f"{name}.heap", _FIRST_WORDS, "i8")
         arena.array(f"{name}.root", slots, "i8")
         arena.array(f"{name}.free", _LARGEST + 1, "i8")
-        meta = arena.array(f"{name}.meta", 4, "i8")
+        meta = arena.array(f"{name}.meta", _META, "i8")
+        if len(meta) < _META:
+            meta = arena.resize(f"{name}.meta", _META)
         meta[STRIDE] = 1 + width
         meta[USED] = max(meta[USED], 1)
         self._reload()

@@ -30,7 +30,7 @@ Column: Any = Computed
 HOSTILE = ["x", "class", 'a"); import os; (', "größe", "'", "`", "a b", "1", "SELECT", "\\", "\n"]
 TYPES = [
     *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY"),
-    *("DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "DECIMAL(1,0)", "DECIMAL(38,38)", "ARRAY<INT>"),
+    *("DATE", "TIME", "TIMESTAMP", "TIMESTAMP_NTZ", "DECIMAL(1,0)", "DECIMAL(38,38)", "ARRAY<INT>"),
     *("MAP<STRING,BIGINT>", "STRUCT<a INT, `b c` ARRAY<DATE>>"),
 ]
 
@@ -59,6 +59,15 @@ def test_a_type_name_is_read_back(name: str) -> None:
         ("VARCHAR(20)", "spark", pa.string()),
         ("decimal", "spark", pa.decimal128(10, 0)),
         ("Int", "spark", pa.int32()),
+        ("time(3)", "flink", pa.time64("us")),
+        ("INT NOT NULL ARRAY NOT NULL", "flink", pa.list_(pa.int32())),
+        (
+            "ROW(a INT, b DECIMAL(9,2)) ARRAY",
+            "flink",
+            parse_type("ARRAY<STRUCT<a INT, b DECIMAL(9,2)>>"),
+        ),
+        ("ROW<a TIMESTAMP(3) NOT NULL>", "flink", pa.struct([("a", pa.timestamp("us"))])),
+        ("MULTISET<STRING>", "flink", pa.map_(pa.string(), pa.int32())),
     ],
 )
 def test_spellings_of_types(text: str, dialect: str, dtype: pa.DataType) -> None:
@@ -66,7 +75,7 @@ def test_spellings_of_types(text: str, dialect: str, dtype: pa.DataType) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["TIME", "INTT", "DECIMAL(39,2)", "DECIMAL(2,3)", "INT(3)", "", "("]
+    "text", ["TIME(1,2)", "INTT", "DECIMAL(39,2)", "DECIMAL(2,3)", "INT(3)", "", "("]
 )
 def test_a_wrong_type_is_refused(text: str) -> None:
     with pytest.raises(SpecError):
@@ -217,7 +226,7 @@ def test_wrong_json() -> None:
         ({"group_by": [], "calls": []}, SpecError, "neither keys nor calls"),
         ({"schema": "name STRING, name INT"}, DuplicateNameError, "'name'"),
         ({"schema": pa.schema([("a", "int8"), ("a", "int8")])}, DuplicateNameError, "twice"),
-        ({"schema": "name ARRAY<INT>, cnt INT"}, TypeMismatchError, "'name'.*ARRAY<INT>"),
+        ({"schema": "name MAP<INT,INT>, cnt INT"}, TypeMismatchError, "'name'.*MAP<INT,INT>"),
         ({"dialect": "sprak"}, SpecError, "'spark'"),
         ({"input_changes": "retracts"}, SpecError, "'retract'"),
         ({"where": "cnt"}, TypeMismatchError, "where.*BOOLEAN"),

@@ -31,6 +31,12 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return StructType([StructField(field.name, spark_type(field.type), True) for field in schema])
 
 
+def spark_arrow(schema: pa.Schema) -> pa.Schema:
+    """The schema with Arrow's types as Spark reads and writes them: its TIME counts nanoseconds."""
+    types = [to_arrow_type(spark_type(field.type), timezone="UTC") for field in schema]
+    return pa.schema(list(zip(schema.names, types, strict=True)))
+
+
 def with_computed(
     df: DataFrame,
     schema: pa.Schema,
@@ -58,13 +64,19 @@ def check_columns(df: DataFrame, schema: pa.Schema) -> None:
                 + nearest(field.name, found)
             )
         wanted = spark_type(field.type)
-        if to_arrow_type(found[field.name], timezone="UTC") != to_arrow_type(
-            wanted, timezone="UTC"
-        ):
+        if not _same_type(found[field.name], wanted):
             raise TypeMismatchError(
                 f"column {field.name!r} is {found[field.name].simpleString().upper()} in the DataFrame, but "
                 f"{wanted.simpleString().upper()} in the spec's schema; cast it, or change the schema"
             )
+
+
+def _same_type(found: DataType, wanted: DataType) -> bool:
+    """Whether the values are the same, whatever may be null in them."""
+    # What an array or a struct holds may be declared not null, of which the short text says nothing.
+    return found.simpleString() == wanted.simpleString() or bool(
+        to_arrow_type(found, timezone="UTC") == to_arrow_type(wanted, timezone="UTC")
+    )
 
 
 def check_output(names: Sequence[str], change_column: str) -> None:
@@ -112,7 +124,8 @@ def _numbered(
     table = pa.Table.from_batches([batch])
     table = table.append_column(kind, pa.array(kinds, pa.int8()))
     table = table.append_column(place, pa.array(range(batch.num_rows), pa.int64()))
-    return spark.createDataFrame(table, spark_schema(table.schema)), place, kind
+    df = spark.createDataFrame(table.cast(spark_arrow(table.schema)), spark_schema(table.schema))
+    return df, place, kind
 
 
 def _collected(df: DataFrame, schema: pa.Schema) -> tuple[pa.RecordBatch, Kinds]:

@@ -20,7 +20,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 from aggloom.codegen import AggSpec, generate, load, load_text
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.changelog import CHANGE_COLUMNS
-from aggloom.runtime.spark.expressions import check_output, quote, spark_schema, with_computed
+from aggloom.runtime.spark.expressions import (
+    check_output,
+    quote,
+    spark_arrow,
+    spark_schema,
+    with_computed,
+)
 from aggloom.runtime.spark.host import OUTPUT_DDL, OperatorProcessor, Options
 from aggloom.runtime.spark.pack import PACKED_DDL, Pack
 from aggloom.runtime.spark.session import ensure_query_settings
@@ -203,7 +209,7 @@ def _finish(changes: DataFrame, spec: AggSpec, profile: str) -> DataFrame:
     names = [name for name, _ in spec.select] if spec.select else spec.aggregate_schema.names
     check_output(names, change_column)
     check_output(spec.aggregate_schema.names, change_column)
-    schema = spec.aggregate_schema.append(pa.field(change_column, pa.string()))
+    schema = spark_arrow(spec.aggregate_schema).append(pa.field(change_column, pa.string()))
     spark_columns = StructType(
         [*spark_schema(spec.aggregate_schema).fields, StructField(change_column, StringType())]
     )

@@ -18,7 +18,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from aggloom.errors import DataError
+from aggloom.physical import is_nested
 from aggloom.runtime.changelog import Kinds, is_retraction, parse_kinds
+from aggloom.runtime.rows import encode_values
 from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, with_kinds, write_blob
 from aggloom.runtime.spark.partitioning import bucket_keys
 
@@ -104,7 +106,7 @@ def _fixed_words(column: pa.Array) -> tuple[Hashes, int]:
         return data[2 * column.offset : 2 * (column.offset + len(column))], 2
     if pa.types.is_date32(kind):
         column = column.cast(pa.int32())
-    elif pa.types.is_timestamp(kind):
+    elif pa.types.is_timestamp(kind) or pa.types.is_time64(kind):
         column = column.cast(pa.int64())
     if column.null_count:
         column = column.fill_null(False if pa.types.is_boolean(kind) else 0)
@@ -122,6 +124,8 @@ def key_hashes(columns: Iterable[pa.Array], rows: int) -> Hashes:
     for column in columns:
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()
+        if is_nested(column.type):
+            column = encode_values(column)
         valid = (
             column.is_valid().to_numpy(zero_copy_only=False)
             if column.null_count

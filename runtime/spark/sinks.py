@@ -24,7 +24,7 @@ from aggloom.runtime.changelog import (
 )
 
 TABLE_FILE = "aggloom-table.arrow"
-_WEIGHT = "weight"
+_WEIGHT, _PLACE = "weight", "place"
 _BATCH_ID = b"aggloom.batch_id"
 
 
@@ -149,9 +149,12 @@ class TableSink:
 def _net(rows: pa.Table) -> pa.Table:
     """The rows whose weights do not cancel out."""
     columns = rows.column_names[:-1]
-    net = rows.group_by(columns, use_threads=False).aggregate([(_WEIGHT, "sum")])
-    net = net.select([*columns, f"{_WEIGHT}_sum"]).rename_columns(rows.column_names)
-    net = net.filter(pc.not_equal(net.column(_WEIGHT), 0))
+    marks = pa.table([_groupable(column) for column in rows.columns], names=rows.column_names)
+    marks = marks.append_column(_PLACE, pa.array(range(rows.num_rows), pa.int64()))
+    net = marks.group_by(columns, use_threads=False).aggregate([(_WEIGHT, "sum"), (_PLACE, "min")])
+    net = net.filter(pc.not_equal(net.column(f"{_WEIGHT}_sum"), 0))
+    kept = rows.take(net.column(f"{_PLACE}_min"))
+    net = kept.set_column(len(columns), _WEIGHT, net.column(f"{_WEIGHT}_sum"))
     if net.num_rows and pc.min(net.column(_WEIGHT)).as_py() < 0:
         worst = net.filter(pc.less(net.column(_WEIGHT), 0)).slice(0, 1).to_pylist()[0]
         raise ChangelogLawError(
@@ -159,6 +162,15 @@ def _net(rows: pa.Table) -> pa.Table:
             "was the checkpoint, or the table in it, replaced?"
         )
     return net
+
+
+def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """What Arrow can group by: for arrays, structs and maps, numbers that are equal where these are."""
+    if not pa.types.is_nested(column.type):
+        return column
+    numbers: dict[Any, int] = {}
+    marks = [numbers.setdefault(same_value(value), len(numbers)) for value in column.to_pylist()]
+    return pa.chunked_array([pa.array(marks, pa.int64())])
 
 
 def _read(file: Path) -> pa.Table:

@@ -32,7 +32,8 @@ class Unpack:
                 for whole, _ in read_blob(blob.as_buffer()):
                     batch, kinds = split_kinds(whole)
                     columns = [*batch.columns, kinds_to_arrow(kinds, self.profile)]
-                    yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+                    fitted = [c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
+                    yield pa.RecordBatch.from_arrays(fitted, schema=self.schema)
 
 
 @dataclass(frozen=True)

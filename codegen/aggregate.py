@@ -1,0 +1,173 @@
+"""What an entry of the catalogue is made of.
+
+An entry says which arguments a function takes, what it returns in each dialect, which state it keeps and, as
+expressions over that state *before* the step (like an SQL UPDATE), how a row changes it. Expressions may use
+the names of the entry's fields, views, arguments and options, `other_<field>` (in merge) and the words of
+`codegen/lower.py`. State is a Field (one value a key) or a View (a collection a key); equal state over equal
+arguments is kept once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+
+Types = tuple[pa.DataType, ...]
+Options = Mapping[str, Any]
+ResultType = Callable[[Types, str, Options], pa.DataType]
+ArgumentKind = Literal["any", "number", "integer", "boolean", "scalar"]
+OptionKind = Literal["text", "whole", "fraction", "fractions", "choice"]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A column that a call reads. `optional` ones may be left out, `many` stands for one or more."""
+
+    name: str
+    kind: ArgumentKind = "any"
+    optional: bool = False
+    many: bool = False
+
+
+@dataclass(frozen=True)
+class Option:
+    """A constant of a call, given by name or, in SQL, by its place among the arguments.
+
+    Kinds: text, whole (an integer of at least `least`), fraction (0 to 1), fractions (one or a list), choice (one of
+    `choices`). `default` stands where none is given; `required` ones have no default. `flink` is the default in that
+    dialect, if it differs. A text may be a column instead where `column` says so.
+    """
+
+    name: str
+    kind: OptionKind
+    default: Any = None
+    required: bool = False
+    flink: Any = None
+    least: int = 1
+    choices: tuple[str, ...] = ()
+    column: bool = False
+
+    def default_in(self, dialect: str) -> Any:
+        return self.flink if dialect == "flink" and self.flink is not None else self.default
+
+
+FieldKind = Literal["count", "number", "real", "word", "double"]
+ViewKind = Literal[
+    "ordered", "sequence", "ranked", "stamped", "bits", "registers", "quantiles", "bins"
+]
+Over = Literal["word", "real", "rank"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value a key, 0 at first.
+
+    Kinds: count (int64), number (an exact sum as the argument's type sums), real (an exact sum of DOUBLEs),
+    word (64 bits that compare as the argument does), double (a float64 as it is).
+    """
+
+    name: str
+    kind: FieldKind
+    accumulate: str
+    merge: str
+    retract: str | None = None
+
+
+@dataclass(frozen=True)
+class View:
+    """A collection a key, over the argument's words, over it as a DOUBLE (`real`), or as one if it is a number (`rank`).
+
+    `name` is what values call it.
+
+    Kinds: ordered (values with counts, in order), sequence (values in arrival order), ranked (as ordered, and the
+    value at any rank at hand), stamped (as ordered, and when each arrived), bits (how many values have each bit),
+    registers, quantiles, bins (sketches).
+    """
+
+    kind: ViewKind
+    over: Over = "word"
+
+    @property
+    def name(self) -> str:
+        return self.kind
+
+
+State = Field | View
+
+
+@dataclass(frozen=True)
+class Shape:
+    """State, the value over it, and the condition under which the value is NULL (None: never).
+
+    The condition none(view) is that a view shows no value. `let` names numbers that both may use.
+    """
+
+    state: tuple[State, ...]
+    value: str
+    empty: str | None = None
+    let: tuple[tuple[str, str], ...] = ()
+
+
+Row = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """Rows of arguments (a single value stands for a row of one) and the result they give."""
+
+    rows: tuple[object, ...]
+    result: object
+    options: tuple[tuple[str, object], ...] = ()
+    types: tuple[str, ...] = ("INT",)
+    order_by: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """An aggregate function.
+
+    append, retract: the shapes over the two kinds of input (`retract` None: the same). ordered, ordered_retract:
+    those of a call with ORDER BY. row: the arguments that make up a word, in order, where it is not the first alone.
+    skips: the arguments whose NULL skips the row (None: all). nulls: the default of IGNORE | RESPECT NULLS by
+    dialect (None: the function has no choice). instead: what to use over a retracting input, if this cannot.
+    returns: how elements become the result (see runtime/results.py). by_arrival: the value depends on the order of rows.
+    oracle: the call in DuckDB's SQL, or Spark's if `oracle_spark`; "" where only the examples judge.
+    keeps, cost: for the documentation, what a key keeps and what a row and a read cost.
+    positions: arguments and options in SQL's order, where it is not arguments first.
+    """
+
+    name: str
+    doc: str
+    arguments: tuple[Argument, ...]
+    result: ResultType
+    append: Shape
+    examples: tuple[Example, ...]
+    keeps: str
+    cost: str
+    options: tuple[Option, ...] = ()
+    retract: Shape | None = None
+    ordered: Shape | None = None
+    ordered_retract: Shape | None = None
+    row: tuple[str, ...] = ()
+    skips: tuple[str, ...] | None = None
+    nulls: tuple[str, str] | None = None
+    returns: str = ""
+    ignores_distinct: bool = False
+    by_arrival: bool = False
+    empty_in: tuple[str, ...] = ("spark", "flink")
+    instead: str = ""
+    oracle: str = ""
+    aliases: tuple[str, ...] = ()
+    positions: tuple[str, ...] = ()
+
+    def shape(self, retracting: bool, ordered: bool) -> Shape:
+        """The shape for an input and a call."""
+        if ordered and self.ordered is not None:
+            return self.ordered_retract if retracting and self.ordered_retract else self.ordered
+        return self.retract if retracting and self.retract else self.append
+
+    def option(self, name: str) -> Option | None:
+        return next((option for option in self.options if option.name == name), None)

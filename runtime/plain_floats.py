@@ -1,0 +1,194 @@
+"""Float sums and moments for handlers in plain Python: fractions, rounded once. The oracle of the compiled ones.
+
+A float sum is (the exact sum of the finite values, NaNs, infinities, negative infinities). The spill of the
+compiled backend has no counterpart here: every `spill` is ignored.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+FloatSum = tuple[Fraction, int, int, int]
+ZERO_SUM: FloatSum = (Fraction(0), 0, 0, 0)
+
+
+def load_float(field: list[FloatSum], s: int) -> FloatSum:
+    return field[s]
+
+
+def store_float(field: list[FloatSum], s: int, value: FloatSum) -> None:
+    field[s] = value
+
+
+def clear_float(field: list[FloatSum], s: int) -> None:
+    field[s] = ZERO_SUM
+
+
+def spill_full(spill: Any) -> bool:
+    return False
+
+
+def spill_reset(spill: Any, s: int, f: int) -> None:
+    """Nothing was spilled."""
+
+
+def spill_clear(spill: Any, pool: None, pooled: bool, s: int) -> None:
+    """Nothing was spilled."""
+
+
+def _special(total: FloatSum, x: float, change: int) -> FloatSum:
+    exact, nans, above, below = total
+    if math.isnan(x):
+        return exact, nans + change, above, below
+    return exact, nans, above + change * (x > 0), below + change * (x < 0)
+
+
+def _add(total: FloatSum, x: Fraction) -> FloatSum:
+    return total[0] + x, *total[1:]
+
+
+def _change_float(total: FloatSum, x: float, change: int) -> FloatSum:
+    return _add(total, change * Fraction(x)) if math.isfinite(x) else _special(total, x, change)
+
+
+def add_float(spill: Any, s: int, f: int, a: FloatSum, x: float) -> FloatSum:
+    return _change_float(a, x, 1)
+
+
+def subtract_float(spill: Any, s: int, f: int, a: FloatSum, x: float) -> FloatSum:
+    return _change_float(a, x, -1)
+
+
+def _change_product(total: FloatSum, x: float, y: float, change: int) -> FloatSum:
+    if math.isfinite(x) and math.isfinite(y):
+        return _add(total, change * Fraction(x) * Fraction(y))
+    return _special(total, x * y, change)
+
+
+def add_product(spill: Any, s: int, f: int, a: FloatSum, x: float, y: float) -> FloatSum:
+    return _change_product(a, x, y, 1)
+
+
+def subtract_product(spill: Any, s: int, f: int, a: FloatSum, x: float, y: float) -> FloatSum:
+    return _change_product(a, x, y, -1)
+
+
+def _change_power(total: FloatSum, x: float, k: int, change: int) -> FloatSum:
+    rounded = x * x * x if k == 3 else (x * x) * (x * x)
+    if math.isfinite(rounded):
+        return _add(total, change * Fraction(x) ** k)
+    return _special(total, rounded, change)
+
+
+def add_power(spill: Any, s: int, f: int, a: FloatSum, x: float, k: int) -> FloatSum:
+    return _change_power(a, x, k, 1)
+
+
+def subtract_power(spill: Any, s: int, f: int, a: FloatSum, x: float, k: int) -> FloatSum:
+    return _change_power(a, x, k, -1)
+
+
+def combine_float(
+    spill: Any, s: int, f: int, a: FloatSum, other: Any, o: int, b: FloatSum
+) -> FloatSum:
+    return a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3]
+
+
+def _nearest(exact: Fraction) -> float:
+    try:
+        return float(exact) + 0.0
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf
+
+
+def is_special(a: FloatSum) -> bool:
+    return a[1] > 0 or a[2] > 0 or a[3] > 0
+
+
+def special_total(a: FloatSum) -> float:
+    if a[1] > 0 or (a[2] > 0 and a[3] > 0):
+        return math.nan
+    return math.inf if a[2] > 0 else -math.inf
+
+
+def float_total(spill: Any, s: int, f: int, a: FloatSum) -> float:
+    return special_total(a) if is_special(a) else _nearest(a[0])
+
+
+def float_average(spill: Any, s: int, f: int, a: FloatSum, count: int) -> float:
+    if count == 0:
+        return math.nan
+    return special_total(a) / count if is_special(a) else _nearest(a[0] / count)
+
+
+def deviation(
+    spill: Any,
+    s: int,
+    fx: int,
+    sx: FloatSum,
+    fy: int,
+    sy: FloatSum,
+    fxy: int,
+    sxy: FloatSum,
+    n: int,
+) -> float:
+    if n == 0 or is_special(sx) or is_special(sy) or is_special(sxy):
+        return math.nan
+    value = sxy[0] - sx[0] * sy[0] / n
+    return 0.0 if fx == fy and value < 0 else _nearest(value)
+
+
+def skewness(
+    spill: Any,
+    s: int,
+    f1: int,
+    s1: FloatSum,
+    f2: int,
+    s2: FloatSum,
+    f3: int,
+    s3: FloatSum,
+    n: int,
+) -> float:
+    if is_special(s1) or is_special(s2) or is_special(s3):
+        return math.nan
+    x1, x2, x3 = s1[0], s2[0], s3[0]
+    second = n * x2 - x1**2
+    third = n**2 * x3 - 3 * n * x1 * x2 + 2 * x1**3
+    if second <= 0:
+        return math.nan
+    return math.copysign(math.sqrt(third**2 / second**3), third) + 0.0
+
+
+def kurtosis(
+    spill: Any,
+    s: int,
+    f1: int,
+    s1: FloatSum,
+    f2: int,
+    s2: FloatSum,
+    f3: int,
+    s3: FloatSum,
+    f4: int,
+    s4: FloatSum,
+    n: int,
+) -> float:
+    if is_special(s1) or is_special(s2) or is_special(s3) or is_special(s4):
+        return math.nan
+    x1, x2, x3, x4 = s1[0], s2[0], s3[0], s4[0]
+    second = n * x2 - x1**2
+    fourth = n**3 * x4 - 4 * n**2 * x1 * x3 + 6 * n * x1**2 * x2 - 3 * x1**4
+    return _nearest(fourth / second**2 - 3) if second > 0 else math.nan
+
+
+def correlation(cxx: float, cyy: float, cxy: float) -> float:
+    if not (0.0 < cxx < math.inf and 0.0 < cyy < math.inf and abs(cxy) < math.inf):
+        return math.nan
+    x, ex = math.frexp(cxx)
+    y, ey = math.frexp(cyy)
+    z, ez = math.frexp(cxy)
+    if (ex + ey) & 1:
+        x, ex = x * 2.0, ex - 1
+    value = math.ldexp(z / math.sqrt(x * y), min(ez - (ex + ey) // 2, 2))
+    return min(max(value, -1.0), 1.0) + 0.0
