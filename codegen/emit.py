@@ -6,6 +6,7 @@ a name. What was edited by hand is never overwritten. Modules are loaded only fr
 
 from __future__ import annotations
 
+import ast
 import glob
 import importlib.util
 import os
@@ -65,9 +66,27 @@ def refresh(path: Path) -> GeneratedSource:
         raise GeneratedSourceError(
             f"{path} is named by its digest, which another text would not have; generate it anew"
         )
-    handler = load(path)
-    spec = AggSpec.from_json(handler.SPEC_JSON)
-    return generate(spec, handler.BACKEND, path.parent, path.stem)
+    stated = _stated(path)
+    spec = AggSpec.from_json(stated["SPEC_JSON"])
+    return generate(spec, stated["BACKEND"], path.parent, path.stem)  # type: ignore[arg-type]
+
+
+def _stated(path: Path) -> dict[str, str]:
+    """What a module says it was made from; read, not run: its run time may be another version's."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, UnicodeDecodeError) as e:
+        raise GeneratedSourceError(f"{path}: cannot be read: {e}") from e
+    stated = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in ("SPEC_JSON", "BACKEND")
+    }
+    if len(stated) < 2:
+        raise GeneratedSourceError(f"{path}: no SPEC_JSON; it is not a generated handler")
+    return stated
 
 
 def cache_directory() -> Path:

@@ -27,6 +27,7 @@ _SUMS = {
 _FLOAT_STEPS = ("add", "subtract", "add_product", "subtract_product", "add_power", "subtract_power")
 _FLOAT_VALUES = ("deviation", "skewness", "kurtosis")
 _FUNCTIONS = ("sqrt", "correlation")
+_POOLLESS = ("all_bits", "any_bits", "estimate")
 # Words over a view: the function, and the form of what it gives. A found word comes with whether there is one.
 VIEW_WORDS = {
     "least": ("least", "found"),
@@ -121,7 +122,10 @@ class _Lowering(ast.NodeVisitor):
     def _view_word(self, word: str, node: ast.Call) -> str:
         view, *rest = node.args
         assert isinstance(view, ast.Name)
-        texts = [self.scope.views[view.id], *(self.visit(a) for a in rest)]
+        here = self.scope.views[view.id]
+        if word in _POOLLESS:
+            here = f"{here.split(', ')[0]}, s"
+        texts = [here, *(self.visit(a) for a in rest)]
         if VIEW_WORDS[word][1] == "list":
             texts.insert(0, f"out.{self.scope.names['out']}, k")
         if word in ("earliest", "latest"):

@@ -45,7 +45,7 @@ _SUPPORT = {
         "tree",
         "words",
     ),
-    "python": ("plain", "plain_floats", "plain_values", "plain_views"),
+    "python": ("plain", "plain_floats", "plain_sketches", "plain_values", "plain_views"),
 }
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aggloom.runtime import compiled as rt
+from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "47ca40140991a89d"
-DIGEST = "17935ce4f113e91b"
+SUPPORT = "45793385f456c918"
+DIGEST = "72d405d8b80d03a7"
 
 
 class Inputs(NamedTuple):
@@ -206,12 +206,12 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 @rt.kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
-    """Apply the rows from start to stop, each to its slot; returns how many were dropped."""
+    """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
     dropped = 0
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
-    return dropped
+    return stop, dropped
 
 
 @rt.kernel
@@ -226,14 +226,15 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
             dropped += 1
         now[i] = state.records[s] > 0
         value_row(state, s, after, i)
-    return dropped
+    return stop, dropped
 
 
 @rt.kernel
-def values(state, slots, out):
-    """Write the results at each of the slots."""
-    for k in range(len(slots)):
+def values(state, slots, out, start):
+    """Write the results at the slots from start on, up to the last or where a list has no room: the next one."""
+    for k in range(start, len(slots)):
         value_row(state, slots[k], out, k)
+    return len(slots)
 
 
 @rt.kernel
@@ -276,12 +277,13 @@ class GroupAggsHandler(rt.Handler):
         ("sequence_at", "sequence", False, 1),
     )
     OUTPUTS = (
-        ("out_balance", "limbs"),
-        ("out_mean", "limbs"),
-        ("out_least", "word"),
-        ("out_first_note", "word"),
-        ("out_last_at", "word"),
+        ("out_balance", "limbs", 1, "fits"),
+        ("out_mean", "limbs", 1, "fits"),
+        ("out_least", "word", 1, "found"),
+        ("out_first_note", "word", 1, "found"),
+        ("out_last_at", "word", 1, "found"),
     )
+    RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
 
     def createAccumulators(self, n=1):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aggloom.runtime import compiled as rt
+from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "47ca40140991a89d"
-DIGEST = "782f7f9d5be1f82b"
+SUPPORT = "45793385f456c918"
+DIGEST = "3550f71a52b458ec"
 
 
 class Inputs(NamedTuple):
@@ -244,12 +244,12 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 @rt.kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
-    """Apply the rows from start to stop, each to its slot; returns how many were dropped."""
+    """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
     dropped = 0
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
-    return dropped
+    return stop, dropped
 
 
 @rt.kernel
@@ -264,14 +264,15 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
             dropped += 1
         now[i] = state.records[s] > 0
         value_row(state, s, after, i)
-    return dropped
+    return stop, dropped
 
 
 @rt.kernel
-def values(state, slots, out):
-    """Write the results at each of the slots."""
-    for k in range(len(slots)):
+def values(state, slots, out, start):
+    """Write the results at the slots from start on, up to the last or where a list has no room: the next one."""
+    for k in range(start, len(slots)):
         value_row(state, slots[k], out, k)
+    return len(slots)
 
 
 @rt.kernel
@@ -316,12 +317,13 @@ class GroupAggsHandler(rt.Handler):
         ("ordered_arr_delay", "ordered", False, 1),
     )
     OUTPUTS = (
-        ("out_flights", "word"),
-        ("out_total", "word"),
-        ("out_mean", "float"),
-        ("out_worst", "word"),
-        ("out_airports", "word"),
+        ("out_flights", "word", 1, ""),
+        ("out_total", "word", 1, ""),
+        ("out_mean", "float", 1, ""),
+        ("out_worst", "word", 1, "found"),
+        ("out_airports", "word", 1, ""),
     )
+    RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
 
     def createAccumulators(self, n=1):

@@ -1,4 +1,4 @@
-"""COUNT(*) AS views, COUNT(DISTINCT user) AS users, COUNT(DISTINCT user) FILTER (NOT bot) AS people, AVG(seconds) AS mean, MIN(seconds) AS shortest GROUP BY page, day
+"""COUNT(*) AS views, COUNT(DISTINCT user) AS users, COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people, AVG(seconds) AS mean, MIN(seconds) AS shortest GROUP BY page, day
 
 A handler of aggloom: compiled by Numba, over an append-only input, in dialect spark.
 SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aggloom.runtime import compiled as rt
+from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "47ca40140991a89d"
-DIGEST = "7443c932f49a0181"
+SUPPORT = "45793385f456c918"
+DIGEST = "02046f0636592ea5"
 
 
 class Inputs(NamedTuple):
     """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
 
     in_user_valid: Any  # user
-    in_not_bot_flag: Any  # NOT bot
     in_user_word: Any  # user
+    in_not_bot_flag: Any  # NOT bot
     in_seconds_valid: Any  # seconds
-    in_seconds_number: Any  # seconds
+    in_seconds_real: Any  # seconds
     in_seconds_word: Any  # seconds
 
 
@@ -38,6 +38,7 @@ class State(NamedTuple):
     sum_seconds: Any
     least_seconds: Any
     distinct_user: Any
+    spill: Any
 
 
 class Outputs(NamedTuple):
@@ -48,7 +49,7 @@ class Outputs(NamedTuple):
     out_views_valid: Any
     out_users: Any  # COUNT(DISTINCT user) AS users
     out_users_valid: Any
-    out_people: Any  # COUNT(DISTINCT user) FILTER (NOT bot) AS people
+    out_people: Any  # COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people
     out_people_valid: Any
     out_mean: Any  # AVG(seconds) AS mean
     out_mean_valid: Any
@@ -62,13 +63,15 @@ def accumulate_row(state, inputs, i, s):
     state.records[s] += 1
     # AVG(seconds) AS mean, MIN(seconds) AS shortest
     if inputs.in_seconds_valid[i]:
-        number = inputs.in_seconds_number[i]
+        real_seconds = inputs.in_seconds_real[i]
         word = inputs.in_seconds_word[i]
         count_seconds = state.count_seconds[s]
         sum_seconds = rt.load_float(state.sum_seconds, s)
         least_seconds = state.least_seconds[s]
         state.count_seconds[s] = count_seconds + 1
-        rt.store_float(state.sum_seconds, s, rt.add_float(sum_seconds, number))
+        rt.store_float(
+            state.sum_seconds, s, rt.add_float(state.spill, s, 0, sum_seconds, real_seconds)
+        )
         state.least_seconds[s] = (
             word
             if count_seconds == 0 or rt.compare(state.pool, False, word, least_seconds) < 0
@@ -83,7 +86,7 @@ def accumulate_row(state, inputs, i, s):
             count_user_distinct = state.count_user_distinct[s]
             state.count_user_distinct[s] = count_user_distinct + 1
 
-        # COUNT(DISTINCT user) FILTER (NOT bot) AS people
+        # COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people
         if inputs.in_not_bot_flag[i] and rt.multiset_change(state.distinct_user, entry, 1, 1) == 1:
             count_user_distinct_if_not_bot = state.count_user_distinct_if_not_bot[s]
             state.count_user_distinct_if_not_bot[s] = count_user_distinct_if_not_bot + 1
@@ -99,8 +102,10 @@ def reset_row(state, s):
     state.count_user_distinct_if_not_bot[s] = 0
     state.count_seconds[s] = 0
     rt.clear_float(state.sum_seconds, s)
+    rt.spill_reset(state.spill, s, 0)
     state.least_seconds[s] = 0
     rt.multiset_clear(state.distinct_user, state.pool, False, s)
+    rt.spill_clear(state.spill, state.pool, False, s)
 
 
 @rt.kernel
@@ -115,7 +120,11 @@ def merge_row(state, s, other, o):
     least_seconds = state.least_seconds[s]
     other_least_seconds = other.least_seconds[o]
     state.count_seconds[s] = count_seconds + other_count_seconds
-    rt.store_float(state.sum_seconds, s, rt.combine_float(sum_seconds, other_sum_seconds))
+    rt.store_float(
+        state.sum_seconds,
+        s,
+        rt.combine_float(state.spill, s, 0, sum_seconds, other.spill, o, other_sum_seconds),
+    )
     state.least_seconds[s] = (
         other_least_seconds
         if other_count_seconds > 0
@@ -138,7 +147,7 @@ def merge_row(state, s, other, o):
             count_user_distinct = state.count_user_distinct[s]
             state.count_user_distinct[s] = count_user_distinct + 1
 
-        # COUNT(DISTINCT user) FILTER (NOT bot) AS people
+        # COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people
         change = rt.multiset_count(other.distinct_user, theirs, 1)
         count = rt.multiset_change(state.distinct_user, entry, 1, change)
         if count > 0 and count - change <= 0:
@@ -164,7 +173,7 @@ def value_row(state, s, out, k):
 
     rt.put_word(out.out_users, k, value)
     out.out_users_valid[k] = True
-    # COUNT(DISTINCT user) FILTER (NOT bot) AS people
+    # COUNT(DISTINCT user) FILTER (WHERE NOT bot) AS people
     count_user_distinct_if_not_bot = state.count_user_distinct_if_not_bot[s]
     value = count_user_distinct_if_not_bot
 
@@ -176,7 +185,7 @@ def value_row(state, s, out, k):
     valid = not (count_seconds == 0)
     value = rt.NO_FLOAT
     if valid:
-        value = rt.float_total(sum_seconds) / count_seconds
+        value = rt.float_average(state.spill, s, 0, sum_seconds, count_seconds)
 
     rt.put_float(out.out_mean, k, value)
     out.out_mean_valid[k] = valid
@@ -201,12 +210,14 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 @rt.kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
-    """Apply the rows from start to stop, each to its slot; returns how many were dropped."""
+    """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
     dropped = 0
     for i in range(start, stop):
+        if rt.spill_full(state.spill):
+            return i, dropped
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
-    return dropped
+    return stop, dropped
 
 
 @rt.kernel
@@ -214,6 +225,8 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
     """As update, noting the results and whether the key was live before and after each row."""
     dropped = 0
     for i in range(start, stop):
+        if rt.spill_full(state.spill):
+            return i, dropped
         s = slots[i]
         was[i] = state.records[s] > 0
         value_row(state, s, before, i)
@@ -221,14 +234,15 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
             dropped += 1
         now[i] = state.records[s] > 0
         value_row(state, s, after, i)
-    return dropped
+    return stop, dropped
 
 
 @rt.kernel
-def values(state, slots, out):
-    """Write the results at each of the slots."""
-    for k in range(len(slots)):
+def values(state, slots, out, start):
+    """Write the results at the slots from start on, up to the last or where a list has no room: the next one."""
+    for k in range(start, len(slots)):
         value_row(state, slots[k], out, k)
+    return len(slots)
 
 
 @rt.kernel
@@ -253,10 +267,10 @@ class GroupAggsHandler(rt.Handler):
     RETRACTING = False
     INPUTS = (
         ("in_user_valid", "user", "valid"),
-        ("in_not_bot_flag", "NOT bot", "flag"),
         ("in_user_word", "user", "word"),
+        ("in_not_bot_flag", "NOT bot", "flag"),
         ("in_seconds_valid", "seconds", "valid"),
-        ("in_seconds_number", "seconds", "number"),
+        ("in_seconds_real", "seconds", "real"),
         ("in_seconds_word", "seconds", "word"),
     )
     FIELDS = (
@@ -267,14 +281,18 @@ class GroupAggsHandler(rt.Handler):
         ("sum_seconds", "f8", 7, "float", False),
         ("least_seconds", "i8", 0, "word", False),
     )
-    VIEWS = (("distinct_user", "multiset", False, 2),)
-    OUTPUTS = (
-        ("out_views", "word"),
-        ("out_users", "word"),
-        ("out_people", "word"),
-        ("out_mean", "float"),
-        ("out_shortest", "word"),
+    VIEWS = (
+        ("distinct_user", "multiset", False, 2),
+        ("spill", "spill", False, 1),
     )
+    OUTPUTS = (
+        ("out_views", "word", 1, ""),
+        ("out_users", "word", 1, ""),
+        ("out_people", "word", 1, ""),
+        ("out_mean", "float", 1, ""),
+        ("out_shortest", "word", 1, ""),
+    )
+    RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
 
     def createAccumulators(self, n=1):

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aggloom.runtime import plain as rt
+from aggloom.runtime import plain_vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "305f3be42840d61b"
-DIGEST = "f75f91ad2b180f57"
+SUPPORT = "30667ffbe401b4e3"
+DIGEST = "066f265c79803f9f"
 
 
 class Inputs(NamedTuple):
@@ -133,12 +133,12 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
 
 
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
-    """Apply the rows from start to stop, each to its slot; returns how many were dropped."""
+    """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
     dropped = 0
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
-    return dropped
+    return stop, dropped
 
 
 def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
@@ -152,13 +152,14 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
             dropped += 1
         now[i] = state.records[s] > 0
         value_row(state, s, after, i)
-    return dropped
+    return stop, dropped
 
 
-def values(state, slots, out):
-    """Write the results at each of the slots."""
-    for k in range(len(slots)):
+def values(state, slots, out, start):
+    """Write the results at the slots from start on, up to the last or where a list has no room: the next one."""
+    for k in range(start, len(slots)):
         value_row(state, slots[k], out, k)
+    return len(slots)
 
 
 def merge_slots(state, slots, other):
@@ -191,9 +192,10 @@ class GroupAggsHandler(rt.Handler):
     )
     VIEWS = (("ordered_cnt", "ordered", False, 1),)
     OUTPUTS = (
-        ("out_sum_cnt", "word"),
-        ("out_max_cnt", "word"),
+        ("out_sum_cnt", "word", 1, ""),
+        ("out_max_cnt", "word", 1, "found"),
     )
+    RESULTS = {}
     KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
 
     def createAccumulators(self, n=1):

@@ -54,7 +54,7 @@ def difference(
     tolerance: float,
 ) -> str | None:
     """None when they agree, else a short text with the rows missing and the rows too many."""
-    singles = frozenset(i for i, f in enumerate(schema) if pa.types.is_float32(f.type))
+    singles = frozenset(i for i, f in enumerate(schema) if _holds_singles(f.type))
     if mode == "ordered":
         return _in_order(expected, actual, singles, tolerance)
     missing = list(expected)
@@ -69,6 +69,17 @@ def difference(
     if not missing and not surplus:
         return None
     return f"missing {_show(missing)}; not expected {_show(surplus)}"
+
+
+def _holds_singles(kind: pa.DataType) -> bool:
+    """Whether there are 32-bit floats in a column's values."""
+    if pa.types.is_struct(kind):
+        return any(_holds_singles(field.type) for field in kind)
+    if pa.types.is_map(kind):
+        return _holds_singles(kind.key_type) or _holds_singles(kind.item_type)
+    if pa.types.is_list(kind):
+        return _holds_singles(kind.value_type)
+    return bool(pa.types.is_float32(kind))
 
 
 def _in_order(

@@ -24,7 +24,7 @@ from typing import Any, Literal
 import click
 import pyarrow as pa
 
-from aggloom.codegen import AggCall, AggSpec, generate, load
+from aggloom.codegen import AggSpec, generate, load
 from aggloom.errors import (
     AggloomError,
     SqlError,
@@ -116,12 +116,11 @@ class Runner:
             ]
             schema = pa.schema([(f"f{i}", kind) for i, kind in enumerate(types)])
             with _planning():
-                spec = AggSpec(
-                    schema=schema,
-                    group_by=(),
-                    calls=(AggCall(params["function"], tuple(schema.names)),),
-                    input_changes="retract" if params.get("retract_supported", True) else "append",
-                    dialect="flink",
+                spec = AggSpec.from_sql(
+                    f"SELECT {_call_sql(params, schema)} AS r FROM t",
+                    schema,
+                    "retract" if params.get("retract_supported", True) else "append",
+                    "flink",
                 )
             for backend in self._backends:
                 self._replay(case, spec, Setting(None, backend), rounded=any_size)
@@ -235,6 +234,12 @@ def _planning() -> Iterator[None]:
         yield
     except _REFUSALS as error:
         raise NotSupported(f"{type(error).__name__}: {_line(error)}") from error
+
+
+def _call_sql(params: Mapping[str, Any], schema: pa.Schema) -> str:
+    """The call as SQL: the text that the case gives, unless that says more than SQL can."""
+    text = str(params.get("sql", ""))
+    return text if text.endswith(")") else f"{params['function']}({', '.join(schema.names)})"
 
 
 def _half(rows: Sequence[Any], width: int) -> int:

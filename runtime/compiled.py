@@ -9,6 +9,8 @@ import pyarrow as pa
 
 from aggloom.runtime import columns
 from aggloom.runtime.arena import Arena, Array
+from aggloom.runtime.bins import BinsView
+from aggloom.runtime.bits import BitsView
 from aggloom.runtime.handler import HandlerBase, Kernels
 from aggloom.runtime.lists import (
     USED,
@@ -20,7 +22,9 @@ from aggloom.runtime.lists import (
     rows_of,
 )
 from aggloom.runtime.pool import Pool
+from aggloom.runtime.quantiles import QuantilesView
 from aggloom.runtime.ranked import RankedView
+from aggloom.runtime.registers import Registers, RegistersView
 from aggloom.runtime.sequence import Sequence, SequenceView
 from aggloom.runtime.stamped import StampedView
 from aggloom.runtime.superaccumulator import Spill, SpillView
@@ -34,6 +38,10 @@ _VIEW_TYPES: dict[str, Any] = {
     "ranked": RankedView,
     "stamped": StampedView,
     "spill": SpillView,
+    "bits": BitsView,
+    "registers": RegistersView,
+    "bins": BinsView,
+    "quantiles": QuantilesView,
 }
 
 
@@ -133,7 +141,8 @@ class Accumulators:
         tree = view if isinstance(view, Tree) else getattr(view, "tree", None)
         if tree is not None:
             by_bytes = pooled and kind != "multiset"
-            return self._entries(tree, pooled, by_bytes, s, width if kind == "multiset" else 1)
+            counts = {"multiset": width, "quantiles": 3}.get(kind, 1)
+            return self._entries(tree, pooled, by_bytes, s, counts)
         if isinstance(view, Sequence):
             values, node = [], int(view.head[s])
             while node:
@@ -142,7 +151,9 @@ class Accumulators:
             return values
         if isinstance(view, Spill):
             return (view.index[s] > 0).tolist()
-        return view[0][s].tolist()
+        if isinstance(view, Registers):
+            return int(view.filled[s]), view.cells[s].tolist()
+        return view.counts[s].tolist()
 
     def _entries(self, tree: Tree, pooled: bool, by_bytes: bool, s: int, width: int) -> Any:
         found, entry = [], tree_end(tree, s, 0)

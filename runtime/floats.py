@@ -5,6 +5,7 @@ of error-free additions, `excess` counts units of 2**1020 kept out of it, so tha
 overflows on the way, and the rest count the special values: a retracted NaN or infinity leaves no trace.
 What a cascade of 159 bits cannot hold goes to a block of the Spill, 1088 bytes for the sums that need one: those
 whose values span more magnitudes than that, and most sums of cubes and fourth powers.
+An addition takes some 4 ns, of mixed magnitudes up to 12; a product 10 to 30, a power 20 to 50.
 """
 
 from __future__ import annotations
@@ -67,6 +68,8 @@ _LARGE = 2.0**1021
 _LEAST_BASE = 2.0**-200
 _GREATEST_BASE = 2.0**250
 _WHOLE = 1 << 53
+# Numba compiles a function anew for every Python integer that it is called with, but not for NumPy's.
+_TOTAL, _QUOTIENT, _ONE_SUM = np.int64(0), np.int64(1), np.int64(1)
 
 
 @kernel
@@ -135,15 +138,15 @@ def _uncommon(spill: Spill, s: int, f: int, a: FloatSum, x: float, change: float
 @kernel
 def add_float(spill: Spill, s: int, f: int, a: FloatSum, x: float) -> FloatSum:
     if abs(x) < _LARGE:
-        return _cascade(spill, s, f, a, x, False)
-    return _uncommon(spill, s, f, a, x, 1.0)
+        return _cascade(spill, s, np.int64(f), a, x, False)
+    return _uncommon(spill, s, np.int64(f), a, x, 1.0)
 
 
 @kernel
 def subtract_float(spill: Spill, s: int, f: int, a: FloatSum, x: float) -> FloatSum:
     if abs(x) < _LARGE:
-        return _cascade(spill, s, f, a, -x, False)
-    return _uncommon(spill, s, f, a, x, -1.0)
+        return _cascade(spill, s, np.int64(f), a, -x, False)
+    return _uncommon(spill, s, np.int64(f), a, x, -1.0)
 
 
 @cold_kernel
@@ -174,12 +177,12 @@ def _product(
 @kernel
 def add_product(spill: Spill, s: int, f: int, a: FloatSum, x: float, y: float) -> FloatSum:
     """a + x * y exactly, whatever their exponents; only a NaN or infinity among them counts as special."""
-    return _product(spill, s, f, a, x, y, 1.0)
+    return _product(spill, s, np.int64(f), a, x, y, 1.0)
 
 
 @kernel
 def subtract_product(spill: Spill, s: int, f: int, a: FloatSum, x: float, y: float) -> FloatSum:
-    return _product(spill, s, f, a, x, y, -1.0)
+    return _product(spill, s, np.int64(f), a, x, y, -1.0)
 
 
 @kernel
@@ -205,7 +208,7 @@ def _spill_power(spill: Spill, s: int, f: int, x: float, k: int, change: float) 
             spill_number(spill, s, f, change * part, shift * k)
 
 
-@kernel
+@cold_kernel
 def _power(spill: Spill, s: int, f: int, a: FloatSum, x: float, k: int, change: float) -> FloatSum:
     rounded = x * x * x if k == 3 else (x * x) * (x * x)
     if not np.isfinite(rounded):
@@ -219,15 +222,15 @@ def _power(spill: Spill, s: int, f: int, a: FloatSum, x: float, k: int, change: 
     return a
 
 
-@cold_kernel
+@kernel
 def add_power(spill: Spill, s: int, f: int, a: FloatSum, x: float, k: int) -> FloatSum:
     """a + x**k exactly, for k = 3 or 4; one that is no finite double counts as infinite."""
-    return _power(spill, s, f, a, x, k, 1.0)
+    return _power(spill, s, np.int64(f), a, x, np.int64(k), 1.0)
 
 
-@cold_kernel
+@kernel
 def subtract_power(spill: Spill, s: int, f: int, a: FloatSum, x: float, k: int) -> FloatSum:
-    return _power(spill, s, f, a, x, k, -1.0)
+    return _power(spill, s, np.int64(f), a, x, np.int64(k), -1.0)
 
 
 @kernel
@@ -235,11 +238,12 @@ def combine_float(
     spill: Spill, s: int, f: int, a: FloatSum, other: Spill, o: int, b: FloatSum
 ) -> FloatSum:
     """a + b, with what both have spilled."""
+    g = np.int64(f)
     c = a
     for place in range(3):
-        c = _cascade(spill, s, f, c, b[place], False)
-    if other.index[o, f] != 0:
-        spill_combine(spill, s, f, other, o)
+        c = _cascade(spill, s, g, c, b[place], False)
+    if other.index[o, g] != 0:
+        spill_combine(spill, s, g, other, o)
     return c[0], c[1], c[2], c[3] + b[3], c[4] + b[4], c[5] + b[5], c[6] + b[6]
 
 
@@ -265,15 +269,15 @@ def is_spilled(spill: Spill, s: int, f: int, a: FloatSum) -> bool:
 
 @cold_kernel
 def _exact_total(spill: Spill, s: int, f: int, a: FloatSum) -> float:
-    gather(spill, s, f, a[0], a[1], a[2], a[3], 0)
-    return to_float(spill.scratch, 0, 1)
+    gather(spill, s, f, a[0], a[1], a[2], a[3], _TOTAL)
+    return to_float(spill.scratch, _TOTAL, _ONE_SUM)
 
 
 @cold_kernel
 def _exact_average(spill: Spill, s: int, f: int, a: FloatSum, count: int) -> float:
-    gather(spill, s, f, a[0], a[1], a[2], a[3], 0)
-    divide(spill.scratch, 1, 0, count)
-    return to_float(spill.scratch, 1, 1)
+    gather(spill, s, f, a[0], a[1], a[2], a[3], _TOTAL)
+    divide(spill.scratch, _QUOTIENT, _TOTAL, count)
+    return to_float(spill.scratch, _QUOTIENT, _ONE_SUM)
 
 
 @kernel
@@ -282,7 +286,7 @@ def float_total(spill: Spill, s: int, f: int, a: FloatSum) -> float:
     if is_special(a):
         return special_total(a)
     if is_spilled(spill, s, f, a):
-        return _exact_total(spill, s, f, a)
+        return _exact_total(spill, s, np.int64(f), a)
     return round_three(a[0], a[1], a[2]) + 0.0
 
 
@@ -300,4 +304,4 @@ def float_average(spill: Spill, s: int, f: int, a: FloatSum, count: int) -> floa
         mean, certain = divide_pair(high, low, np.float64(count), 0.0)
         if certain:
             return mean
-    return _exact_average(spill, s, f, a, count)
+    return _exact_average(spill, s, np.int64(f), a, np.int64(count))

@@ -319,8 +319,7 @@ class GroupAggOperator:
         new.resize(index.capacity)
         target = np.full(old.slots, len(used), np.int64)
         target[used] = slots
-        new.reserve_merge(old)
-        self.handler.KERNELS.merge(new.state, target, old.state)
+        self.handler.merge_slots(new, target, old)
         new.trim()
         new.sync()
         if self.state_ttl_ms:

@@ -32,7 +32,7 @@ class Kernels(NamedTuple):
     update: Callable[..., tuple[int, int]]
     trace: Callable[..., tuple[int, int]] | None
     values: Callable[..., int]
-    merge: Callable[..., None]
+    merge: Callable[..., int]
     reset: Callable[..., None]
 
 
@@ -87,8 +87,7 @@ class HandlerBase:
 
     def merge_with(self, other: Any) -> None:
         accumulators = self._current()
-        accumulators.reserve_merge(other)
-        self.KERNELS.merge(accumulators.state, self._row_slots(other.slots), other.state)
+        self.merge_slots(accumulators, self._row_slots(other.slots), other)
         accumulators.sweep()
 
     def reset(self) -> None:
@@ -158,6 +157,13 @@ class HandlerBase:
             start, lost = step(state, inputs, retracts, keep_orphans, slots, start, stop, *noted)
             dropped += lost
         return dropped
+
+    def merge_slots(self, into: Any, slots: Array, other: Any) -> None:
+        """Merge other accumulators' slot 0, 1, ... into the given slots."""
+        row = 0
+        while row < len(slots):
+            into.reserve_merge(other)
+            row = self.KERNELS.merge(into.state, slots, other.state, row)
 
     def values(self, slots: Array) -> Any:
         """The results at the given slots."""

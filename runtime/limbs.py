@@ -2,8 +2,8 @@
 
 A row is limbs of 32 bits in 64, lowest first, and a header: the range of limbs in use (others hold anything) and a
 sign. Numbers are fixed-point: limb j of a product of k sums has weight 2**(32 j - 2176 k). While terms are added
-limbs are signed and unfinished; `normalize` makes them digits. Costs follow the range: a sum of ordinary doubles
-has about 6 limbs, and a product of two such takes some 50 ns.
+limbs are signed and unfinished; `normalize` makes them digits. Costs follow the range: the sum of
+ordinary doubles has about 6 limbs.
 """
 
 from __future__ import annotations
@@ -86,15 +86,6 @@ def normalize(rows: Array, row: int) -> None:
     _strip(rows, row)
 
 
-@kernel
-def _add_double(rows: Array, row: int, x: float, shift: int) -> None:
-    if x != 0.0:
-        _, q = integer_parts(x)
-        low = (q + shift + BASE) >> 5
-        _cover(rows, row, low, low + 3)
-        deposit(rows, row, x, shift)
-
-
 @cold_kernel
 def gather(
     spill: Spill, s: int, f: int, s0: float, s1: float, s2: float, excess: float, row: int
@@ -102,10 +93,14 @@ def gather(
     """The exact total of a float sum, its block included."""
     rows = spill.scratch
     make_zero(rows, row)
-    _add_double(rows, row, s0, np.int64(0))
-    _add_double(rows, row, s1, np.int64(0))
-    _add_double(rows, row, s2, np.int64(0))
-    _add_double(rows, row, excess, np.int64(1020))
+    parts = (s0, s1, s2, excess)
+    for place in range(4):
+        x, shift = parts[place], np.int64(1020 if place == 3 else 0)
+        if x != 0.0:
+            _, q = integer_parts(x)
+            low = (q + shift + BASE) >> 5
+            _cover(rows, row, low, low + 3)
+            deposit(rows, row, x, shift)
     block = np.int64(spill.index[s, f])
     if block != 0:
         low, high = np.int64(0), np.int64(BINS)
@@ -151,7 +146,7 @@ def add_multiple(rows: Array, target: int, a: int, b: int, factor: int) -> None:
 def set_product(rows: Array, target: int, a: int, b: int) -> None:
     """target = a * b."""
     make_zero(rows, target)
-    add_multiple(rows, target, a, b, 1)
+    add_multiple(rows, target, a, b, np.int64(1))
     normalize(rows, target)
 
 
@@ -159,7 +154,7 @@ def set_product(rows: Array, target: int, a: int, b: int) -> None:
 def set_difference(rows: Array, target: int, a: int, b: int, c: int, d: int, factor: int) -> None:
     """target = a * b - factor * c * d."""
     make_zero(rows, target)
-    add_multiple(rows, target, a, b, 1)
+    add_multiple(rows, target, a, b, np.int64(1))
     add_multiple(rows, target, c, d, -factor)
     normalize(rows, target)
 

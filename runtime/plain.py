@@ -19,6 +19,7 @@ from aggloom.runtime import columns, rows
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.handler import HandlerBase
 from aggloom.runtime.plain_floats import ZERO_SUM
+from aggloom.runtime.plain_sketches import new_sketch
 from aggloom.runtime.plain_values import real_word, word_to_float
 from aggloom.runtime.plain_views import (
     ListOut,
@@ -41,7 +42,7 @@ class Accumulators:
             for attr, _, _, kind, _ in handler.FIELDS
         }
         self.views: dict[str, Any] = {
-            attr: new_view(kind, slots, width) for attr, kind, _, width in handler.VIEWS
+            attr: _new_view(kind, slots, width) for attr, kind, _, width in handler.VIEWS
         }
         if "plain.state" in arena:
             self._load(ast.literal_eval(arena.array("plain.state", 0, "u1").tobytes().decode()))
@@ -102,9 +103,14 @@ class Accumulators:
                 [(Fraction(*v[0]), *v[1:]) for v in values] if kind == "float" else values
             )
         for attr, kind, _, width in self.handler.VIEWS:
-            view = new_view(kind, 0, width)
+            view = _new_view(kind, 0, width)
             view.extend(saved[2][attr])
             self.views[attr] = view
+
+
+def _new_view(kind: str, slots: int, width: int) -> Any:
+    make = new_sketch if kind in ("bits", "registers", "bins", "quantiles") else new_view
+    return make(kind, slots, width)
 
 
 def _plain(value: Any) -> Any:

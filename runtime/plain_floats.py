@@ -140,6 +140,12 @@ def deviation(
     return 0.0 if fx == fy and value < 0 else _nearest(value)
 
 
+def _root(square: Fraction) -> float:
+    """The square root of a fraction, which itself may be less than every double."""
+    shift = max(0, square.denominator.bit_length() - square.numerator.bit_length()) // 2
+    return math.ldexp(math.sqrt(square * 4**shift), -shift)
+
+
 def skewness(
     spill: Any,
     s: int,
@@ -158,7 +164,7 @@ def skewness(
     third = n**2 * x3 - 3 * n * x1 * x2 + 2 * x1**3
     if second <= 0:
         return math.nan
-    return math.copysign(math.sqrt(third**2 / second**3), third) + 0.0
+    return math.copysign(_root(third**2 / second**3), third) + 0.0
 
 
 def kurtosis(

@@ -187,13 +187,15 @@ def _tau(x: float) -> float:
 def estimate_from(registers: int, empty: int, full: int, total: int) -> int:
     """Ertl's improved estimate (arXiv:1702.01284, algorithm 6), without tables and without ranges.
 
+    It is corrected as Flajolet does for how few registers there are.
     `total` is the sum of 2**(RANKED_BITS - rank) over the registers that are neither empty nor full.
     """
     if empty == registers:
         return 0
     z = np.float64(total) + registers * _tau(1.0 - full / registers)
     z = z / (1 << RANKED_BITS) + registers * _sigma(empty / registers)
-    return np.int64(np.floor(registers / (2.0 * np.log(2.0)) * registers / z + 0.5))
+    scale = registers / (2.0 * np.log(2.0)) / (1.0 + 1.079 / registers)
+    return np.int64(np.floor(scale * registers / z + 0.5))
 
 
 @kernel

@@ -91,8 +91,7 @@ def _block(spill: Spill, s: int, f: int) -> int:
 
 
 @cold_kernel
-def spill_reset(spill: Spill, s: int, f: int) -> None:
-    """Give back the block of one field."""
+def _release(spill: Spill, s: int, f: int) -> None:
     block = np.int64(spill.index[s, f])
     if block != 0:
         for j in range(BINS + 1):
@@ -102,11 +101,18 @@ def spill_reset(spill: Spill, s: int, f: int) -> None:
 
 
 @kernel
+def spill_reset(spill: Spill, s: int, f: int) -> None:
+    """Give back the block of one field."""
+    if spill.index[s, f] != 0:
+        _release(spill, s, np.int64(f))
+
+
+@kernel
 def spill_clear(spill: Spill, pool: PoolArrays, pooled: bool, s: int) -> None:
     """Give back the blocks of all fields of a slot."""
     for f in range(spill.index.shape[1]):
         if spill.index[s, f] != 0:
-            spill_reset(spill, s, f)
+            _release(spill, s, f)
 
 
 @kernel
@@ -120,10 +126,10 @@ def spill_number(spill: Spill, s: int, f: int, x: float, shift: int) -> None:
     """Add x * 2**shift to the block of a field."""
     block = _block(spill, s, f)
     j = deposit(spill.blocks, block, x, shift)
-    _settle(spill, block, 1)
+    _settle(spill, block, np.int64(1))
     touched = spill.blocks[block, j] | spill.blocks[block, j + 1] | spill.blocks[block, j + 2]
     if touched == 0 and _is_zero(spill, block):
-        spill_reset(spill, s, f)
+        _release(spill, s, f)
 
 
 @cold_kernel
@@ -138,7 +144,7 @@ def spill_rest(
             s0, s1 = two_sum(s0, s1)
         if rest == 0.0:
             return s0, s1, s2
-    spill_number(spill, s, f, rest, 0)
+    spill_number(spill, s, f, rest, np.int64(0))
     return s0, s1, s2
 
 
@@ -153,7 +159,7 @@ def spill_combine(spill: Spill, s: int, f: int, other: Spill, o: int) -> None:
         spill.blocks[block, j] += other.blocks[source, j]
     _settle(spill, block, other.blocks[source, _PENDING])
     if _is_zero(spill, block):
-        spill_reset(spill, s, f)
+        _release(spill, s, f)
 
 
 class SpillView:

@@ -1,6 +1,8 @@
 """What modules generated for Numba import as `rt`: every jitted building block, and the base class."""
 
 from aggloom.runtime.arrivals import *
+from aggloom.runtime.bins import *
+from aggloom.runtime.bits import *
 from aggloom.runtime.compiled import Handler as Handler
 from aggloom.runtime.floats import *
 from aggloom.runtime.handler import Kernels as Kernels
@@ -12,7 +14,9 @@ from aggloom.runtime.numeric import *
 from aggloom.runtime.ordered import *
 from aggloom.runtime.percentiles import *
 from aggloom.runtime.pool import *
+from aggloom.runtime.quantiles import *
 from aggloom.runtime.ranked import *
+from aggloom.runtime.registers import *
 from aggloom.runtime.sequence import *
 from aggloom.runtime.stamped import *
 from aggloom.runtime.superaccumulator import *
