@@ -25,6 +25,14 @@ class UnknownFunctionError(SpecError):
     """An aggregate function that the catalogue does not hold."""
 
 
+class NotRetractableError(SpecError):
+    """An aggregate function that cannot take rows back, over an input that does."""
+
+
+class NotMergeableError(SpecError):
+    """An aggregate function whose states cannot be merged, in a plan that must."""
+
+
 class TypeMismatchError(SpecError):
     """A column whose type does not fit where it is used."""
 

@@ -11,6 +11,7 @@ from aggloom.codegen import catalogue, expressions
 from aggloom.codegen.dtypes import is_supported, type_name
 from aggloom.errors import (
     DuplicateNameError,
+    NotRetractableError,
     SpecError,
     TypeMismatchError,
     UnknownColumnError,
@@ -47,9 +48,19 @@ def check(spec: AggSpec) -> None:
     _refuse_duplicates(spec.group_by, "group_by names column {name!r} twice; drop one.")
     for call in spec.calls:
         check_call(call, spec.input_schema, spec.dialect)
+        _check_retractable(call, spec)
     names = [*spec.group_by, *(call.output_name for call in spec.calls)]
     _refuse_duplicates(names, "two output columns are called {name!r}; give one call an alias.")
     _check_after(spec)
+
+
+def _check_retractable(call: AggCall, spec: AggSpec) -> None:
+    instead = spec.entry(call).instead
+    if instead and spec.input_changes == "retract":
+        raise NotRetractableError(
+            f"call {call.text}: {call.function} cannot take rows back; use {instead}, "
+            "or say input_changes='append' if the input only inserts."
+        )
 
 
 def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
