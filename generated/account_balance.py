@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "45793385f456c918"
-DIGEST = "72d405d8b80d03a7"
+SUPPORT = "019192a09a038044"
+DIGEST = "da2d895f76e21de0"
 
 
 class Inputs(NamedTuple):
@@ -112,7 +112,7 @@ def retract_row(state, inputs, i, s):
         rt.sequence_retract(state.sequence_at, state.pool, False, s, word)
 
 
-@rt.kernel
+@rt.cold_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0
@@ -238,10 +238,11 @@ def values(state, slots, out, start):
 
 
 @rt.kernel
-def merge_slots(state, slots, other):
-    """Merge slot 0, 1, ... of another state into the given slots."""
-    for o in range(len(slots)):
+def merge_slots(state, slots, other, start):
+    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
+    for o in range(start, len(slots)):
         merge_row(state, slots[o], other, o)
+    return len(slots)
 
 
 @rt.kernel

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "45793385f456c918"
-DIGEST = "3550f71a52b458ec"
+SUPPORT = "019192a09a038044"
+DIGEST = "bbf3b772e0f6910e"
 
 
 class Inputs(NamedTuple):
@@ -130,7 +130,7 @@ def retract_row(state, inputs, i, s):
         rt.multiset_settle(state.distinct_dest, state.pool, True, s, entry)
 
 
-@rt.kernel
+@rt.cold_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0
@@ -276,10 +276,11 @@ def values(state, slots, out, start):
 
 
 @rt.kernel
-def merge_slots(state, slots, other):
-    """Merge slot 0, 1, ... of another state into the given slots."""
-    for o in range(len(slots)):
+def merge_slots(state, slots, other, start):
+    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
+    for o in range(start, len(slots)):
         merge_row(state, slots[o], other, o)
+    return len(slots)
 
 
 @rt.kernel

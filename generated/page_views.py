@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "45793385f456c918"
-DIGEST = "02046f0636592ea5"
+SUPPORT = "019192a09a038044"
+DIGEST = "7bb48d70ec8c0935"
 
 
 class Inputs(NamedTuple):
@@ -94,7 +94,7 @@ def accumulate_row(state, inputs, i, s):
         rt.multiset_settle(state.distinct_user, state.pool, False, s, entry)
 
 
-@rt.kernel
+@rt.cold_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0
@@ -246,10 +246,13 @@ def values(state, slots, out, start):
 
 
 @rt.kernel
-def merge_slots(state, slots, other):
-    """Merge slot 0, 1, ... of another state into the given slots."""
-    for o in range(len(slots)):
+def merge_slots(state, slots, other, start):
+    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
+    for o in range(start, len(slots)):
+        if rt.spill_full(state.spill):
+            return o
         merge_row(state, slots[o], other, o)
+    return len(slots)
 
 
 @rt.kernel

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "45793385f456c918"
-DIGEST = "9de1782229832176"
+SUPPORT = "019192a09a038044"
+DIGEST = "9ebe3c03ad5e66cd"
 
 
 class Inputs(NamedTuple):
@@ -80,7 +80,7 @@ def retract_row(state, inputs, i, s):
         rt.ordered_retract(state.ordered_cnt, state.pool, False, s, word)
 
 
-@rt.kernel
+@rt.cold_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0
@@ -172,10 +172,11 @@ def values(state, slots, out, start):
 
 
 @rt.kernel
-def merge_slots(state, slots, other):
-    """Merge slot 0, 1, ... of another state into the given slots."""
-    for o in range(len(slots)):
+def merge_slots(state, slots, other, start):
+    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
+    for o in range(start, len(slots)):
         merge_row(state, slots[o], other, o)
+    return len(slots)
 
 
 @rt.kernel

@@ -12,8 +12,8 @@ from aggloom.runtime import plain_vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "30667ffbe401b4e3"
-DIGEST = "066f265c79803f9f"
+SUPPORT = "c53b43703c94e271"
+DIGEST = "cb60beeab861aedc"
 
 
 class Inputs(NamedTuple):
@@ -162,10 +162,11 @@ def values(state, slots, out, start):
     return len(slots)
 
 
-def merge_slots(state, slots, other):
-    """Merge slot 0, 1, ... of another state into the given slots."""
-    for o in range(len(slots)):
+def merge_slots(state, slots, other, start):
+    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
+    for o in range(start, len(slots)):
         merge_row(state, slots[o], other, o)
+    return len(slots)
 
 
 def reset_slots(state, slots):

@@ -11,7 +11,7 @@ from aggloom.runtime import columns
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.bins import BinsView
 from aggloom.runtime.bits import BitsView
-from aggloom.runtime.handler import HandlerBase, Kernels
+from aggloom.runtime.handler import HandlerBase
 from aggloom.runtime.lists import (
     USED,
     ListOut,

@@ -6,21 +6,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit
 
 from aggloom.runtime.jit import kernel
 
-F = TypeVar("F", bound=Callable[..., Any])
 _SPLITTER = 2.0**27 + 1.0
 _EXPONENT = 0x7FF << 52
 _SAFE = 2.0**990
 _SMALL = 2.0**-900
 _SMALLEST_NORMAL = 2.0**-1022
-
-
-def cold_kernel(function: F) -> F:
-    """A kernel that is called, not inlined: for what few rows need and would bloat every loop."""
-    return njit(cache=True, _nrt=False)(function)
 
 
 @kernel

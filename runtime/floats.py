@@ -14,7 +14,6 @@ import numpy as np
 
 from aggloom.runtime.arena import Array
 from aggloom.runtime.errorfree import (
-    cold_kernel,
     divide_pair,
     double_double,
     is_safe_product,
@@ -23,7 +22,7 @@ from aggloom.runtime.errorfree import (
     two_product,
     two_sum,
 )
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.limbs import divide, gather, to_float
 from aggloom.runtime.superaccumulator import (
     Spill,
@@ -44,7 +43,6 @@ __all__ = [
     "add_power",
     "add_product",
     "clear_float",
-    "cold_kernel",
     "combine_float",
     "float_average",
     "float_total",

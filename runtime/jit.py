@@ -18,3 +18,8 @@ def kernel(function: F) -> F:
     a kernel touches is held by its caller.
     """
     return njit(cache=True, _nrt=False, forceinline=True)(function)
+
+
+def cold_kernel(function: F) -> F:
+    """A kernel that is called, not inlined: for what few rows need and would bloat every loop and its compiling."""
+    return njit(cache=True, _nrt=False)(function)

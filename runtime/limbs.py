@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.arena import Array
-from aggloom.runtime.errorfree import cold_kernel, integer_parts, power_of_two
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.errorfree import integer_parts, power_of_two
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.superaccumulator import BASE, BINS, MASK, WIDE, Spill, deposit
 
 LOW, HIGH, SIGN = WIDE - 3, WIDE - 2, WIDE - 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.errorfree import (
-    cold_kernel,
     divide_pair,
     double_double,
     is_safe_product,
@@ -20,7 +19,7 @@ from aggloom.runtime.errorfree import (
     two_sum,
 )
 from aggloom.runtime.floats import FloatSum, is_special, is_spilled
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.limbs import (
     SIGN,
     add_multiple,

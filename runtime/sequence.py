@@ -13,7 +13,7 @@ import numpy as np
 from aggloom.runtime import pairs
 from aggloom.runtime.arena import Arena, Array, airy
 from aggloom.runtime.hashing import table_size
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import PoolArrays, hold, release
 
 _FIRST_NODES = 16
@@ -92,7 +92,7 @@ def sequence_remove(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, w
     pairs.give_back(view.free, view.meta, node)
 
 
-@kernel
+@cold_kernel
 def sequence_clear(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
     while view.head[slot] != 0:

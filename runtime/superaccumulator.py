@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.arena import Arena, Array, airy
-from aggloom.runtime.errorfree import cold_kernel, integer_parts, two_sum
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.errorfree import integer_parts, two_sum
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pairs import FREE, HIGH, LIVE, allocate, give_back
 from aggloom.runtime.pool import PoolArrays
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.arena import Arena, Array, airy
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import PoolArrays, compare_bytes, hold, release
 
 USED, LIVE, INNER, STRIDE, WEIGHED, STAMP = range(6)
@@ -107,7 +107,7 @@ def _link(tree: Tree, slot: int, parent: int, block: int) -> None:
         tree.heap[parent + 1] = block
 
 
-@kernel
+@cold_kernel
 def _move(tree: Tree, slot: int, parent: int, block: int, order: int) -> int:
     """Put a block's entries into a block of another size."""
     new = _allocate(tree, order, block_level(tree, block))
@@ -170,7 +170,7 @@ def _insert(
     return entry
 
 
-@kernel
+@cold_kernel
 def _split(
     tree: Tree, pool: PoolArrays, pooled: bool, slot: int, parent: int, block: int, at: int
 ) -> int:
@@ -191,7 +191,7 @@ def _split(
     return entry - 1 - (at + 1) * stride
 
 
-@kernel
+@cold_kernel
 def _grow_root(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Make sure that the root is there and not full."""
     root = np.int64(tree.root[slot])
@@ -377,7 +377,7 @@ def tree_step(
     return leaf, _edge(tree, leaf, 1 - side) if leaf != 0 else np.int64(0)
 
 
-@kernel
+@cold_kernel
 def tree_clear(tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot: int) -> None:
     """Forget all words of a slot."""
     while tree.root[slot] != 0:

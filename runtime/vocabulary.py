@@ -6,6 +6,7 @@ from aggloom.runtime.bits import *
 from aggloom.runtime.compiled import Handler as Handler
 from aggloom.runtime.floats import *
 from aggloom.runtime.handler import Kernels as Kernels
+from aggloom.runtime.jit import cold_kernel as cold_kernel
 from aggloom.runtime.jit import kernel as kernel
 from aggloom.runtime.lists import *
 from aggloom.runtime.moments import *

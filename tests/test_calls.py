@@ -30,7 +30,7 @@ Call: Any = AggCall
 
 
 def parsed(item: str) -> AggSpec:
-    spec = AggSpec.from_sql(f"SELECT {item} FROM t", SCHEMA)
+    spec = AggSpec.from_sql(f"SELECT {item} FROM t", SCHEMA, "append")
     assert AggSpec.from_json(spec.to_json()) == spec
     assert AggSpec.from_yaml(spec.to_yaml()) == spec
     return spec
@@ -431,7 +431,8 @@ def test_any_call_comes_back_from_its_text() -> None:
     for call in calls:
         spec = parsed(call.text)
         assert spec.calls == (call,), call.text
-        assert spec == AggSpec(SCHEMA, calls=(call,), select=spec.select)  # type: ignore[arg-type]
+        again = AggSpec(SCHEMA, (), (call,), "append", select=spec.select)  # type: ignore[arg-type]
+        assert spec == again
         assert spec.digest == AggSpec.from_json(spec.to_json()).digest
 
 
