@@ -10,7 +10,7 @@ arguments is kept once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -18,16 +18,19 @@ import pyarrow as pa
 Types = tuple[pa.DataType, ...]
 Options = Mapping[str, Any]
 ResultType = Callable[[Types, str, Options], pa.DataType]
-ArgumentKind = Literal["any", "number", "integer", "boolean", "scalar"]
+ARGUMENT_KINDS = ("any", "number", "integer", "boolean", "scalar")
 OptionKind = Literal["text", "whole", "fraction", "fractions", "choice"]
 
 
 @dataclass(frozen=True)
 class Argument:
-    """A column that a call reads. `optional` ones may be left out, `many` stands for one or more."""
+    """A column that a call reads. `optional` ones may be left out, `many` stands for one or more.
+
+    Kinds: any, number, integer, boolean, scalar (no ARRAY or STRUCT), or a type such as BIGINT, that narrower ones fit.
+    """
 
     name: str
-    kind: ArgumentKind = "any"
+    kind: str = "any"
     optional: bool = False
     many: bool = False
 
@@ -63,7 +66,7 @@ Over = Literal["word", "real", "rank"]
 
 @dataclass(frozen=True)
 class Field:
-    """One value a key, 0 at first.
+    """One value a key, `initial` at first (0; another for counts and doubles only).
 
     Kinds: count (int64), number (an exact sum as the argument's type sums), real (an exact sum of DOUBLEs),
     word (64 bits that compare as the argument does), double (a float64 as it is).
@@ -74,6 +77,7 @@ class Field:
     accumulate: str
     merge: str
     retract: str | None = None
+    initial: float = 0
 
 
 @dataclass(frozen=True)
@@ -126,27 +130,37 @@ class Example:
 
 
 @dataclass(frozen=True)
+class Code:
+    """A function that its user wrote as a class: the source, and which methods it has."""
+
+    source: str
+    methods: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """An aggregate function.
 
     append, retract: the shapes over the two kinds of input (`retract` None: the same). ordered, ordered_retract:
     those of a call with ORDER BY. row: the arguments that make up a word, in order, where it is not the first alone.
+    result: a type, "argument" (that of the first one), or a rule over the arguments' types, dialect and options.
     skips: the arguments whose NULL skips the row (None: all). nulls: the default of IGNORE | RESPECT NULLS by
     dialect (None: the function has no choice). instead: what to use over a retracting input, if this cannot.
     returns: how elements become the result (see runtime/results.py). by_arrival: the value depends on the order of rows.
     oracle: the call in DuckDB's SQL, or Spark's if `oracle_spark`; "" where only the examples judge.
     keeps, cost: for the documentation, what a key keeps and what a row and a read cost.
     positions: arguments and options in SQL's order, where it is not arguments first.
+    own: whether a user registered it; code: its source, if it is a class. What only documents is not compared.
     """
 
     name: str
-    doc: str
-    arguments: tuple[Argument, ...]
-    result: ResultType
-    append: Shape
-    examples: tuple[Example, ...]
-    keeps: str
-    cost: str
+    doc: str = field(default="", compare=False)
+    arguments: tuple[Argument, ...] = ()
+    result: ResultType | str = "argument"
+    append: Shape = Shape((), "")
+    examples: tuple[Example, ...] = field(default=(), compare=False)
+    keeps: str = field(default="", compare=False)
+    cost: str = field(default="", compare=False)
     options: tuple[Option, ...] = ()
     retract: Shape | None = None
     ordered: Shape | None = None
@@ -159,9 +173,11 @@ class Aggregate:
     by_arrival: bool = False
     empty_in: tuple[str, ...] = ("spark", "flink")
     instead: str = ""
-    oracle: str = ""
+    oracle: str = field(default="", compare=False)
     aliases: tuple[str, ...] = ()
     positions: tuple[str, ...] = ()
+    own: bool = False
+    code: Code | None = None
 
     def shape(self, retracting: bool, ordered: bool) -> Shape:
         """The shape for an input and a call."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlglot import exp
@@ -63,6 +63,7 @@ class AggCall:
 
     order_by: SQL texts or SortKeys, for functions that look at order. nulls: "ignore" or "respect", for those that
     can keep NULLs. options: the call's constants by name, such as {"separator": ";"}; the catalogue lists them.
+    entry: what the function's name meant when the call was made; found by the name, not given.
     """
 
     function: str
@@ -73,9 +74,13 @@ class AggCall:
     order_by: tuple[SortKey, ...] = ()
     nulls: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    entry: Aggregate | None = field(default=None, repr=False, hash=False)
 
     def __post_init__(self) -> None:
-        function = canonical(self.function.strip())
+        function = self.function.strip().upper()
+        if self.entry is None or self.entry.name != function:
+            function = canonical(function)
+            object.__setattr__(self, "entry", find(function))
         args = (self.args,) if isinstance(self.args, str) else tuple(self.args)
         keys = (self.order_by,) if isinstance(self.order_by, str | SortKey) else self.order_by
         options = dict(self.options.items() if isinstance(self.options, Mapping) else self.options)
@@ -112,7 +117,7 @@ class AggCall:
 
     def _items(self) -> list[str]:
         """The arguments and options in SQL's order; an option that has no place there, by its name."""
-        entry = find(self.function)
+        entry = self.entry
         items, args = [], list(self.args)
         options = {name: value for name, value in self.options if name != ON_NULL}
         columns = () if entry is None else tuple(argument.name for argument in entry.arguments)

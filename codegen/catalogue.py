@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,9 +16,9 @@ from aggloom.codegen import (
     catalogue_sketches,
     catalogue_statistics,
 )
-from aggloom.codegen.aggregate import Aggregate, Argument, Option, Types
-from aggloom.codegen.dtypes import type_name
-from aggloom.codegen.result_types import is_number
+from aggloom.codegen.aggregate import ARGUMENT_KINDS, Aggregate, Argument, Option, Types
+from aggloom.codegen.dtypes import parse_type, type_name
+from aggloom.codegen.result_types import is_number, widens
 from aggloom.errors import SpecError, TypeMismatchError, nearest
 
 if TYPE_CHECKING:
@@ -26,6 +29,11 @@ _FAMILIES = (catalogue_basic, catalogue_statistics, catalogue_collections, catal
 CATALOGUE: dict[str, Aggregate] = {
     entry.name: entry for family in _FAMILIES for entry in family.ENTRIES
 }
+
+OWN: dict[str, Aggregate] = {}
+"""What users registered in this process, by name."""
+
+_CAPTURED: ContextVar[Mapping[str, Aggregate]] = ContextVar("captured", default=MappingProxyType({}))
 
 ALIASES = {alias: entry.name for entry in CATALOGUE.values() for alias in entry.aliases}
 
@@ -49,12 +57,28 @@ REFUSED: dict[str, str] = dict.fromkeys(
 def canonical(function: str) -> str:
     """The catalogue's spelling of a function name."""
     name = function.upper()
-    return ALIASES.get(name, name)
+    return name if name in _CAPTURED.get() or name in OWN else ALIASES.get(name, name)
 
 
 def find(function: str) -> Aggregate | None:
     """The entry of a function, by any of its names; None if there is none."""
-    return CATALOGUE.get(canonical(function))
+    name = canonical(function)
+    return _CAPTURED.get().get(name) or OWN.get(name) or CATALOGUE.get(name)
+
+
+def known() -> list[str]:
+    """Every name that a call may use."""
+    return [*CATALOGUE, *ALIASES, *OWN, *_CAPTURED.get()]
+
+
+@contextmanager
+def using(captured: Mapping[str, Aggregate]) -> Iterator[None]:
+    """Let these definitions, which a spec brought along, come before what is registered here."""
+    token = _CAPTURED.set(captured)
+    try:
+        yield
+    finally:
+        _CAPTURED.reset(token)
 
 
 def options_of(entry: Aggregate, given: Mapping[str, Any], dialect: str) -> dict[str, Any]:
@@ -67,9 +91,19 @@ def result_type(call: AggCall, types: Types, dialect: str) -> pa.DataType:
 
     Raises TypeMismatchError if the arguments do not fit, SpecError if the options do not.
     """
-    entry = CATALOGUE[call.function]
+    entry = entry_of(call)
     check_arguments(call, types, dialect)
-    return entry.result(types, dialect, options_of(entry, dict(call.options), dialect))
+    if not isinstance(entry.result, str):
+        return entry.result(types, dialect, options_of(entry, dict(call.options), dialect))
+    if entry.result == "argument":
+        return types[0]
+    return parse_type(entry.result)
+
+
+def entry_of(call: AggCall) -> Aggregate:
+    """The entry of a call whose function exists."""
+    assert call.entry is not None
+    return call.entry
 
 
 def arguments_of(entry: Aggregate, given: int) -> tuple[Argument, ...]:
@@ -80,7 +114,7 @@ def arguments_of(entry: Aggregate, given: int) -> tuple[Argument, ...]:
 
 def check_arguments(call: AggCall, types: Types, dialect: str) -> None:
     """Raise TypeMismatchError or SpecError unless a call's arguments and options are what its entry says."""
-    entry = CATALOGUE[call.function]
+    entry = entry_of(call)
     least = sum(not a.optional for a in entry.arguments)
     most = None if entry.arguments and entry.arguments[-1].many else len(entry.arguments)
     if len(types) < least or (most is not None and len(types) > most):
@@ -102,6 +136,8 @@ def _numbered(count: int) -> str:
 
 def _unfit(argument: Argument, dtype: pa.DataType) -> str:
     """What the argument should be, if the type is not that."""
+    if argument.kind not in ARGUMENT_KINDS:
+        return "" if widens(dtype, parse_type(argument.kind)) else argument.kind
     fits, wanted = {
         "any": (True, ""),
         "number": (is_number(dtype), "a number"),

@@ -107,7 +107,7 @@ def _first_or_last(name: str, doc: str, last: bool, aliases: tuple[str, ...]) ->
         ),
         nulls=("ignore", "ignore"),
         by_arrival=True,
-        oracle="last({x})" if last else "first({x})",
+        oracle=f"{'last' if last else 'first'}({{x}}) FILTER (WHERE {{x}} IS NOT NULL)",
         aliases=aliases,
     )
 
@@ -126,7 +126,7 @@ def _by(name: str, doc: str, field: Field, alias: str, example: object) -> Aggre
         row=("y", "x"),
         skips=("y",),
         ignores_distinct=True,
-        oracle=f"{alias.lower()}_null({{x}}, {{y}})",
+        oracle=f"{alias.lower()}_null({{x}}, row({{y}}, {{x}} IS NOT NULL, {{x}})) FILTER (WHERE {{y}} IS NOT NULL)",
         aliases=(alias,),
     )
 

@@ -26,7 +26,10 @@ _SUMS = {
 # Exact sums of doubles may spill (runtime/floats.py), so their words say where: state or other, slot, place.
 _FLOAT_STEPS = ("add", "subtract", "add_product", "subtract_product", "add_power", "subtract_power")
 _FLOAT_VALUES = ("deviation", "skewness", "kurtosis")
-_FUNCTIONS = ("sqrt", "correlation")
+_FUNCTIONS = {
+    **{word: word for word in ("sqrt", "correlation", "log", "exp")},
+    "pow": "power",
+}
 _POOLLESS = ("all_bits", "any_bits", "estimate")
 # Words over a view: the function, and the form of what it gives. A found word comes with whether there is one.
 VIEW_WORDS = {
@@ -67,7 +70,8 @@ def number_kind(argument: pa.DataType, dialect: str) -> Kind:
 class Scope:
     """What names mean: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views` to arguments.
 
-    pooled: whether words are ids of the pool; widths: the components of an order key, for `earlier`.
+    pooled: whether words are ids of the pool; widths: the components of an order key, for `earlier`; scales: of sums
+    of decimals, which are held as integers; own: whether the expressions are a user's.
     """
 
     names: dict[str, str]
@@ -76,6 +80,8 @@ class Scope:
     views: dict[str, str] = field(default_factory=dict)
     pooled: bool = False
     widths: tuple[int, ...] = ()
+    scales: dict[str, int] = field(default_factory=dict)
+    own: bool = False
 
 
 def lower(expression: str, scope: Scope) -> str:
@@ -100,8 +106,10 @@ class _Lowering(ast.NodeVisitor):
             return f"rt.compare(state.pool, {scope.pooled}, {', '.join(texts)}) < 0"
         if word == "earlier":
             return f"rt.compare_keys(state.pool, {scope.widths}, {', '.join(texts)}) < 0"
+        if word in ("min", "max", "abs"):
+            return f"{word}({', '.join(texts)})"
         if word in _FUNCTIONS:
-            return f"rt.{word}({', '.join(texts)})"
+            return f"rt.{_FUNCTIONS[word]}({', '.join(texts)})"
         if word in _FLOAT_VALUES:
             sums = [f"{scope.spills[n]}, {t}" for n, t in zip(names[:-1], texts[:-1], strict=True)]
             return f"rt.{word}(state.spill, s, {', '.join(sums)}, {texts[-1]})"
@@ -109,6 +117,9 @@ class _Lowering(ast.NodeVisitor):
 
     def _sum_word(self, word: str, name: str, texts: list[str]) -> str:
         kind = self.scope.kinds[name]
+        if kind != "float" and word in ("total", "average"):
+            total = _as_real(kind, texts[0], self.scope.scales.get(name, 0))
+            return total if word == "total" else f"({total}) / ({texts[1]})"
         if kind != "float":
             return _SUMS[kind][word].format(*texts)
         place = f"state.spill, s, {self.scope.spills[name]}"
@@ -135,6 +146,11 @@ class _Lowering(ast.NodeVisitor):
         elif VIEW_WORDS[word][0] == "list_ordered":
             texts.append("False, False")
         return f"rt.{VIEW_WORDS[word][0]}({', '.join(texts)})"
+
+    def visit_BinOp(self, node: ast.BinOp) -> str:
+        if isinstance(node.op, ast.Pow) and self.scope.own:
+            return f"rt.power({self.visit(node.left)}, {self.visit(node.right)})"
+        return self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> str:
         return self.scope.names[node.id]
@@ -202,18 +218,18 @@ def lower_value(
             return Value((text,), form)
         if word in ("total", "average"):
             names = [a.id for a in call.args if isinstance(a, ast.Name)]
-            return _sum_value(word, names, scope, argument, result)
+            return sum_value(word, names, scope, argument, result)
     text = lower(expression, scope)
     if pa.types.is_boolean(result):
         return Value((f"rt.truth({text})",), "word")
-    return _from_float(text, result)
+    return float_value(text, result)
 
 
 def _item(result: pa.DataType) -> pa.DataType:
     return result.value_type
 
 
-def _from_float(text: str, result: pa.DataType) -> Value:
+def float_value(text: str, result: pa.DataType) -> Value:
     """A float expression as a result of another type: integers truncate, decimals round."""
     if pa.types.is_integer(result):
         return Value((f"rt.truncate_float({text}, {result.bit_width})",), "word")
@@ -224,18 +240,24 @@ def _from_float(text: str, result: pa.DataType) -> Value:
     return Value((text,), "float")
 
 
-def _sum_value(
+def sum_value(
     word: str, names: list[str], scope: Scope, argument: pa.DataType | None, result: pa.DataType
 ) -> Value:
     total, kind = scope.names[names[0]], scope.kinds[names[0]]
     if kind == "float":
         place = f"state.spill, s, {scope.spills[names[0]]}, {total}"
         if word == "total":
-            return _from_float(f"rt.float_total({place})", result)
-        return _from_float(f"rt.float_average({place}, {scope.names[names[1]]})", result)
+            return float_value(f"rt.float_total({place})", result)
+        return float_value(f"rt.float_average({place}, {scope.names[names[1]]})", result)
     if word == "total":
         return _total(total, kind, result)
     return _average(total, scope.names[names[1]], kind, argument, result)
+
+
+def _as_real(kind: Kind, total: str, scale: int) -> str:
+    """A sum of integers or decimals as a DOUBLE."""
+    text = f"rt.wide_to_float({total})" if kind == "wide" else f"rt.int_real({total})"
+    return f"{text} / {10.0**scale!r}" if scale else text
 
 
 def _total(total: str, kind: Kind, result: pa.DataType) -> Value:

@@ -13,7 +13,8 @@ from pathlib import Path
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from aggloom.codegen.plan import HandlerPlan, describe_call
+from aggloom.codegen.plan import describe_call
+from aggloom.codegen.plan_parts import HandlerPlan
 
 _ROOT = Path(__file__).resolve().parent.parent
 _STATED = re.compile(r'^(DIGEST = )"([0-9a-f]*)"$', re.MULTILINE)
@@ -33,6 +34,7 @@ _SUPPORT = {
         "multiset",
         "numeric",
         "ordered",
+        "own",
         "pairs",
         "percentiles",
         "pool",
@@ -45,7 +47,16 @@ _SUPPORT = {
         "tree",
         "words",
     ),
-    "python": ("plain", "plain_floats", "plain_sketches", "plain_values", "plain_views"),
+    "python": (
+        "literals",
+        "plain",
+        "plain_floats",
+        "plain_own",
+        "plain_sketches",
+        "plain_values",
+        "plain_views",
+        "plain_words",
+    ),
 }
 
 

@@ -102,3 +102,15 @@ def is_number(dtype: pa.DataType) -> bool:
     return bool(
         pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype)
     )
+
+
+def widens(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of a type is one of the wanted type too: the same, or a narrower number."""
+    if pa.types.is_decimal(given) and pa.types.is_decimal(wanted):
+        whole = wanted.precision - wanted.scale
+        return bool(given.scale <= wanted.scale and given.precision - given.scale <= whole)
+    if pa.types.is_integer(given) and pa.types.is_integer(wanted):
+        return bool(given.bit_width <= wanted.bit_width)
+    if wanted == pa.float64():
+        return bool(pa.types.is_integer(given) or pa.types.is_floating(given))
+    return bool(given == wanted)

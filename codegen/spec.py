@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from aggloom.codegen import expressions, spec_check, spec_text
+from aggloom.codegen import expressions, own, spec_check, spec_text
 from aggloom.codegen.aggregate import Aggregate
 from aggloom.codegen.call import AggCall as AggCall
-from aggloom.codegen.catalogue import CATALOGUE, result_type
+from aggloom.codegen.catalogue import entry_of, find, result_type
 from aggloom.codegen.dtypes import normalise_type, parse_schema, parse_type
 from aggloom.errors import DuplicateNameError, SpecError, TypeMismatchError
 
@@ -59,6 +59,8 @@ class AggSpec:
         calls = (self.calls,) if isinstance(self.calls, AggCall) else tuple(self.calls)
         object.__setattr__(self, "schema", to_schema(self.schema, self.dialect))
         object.__setattr__(self, "group_by", group_by)
+        # A call may be older than the registration of its function.
+        calls = tuple(c if c.entry or not find(c.function) else replace(c) for c in calls)
         object.__setattr__(self, "calls", calls)
         object.__setattr__(self, "computed", tuple(self.computed))
         if self.select is not None:
@@ -107,6 +109,12 @@ class AggSpec:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     @cached_property
+    def functions(self) -> tuple[Mapping[str, Any], ...]:
+        """The definitions of the users' functions in it, as the data that its text holds."""
+        entries = {c.function: entry_of(c) for c in self.calls}
+        return tuple(own.to_data(entry) for _, entry in sorted(entries.items()) if entry.own)
+
+    @cached_property
     def input_schema(self) -> pa.Schema:
         """The input columns followed by the computed ones."""
         return pa.schema([*self.schema, *(pa.field(c.name, c.type) for c in self.computed)])
@@ -144,7 +152,7 @@ class AggSpec:
 
     def entry(self, call: AggCall) -> Aggregate:
         """The catalogue's entry of a call's function."""
-        return CATALOGUE[call.function]
+        return entry_of(call)
 
     def result_type(self, call: AggCall) -> pa.DataType:
         """The type that a call returns."""

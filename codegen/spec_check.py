@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from aggloom.codegen import catalogue, expressions
+from aggloom.codegen import catalogue, expressions, own
 from aggloom.codegen.dtypes import is_supported, type_name
 from aggloom.errors import (
     DuplicateNameError,
@@ -46,6 +46,7 @@ def check(spec: AggSpec) -> None:
         require_column(name, spec.input_schema, "group_by")
         require_supported(name, spec.input_schema, "group_by")
     _refuse_duplicates(spec.group_by, "group_by names column {name!r} twice; drop one.")
+    _refuse_two_meanings(spec)
     for call in spec.calls:
         check_call(call, spec.input_schema, spec.dialect)
         _check_retractable(call, spec)
@@ -54,9 +55,28 @@ def check(spec: AggSpec) -> None:
     _check_after(spec)
 
 
+def _refuse_two_meanings(spec: AggSpec) -> None:
+    """A function's name means the same in every call of a spec."""
+    meanings: dict[str, Aggregate | None] = {}
+    for call in spec.calls:
+        if meanings.setdefault(call.function, call.entry) != call.entry:
+            raise SpecError(
+                f"calls of {call.function} were made with two definitions of it; make them all after the last "
+                "al.register."
+            )
+
+
 def _check_retractable(call: AggCall, spec: AggSpec) -> None:
-    instead = spec.entry(call).instead
-    if instead and spec.input_changes == "retract":
+    entry = spec.entry(call)
+    instead = entry.instead
+    if spec.input_changes != "retract":
+        return
+    lacking = own.unretractable(entry, bool(call.order_by)) if entry.own else ""
+    if lacking:
+        raise NotRetractableError(
+            f"call {call.text}: {lacking}, or say input_changes='append' if the input only inserts."
+        )
+    if instead:
         raise NotRetractableError(
             f"call {call.text}: {call.function} cannot take rows back; use {instead}, "
             "or say input_changes='append' if the input only inserts."
@@ -66,7 +86,8 @@ def _check_retractable(call: AggCall, spec: AggSpec) -> None:
 def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
     """The result type of a call whose function, arguments, clauses and filter are all right."""
     where = f"call {call.text}"
-    check_function(call.function, where)
+    if call.entry is None:
+        check_function(call.function, where)
     for name in call.args:
         require_column(name, schema, where)
         require_supported(name, schema, where)
@@ -93,7 +114,7 @@ def _check_nulls(call: AggCall, where: str) -> None:
         return
     if call.nulls not in NULLS:
         raise SpecError(f"{where}: nulls is {call.nulls!r}. {nearest(call.nulls, NULLS)}")
-    entry = _entry(call)
+    entry = catalogue.entry_of(call)
     if entry.nulls is None:
         fix = "take it out"
         if call.nulls == "ignore" and call.args:
@@ -104,7 +125,7 @@ def _check_nulls(call: AggCall, where: str) -> None:
 def _check_order(call: AggCall, schema: pa.Schema, where: str) -> None:
     if not call.order_by:
         return
-    entry = _entry(call)
+    entry = catalogue.entry_of(call)
     if entry.ordered is None:
         why = "its rows come in order of arrival" if entry.by_arrival else "no order changes it"
         raise SpecError(f"{where}: {entry.name} takes no ORDER BY, for {why}; take it out.")
@@ -127,7 +148,7 @@ def _check_order(call: AggCall, schema: pa.Schema, where: str) -> None:
 
 def _check_separator(call: AggCall, where: str) -> None:
     """An option that may be a column instead is one of the two."""
-    entry = _entry(call)
+    entry = catalogue.entry_of(call)
     given = {argument.name for argument in catalogue.arguments_of(entry, len(call.args))}
     for name, _ in call.options:
         if name in given:
@@ -139,12 +160,6 @@ def _columns(entry: Aggregate) -> list[str]:
     return [each.name for each in entry.arguments if entry.option(each.name) is None]
 
 
-def _entry(call: AggCall) -> Aggregate:
-    entry = catalogue.find(call.function)
-    assert entry is not None
-    return entry
-
-
 def check_function(function: str, where: str) -> None:
     """The function is in the catalogue; a refused one is told why."""
     if catalogue.find(function) is not None:
@@ -153,7 +168,7 @@ def check_function(function: str, where: str) -> None:
     if function in catalogue.REFUSED:
         reason = catalogue.REFUSED[function]
         raise UnknownFunctionError(f"{where}: {function} is not a grouped aggregate here: {reason}")
-    hint = nearest(function, [*catalogue.CATALOGUE, *catalogue.ALIASES])
+    hint = nearest(function, catalogue.known())
     raise UnknownFunctionError(f"{where}: there is no aggregate function {function}. {hint}")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import yaml
 
+from aggloom.codegen import catalogue, own
 from aggloom.codegen.dtypes import type_name
 from aggloom.errors import SpecError, nearest
 
@@ -89,22 +90,28 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 def build(cls: type[AggSpec], content: Any, form: str) -> AggSpec:
     """The spec of a mapping; `sql` may stand in for keys, calls and everything after them."""
-    from aggloom.codegen.spec import AggCall, Computed
-
     if not isinstance(content, Mapping):
         raise SpecError(f"the {form} must be a mapping with `schema` and `calls`, or `sql`.")
     if "schema" not in content:
         raise SpecError(f"the {form} has no `schema`; add it as names and types.")
+    with catalogue.using(own.read(content.get("functions") or (), form)):
+        return _built(cls, content, form)
+
+
+def _built(cls: type[AggSpec], content: Mapping[str, Any], form: str) -> AggSpec:
+    from aggloom.codegen.spec import AggCall, Computed
+
     schema = content["schema"]
     if isinstance(schema, list):
         schema = dict(schema)
     if "sql" in content:
-        allowed = ("sql", "schema", "input_changes", "dialect")
+        allowed = ("sql", "schema", "input_changes", "dialect", "functions")
         _refuse_unknown(content, allowed, f"{form} with `sql`")
         options = {key: content[key] for key in ("input_changes", "dialect") if key in content}
         return cls.from_sql(content["sql"], schema, **options)
-    _refuse_unknown(content, [field.name for field in fields(cls)], form)
-    options = {key: value for key, value in content.items() if key not in ("calls", "computed")}
+    _refuse_unknown(content, [*(field.name for field in fields(cls)), "functions"], form)
+    built = ("calls", "computed", "functions")
+    options = {key: value for key, value in content.items() if key not in built}
     calls = [_item(AggCall, item, f"{form}, calls") for item in content.get("calls") or ()]
     computed = [
         _item(Computed, item, f"{form}, computed") for item in content.get("computed") or ()
@@ -117,7 +124,7 @@ def _item(cls: type[Any], item: Any, where: str) -> Any:
         raise SpecError(
             f"{where}: {item!r} must be a mapping such as {{function: SUM, args: cnt}}."
         )
-    _refuse_unknown(item, [field.name for field in fields(cls)], where)
+    _refuse_unknown(item, [f.name for f in fields(cls) if f.name != "entry"], where)
     for key, value in item.items():
         if key in _SHAPES and not _SHAPES[key][1](value):
             raise SpecError(f"{where}: {key} is {value!r}; it must be {_SHAPES[key][0]}.")
@@ -138,6 +145,7 @@ def _content(spec: AggSpec) -> dict[str, Any]:
         "schema": [[field.name, _portable(field.type)] for field in spec.schema],
         "group_by": list(spec.group_by),
         "calls": [_call(call) for call in spec.calls],
+        "functions": list(spec.functions),
         "input_changes": spec.input_changes,
         "dialect": spec.dialect,
         "computed": [

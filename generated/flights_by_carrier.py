@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "019192a09a038044"
-DIGEST = "bbf3b772e0f6910e"
+SUPPORT = "625bb690d966f893"
+DIGEST = "54c50b5503b6e3f8"
 
 
 class Inputs(NamedTuple):
@@ -58,7 +58,7 @@ class Outputs(NamedTuple):
     out_airports_valid: Any
 
 
-@rt.kernel
+@rt.part
 def accumulate_row(state, inputs, i, s):
     """Add row i to the accumulators at slot s."""
     state.records[s] += 1
@@ -91,10 +91,10 @@ def accumulate_row(state, inputs, i, s):
             count_dest_distinct = state.count_dest_distinct[s]
             state.count_dest_distinct[s] = count_dest_distinct + 1
 
-        rt.multiset_settle(state.distinct_dest, state.pool, True, s, entry)
+        rt.multiset_mend(state.distinct_dest, state.pool, True, s, entry)
 
 
-@rt.kernel
+@rt.part
 def retract_row(state, inputs, i, s):
     """Take row i back from the accumulators at slot s; without any row left they are as new."""
     state.records[s] -= 1
@@ -121,7 +121,7 @@ def retract_row(state, inputs, i, s):
 
     if inputs.in_dest_valid[i]:
         word = inputs.in_dest_word[i]
-        entry = rt.multiset_entry(state.distinct_dest, state.pool, True, s, word)
+        entry = rt.multiset_found(state.distinct_dest, state.pool, True, s, word)
         # COUNT(DISTINCT dest) AS airports
         if rt.multiset_change(state.distinct_dest, entry, 0, -1) == 0:
             count_dest_distinct = state.count_dest_distinct[s]
@@ -143,7 +143,7 @@ def reset_row(state, s):
     rt.ordered_clear(state.ordered_arr_delay, state.pool, False, s)
 
 
-@rt.kernel
+@rt.part
 def merge_row(state, s, other, o):
     """Add the accumulators at slot o of another state to those at slot s."""
     state.records[s] += other.records[o]
@@ -188,7 +188,7 @@ def merge_row(state, s, other, o):
         reset_row(state, s)
 
 
-@rt.kernel
+@rt.part
 def value_row(state, s, out, k):
     """Write the results at slot s to row k of the outputs."""
     # COUNT(*) AS flights
@@ -230,7 +230,7 @@ def value_row(state, s, out, k):
     out.out_airports_valid[k] = True
 
 
-@rt.kernel
+@rt.part
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
     """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
     if retracts[i]:
@@ -242,7 +242,7 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
     return True
 
 
-@rt.kernel
+@rt.cold_kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
     dropped = 0
@@ -252,30 +252,28 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     return stop, dropped
 
 
-@rt.kernel
+@rt.cold_kernel
+def values(state, slots, out, start, stop):
+    """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    for k in range(start, stop):
+        value_row(state, slots[k], out, k)
+    return stop
+
+
+@rt.cold_kernel
 def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
     """As update, noting the results and whether the key was live before and after each row."""
     dropped = 0
     for i in range(start, stop):
-        s = slots[i]
-        was[i] = state.records[s] > 0
-        value_row(state, s, before, i)
-        if not apply_row(state, inputs, retracts, keep_orphans, i, s):
-            dropped += 1
-        now[i] = state.records[s] > 0
-        value_row(state, s, after, i)
+        was[i] = state.records[slots[i]] > 0
+        values(state, slots, before, i, i + 1)
+        dropped += update(state, inputs, retracts, keep_orphans, slots, i, i + 1)[1]
+        now[i] = state.records[slots[i]] > 0
+        values(state, slots, after, i, i + 1)
     return stop, dropped
 
 
-@rt.kernel
-def values(state, slots, out, start):
-    """Write the results at the slots from start on, up to the last or where a list has no room: the next one."""
-    for k in range(start, len(slots)):
-        value_row(state, slots[k], out, k)
-    return len(slots)
-
-
-@rt.kernel
+@rt.cold_kernel
 def merge_slots(state, slots, other, start):
     """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
     for o in range(start, len(slots)):
@@ -283,7 +281,7 @@ def merge_slots(state, slots, other, start):
     return len(slots)
 
 
-@rt.kernel
+@rt.cold_kernel
 def reset_slots(state, slots):
     """Make the accumulators at each of the slots as new."""
     for k in range(len(slots)):

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "019192a09a038044"
-DIGEST = "7bb48d70ec8c0935"
+SUPPORT = "625bb690d966f893"
+DIGEST = "896f55508fe28166"
 
 
 class Inputs(NamedTuple):
@@ -57,7 +57,7 @@ class Outputs(NamedTuple):
     out_shortest_valid: Any
 
 
-@rt.kernel
+@rt.part
 def accumulate_row(state, inputs, i, s):
     """Add row i to the accumulators at slot s."""
     state.records[s] += 1
@@ -91,7 +91,7 @@ def accumulate_row(state, inputs, i, s):
             count_user_distinct_if_not_bot = state.count_user_distinct_if_not_bot[s]
             state.count_user_distinct_if_not_bot[s] = count_user_distinct_if_not_bot + 1
 
-        rt.multiset_settle(state.distinct_user, state.pool, False, s, entry)
+        rt.multiset_mend(state.distinct_user, state.pool, False, s, entry)
 
 
 @rt.cold_kernel
@@ -108,7 +108,7 @@ def reset_row(state, s):
     rt.spill_clear(state.spill, state.pool, False, s)
 
 
-@rt.kernel
+@rt.part
 def merge_row(state, s, other, o):
     """Add the accumulators at slot o of another state to those at slot s."""
     state.records[s] += other.records[o]
@@ -158,7 +158,7 @@ def merge_row(state, s, other, o):
         theirs = rt.multiset_after(other.distinct_user, other.pool, o, theirs)
 
 
-@rt.kernel
+@rt.part
 def value_row(state, s, out, k):
     """Write the results at slot s to row k of the outputs."""
     # COUNT(*) AS views
@@ -201,14 +201,14 @@ def value_row(state, s, out, k):
     out.out_shortest_valid[k] = valid
 
 
-@rt.kernel
+@rt.part
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
     """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
     accumulate_row(state, inputs, i, s)
     return True
 
 
-@rt.kernel
+@rt.cold_kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
     dropped = 0
@@ -220,32 +220,30 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     return stop, dropped
 
 
-@rt.kernel
+@rt.cold_kernel
+def values(state, slots, out, start, stop):
+    """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    for k in range(start, stop):
+        value_row(state, slots[k], out, k)
+    return stop
+
+
+@rt.cold_kernel
 def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
     """As update, noting the results and whether the key was live before and after each row."""
     dropped = 0
     for i in range(start, stop):
         if rt.spill_full(state.spill):
             return i, dropped
-        s = slots[i]
-        was[i] = state.records[s] > 0
-        value_row(state, s, before, i)
-        if not apply_row(state, inputs, retracts, keep_orphans, i, s):
-            dropped += 1
-        now[i] = state.records[s] > 0
-        value_row(state, s, after, i)
+        was[i] = state.records[slots[i]] > 0
+        values(state, slots, before, i, i + 1)
+        dropped += update(state, inputs, retracts, keep_orphans, slots, i, i + 1)[1]
+        now[i] = state.records[slots[i]] > 0
+        values(state, slots, after, i, i + 1)
     return stop, dropped
 
 
-@rt.kernel
-def values(state, slots, out, start):
-    """Write the results at the slots from start on, up to the last or where a list has no room: the next one."""
-    for k in range(start, len(slots)):
-        value_row(state, slots[k], out, k)
-    return len(slots)
-
-
-@rt.kernel
+@rt.cold_kernel
 def merge_slots(state, slots, other, start):
     """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
     for o in range(start, len(slots)):
@@ -255,7 +253,7 @@ def merge_slots(state, slots, other, start):
     return len(slots)
 
 
-@rt.kernel
+@rt.cold_kernel
 def reset_slots(state, slots):
     """Make the accumulators at each of the slots as new."""
     for k in range(len(slots)):

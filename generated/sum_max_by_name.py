@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "019192a09a038044"
-DIGEST = "9ebe3c03ad5e66cd"
+SUPPORT = "625bb690d966f893"
+DIGEST = "b53266787076dbfc"
 
 
 class Inputs(NamedTuple):
@@ -44,7 +44,7 @@ class Outputs(NamedTuple):
     out_max_cnt_valid: Any
 
 
-@rt.kernel
+@rt.part
 def accumulate_row(state, inputs, i, s):
     """Add row i to the accumulators at slot s."""
     state.records[s] += 1
@@ -62,7 +62,7 @@ def accumulate_row(state, inputs, i, s):
         rt.ordered_accumulate(state.ordered_cnt, state.pool, False, s, word)
 
 
-@rt.kernel
+@rt.part
 def retract_row(state, inputs, i, s):
     """Take row i back from the accumulators at slot s; without any row left they are as new."""
     state.records[s] -= 1
@@ -89,7 +89,7 @@ def reset_row(state, s):
     rt.ordered_clear(state.ordered_cnt, state.pool, False, s)
 
 
-@rt.kernel
+@rt.part
 def merge_row(state, s, other, o):
     """Add the accumulators at slot o of another state to those at slot s."""
     state.records[s] += other.records[o]
@@ -106,7 +106,7 @@ def merge_row(state, s, other, o):
         reset_row(state, s)
 
 
-@rt.kernel
+@rt.part
 def value_row(state, s, out, k):
     """Write the results at slot s to row k of the outputs."""
     # SUM(cnt) AS sum_cnt
@@ -126,7 +126,7 @@ def value_row(state, s, out, k):
     out.out_max_cnt_valid[k] = valid
 
 
-@rt.kernel
+@rt.part
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
     """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
     if retracts[i]:
@@ -138,7 +138,7 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
     return True
 
 
-@rt.kernel
+@rt.cold_kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
     dropped = 0
@@ -148,30 +148,28 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     return stop, dropped
 
 
-@rt.kernel
+@rt.cold_kernel
+def values(state, slots, out, start, stop):
+    """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    for k in range(start, stop):
+        value_row(state, slots[k], out, k)
+    return stop
+
+
+@rt.cold_kernel
 def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
     """As update, noting the results and whether the key was live before and after each row."""
     dropped = 0
     for i in range(start, stop):
-        s = slots[i]
-        was[i] = state.records[s] > 0
-        value_row(state, s, before, i)
-        if not apply_row(state, inputs, retracts, keep_orphans, i, s):
-            dropped += 1
-        now[i] = state.records[s] > 0
-        value_row(state, s, after, i)
+        was[i] = state.records[slots[i]] > 0
+        values(state, slots, before, i, i + 1)
+        dropped += update(state, inputs, retracts, keep_orphans, slots, i, i + 1)[1]
+        now[i] = state.records[slots[i]] > 0
+        values(state, slots, after, i, i + 1)
     return stop, dropped
 
 
-@rt.kernel
-def values(state, slots, out, start):
-    """Write the results at the slots from start on, up to the last or where a list has no room: the next one."""
-    for k in range(start, len(slots)):
-        value_row(state, slots[k], out, k)
-    return len(slots)
-
-
-@rt.kernel
+@rt.cold_kernel
 def merge_slots(state, slots, other, start):
     """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
     for o in range(start, len(slots)):
@@ -179,7 +177,7 @@ def merge_slots(state, slots, other, start):
     return len(slots)
 
 
-@rt.kernel
+@rt.cold_kernel
 def reset_slots(state, slots):
     """Make the accumulators at each of the slots as new."""
     for k in range(len(slots)):

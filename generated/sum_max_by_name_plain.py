@@ -12,8 +12,8 @@ from aggloom.runtime import plain_vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "c53b43703c94e271"
-DIGEST = "cb60beeab861aedc"
+SUPPORT = "635253c6dbdb5a52"
+DIGEST = "ffcdf58cceec4ba8"
 
 
 class Inputs(NamedTuple):
@@ -141,25 +141,23 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     return stop, dropped
 
 
+def values(state, slots, out, start, stop):
+    """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    for k in range(start, stop):
+        value_row(state, slots[k], out, k)
+    return stop
+
+
 def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
     """As update, noting the results and whether the key was live before and after each row."""
     dropped = 0
     for i in range(start, stop):
-        s = slots[i]
-        was[i] = state.records[s] > 0
-        value_row(state, s, before, i)
-        if not apply_row(state, inputs, retracts, keep_orphans, i, s):
-            dropped += 1
-        now[i] = state.records[s] > 0
-        value_row(state, s, after, i)
+        was[i] = state.records[slots[i]] > 0
+        values(state, slots, before, i, i + 1)
+        dropped += update(state, inputs, retracts, keep_orphans, slots, i, i + 1)[1]
+        now[i] = state.records[slots[i]] > 0
+        values(state, slots, after, i, i + 1)
     return stop, dropped
-
-
-def values(state, slots, out, start):
-    """Write the results at the slots from start on, up to the last or where a list has no room: the next one."""
-    for k in range(start, len(slots)):
-        value_row(state, slots[k], out, k)
-    return len(slots)
 
 
 def merge_slots(state, slots, other, start):

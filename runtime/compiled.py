@@ -51,8 +51,11 @@ class Accumulators:
     def __init__(self, handler: type[HandlerBase], arena: Arena, slots: int) -> None:
         self.handler, self.arena = handler, arena
         self.pool = Pool(arena)
-        for attr, dtype, width, _, _ in handler.FIELDS:
-            arena.array(f"acc.{attr}", slots, dtype, width)
+        for attr, dtype, width, _, _, *initial in handler.FIELDS:
+            new = f"acc.{attr}" not in arena
+            array = arena.array(f"acc.{attr}", slots, dtype, width)
+            if initial and new:
+                array[:] = initial[0]
         self.slots = len(arena.array("acc.records", slots, "i8"))
         self.views = {
             attr: _VIEW_TYPES[kind](arena, f"view.{attr}", self.slots, width)
@@ -73,8 +76,10 @@ class Accumulators:
 
     def resize(self, slots: int) -> None:
         """Room for more accumulators, or fewer when those beyond are as new."""
-        for attr, *_ in self.handler.FIELDS:
-            self.arena.resize(f"acc.{attr}", slots)
+        for attr, _, _, _, _, *initial in self.handler.FIELDS:
+            array = self.arena.resize(f"acc.{attr}", slots)
+            if initial:
+                array[self.slots :] = initial[0]
         for view in self.views.values():
             view.reserve_slots(slots)
         self.slots = slots
@@ -130,10 +135,12 @@ class Accumulators:
         at = int(p.offset[word])
         return bytes(p.heap[at : at + int(p.length[word])]) if word else None
 
-    def _field(self, field: tuple[str, str, int, str, bool], s: int) -> Any:
-        attr, _, width, _, pooled = field
+    def _field(self, field: tuple[Any, ...], s: int) -> Any:
+        attr, _, width, kind, pooled, *_ = field
         value = self.arena.array(f"acc.{attr}", 0, "i8")[s]
-        return value.tolist() if width else self._word(int(value), pooled)
+        if width or kind == "double":
+            return value.tolist()
+        return self._word(int(value), pooled)
 
     def _view(self, described: tuple[str, str, bool, int], s: int) -> Any:
         attr, kind, pooled, width = described

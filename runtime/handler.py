@@ -169,7 +169,8 @@ class HandlerBase:
         """The results at the given slots."""
         out = self.outputs(len(slots))
         row = 0
-        while (row := self.KERNELS.values(self._current().state, slots, out, row)) < len(slots):
+        state, n = self._current().state, len(slots)
+        while (row := self.KERNELS.values(state, slots, out, row, n)) < n:
             out = self.grown(out, row)
         return out
 

@@ -23,3 +23,8 @@ def kernel(function: F) -> F:
 def cold_kernel(function: F) -> F:
     """A kernel that is called, not inlined: for what few rows need and would bloat every loop and its compiling."""
     return njit(cache=True, _nrt=False)(function)
+
+
+def part(function: F) -> F:
+    """A part of one kernel: put into its caller before anything is compiled, so that it is compiled only there."""
+    return njit(inline="always", _nrt=False)(function)

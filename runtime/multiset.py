@@ -12,10 +12,13 @@ from aggloom.runtime.pool import PoolArrays
 from aggloom.runtime.tree import (
     STRIDE,
     Tree,
+    drop_entry,
+    make_entry,
     tree_beside,
     tree_clear,
     tree_end,
     tree_entry,
+    tree_find,
     tree_remove,
 )
 
@@ -27,12 +30,35 @@ def multiset_entry(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: 
 
 
 @kernel
+def multiset_found(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> int:
+    """The entry of a value that is probably there, made if it is not."""
+    entry = tree_find(view, pool, False, slot, word)
+    if entry == 0:
+        entry = make_entry(view, pool, pooled, False, slot, word)
+    return entry
+
+
+@kernel
+def _is_empty(view: Tree, entry: int) -> bool:
+    # A loop, for a generator does not compile without reference counting.
+    for c in range(1, view.meta[STRIDE]):  # noqa: SIM110
+        if view.heap[entry + c] != 0:
+            return False
+    return True
+
+
+@kernel
+def multiset_mend(view: Tree, pool: PoolArrays, pooled: bool, slot: int, entry: int) -> None:
+    """As multiset_settle, after an addition: only one that meets a retraction ahead of it leaves nothing."""
+    if _is_empty(view, entry):
+        drop_entry(view, pool, pooled, False, slot, view.heap[entry])
+
+
+@kernel
 def multiset_settle(view: Tree, pool: PoolArrays, pooled: bool, slot: int, entry: int) -> None:
     """Drop the entry if all its counts are 0."""
-    for c in range(1, view.meta[STRIDE]):
-        if view.heap[entry + c] != 0:
-            return
-    tree_remove(view, pool, pooled, False, slot, view.heap[entry])
+    if _is_empty(view, entry):
+        tree_remove(view, pool, pooled, False, slot, view.heap[entry])
 
 
 @kernel

@@ -7,26 +7,47 @@ from __future__ import annotations
 
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import PoolArrays, import_word
-from aggloom.runtime.tree import Tree, tree_beside, tree_clear, tree_end, tree_entry, tree_remove
+from aggloom.runtime.tree import (
+    Tree,
+    drop_entry,
+    make_entry,
+    tree_beside,
+    tree_clear,
+    tree_end,
+    tree_entry,
+    tree_find,
+    tree_remove,
+)
 
 
 @kernel
-def _add(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, change: int) -> None:
-    """Add to the count of a value; an entry whose count becomes 0 goes."""
+def ordered_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+    """One more of a value; an entry whose count becomes 0 goes."""
     entry = tree_entry(view, pool, pooled, pooled, slot, word)
-    view.heap[entry + 1] += change
+    view.heap[entry + 1] += 1
+    if view.heap[entry + 1] == 0:
+        drop_entry(view, pool, pooled, pooled, slot, word)
+
+
+@kernel
+def ordered_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+    """One less of a value; an entry whose count becomes 0 goes."""
+    entry = tree_find(view, pool, pooled, slot, word)
+    if entry == 0:
+        entry = make_entry(view, pool, pooled, pooled, slot, word)
+    view.heap[entry + 1] -= 1
     if view.heap[entry + 1] == 0:
         tree_remove(view, pool, pooled, pooled, slot, word)
 
 
 @kernel
-def ordered_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
-    _add(view, pool, pooled, slot, word, 1)
-
-
-@kernel
-def ordered_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
-    _add(view, pool, pooled, slot, word, -1)
+def _merge_entry(
+    view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, change: int
+) -> None:
+    entry = tree_entry(view, pool, pooled, pooled, slot, word)
+    view.heap[entry + 1] += change
+    if view.heap[entry + 1] == 0:
+        drop_entry(view, pool, pooled, pooled, slot, word)
 
 
 @kernel
@@ -43,7 +64,7 @@ def ordered_merge(
     while entry != 0:
         word = other.heap[entry]
         ours = import_word(pool, other_pool, word) if pooled else word
-        _add(view, pool, pooled, slot, ours, other.heap[entry + 1])
+        _merge_entry(view, pool, pooled, slot, ours, other.heap[entry + 1])
         entry = tree_beside(other, other_pool, pooled, other_slot, word, 1)
 
 

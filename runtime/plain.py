@@ -7,20 +7,18 @@ compiled backend.
 from __future__ import annotations
 
 import ast
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.physical import is_nested
-from aggloom.runtime import columns, rows
+from aggloom.runtime import columns
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.handler import HandlerBase
+from aggloom.runtime.literals import pack, unpack
 from aggloom.runtime.plain_floats import ZERO_SUM
 from aggloom.runtime.plain_sketches import new_sketch
-from aggloom.runtime.plain_values import real_word, word_to_float
 from aggloom.runtime.plain_views import (
     ListOut,
     concatenated,
@@ -29,6 +27,11 @@ from aggloom.runtime.plain_views import (
     new_view,
     rows_of,
 )
+from aggloom.runtime.plain_words import from_python_words as _from_python_words
+from aggloom.runtime.plain_words import python_words as _python_words
+
+_PACKED = ("double", "object")
+"""Kinds of fields whose values `repr` alone would not bring back."""
 
 
 class Accumulators:
@@ -38,8 +41,8 @@ class Accumulators:
         self.handler, self.arena = handler, arena
         self.slots = slots
         self.fields: dict[str, list[Any]] = {
-            attr: [ZERO_SUM if kind == "float" else 0] * slots
-            for attr, _, _, kind, _ in handler.FIELDS
+            attr: _new_field(kind, slots, *initial)
+            for attr, _, _, kind, _, *initial in handler.FIELDS
         }
         self.views: dict[str, Any] = {
             attr: _new_view(kind, slots, width) for attr, kind, _, width in handler.VIEWS
@@ -80,7 +83,11 @@ class Accumulators:
         """Python frees."""
 
     def sync(self) -> None:
-        text = repr((self.slots, _plain(self.fields), _plain(self.views))).encode()
+        fields = {
+            attr: pack(self.fields[attr]) if kind in _PACKED else _plain(self.fields[attr])
+            for attr, _, _, kind, *_ in self.handler.FIELDS
+        }
+        text = repr((self.slots, fields, _plain(self.views))).encode()
         self.arena.array("plain.state", len(text), "u1")
         self.arena.replace("plain.state", len(text))[:] = np.frombuffer(text, np.uint8)
 
@@ -97,8 +104,8 @@ class Accumulators:
 
     def _load(self, saved: tuple[int, dict[str, Any], dict[str, Any]]) -> None:
         self.slots = saved[0]
-        for attr, _, _, kind, _ in self.handler.FIELDS:
-            values = saved[1][attr]
+        for attr, _, _, kind, *_ in self.handler.FIELDS:
+            values = unpack(saved[1][attr]) if kind in _PACKED else saved[1][attr]
             self.fields[attr] = (
                 [(Fraction(*v[0]), *v[1:]) for v in values] if kind == "float" else values
             )
@@ -106,6 +113,12 @@ class Accumulators:
             view = _new_view(kind, 0, width)
             view.extend(saved[2][attr])
             self.views[attr] = view
+
+
+def _new_field(kind: str, slots: int, initial: Any = 0) -> list[Any]:
+    if callable(initial):
+        return [initial() for _ in range(slots)]
+    return [ZERO_SUM if kind == "float" else initial] * slots
 
 
 def _new_view(kind: str, slots: int, width: int) -> Any:
@@ -142,6 +155,8 @@ class Handler(HandlerBase):
             bound[name, form] = columns.reals(column).tolist()
         elif form == "real_word":
             bound[name, form] = columns.float_words(columns.reals(column)).tolist()
+        elif form == "value":
+            bound[name, form] = column.to_pylist()
         else:
             bound[name, form] = _python_words(column)
 
@@ -180,43 +195,3 @@ class Handler(HandlerBase):
 
     def lists(self, data: ListOut, take: Array) -> tuple[Any, Any, Any]:
         return rows_of(data, take)
-
-
-def _python_words(column: pa.Array) -> list[Any]:
-    """A column as Python values that are equal and ordered as SQL's are; None for NULL."""
-    dtype = column.type
-    if pa.types.is_decimal(dtype):
-        shift = dtype.scale
-        return [None if v is None else _unscaled(v, shift) for v in column.to_pylist()]
-    if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
-        return list(column.to_pylist())
-    if pa.types.is_floating(dtype):
-        return [None if v is None else real_word(v) for v in column.to_pylist()]
-    if is_nested(dtype):
-        return list(rows.encode_values(column).to_pylist())
-    return list(column.view(columns.carrier(dtype)).to_pylist())
-
-
-def _unscaled(value: Decimal, scale: int) -> int:
-    sign, digits, exponent = value.as_tuple()
-    number = int("".join(map(str, digits))) * 10 ** (scale + int(exponent))
-    return -number if sign else number
-
-
-def _from_python_words(values: list[Any], dtype: pa.DataType) -> pa.Array:
-    if pa.types.is_decimal(dtype):
-        mask = (1 << 64) - 1
-        limbs = np.zeros((len(values), 2), np.uint64)
-        for k, v in enumerate(values):
-            if v is not None:
-                limbs[k] = (v & mask, (v >> 64) & mask)
-        valid = np.array([v is not None for v in values], np.bool_)
-        return columns.from_limbs(limbs.view(np.int64), valid, dtype)
-    if pa.types.is_floating(dtype):
-        floats = [None if v is None else word_to_float(v) for v in values]
-        return pa.array(floats, pa.float64()).cast(dtype)
-    if pa.types.is_string(dtype) or pa.types.is_binary(dtype) or pa.types.is_boolean(dtype):
-        return pa.array(values, dtype)
-    if is_nested(dtype):
-        return rows.decode_values(pa.array(values, pa.binary()), dtype)
-    return pa.array(values, columns.carrier(dtype)).view(dtype)

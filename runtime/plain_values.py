@@ -136,7 +136,7 @@ def truth(condition: bool) -> bool:
 
 
 def sqrt(value: float) -> float:
-    return math.sqrt(value)
+    return math.sqrt(value) if value >= 0 else math.nan
 
 
 def truncate_float(value: float, bits: int) -> int:

@@ -150,6 +150,9 @@ def multiset_settle(view: Multiset, pool: None, pooled: bool, s: int, entry: Ent
         del view[entry[0]][entry[1]]
 
 
+multiset_found, multiset_mend = multiset_entry, multiset_settle
+
+
 def ranked_add(
     view: list[Counter], pool: None, pooled: bool, s: int, word: Any, times: int
 ) -> None:

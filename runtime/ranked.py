@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.arena import Arena
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import PoolArrays, import_word
 from aggloom.runtime.tree import (
     STRIDE,
@@ -19,8 +19,11 @@ from aggloom.runtime.tree import (
     block_level,
     block_rank,
     block_weight,
+    drop_entry,
+    make_entry,
     tree_clear,
     tree_entry,
+    tree_find,
     tree_remove,
     tree_start,
     tree_step,
@@ -39,28 +42,44 @@ def _weigh(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, cha
 
 
 @kernel
-def ranked_add(
-    view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, times: int
-) -> None:
-    """Add to the count of a value, which may become negative; an entry whose count becomes 0 goes."""
-    entry = tree_entry(view, pool, pooled, pooled, slot, word)
+def _change(
+    view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, entry: int, times: int
+) -> bool:
+    """Add to the count of an entry; whether it has to go."""
     count = view.heap[entry + 1] + times
     view.heap[entry + 1] = count
     change = max(count, 0) - view.heap[entry + 2]
     if change != 0:
         _weigh(view, pool, pooled, slot, word, change)
-    if count == 0:
-        tree_remove(view, pool, pooled, pooled, slot, word)
+    return count == 0
 
 
 @kernel
 def ranked_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
-    ranked_add(view, pool, pooled, slot, word, 1)
+    """One more of a value; an entry whose count becomes 0 goes."""
+    entry = tree_entry(view, pool, pooled, pooled, slot, word)
+    if _change(view, pool, pooled, slot, word, entry, 1):
+        drop_entry(view, pool, pooled, pooled, slot, word)
 
 
 @kernel
 def ranked_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
-    ranked_add(view, pool, pooled, slot, word, -1)
+    """One less of a value; an entry whose count becomes 0 goes."""
+    entry = tree_find(view, pool, pooled, slot, word)
+    if entry == 0:
+        entry = make_entry(view, pool, pooled, pooled, slot, word)
+    if _change(view, pool, pooled, slot, word, entry, -1):
+        tree_remove(view, pool, pooled, pooled, slot, word)
+
+
+@cold_kernel
+def ranked_add(
+    view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, times: int
+) -> None:
+    """Add to the count of a value, which may become negative; an entry whose count becomes 0 goes."""
+    entry = tree_entry(view, pool, pooled, pooled, slot, word)
+    if _change(view, pool, pooled, slot, word, entry, times):
+        tree_remove(view, pool, pooled, pooled, slot, word)
 
 
 @kernel

@@ -16,8 +16,11 @@ from aggloom.runtime.tree import (
     STAMP,
     Tree,
     TreeView,
+    drop_entry,
+    make_entry,
     tree_clear,
     tree_entry,
+    tree_find,
     tree_remove,
     tree_start,
     tree_step,
@@ -35,13 +38,15 @@ def stamped_accumulate(
         view.meta[STAMP] += 1
         view.heap[entry + 2] = view.meta[STAMP]
     if view.heap[entry + 1] == 0:
-        tree_remove(view, pool, pooled, pooled, slot, word)
+        drop_entry(view, pool, pooled, pooled, slot, word)
 
 
 @kernel
 def stamped_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     """Take a row back; the count is negative while this is ahead of the row."""
-    entry = tree_entry(view, pool, pooled, pooled, slot, word)
+    entry = tree_find(view, pool, pooled, slot, word)
+    if entry == 0:
+        entry = make_entry(view, pool, pooled, pooled, slot, word)
     view.heap[entry + 1] -= 1
     if view.heap[entry + 1] == 0:
         tree_remove(view, pool, pooled, pooled, slot, word)

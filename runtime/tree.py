@@ -220,10 +220,12 @@ def tree_entry(
     tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot: int, word: int
 ) -> int:
     """The entry of a word, made with counts of 0 if there is none."""
-    _grow_root(tree, pool, pooled, slot)
+    block = np.int64(tree.root[slot])
+    if block == 0 or block_size(tree, block) == _LIMIT:
+        _grow_root(tree, pool, pooled, slot)
+        block = np.int64(tree.root[slot])
     stride = tree.meta[STRIDE]
     parent = np.int64(0)
-    block = np.int64(tree.root[slot])
     rank = block_rank(tree, pool, by_bytes, block, word)
     while block_level(tree, block) > 0:
         if rank == 0:
@@ -243,6 +245,30 @@ def tree_entry(
             return entry
     tree.meta[LIVE] += 1
     return _insert(tree, pool, pooled, slot, parent, block, rank, word)
+
+
+@kernel
+def tree_find(tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int) -> int:
+    """The entry of a word, or 0."""
+    stride = tree.meta[STRIDE]
+    block = np.int64(tree.root[slot])
+    while block != 0:
+        rank = block_rank(tree, pool, by_bytes, block, word)
+        if rank == 0:
+            return np.int64(0)
+        entry = block + 1 + (rank - 1) * stride
+        if block_level(tree, block) == 0:
+            return entry if tree.heap[entry] == word else np.int64(0)
+        block = tree.heap[entry + 1]
+    return block
+
+
+@cold_kernel
+def make_entry(
+    tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot: int, word: int
+) -> int:
+    """As tree_entry, where a word is rarely new."""
+    return tree_entry(tree, pool, pooled, by_bytes, slot, word)
 
 
 @kernel
@@ -273,6 +299,14 @@ def tree_remove(
         tree.root[slot] = 0
     else:
         _erase(tree, pool, pooled, slot, keeper_parent, keeper, keeper_at)
+
+
+@cold_kernel
+def drop_entry(
+    tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot: int, word: int
+) -> None:
+    """As tree_remove, where a word rarely goes."""
+    tree_remove(tree, pool, pooled, by_bytes, slot, word)
 
 
 @kernel

@@ -8,11 +8,13 @@ from aggloom.runtime.floats import *
 from aggloom.runtime.handler import Kernels as Kernels
 from aggloom.runtime.jit import cold_kernel as cold_kernel
 from aggloom.runtime.jit import kernel as kernel
+from aggloom.runtime.jit import part as part
 from aggloom.runtime.lists import *
 from aggloom.runtime.moments import *
 from aggloom.runtime.multiset import *
 from aggloom.runtime.numeric import *
 from aggloom.runtime.ordered import *
+from aggloom.runtime.own import *
 from aggloom.runtime.percentiles import *
 from aggloom.runtime.pool import *
 from aggloom.runtime.quantiles import *

@@ -1,59 +1,119 @@
-"""Group aggregation twice more: a few lines of exact Python, and DuckDB over the net rows."""
+"""Group aggregation twice more: a few lines of exact Python (with reference.py), and DuckDB over the net rows (duck.py)."""
 
 from __future__ import annotations
 
 import math
 import struct
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from decimal import ROUND_HALF_UP, Decimal, localcontext
-from fractions import Fraction
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any
 
-import duckdb
 import pyarrow as pa
+from reference import FUNCTIONS, Case, Row, identity, rank
 
 from aggloom.codegen import AggCall, AggSpec
+from aggloom.codegen.aggregate import Aggregate, Field, View
+from aggloom.codegen.catalogue import CATALOGUE, arguments_of, options_of
 
-Row = tuple[Any, ...]
 ADDS = ("+I", "+U")
-_WIDTH = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_SKETCHES = ("registers", "quantiles", "bins")
+_TEXTS = ("text", "json_array", "json_object", "join")
+UNJUDGED = object()
+"""Stands where an oracle does not know the value."""
 
 
-def identity(value: Any) -> Any:
-    """The value as a key: NaN equals NaN, -0.0 equals 0.0, True is not 1."""
-    if isinstance(value, float):
-        return ("float", "NaN" if math.isnan(value) else value + 0.0)
-    return (type(value).__name__, value)
+def states(entry: Aggregate) -> list[Field | View]:
+    """All state that a function may keep."""
+    shapes = (entry.append, entry.retract, entry.ordered, entry.ordered_retract)
+    return [state for shape in shapes if shape is not None for state in shape.state]
 
 
-def rank(value: Any) -> Any:
-    """Sort key of a non-null value: NaN is greater than everything."""
-    if isinstance(value, float):
-        return (math.isnan(value), 0.0 if math.isnan(value) else value)
-    return value
+def is_sketch(entry: Aggregate) -> bool:
+    """Whether the function is approximate."""
+    return any(isinstance(s, View) and s.kind in _SKETCHES for s in states(entry))
+
+
+def is_moment(entry: Aggregate) -> bool:
+    """Whether the function works on DOUBLEs whatever it is given."""
+    return any(isinstance(s, Field) and s.kind == "real" for s in states(entry))
+
+
+def respects_nulls(call: AggCall, entry: Aggregate, dialect: str) -> bool:
+    """Whether a NULL is a value for this call."""
+    if entry.nulls is None:
+        return call.function == "JSON_ARRAYAGG" and dict(call.options).get("on_null") == "null"
+    return (call.nulls or entry.nulls[dialect == "flink"]) == "respect"
 
 
 class Bag:
-    """The arguments of one call, in order of arrival; DISTINCT keeps the first of equal ones."""
+    """The rows of one call (its arguments, then its order keys), in order of arrival; DISTINCT keeps the first."""
 
-    def __init__(self, distinct: bool) -> None:
-        self.distinct = distinct
-        self.values: list[Any] = []
-        self.copies: Counter[Any] = Counter()
+    def __init__(self, spec: AggSpec, call: AggCall) -> None:
+        self.spec, self.call, self.entry = spec, call, CATALOGUE[call.function]
+        self.columns = [*call.args, *(key.column for key in call.order_by)]
+        self.rows: list[Row] = []
+        self.copies: dict[Any, int] = {}
 
-    def add(self, value: Any) -> None:
-        """One more copy."""
-        self.copies[identity(value)] += 1
-        if not self.distinct or self.copies[identity(value)] == 1:
-            self.values.append(value)
+    def counts(self, row: dict[str, Any]) -> bool:
+        """Whether the function sees the row at all."""
+        call, entry = self.call, self.entry
+        if call.filter is not None and row[call.filter] is not True:
+            return False
+        if respects_nulls(call, entry, self.spec.dialect):
+            return True
+        for argument, column in zip(arguments_of(entry, len(call.args)), call.args, strict=True):
+            if argument.name == "frequency" and (row[column] or 0) <= 0:
+                return False
+            needed = entry.skips is None or argument.name in entry.skips
+            absent = dict(call.options).get("on_null") == "absent"
+            if row[column] is None and (needed or absent):
+                return False
+        return True
 
-    def remove(self, value: Any) -> None:
-        """One copy less: the oldest."""
-        self.copies[identity(value)] -= 1
-        if not self.distinct or self.copies[identity(value)] == 0:
-            position = [identity(v) for v in self.values].index(identity(value))
-            del self.values[position]
+    def apply(self, adds: bool, row: dict[str, Any]) -> None:
+        """One more copy of a row, or one less: the oldest, but of an ORDER BY for a first value the newest."""
+        if not self.counts(row):
+            return
+        item = tuple(row[name] for name in self.columns)
+        key = identity(item)
+        self.copies[key] = self.copies.get(key, 0) + (1 if adds else -1)
+        if adds and (not self.call.distinct or self.copies[key] == 1):
+            self.rows.append(item)
+        elif not adds and (not self.call.distinct or self.copies[key] == 0):
+            places = [i for i, kept in enumerate(self.rows) if identity(kept) == key]
+            newest = self.call.order_by and self.call.function in ("FIRST_VALUE", "ANY_VALUE")
+            del self.rows[places[-1 if newest else 0]]
+
+    def value(self) -> Any:
+        """The function's result over the rows that are there."""
+        call, dialect = self.call, self.spec.dialect
+        types = self.spec.arg_types(call)
+        if not knows(call, types):
+            return UNJUDGED
+        options = options_of(self.entry, dict(call.options), dialect)
+        case = Case(types, self.spec.result_type(call), options, dialect)
+        return FUNCTIONS[call.function]([row[: len(types)] for row in self._sorted()], case)
+
+    def _sorted(self) -> list[Row]:
+        """The rows by ORDER BY; of equal ones the first to arrive first, or in lists the smallest."""
+        rows, width = list(self.rows), len(self.call.args)
+        if not self.call.order_by:
+            return rows
+        if self.entry.returns:
+            rows.sort(key=lambda row: [rank(v) for v in reversed(row[:width])])
+        for place, key in reversed(list(enumerate(self.call.order_by, start=width))):
+            rows.sort(key=lambda row, p=place: rank(row[p]), reverse=key.descending)
+            rows.sort(key=lambda row, p=place: (row[p] is None) != key.nulls_first)
+        return rows
+
+
+def knows(call: AggCall, types: tuple[pa.DataType, ...]) -> bool:
+    """Whether reference.py has a value for the call: it spells only some types as text."""
+    entry = CATALOGUE[call.function]
+    if entry.returns not in _TEXTS:
+        return call.function in FUNCTIONS
+    simple = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_string, pa.types.is_decimal)
+    return all(any(check(kind) for check in simple) for kind in types)
 
 
 class GroupModel:
@@ -80,162 +140,28 @@ class GroupModel:
             if not adds:
                 self.ignored += 1
                 return
-            self.groups[key] = (shown, [0], [Bag(call.distinct) for call in self.spec.calls])
+            self.groups[key] = (shown, [0], [Bag(self.spec, call) for call in self.spec.calls])
         _, count, bags = self.groups[key]
         count[0] += 1 if adds else -1
-        for call, bag in zip(self.spec.calls, bags, strict=True):
-            argument = row[call.args[0]] if call.args else 1
-            if argument is not None and (call.filter is None or row[call.filter] is True):
-                (bag.add if adds else bag.remove)(argument)
+        for bag in bags:
+            bag.apply(adds, row)
         if count[0] == 0:
             del self.groups[key]
 
     def table(self) -> list[Row]:
         """Keys and results of every live group."""
         return [
-            shown
-            + tuple(
-                result(self.spec, c, b.values) for c, b in zip(self.spec.calls, bags, strict=True)
-            )
-            for shown, _, bags in self.groups.values()
+            shown + tuple(bag.value() for bag in bags) for shown, _, bags in self.groups.values()
         ]
 
 
-def result(spec: AggSpec, call: AggCall, values: list[Any]) -> Any:
-    """The value of a call over its non-null, filtered, possibly distinct arguments."""
-    if call.function == "COUNT":
-        return len(values)
-    kind = spec.schema.field(call.args[0]).type
-    if call.function == "SUM0":
-        return total(values, kind, spec.dialect) if values else zero(kind)
-    if not values:
-        return None
-    return _NAMED[call.function](values, kind, spec.dialect)
-
-
-def zero(kind: pa.DataType) -> Any:
-    """The SUM0 of nothing."""
-    if pa.types.is_decimal(kind):
-        return Decimal(0)
-    return 0.0 if pa.types.is_floating(kind) else 0
-
-
-def total(values: list[Any], kind: pa.DataType, dialect: str) -> Any:
-    """An exact sum, rounded or wrapped once at the end."""
-    if pa.types.is_floating(kind):
-        return float_sum(values)
-    if pa.types.is_decimal(kind):
-        with localcontext(prec=90):
-            return sum(values, Decimal(0))
-    exact = sum(values)
-    return wrap(exact, _WIDTH[str(kind)]) if dialect == "flink" else exact
-
-
-def float_sum(values: list[float]) -> float:
-    """The sum of floats as if computed without rounding; NaN and infinities follow IEEE."""
-    special = [v for v in values if math.isnan(v) or math.isinf(v)]
-    if special:
-        return sum(special)
-    exact = sum((Fraction(v) for v in values), Fraction(0))
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
-
-
-def wrap(value: int, width: int) -> int:
-    """Two's complement."""
-    half = 1 << (width - 1)
-    return (value + half) % (1 << width) - half
-
-
-def average(values: list[Any], kind: pa.DataType, dialect: str) -> Any:
-    """AVG as the dialect types it."""
-    return average_of(_average_sum(values, kind, dialect), len(values), kind, dialect)
-
-
-def _average_sum(values: list[Any], kind: pa.DataType, dialect: str) -> Any:
-    if pa.types.is_integer(kind):
-        return wrap(sum(values), 64) if dialect == "flink" else sum(values)
-    return total(values, kind, dialect)
-
-
-def average_of(summed: Any, count: int, kind: pa.DataType, dialect: str) -> Any:
-    """Divide as the dialect does: integers truncate in flink and become DOUBLE in spark."""
-    if pa.types.is_floating(kind):
-        return summed / count
-    if pa.types.is_decimal(kind):
-        scale = max(6, kind.scale) if dialect == "flink" else min(38, kind.scale + 4)
-        with localcontext(prec=90):
-            return (Decimal(summed) / count).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
-    if dialect == "flink":
-        quotient = abs(summed) // count
-        return quotient if summed >= 0 else -quotient
-    return float(Fraction(summed, count))
-
-
-_NAMED: dict[str, Callable[[list[Any], pa.DataType, str], Any]] = {
-    "SUM": total,
-    "AVG": average,
-    "MIN": lambda values, kind, dialect: min(values, key=rank),
-    "MAX": lambda values, kind, dialect: max(values, key=rank),
-    "FIRST_VALUE": lambda values, kind, dialect: values[0],
-    "LAST_VALUE": lambda values, kind, dialect: values[-1],
-}
-
-
-def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def duckdb_table(spec: AggSpec, net_rows: Sequence[Row]) -> list[Row]:
-    """What DuckDB computes from the net rows; for calls that do not depend on order."""
-    data = pa.Table.from_pylist(
-        [dict(zip(spec.schema.names, row, strict=True)) for row in net_rows], schema=spec.schema
-    )
-    parts = [quoted(name) for name in spec.group_by]
-    for call in spec.calls:
-        parts += _duckdb_calls(call)
-    grouping = ", ".join(quoted(name) for name in spec.group_by)
-    group_by = f"GROUP BY {grouping}" if grouping else ""
-    sql = f"SELECT {', '.join(parts)} FROM data {group_by} HAVING COUNT(*) > 0"
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'; SET threads = 1")
-        connection.register("data", data)
-        answer = connection.sql(sql).to_arrow_table()
-    columns = [column.to_pylist() for column in answer.columns]
-    return [_duckdb_row(spec, row) for row in zip(*columns, strict=True)]
-
-
-def _duckdb_calls(call: AggCall) -> list[str]:
-    distinct = "DISTINCT " if call.distinct else ""
-    where = f" FILTER (WHERE {quoted(call.filter)})" if call.filter else ""
-    argument = quoted(call.args[0]) if call.args else "*"
-    if call.function in ("SUM", "SUM0", "AVG"):
-        return [f"{name}({distinct}{argument}){where}" for name in ("SUM", "COUNT")]
-    return [f"{call.function}({distinct}{argument}){where}"]
-
-
-def _duckdb_row(spec: AggSpec, row: Row) -> Row:
-    width = len(spec.group_by)
-    out, rest = list(row[:width]), iter(row[width:])
-    for call in spec.calls:
-        if call.function not in ("SUM", "SUM0", "AVG"):
-            out.append(next(rest))
-            continue
-        kind, summed, count = spec.schema.field(call.args[0]).type, next(rest), next(rest)
-        if count == 0:
-            out.append(zero(kind) if call.function == "SUM0" else None)
-            continue
-        if pa.types.is_integer(kind):
-            summed = int(summed)
-            width_of_sum = 64 if call.function == "AVG" else _WIDTH[str(kind)]
-            summed = wrap(summed, width_of_sum) if spec.dialect == "flink" else summed
-        out.append(
-            average_of(summed, count, kind, spec.dialect) if call.function == "AVG" else summed
-        )
-    return tuple(out)
+def value_of(spec: AggSpec, rows: Iterable[Row]) -> Row:
+    """What a spec without keys makes of rows that are only added, or of none."""
+    bags = [Bag(spec, call) for call in spec.calls]
+    for row in rows:
+        for bag in bags:
+            bag.apply(True, dict(zip(spec.schema.names, row, strict=True)))
+    return tuple(bag.value() for bag in bags)
 
 
 def same_table(
@@ -249,26 +175,45 @@ def same_table(
         return (
             f"keys differ: left only {list(a.keys() - b.keys())}, right {list(b.keys() - a.keys())}"
         )
-    singles = [pa.types.is_float32(field.type) for field in spec.aggregate_schema]
     for key, row in a.items():
-        for position, (x, y) in enumerate(zip(row, b[key], strict=True)):
-            if not _close(x, y, scale, singles[position]):
-                field = spec.aggregate_schema.field(position)
-                return f"row {row} against {b[key]}: {field.name} is {x!r} against {y!r}"
+        problem = same_row(spec, row[width:], b[key][width:], scale)
+        if problem:
+            return f"key {row[:width]}: {problem}"
     return None
 
 
-def _close(x: Any, y: Any, scale: float, single: bool) -> bool:
+def same_row(spec: AggSpec, left: Row, right: Row, scale: float = 0.0) -> str | None:
+    """None if the results of all calls agree, else the first that does not."""
+    for call, x, y in zip(spec.calls, left, right, strict=True):
+        if UNJUDGED in (x, y):
+            continue
+        entry, kind = CATALOGUE[call.function], spec.result_type(call)
+        loose = float(dict(call.options).get("error", 0.01)) if is_sketch(entry) else 0.0
+        if not same(x, y, scale, pa.types.is_float32(kind), max(loose * 1.001, 1e-9)):
+            return f"{call.text}: {x!r} against {y!r}"
+    return None
+
+
+def same(x: Any, y: Any, scale: float = 0.0, single: bool = False, loose: float = 1e-9) -> bool:
+    """Whether two results are equal but for rounding."""
     if x is None or y is None:
         return x is y
+    if isinstance(x, dict) and isinstance(y, dict):
+        return list(x) == list(y) and same(list(x.values()), list(y.values()), scale, single, loose)
+    if isinstance(x, list | tuple) and isinstance(y, list | tuple):
+        pairs = zip(x, y, strict=False)
+        return len(x) == len(y) and all(same(a, b, scale, single, loose) for a, b in pairs)
     if isinstance(x, float) or isinstance(y, float):
-        x, y = float(x), float(y)
-        if single:
-            x, y = _as_single(x), _as_single(y)
-        if x == y or (math.isnan(x) and math.isnan(y)):
-            return True
-        return math.isclose(x, y, rel_tol=1e-5 if single else 1e-9, abs_tol=scale * 1e-12)
+        return _close(float(x), float(y), scale, single, loose)
     return bool(x == y) and isinstance(x, bool) == isinstance(y, bool)
+
+
+def _close(x: float, y: float, scale: float, single: bool, loose: float) -> bool:
+    if single:
+        x, y = _as_single(x), _as_single(y)
+    if x == y or (math.isnan(x) and math.isnan(y)):
+        return True
+    return math.isclose(x, y, rel_tol=max(loose, 1e-5 * single), abs_tol=scale * 1e-12)
 
 
 def _as_single(value: float) -> float:

@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 from hypothesis import strategies as st
-from model import identity
+from reference import identity
 
 from aggloom.codegen import AggCall, AggSpec
+from aggloom.codegen.aggregate import Aggregate, Option
+from aggloom.codegen.catalogue import CATALOGUE
 
 Row = tuple[Any, ...]
 Change = tuple[Any, ...]
@@ -60,22 +62,51 @@ DOMAINS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "day": (pa.date32(), [m.date() for m in _MOMENTS]),
     "moment": (pa.timestamp("us"), _MOMENTS),
     "instant": (pa.timestamp("us", "UTC"), [m.replace(tzinfo=dt.UTC) for m in _MOMENTS]),
+    "clock": (pa.time64("us"), [m.time() for m in _MOMENTS[1:3]] + [dt.time(0), dt.time(12, 0, 1)]),
+    "list": (pa.list_(pa.int32()), [[], [1], [1, 2], [None], [1, None], [0, 5, -1]]),
+    "record": (
+        pa.struct([("a", pa.int32()), ("b", pa.string())]),
+        [{"a": a, "b": b} for a, b in [(1, "x"), (1, "y"), (None, "x"), (2, None), (None, None)]],
+    ),
 }
 """Column name to type and the values drawn for it: few, so that rows meet, extremes among them."""
 
-NUMBERS = ("tiny", "small", "whole", "big", "single", "double", "money", "vast")
-ORDERED = tuple(DOMAINS)
-ARGUMENTS = {
-    "COUNT": ORDERED,
-    "SUM": NUMBERS,
-    "SUM0": NUMBERS,
-    "AVG": NUMBERS,
-    "MIN": ORDERED,
-    "MAX": ORDERED,
-    "FIRST_VALUE": ORDERED,
-    "LAST_VALUE": ORDERED,
+NESTED = ("list", "record")
+SCALARS = tuple(name for name in DOMAINS if name not in NESTED)
+INTEGERS = ("tiny", "small", "whole", "big")
+NUMBERS = (*INTEGERS, "single", "double", "money", "vast")
+FITTING = {
+    "any": tuple(DOMAINS),
+    "scalar": SCALARS,
+    "number": NUMBERS,
+    "integer": INTEGERS,
+    "boolean": ("flag",),
 }
-ORDER_FREE = ("COUNT", "SUM", "SUM0", "AVG", "MIN", "MAX")
+"""Columns that each kind of argument allows."""
+ARGUMENTS = {
+    name: tuple(FITTING[argument.kind] for argument in entry.arguments)
+    for name, entry in CATALOGUE.items()
+}
+"""Columns for each argument of each function."""
+ERRS = ("SINGLE_VALUE",)
+"""Functions that are errors over most groups."""
+REGULAR = tuple(name for name, e in CATALOGUE.items() if name not in ERRS and not e.instead)
+
+
+def samples(option: Option) -> list[Any]:
+    """Values for an option of a call; one that bounds a sketch stays as it is."""
+    return {
+        "text": ["", "; "],
+        "choice": list(option.choices),
+        "fractions": [0.25, (0.0, 0.5, 1.0)],
+        "whole": [1, 3] if option.name == "k" else [],
+        "fraction": [],
+    }[option.kind]
+
+
+def required(entry: Aggregate) -> dict[str, Any]:
+    """The options without which there is no call."""
+    return {o.name: samples(o)[0] for o in entry.options if o.required}
 
 
 def schema_of(names: Sequence[str]) -> pa.Schema:
@@ -95,25 +126,66 @@ def rows_of(schema: pa.Schema) -> st.SearchStrategy[Row]:
 
 
 @st.composite
-def specs(draw: Draw, functions: Sequence[str] = tuple(ARGUMENTS)) -> AggSpec:
-    """A spec with 0 to 3 keys and 1 to 6 calls, some DISTINCT, some filtered."""
-    keys = draw(st.lists(st.sampled_from(ORDERED), max_size=3, unique=True))
+def _calls(draw: Draw, entry: Aggregate, alias: str) -> AggCall:
+    """A call of a function with whatever it takes."""
+    least = sum(not a.optional for a in entry.arguments)
+    fitting = ARGUMENTS[entry.name][: draw(st.integers(max(least, 1), len(entry.arguments)))]
+    args = tuple(draw(st.sampled_from(names)) for names in fitting)
+    given = {argument.name for argument in entry.arguments[: len(args)]}
+    options = required(entry)
+    for option in entry.options:
+        if samples(option) and option.name not in given and draw(st.booleans()):
+            options[option.name] = draw(st.sampled_from(samples(option)))
+    distinct = draw(st.booleans()) and "frequency" not in given
+    order: list[str] = []
+    if entry.ordered is not None and not set(args) & set(NESTED) and draw(st.booleans()):
+        keys = args[:1] if distinct else SCALARS
+        order = draw(st.lists(st.sampled_from(keys), min_size=1, max_size=2, unique=True))
+        order = [key + draw(st.sampled_from(["", " DESC", " NULLS LAST"])) for key in order]
+    return AggCall(
+        entry.name,
+        args,
+        distinct,
+        draw(st.sampled_from([None, None, "flag"])),
+        alias,
+        tuple(order),  # type: ignore[arg-type]
+        draw(st.sampled_from([None, "ignore", "respect"])) if entry.nulls else None,
+        tuple(options.items()),
+    )
+
+
+@st.composite
+def specs(draw: Draw, functions: Sequence[str] = REGULAR) -> AggSpec:
+    """A spec with 0 to 3 keys and 1 to 6 calls, some DISTINCT, some filtered, some ordered."""
+    keys = draw(st.lists(st.sampled_from(tuple(DOMAINS)), max_size=3, unique=True))
     calls = []
     for position in range(draw(st.integers(1, 6))):
-        function = draw(st.sampled_from(["COUNT(*)", *functions]))
-        condition = draw(st.sampled_from([None, None, "flag"]))
+        function, alias = draw(st.sampled_from(["COUNT(*)", *functions])), f"r{position}"
         if function == "COUNT(*)":
-            calls.append(AggCall("COUNT", filter=condition, alias=f"r{position}"))
-            continue
-        argument = draw(st.sampled_from(ARGUMENTS[function]))
-        distinct = draw(st.booleans())
-        calls.append(AggCall(function, (argument,), distinct, condition, f"r{position}"))
-    used = [*keys, *(a for c in calls for a in c.args), *(c.filter for c in calls if c.filter)]
+            condition = draw(st.sampled_from([None, "flag"]))
+            calls.append(AggCall("COUNT", filter=condition, alias=alias))
+        else:
+            calls.append(draw(_calls(CATALOGUE[function], alias)))
+    return spec_over(calls, keys, draw(st.sampled_from(["spark", "flink"])))
+
+
+def spec_over(
+    calls: Sequence[AggCall],
+    keys: Sequence[str] = (),
+    dialect: str = "spark",
+    changes: str = "retract",
+) -> AggSpec:
+    """A spec of calls over the columns that they name."""
+    used = [*keys]
+    for call in calls:
+        used += [*call.args, *(key.column for key in call.order_by)]
+        used += [call.filter] if call.filter else []
     return AggSpec(
         schema=schema_of(used or ["whole"]),
         group_by=tuple(keys),
         calls=tuple(calls),
-        dialect=draw(st.sampled_from(["spark", "flink"])),
+        input_changes="append" if changes == "append" else "retract",
+        dialect="flink" if dialect == "flink" else "spark",
     )
 
 
@@ -188,18 +260,7 @@ def _call(text: str) -> AggCall:
 
 
 def _fixed(keys: str, calls: Sequence[str], dialect: str = "spark") -> AggSpec:
-    parsed = tuple(_call(text) for text in calls)
-    used = [
-        *keys.split(),
-        *(a for c in parsed for a in c.args),
-        *(c.filter for c in parsed if c.filter),
-    ]
-    return AggSpec(
-        schema=schema_of(used),
-        group_by=tuple(keys.split()),
-        calls=parsed,
-        dialect="flink" if dialect == "flink" else "spark",
-    )
+    return spec_over([_call(text) for text in calls], keys.split(), dialect)
 
 
 RICH: dict[str, AggSpec] = {

@@ -1,0 +1,131 @@
+"""Whether Numba compiles a user's functions: they are compiled once, at plan time, for the types that they will meet.
+
+The one module of this layer that imports Numba, and only when a class is planned: what a handler is generated for must
+be known before it is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_NOISE = re.compile(r"Failed in |- Resolution|During:|\s*$|File |\s*>>>|There are")
+_TYPES = {"whole": "int64", "real": "float64", "flag": "boolean"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """compiled, or the reason why not; `state`: "int" or "double" for each number; `value`: int, double or bool."""
+
+    reason: str = ""
+    state: tuple[str, ...] = ()
+    value: str = ""
+
+    @property
+    def compiled(self) -> bool:
+        return not self.reason
+
+
+class _Refused(Exception):
+    """What a function does that no compiled state can hold."""
+
+
+def probe(
+    functions: Mapping[str, Any], texts: Mapping[str, str], state: Any, forms: tuple[str, ...]
+) -> Verdict:
+    """Compile the functions for a state such as this one and arguments of these forms.
+
+    texts: the generated texts, to show the line that a message is about.
+    """
+    from numba import njit, types
+
+    arguments = tuple(getattr(types, _TYPES[form]) for form in forms)
+    single = not isinstance(state, tuple)
+    numbers = (state,) if single else state
+    kinds = ["double" if isinstance(number, float) else "int" for number in numbers]
+    steps = [name for name in ("accumulate", "retract", "merge") if name in functions]
+    step = ""
+    try:
+        for _ in range(len(kinds) + 1):
+            before = list(kinds)
+            compiled = {name: njit(_nrt=False)(functions[name]) for name in (*steps, "value")}
+            held = _held(kinds, single)
+            for step in steps:
+                given = (held, held) if step == "merge" else (held, *arguments)
+                _widen(kinds, _result(compiled[step], given), single)
+            if kinds == before:
+                step = "value"
+                return Verdict("", tuple(kinds), _value(_result(compiled["value"], (held,))))
+    except _Refused as error:
+        return Verdict(f"{step}: {error}")
+    except Exception as error:
+        # Numba's own errors, and whatever else it raises over code that it was not made for.
+        return Verdict(f"{step}: {_first_line(error)}{_line(error, texts.get(step, ''))}")
+    return Verdict(f"{step}: the types of the state do not settle")
+
+
+def _held(kinds: list[str], single: bool) -> Any:
+    from numba import types
+
+    held = [types.int64 if kind == "int" else types.float64 for kind in kinds]
+    return held[0] if single else types.Tuple(held)
+
+
+def _result(function: Any, given: tuple[Any, ...]) -> Any:
+    from numba import types
+
+    function.compile(given)
+    return types.unliteral(function.overloads[given].signature.return_type)
+
+
+def _widen(kinds: list[str], returned: Any, single: bool) -> None:
+    """Let the state hold what a step returns; raises _Refused if it cannot."""
+    from numba import types
+
+    parts = [returned] if single else list(returned) if isinstance(returned, types.BaseTuple) else []
+    if len(parts) != len(kinds):
+        raise _Refused(f"it returns {returned}, not a state like that of create")
+    for place, part in enumerate(parts):
+        kind = _number(types.unliteral(part))
+        if kind is None:
+            raise _Refused(f"it returns {returned}, and a compiled state holds numbers of 64 bits")
+        if kind == "double":
+            kinds[place] = "double"
+
+
+def _number(dtype: Any) -> str | None:
+    from numba import types
+
+    if isinstance(dtype, types.Boolean):
+        return "int"
+    if isinstance(dtype, types.Integer):
+        return "int" if dtype.signed or dtype.bitwidth < 64 else None
+    return "double" if isinstance(dtype, types.Float) else None
+
+
+def _value(returned: Any) -> str:
+    from numba import types
+
+    inner = returned.type if isinstance(returned, types.Optional) else returned
+    if isinstance(inner, types.Boolean):
+        return "bool"
+    kind = _number(inner)
+    if kind is None:
+        raise _Refused(f"it returns {returned}, which is no number")
+    return kind
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = next((line for line in lines if not _NOISE.match(line)), type(error).__name__)
+    return "it makes an object" if "NRT required" in said else said.rstrip(":")
+
+
+def _line(error: Exception, text: str) -> str:
+    """The line of the source that Numba stopped at."""
+    found = re.findall(r"<aggloom>\"?,? ?(?:line )?\(?(\d+)", str(error))
+    lines = text.splitlines()
+    place = int(found[-1]) if found else 0
+    return f" in `{lines[place - 1].strip()}`" if 0 < place <= len(lines) else ""
