@@ -9,7 +9,7 @@ CASES := ../shared/cases
 ROOMS := codegen runtime generated
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick soak dev check farm java cases bench generated fmt clean
+.PHONY: help demo test test-quick soak dev check farm java cases bench generated docs fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench: $(READY) java ## compare with Spark's own aggregate and with the transpor
 
 generated: $(READY) ## write the committed examples again, as this tree's generator would
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))
+
+docs: $(READY) ## write docs/functions.md again, from the catalogue
+	@$(BIN)/python -m aggloom.codegen.functions_doc docs/functions.md
 
 fmt: $(READY) ## format the code and sort its imports
 	$(BIN)/ruff check --fix --quiet --exit-zero .

@@ -1,4 +1,4 @@
-"""The command line: `aggloom generate`, `inspect`, `refresh` and `run`.
+"""The command line: `aggloom generate`, `inspect`, `explain`, `refresh` and `run`.
 
 A typed error is one short message on stderr and exit code 2; `--debug` shows where it came from.
 """
@@ -187,6 +187,22 @@ def inspect(
         click.echo(plan_of(spec).describe())
     else:
         show(text)
+
+
+@main.command()
+@spec_options
+def explain(
+    sql: str | None,
+    schema: str | None,
+    changes: Changes,
+    yaml_file: Path | None,
+    backend: Backend,
+    dialect: Dialect,
+) -> None:
+    """Say what a query becomes: calls and types, a key's state, what is compiled and why."""
+    from aggloom.codegen import explain as explained
+
+    click.echo(explained(described(sql, schema, changes, yaml_file, dialect), backend=backend))
 
 
 @main.command()

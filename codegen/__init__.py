@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from aggloom.codegen.aggregate import Aggregate, Argument, Example, Field, Option, Shape, View
+from aggloom.codegen.call import AggCall, SortKey, describe_call
 from aggloom.codegen.dtypes import parse_type, type_name
 from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
+from aggloom.codegen.explain import explain
 from aggloom.codegen.expressions import finish, having_kinds, prepare
-from aggloom.codegen.plan import describe_call, plan_of
-from aggloom.codegen.call import AggCall, SortKey
+from aggloom.codegen.plan import plan_of
+from aggloom.codegen.register import aggregate, register, unregister
 from aggloom.codegen.spec import AggSpec, Computed
 
 __all__ = [
     "AggCall",
     "AggSpec",
+    "Aggregate",
+    "Argument",
     "Computed",
+    "Example",
+    "Field",
     "GeneratedSource",
+    "Option",
+    "Shape",
     "SortKey",
+    "View",
+    "aggregate",
     "describe_call",
+    "explain",
     "finish",
     "generate",
     "having_kinds",
@@ -24,5 +36,7 @@ __all__ = [
     "parse_type",
     "plan_of",
     "prepare",
+    "register",
     "type_name",
+    "unregister",
 ]

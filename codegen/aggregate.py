@@ -82,9 +82,9 @@ class Field:
 
 @dataclass(frozen=True)
 class View:
-    """A collection a key, over the argument's words, over it as a DOUBLE (`real`), or as one if it is a number (`rank`).
+    """A collection a key. `name` is what values call it.
 
-    `name` is what values call it.
+    It is over the argument's words, over it as a DOUBLE (`real`), or as a DOUBLE if it is a number (`rank`).
 
     Kinds: ordered (values with counts, in order), sequence (values in arrival order), ranked (as ordered, and the
     value at any rank at hand), stamped (as ordered, and when each arrived), bits (how many values have each bit),
@@ -146,7 +146,7 @@ class Aggregate:
     result: a type, "argument" (that of the first one), or a rule over the arguments' types, dialect and options.
     skips: the arguments whose NULL skips the row (None: all). nulls: the default of IGNORE | RESPECT NULLS by
     dialect (None: the function has no choice). instead: what to use over a retracting input, if this cannot.
-    returns: how elements become the result (see runtime/results.py). by_arrival: the value depends on the order of rows.
+    returns: how elements become the result (see runtime/results.py). by_arrival: the order of rows matters.
     oracle: the call in DuckDB's SQL, or Spark's if `oracle_spark`; "" where only the examples judge.
     keeps, cost: for the documentation, what a key keeps and what a row and a read cost.
     positions: arguments and options in SQL's order, where it is not arguments first.

@@ -143,6 +143,15 @@ def places(entry: Aggregate) -> tuple[str, ...]:
     return arguments + tuple(option.name for option in entry.options if option.name != ON_NULL)
 
 
+def describe_call(call: AggCall) -> str:
+    """The call as a reader would write it, on one line and safe inside a comment."""
+    inner = call.text.partition("(")[2] if call.args or call.function != "COUNT" else "*)"
+    text = f"{call.function}({inner}"
+    if call.alias:
+        text += f" AS {call.alias}"
+    return re.sub(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+", " ", text)
+
+
 def _frozen(value: Any) -> Any:
     return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value
 

@@ -15,6 +15,7 @@ from aggloom.codegen import (
     catalogue_collections,
     catalogue_sketches,
     catalogue_statistics,
+    own_check,
 )
 from aggloom.codegen.aggregate import ARGUMENT_KINDS, Aggregate, Argument, Option, Types
 from aggloom.codegen.dtypes import parse_type, type_name
@@ -33,7 +34,9 @@ CATALOGUE: dict[str, Aggregate] = {
 OWN: dict[str, Aggregate] = {}
 """What users registered in this process, by name."""
 
-_CAPTURED: ContextVar[Mapping[str, Aggregate]] = ContextVar("captured", default=MappingProxyType({}))
+_CAPTURED: ContextVar[Mapping[str, Aggregate]] = ContextVar(
+    "captured", default=MappingProxyType({})
+)
 
 ALIASES = {alias: entry.name for entry in CATALOGUE.values() for alias in entry.aliases}
 
@@ -95,9 +98,9 @@ def result_type(call: AggCall, types: Types, dialect: str) -> pa.DataType:
     check_arguments(call, types, dialect)
     if not isinstance(entry.result, str):
         return entry.result(types, dialect, options_of(entry, dict(call.options), dialect))
-    if entry.result == "argument":
-        return types[0]
-    return parse_type(entry.result)
+    result = types[0] if entry.result == "argument" else parse_type(entry.result)
+    own_check.check_types(entry, types, result)
+    return result
 
 
 def entry_of(call: AggCall) -> Aggregate:

@@ -52,7 +52,7 @@ ENTRIES = (
     Aggregate(
         "LISTAGG",
         "The values as text, joined by a separator, in order of arrival or by ORDER BY; NULL without any.",
-        (X, Argument("separator", optional=True)),
+        (Argument("x", "scalar"), Argument("separator", "scalar", optional=True)),
         text,
         Shape((SEQUENCE,), "elements(sequence)", "none(sequence)"),
         (
@@ -158,7 +158,7 @@ ENTRIES = (
         (Example((4, 3, None, 8, 9), 6.0),),
         "24 bytes a distinct value",
         "O(log n) a row and a read",
-        oracle="median({x})",
+        oracle="median({x}::DOUBLE)",
     ),
     Aggregate(
         "PERCENTILE",
@@ -174,7 +174,7 @@ ENTRIES = (
         "24 bytes a distinct value",
         "O(log n) a row and a read",
         options=(_FRACTION,),
-        oracle="quantile_cont({x}, {fraction})",
+        oracle="quantile_cont({x}::DOUBLE, {fraction})",
         positions=("x", "fraction", "frequency"),
     ),
     Aggregate(
@@ -187,7 +187,7 @@ ENTRIES = (
         "24 bytes a distinct value",
         "O(log n) a row and a read",
         options=(_FRACTION,),
-        oracle="quantile_cont({x}, {fraction})",
+        oracle="quantile_cont({x}::DOUBLE, {fraction})",
     ),
     Aggregate(
         "PERCENTILE_DISC",

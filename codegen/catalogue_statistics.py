@@ -164,7 +164,7 @@ ENTRIES = (
         "Product of the live values in ascending order, so that it depends on nothing else; NULL without any.",
         (NUMBER,),
         double,
-        Shape((View("ordered", "real"),), "product(ordered)"),
+        Shape((View("ordered", "real"),), "product(ordered)", "none(ordered)"),
         (Example((3, None, 0, 4), 0.0), Example((3, -4), -12.0)),
         "16 bytes a distinct value",
         "O(log n) a row, O(distinct values) a read",

@@ -45,16 +45,19 @@ def generate(
 ) -> GeneratedSource:
     """Write the handler of a spec into `directory` (default: the user's cache), unless it is there.
 
+    A user's class that Numba cannot compile makes it plain Python whatever the backend; `explain` says why.
+
     The file is named by its digest, or `name`.py. Raises GeneratedSourceError if the file `name`.py was edited by hand
     or is no generated module; an edited file under a digest is left as it is, and `load` warns.
     """
     if backend not in ("numba", "python"):
         raise GeneratedSourceError(f"backend {backend!r} does not exist; use 'numba' or 'python'")
-    text = render(plan_of(spec, backend))
+    plan = plan_of(spec, backend)
+    text = render(plan)
     digest = text_digest(text)
     place = Path(directory) if directory is not None else cache_directory()
     path = write_once(text, digest, place) if name is None else write_named(text, name, place)
-    return GeneratedSource(text, digest, path, CLASS_NAME, backend)
+    return GeneratedSource(text, digest, path, CLASS_NAME, plan.backend)
 
 
 def refresh(path: Path) -> GeneratedSource:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-Kind = Literal["int", "wide", "float", "word", "double"]
+Kind = Literal["int", "wide", "float", "word", "double", "object"]
 
 _SUMS = {
     "int": {"add": "{0} + {1}", "subtract": "{0} - {1}", "combine": "{0} + {1}"},
@@ -68,9 +68,9 @@ def number_kind(argument: pa.DataType, dialect: str) -> Kind:
 
 @dataclass(frozen=True)
 class Scope:
-    """What names mean: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views` to arguments.
+    """What names mean: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views`.
 
-    pooled: whether words are ids of the pool; widths: the components of an order key, for `earlier`; scales: of sums
+    views: to the arguments of a call. pooled: whether words are ids of the pool; widths: the components of an order key, for `earlier`; scales: of sums
     of decimals, which are held as integers; own: whether the expressions are a user's.
     """
 
@@ -173,7 +173,8 @@ class Value:
     """A value expression's text, how the result is stored, and what a check of it says.
 
     form: word, float, limbs (128 bits), list, or words and floats (`texts`: several side by side).
-    check: "" or what comes with the value: "found" (else NULL), "fits" (else overflow), "single" (one row, else an error).
+    check: "" or what comes with the value: "found" (else NULL), "fits" (else overflow), "single" (one row, else an
+    error).
     """
 
     texts: tuple[str, ...]

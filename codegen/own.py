@@ -37,7 +37,9 @@ def to_data(entry: Aggregate) -> dict[str, Any]:
 def from_data(data: Any) -> Aggregate:
     """The checked entry of a definition; raises SpecError saying what is wrong with it."""
     if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
-        raise SpecError(f"{data!r} is no definition of a function; it must be a mapping with a name")
+        raise SpecError(
+            f"{data!r} is no definition of a function; it must be a mapping with a name"
+        )
     try:
         if "source" in data:
             return _of_class(data)

@@ -97,6 +97,11 @@ def _check_value_type(
         )
 
 
+def value_type(entry: Aggregate, shape: Shape) -> str:
+    """The type of the value of one of an entry's shapes (codegen/own_types.py)."""
+    return _typing(entry).value_type(shape)
+
+
 def _used(state: Field, names: Iterable[str]) -> list[str]:
     text = f"{state.accumulate} {state.retract}"
     return [name for name in names if re.search(rf"\b{re.escape(name)}\b", text)]
@@ -109,7 +114,12 @@ def _error(entry: Aggregate, what: str) -> SpecError:
 def _check_names(entry: Aggregate, names: list[str], what: str) -> None:
     for name in names:
         plain = isinstance(name, str) and name.isidentifier() and name.isascii()
-        if not plain or keyword.iskeyword(name) or name in _RESERVED or name.startswith(("other_", "__")):
+        if (
+            not plain
+            or keyword.iskeyword(name)
+            or name in _RESERVED
+            or name.startswith(("other_", "__"))
+        ):
             raise _error(entry, f"{name!r} cannot be the name of {what}; use another plain word")
         if names.count(name) > 1:
             raise _error(entry, f"the name {name!r} is used twice; rename one")
@@ -123,7 +133,8 @@ def _check_kind(entry: Aggregate, argument: Argument) -> None:
     except (SpecError, TypeError):
         hint = nearest(str(argument.kind), [*ARGUMENT_KINDS, "BIGINT", "DOUBLE", "STRING"])
         raise _error(
-            entry, f"argument {argument.name!r}: {argument.kind!r} is neither a kind nor a type. {hint}"
+            entry,
+            f"argument {argument.name!r}: {argument.kind!r} is neither a kind nor a type. {hint}",
         ) from None
 
 
@@ -179,16 +190,20 @@ def _check_word(entry: Aggregate) -> None:
 def _check_field(entry: Aggregate, state: Field, typing: Typing) -> None:
     if state.kind not in FIELD_KINDS:
         raise _error(
-            entry, f"field {state.name!r}: kind {state.kind!r}. {nearest(str(state.kind), FIELD_KINDS)}"
+            entry,
+            f"field {state.name!r}: kind {state.kind!r}. {nearest(str(state.kind), FIELD_KINDS)}",
         )
     if state.kind == "word":
         _check_word(entry)
     number = isinstance(state.initial, int | float) and not isinstance(state.initial, bool)
     if not number or (state.kind == "count" and not isinstance(state.initial, int)):
-        raise _error(entry, f"field {state.name!r}: initial {state.initial!r} is no value of its kind")
+        raise _error(
+            entry, f"field {state.name!r}: initial {state.initial!r} is no value of its kind"
+        )
     if state.initial != 0 and state.kind not in ("count", "double"):
         raise _error(
-            entry, f"field {state.name!r}: only fields of kind count and double have an initial value"
+            entry,
+            f"field {state.name!r}: only fields of kind count and double have an initial value",
         )
     for step in ("accumulate", "retract", "merge"):
         text = getattr(state, step)
@@ -217,10 +232,12 @@ def _typing(entry: Aggregate) -> Typing:
         kind = argument.kind
         if kind not in ARGUMENT_KINDS:
             dtype = parse_type(kind)
-            kind = "integer" if pa.types.is_integer(dtype) else "number" if is_number(dtype) else "scalar"
+            kind = (
+                "integer"
+                if pa.types.is_integer(dtype)
+                else "number" if is_number(dtype) else "scalar"
+            )
             kind = "boolean" if pa.types.is_boolean(dtype) else kind
         arguments[argument.name] = kind
-    options = {option.name: option.kind for option in entry.options}
+    options: dict[str, str] = {option.name: option.kind for option in entry.options}
     return Typing(entry.name, arguments, options, {}, {})
-
-

@@ -45,8 +45,7 @@ def render(entry: Aggregate, prefix: str) -> Rendered:
 def forms(entry: Aggregate, types: tuple[pa.DataType, ...]) -> tuple[str, ...]:
     """How each argument reaches the class: whole (int), real (float), flag (bool) or value (any Python value)."""
     return tuple(
-        _form(argument.kind, dtype)
-        for argument, dtype in zip(entry.arguments, types, strict=True)
+        _form(argument.kind, dtype) for argument, dtype in zip(entry.arguments, types, strict=True)
     )
 
 
@@ -72,7 +71,8 @@ def check_create(entry: Aggregate) -> None:
     state = first_state(entry)
     if not _is_savable(state):
         raise SpecError(
-            f"{entry.name}: create returns a {type(state).__name__}, which cannot be saved; a state is made of {_LITERALS}"
+            f"{entry.name}: create returns a {type(state).__name__}, which cannot be saved; "
+            f"a state is made of {_LITERALS}"
         )
     if isinstance(state, list | dict | set):
         return
@@ -88,13 +88,15 @@ def check_create(entry: Aggregate) -> None:
 def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataType) -> Verdict:
     """Whether a class is compiled over arguments of these types, and if not, why."""
     assert entry.code is not None
-    if entry.nulls is not None:
-        return Verdict("its arguments may be None (nulls='respect')")
     given = forms(entry, types)
     for argument, form, dtype in zip(entry.arguments, given, types, strict=True):
         if form == "value":
             return Verdict(f"argument {argument.name} is {type_name(dtype)}, a Python object")
-    wanted = "double" if pa.types.is_floating(result) else "int" if pa.types.is_integer(result) else "bool"
+    wanted = (
+        "double"
+        if pa.types.is_floating(result)
+        else "int" if pa.types.is_integer(result) else "bool"
+    )
     if wanted == "bool" and not pa.types.is_boolean(result):
         return Verdict(f"the result is {type_name(result)}, a Python object")
     found = _probed(entry.code.source, entry.name, given)
@@ -137,7 +139,16 @@ def _kind(state: Any) -> str:
 
 
 def _is_savable(state: Any) -> bool:
-    plain = (int, float, str, bytes, decimal.Decimal, datetime.date, datetime.time, datetime.timedelta)
+    plain = (
+        int,
+        float,
+        str,
+        bytes,
+        decimal.Decimal,
+        datetime.date,
+        datetime.time,
+        datetime.timedelta,
+    )
     if state is None or isinstance(state, plain):
         return True
     if isinstance(state, dict):

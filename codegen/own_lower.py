@@ -6,7 +6,15 @@ import ast
 
 import pyarrow as pa
 
-from aggloom.codegen.lower import VIEW_WORDS, Scope, Value, float_value, lower, lower_value, sum_value
+from aggloom.codegen.lower import (
+    VIEW_WORDS,
+    Scope,
+    Value,
+    float_value,
+    lower,
+    lower_value,
+    sum_value,
+)
 
 
 def own_value(
@@ -26,7 +34,7 @@ def own_value(
     if pa.types.is_boolean(result):
         return Value((f"rt.truth({text})",), "word")
     if given in ("int", "bool") and pa.types.is_integer(result):
-        return Value((f"rt.fit_integer({text}, {result.bit_width})",), "word", "fits")
+        return Value((f"rt.own_integer({text}, {result.bit_width})",), "word", "own")
     return float_value(f"rt.real({text})", result)
 
 
@@ -35,6 +43,10 @@ def _exact(word: str, kind: str, argument: pa.DataType | None, result: pa.DataTy
     if kind == "float" or argument is None:
         return False
     if pa.types.is_decimal(argument):
-        more = word == "average" or result.scale == argument.scale if pa.types.is_decimal(result) else False
+        more = (
+            word == "average" or result.scale == argument.scale
+            if pa.types.is_decimal(result)
+            else False
+        )
         return more and result.scale >= argument.scale
     return word == "total" and kind == "wide" and bool(result == pa.int64())

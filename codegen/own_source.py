@@ -21,8 +21,12 @@ MODULES = {"math": "math", "numpy": "np", "datetime": "datetime", "decimal": "de
 REQUIRED = ("create", "accumulate", "value")
 OPTIONAL = ("retract", "merge")
 _REFUSED = frozenset(
-    "breakpoint classmethod compile copyright credits delattr eval exec exit getattr globals hash help id input"
-    " license locals memoryview object open property quit setattr staticmethod super type vars".split()
+    (
+        *("breakpoint", "compile", "eval", "exec", "exit", "quit", "input", "open", "help"),
+        *("delattr", "getattr", "setattr", "globals", "locals", "vars", "super", "type", "object"),
+        *("classmethod", "property", "staticmethod", "memoryview", "hash", "id"),
+        *("copyright", "credits", "license"),
+    )
 )
 BUILTINS = frozenset(n for n in dir(builtins) if not n.startswith("_")) - _REFUSED
 
@@ -79,7 +83,9 @@ def check_methods(source: Source, function: str, arguments: list[str]) -> None:
         if name not in source.methods:
             if name in REQUIRED:
                 shown = ", ".join(names)
-                raise SpecError(f"{function}: class {source.class_name} has no `def {name}({shown})`")
+                raise SpecError(
+                    f"{function}: class {source.class_name} has no `def {name}({shown})`"
+                )
             continue
         given = source.methods[name].args
         plain = [*given.posonlyargs, *given.args]
@@ -122,11 +128,11 @@ class _Bare(ast.NodeTransformer):
     def visit_arg(self, node: ast.arg) -> ast.arg:
         return ast.copy_location(ast.arg(node.arg), node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
         assign = ast.Assign([node.target], node.value)
@@ -201,7 +207,9 @@ def _read_method(node: ast.FunctionDef, found: Source, function: str) -> None:
     if not marks and first is not None and first.arg == "self":
         del (node.args.posonlyargs or node.args.args)[0]
         found.selves[node.name] = "self"
-    if not all(_is_literal(each) for each in [*node.args.defaults, *filter(None, node.args.kw_defaults)]):
+    if not all(
+        _is_literal(each) for each in [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+    ):
         raise SpecError(f"{function}: {node.name} has a default that is no constant")
     found.methods[node.name] = node
 
@@ -263,7 +271,9 @@ def _check_members(name: str, method: ast.FunctionDef, found: Source, function: 
     bound = _bound(method)
     for part in ast.walk(method):
         if isinstance(part, ast.Name) and part.id in owners - bound and id(part) not in reached:
-            raise SpecError(f"{function}: {name} uses {part.id!r} by itself; use its methods and constants")
+            raise SpecError(
+                f"{function}: {name} uses {part.id!r} by itself; use its methods and constants"
+            )
 
 
 def _check_bound(name: str, method: ast.FunctionDef, found: Source, function: str) -> None:
@@ -272,7 +282,9 @@ def _check_bound(name: str, method: ast.FunctionDef, found: Source, function: st
     roots = {text.partition(".")[0] for n, text in found.imports.items() if n in free}
     hidden = sorted(n for n in bound if n in free or n in roots or n.startswith("user_"))
     if hidden:
-        raise SpecError(f"{function}: {name} has a variable {hidden[0]!r}, which hides another; rename it")
+        raise SpecError(
+            f"{function}: {name} has a variable {hidden[0]!r}, which hides another; rename it"
+        )
 
 
 @functools.cache
@@ -308,14 +320,14 @@ class _Rewriting(ast.NodeTransformer):
 
     def __init__(self, source: Source, prefix: str, own: str | None, bound: set[str]) -> None:
         self.source, self.prefix, self.bound = source, prefix, bound
-        self.owners = {source.class_name} - bound | {own}
+        self.owners: set[str | None] = {own, *({source.class_name} - bound)}
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id in self.owners:
             return ast.copy_location(ast.Name(f"{self.prefix}_{node.attr}", ast.Load()), node)
         return self.generic_visit(node)
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in self.bound:
             return node
         if node.id in self.source.constants:

@@ -54,7 +54,9 @@ class Typing:
         """The type of what a step makes of a field."""
         known = {**self.state, field.name: field.kind}
         if step == "merge":
-            known |= {f"other_{name}": kind for name, kind in known.items() if isinstance(kind, str)}
+            known |= {
+                f"other_{name}": kind for name, kind in known.items() if isinstance(kind, str)
+            }
         arguments = {} if step == "merge" else self.arguments
         where = f"{step} of field {field.name!r}"
         inner = replace(self, arguments=arguments, state=known, where=where, field=field)
@@ -62,7 +64,9 @@ class Typing:
 
     def value_type(self, shape: Shape) -> str:
         """The type of a shape's value; its `let` and `empty` are checked on the way."""
-        kinds = {s.name: s if isinstance(s, View) else s.kind for s in shape.state}
+        kinds: dict[str, str | View] = {
+            s.name: s if isinstance(s, View) else s.kind for s in shape.state
+        }
         inner = replace(self, arguments={}, state=kinds, let={})
         for name, text in shape.let:
             inner.where = f"let {name!r}"
@@ -82,9 +86,11 @@ class Typing:
             body = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise self._error("it is no expression") from None
-        if whole and isinstance(body, ast.Call) and isinstance(body.func, ast.Name):
-            if body.func.id in _OF_VIEWS:
-                return self._view_word(body, body.func.id)
+        word = (
+            body.func.id if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) else ""
+        )
+        if whole and isinstance(body, ast.Call) and word in _OF_VIEWS:
+            return self._view_word(body, word)
         return self._type(body)
 
     def _type(self, node: ast.expr) -> str:
@@ -206,7 +212,9 @@ class Typing:
 
     def _extreme(self, node: ast.Call, word: str) -> str:
         if (word == "abs") != (len(node.args) == 1) or not node.args:
-            raise self._error(f"{word} takes {'one value' if word == 'abs' else 'two values or more'}")
+            raise self._error(
+                f"{word} takes {'one value' if word == 'abs' else 'two values or more'}"
+            )
         found = self._common(node, [self._number(each) for each in node.args])
         return "int" if found == "bool" else found
 
@@ -269,7 +277,9 @@ class Typing:
 
     def _need(self, node: ast.Call, word: str, count: int) -> None:
         if len(node.args) != count:
-            raise self._error(f"{word} takes {count} value{'s' * (count > 1)}, not {len(node.args)}")
+            raise self._error(
+                f"{word} takes {count} value{'s' * (count > 1)}, not {len(node.args)}"
+            )
 
     def _number(self, node: ast.expr) -> str:
         return self._scalar(self._type(node), node)

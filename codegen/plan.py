@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen.aggregate import Aggregate, Field, Shape, View
-from aggloom.codegen.call import AggCall
+from aggloom.codegen.call import AggCall, describe_call
 from aggloom.codegen.catalogue import options_of
 from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.lower import Kind, Scope, lower, lower_value, number_kind
@@ -27,17 +27,33 @@ from aggloom.codegen.operands import (
     real_of,
     skipping_columns,
 )
+from aggloom.codegen.own_check import value_type
+from aggloom.codegen.own_lower import own_value
+from aggloom.codegen.plan_own import class_calls, own_argument, own_parts, plan_class, summed
+from aggloom.codegen.plan_parts import (
+    Block,
+    Distinct,
+    HandlerPlan,
+    Input,
+    Local,
+    Names,
+    Output,
+    StateField,
+    StateView,
+    Update,
+    ViewStep,
+)
 from aggloom.codegen.spec import AggSpec
-from aggloom.physical import is_pooled, registers_for, row_widths
+from aggloom.physical import registers_for, row_widths
 
 
 def plan_of(spec: AggSpec, backend: str = "numba") -> HandlerPlan:
-    """The plan of a spec for a backend (numba or python)."""
-    return _Planner(spec, backend).plan()
+    """The plan of a spec for a backend: numba, unless a user's class in it cannot be compiled, or python."""
+    return Planner(spec, backend).plan()
 
 
 @dataclass
-class _Call:
+class CallPlan:
     """One call on its way: its block and what its expressions may name."""
 
     call: AggCall
@@ -50,9 +66,13 @@ class _Call:
     views: dict[str, StateView] = field(default_factory=dict)
 
 
-class _Planner:
+class Planner:
+    """A plan on its way."""
+
     def __init__(self, spec: AggSpec, backend: str) -> None:
-        self.spec, self.backend = spec, backend
+        self.spec = spec
+        self.classes = class_calls(spec, backend)
+        self.backend = "python" if any(c.verdict.reason for c in self.classes.values()) else backend
         self.retracting = spec.input_changes == "retract"
         self.columns, self.results = Names(), Names()
         self.inputs: dict[str, Input] = {}
@@ -76,9 +96,10 @@ class _Planner:
             list(self.inputs.values()),
             list(self.fields.values()),
             views,
-            [b for b in self.blocks.values() if b.updates or b.views],
+            [b for b in self.blocks.values() if b.updates or b.views or b.users],
             list(self.distincts.values()),
             self.outputs,
+            **own_parts(self),
         )
 
     def _counts(self) -> bool:
@@ -110,7 +131,7 @@ class _Planner:
     def _call(self, call: AggCall) -> None:
         entry = self.spec.entry(call)
         if call.function == "COUNT" and not call.args and call.filter is None:
-            made = _Call(call, entry, entry.append, None, Block("", [], None), False)
+            made = CallPlan(call, entry, entry.append, None, Block("", [], None), False)
             made.names["count"] = self.fields["records"]
             self._output(made)
             return
@@ -122,12 +143,15 @@ class _Planner:
             else self._block(call, entry, operand)
         )
         block.comment = ", ".join(filter(None, [block.comment, describe_call(call)]))
+        if entry.code is not None:
+            plan_class(self, CallPlan(call, entry, entry.append, operand, block, distinct))
+            return
         ordered = bool(call.order_by)
         # DISTINCT leaves no order in its counts: only a sequence says what came first when two are merged.
         states = entry.shape(True, ordered).state
         arriving = any(isinstance(s, View) and s.kind == "sequence" for s in states)
         shape = entry.shape(self.retracting or (distinct and arriving), ordered)
-        made = _Call(call, entry, shape, operand, block, distinct)
+        made = CallPlan(call, entry, shape, operand, block, distinct)
         for state in shape.state:
             if isinstance(state, View):
                 made.views[state.name] = self._view(state, made)
@@ -180,7 +204,7 @@ class _Planner:
             self.distincts[key] = Distinct(view, word, guards, blocks)
         return self.distincts[key].blocks[filters.index(call.filter)]
 
-    def _suffix(self, made: _Call, words: bool = False) -> str:
+    def _suffix(self, made: CallPlan, words: bool = False) -> str:
         """What a state is about, as a part of its name; `words`: it is made of the call's operand."""
         rows = words and made.operand is not None and made.operand.form == "row"
         columns = made.operand.columns if rows and made.operand else made.call.args
@@ -191,34 +215,36 @@ class _Planner:
             parts.append(f"if_{self.columns[made.call.filter]}")
         return "_".join(parts)
 
-    def _field(self, state: Field, made: _Call) -> StateField:
+    def _field(self, state: Field, made: CallPlan) -> StateField:
         block = made.block
         kind, layout, pooled = self._layout(state, made)
         arguments = self._argument_names(state, made)
         # The same changes of the same kind are the same state, whatever an entry calls it.
+        initial = repr(state.initial) if state.initial else ""
         drawn = self._update(StateField("_", kind, *layout, pooled), state, made, arguments)
-        key = (id(block), kind, drawn.accumulate, drawn.retract, drawn.merge)
+        key = (id(block), kind, drawn.accumulate, drawn.retract, drawn.merge, initial)
         if key not in self.fields:
             spill = self.spilling if kind == "float" else -1
             self.spilling += kind == "float"
             attr = self._unique(f"{state.name}_{self._suffix(made, state.kind == 'word')}")
-            field_ = StateField(attr, kind, *layout, pooled, spill)
+            field_ = StateField(attr, kind, *layout, pooled, spill, initial)
             self.fields[key] = field_
             block.updates.append(self._update(field_, state, made, arguments))
         return self.fields[key]
 
     def _update(
-        self, own: StateField, state: Field, made: _Call, arguments: dict[str, str]
+        self, own: StateField, state: Field, made: CallPlan, arguments: dict[str, str]
     ) -> Update:
         earlier = {**made.names, state.name: own}
         names = {n: f.attr for n, f in earlier.items()}
         names |= {f"other_{n}": f"other_{f.attr}" for n, f in earlier.items()}
         scope = Scope(
-            names | arguments,
+            names | arguments | (self._constants(made) if made.entry.own else {}),
             {n: f.kind for n, f in earlier.items()},
             {n: f.spill for n, f in earlier.items()},
             pooled=own.pooled,
             widths=self._widths(made.operand),
+            own=made.entry.own,
         )
         return Update(
             own,
@@ -227,7 +253,12 @@ class _Planner:
             lower(state.merge, scope),
         )
 
-    def _layout(self, state: Field, made: _Call) -> tuple[Kind, tuple[str, int], bool]:
+    def _constants(self, made: CallPlan) -> dict[str, str]:
+        """The call's options as text."""
+        options = options_of(made.entry, dict(made.call.options), self.spec.dialect)
+        return {name: repr(value) for name, value in options.items()}
+
+    def _layout(self, state: Field, made: CallPlan) -> tuple[Kind, tuple[str, int], bool]:
         """The kind of a field, its dtype and columns, and whether it holds ids of the pool."""
         if state.kind == "double":
             return "double", ("f8", 0), False
@@ -237,16 +268,19 @@ class _Planner:
         if state.kind == "real":
             kind = "float"
         elif state.kind == "number":
-            kind = number_kind(self._type(made.call.args[0]), self.spec.dialect)
+            kind = number_kind(self._type(summed(state, made)), self.spec.dialect)
         return kind, {"float": ("f8", 7), "wide": ("i8", 3)}.get(kind, ("i8", 0)), False
 
-    def _argument_names(self, state: Field, made: _Call) -> dict[str, str]:
+    def _argument_names(self, state: Field, made: CallPlan) -> dict[str, str]:
         """What the arguments of a field's expressions are called, with the block's locals that they need."""
         named = self._arguments(made.call, made.entry)
         text = f"{state.accumulate} {state.retract}"
         names: dict[str, str] = {}
         for name, column in named.items():
             if not re.search(rf"\b{name}\b", text):
+                continue
+            if made.entry.own:
+                names[name] = own_argument(self, state, made, column)
                 continue
             exact = number_kind(self._type(column), self.spec.dialect) != "float"
             if state.kind in ("real", "double") or (state.kind == "number" and not exact):
@@ -257,30 +291,32 @@ class _Planner:
                 names[name] = self._word(made)
         return names
 
-    def _number(self, made: _Call, column: str) -> str:
+    def _number(self, made: CallPlan, column: str) -> str:
         dtype = self._type(column)
         wide = number_kind(dtype, self.spec.dialect) == "wide"
         read = self._input(column, "wide" if wide else "number")
         from_row = f"rt.wide_at({read[:-3]}, i)" if wide else read
         from_word = number_of(self._component(made, column), dtype, self.spec.dialect)
-        made.block.locals["number"] = Local("number", from_row, from_word)
-        return "number"
+        # Nothing built in sums two arguments as they are; a user's function may.
+        name = "number" if column == made.call.args[0] else f"number_{self.columns[column]}"
+        made.block.locals[name] = Local(name, from_row, from_word)
+        return name
 
-    def _real(self, made: _Call, column: str) -> str:
+    def _real(self, made: CallPlan, column: str) -> str:
         name = f"real_{self.columns[column]}"
         read = self._input(column, "real")
         from_word = real_of(self._component(made, column), self._type(column))
         made.block.locals[name] = Local(name, read, from_word)
         return name
 
-    def _component(self, made: _Call, column: str) -> str:
+    def _component(self, made: CallPlan, column: str) -> str:
         """A column's word, out of the word that a DISTINCT view holds."""
         assert made.operand is not None
         if not made.distinct or made.operand.form != "row":
             return "word"
         return component_of("word", made.operand, column)
 
-    def _word(self, made: _Call) -> str:
+    def _word(self, made: CallPlan) -> str:
         assert made.operand is not None
         read = self._read(made.operand)
         if not made.distinct:
@@ -292,7 +328,7 @@ class _Planner:
             return ()
         return row_widths(operand.types[: operand.keys], operand.parts[: operand.keys])
 
-    def _view(self, state: View, made: _Call) -> StateView:
+    def _view(self, state: View, made: CallPlan) -> StateView:
         block, operand = made.block, made.operand
         assert operand is not None
         real = state.over == "real" or (state.over == "rank" and ranks_as_real(operand))
@@ -313,7 +349,7 @@ class _Planner:
         block.views.append(self._steps(view, local, made))
         return view
 
-    def _steps(self, view: StateView, local: str, made: _Call) -> ViewStep:
+    def _steps(self, view: StateView, local: str, made: CallPlan) -> ViewStep:
         merge = f"rt.{view.kind}_merge({view.here}, other.{view.attr}, other.pool, o)"
         newest = made.call.function == "LAST_VALUE"
         named = self._arguments(made.call, made.entry)
@@ -329,7 +365,7 @@ class _Planner:
             steps[0] = f"rt.stamped_accumulate({view.here}, {local}, {newest})"
         return ViewStep(view, steps[0], steps[1], merge)
 
-    def _view_width(self, kind: str, made: _Call) -> int:
+    def _view_width(self, kind: str, made: CallPlan) -> int:
         options = options_of(made.entry, dict(made.call.options), self.spec.dialect)
         if kind == "bits":
             return int(self._type(made.call.args[0]).bit_width)
@@ -343,13 +379,15 @@ class _Planner:
 
     def _unique(self, attr: str) -> str:
         taken = {f.attr for f in self.fields.values()} | {v.attr for v in self.views.values()}
-        taken |= {d.view.attr for d in self.distincts.values()} | {"pool", "spill"}
+        taken |= {d.view.attr for d in self.distincts.values()} | RESERVED
+        # A local name of generated code is never that of a field, whatever a user calls his.
+        attr = f"kept_{attr}" if attr.startswith(PREFIXES) else attr
         unique, number = attr, 2
         while unique in taken:
             unique, number = f"{attr}_{number}", number + 1
         return unique
 
-    def _output(self, made: _Call) -> None:
+    def _output(self, made: CallPlan) -> None:
         call, entry, shape = made.call, made.entry, made.shape
         types = self.spec.arg_types(call)
         options = options_of(entry, dict(call.options), self.spec.dialect)
@@ -357,17 +395,21 @@ class _Planner:
         scope = self._value_scope(made, options)
         fractions = options.get("fraction")
         reals = any(self._holds_reals(made, s) for s in shape.state if isinstance(s, View))
-        value = lower_value(
-            shape.value,
-            scope,
-            types[0] if types else None,
-            result,
-            fractions if isinstance(fractions, tuple) else None,
-            reals and entry.returns == "",
-        )
+        argument = types[0] if types else None
+        if entry.own:
+            value = own_value(shape.value, value_type(entry, shape), scope, argument, result)
+        else:
+            value = lower_value(
+                shape.value,
+                scope,
+                argument,
+                result,
+                fractions if isinstance(fractions, tuple) else None,
+                reals and entry.returns == "",
+            )
         empty = shape.empty if self.spec.dialect in entry.empty_in else None
         empty_text = lower(empty, scope) if empty else ""
-        let = tuple((name, lower(text, scope)) for name, text in shape.let)
+        let = tuple((scope.names[name], lower(text, scope)) for name, text in shape.let)
         used = " ".join([*value.texts, empty_text, *(text for _, text in let)])
         loads = [f for f in made.names.values() if re.search(rf"\b{f.attr}\b", used)]
         self.outputs.append(
@@ -386,14 +428,14 @@ class _Planner:
             )
         )
 
-    def _holds_reals(self, made: _Call, state: View) -> bool:
+    def _holds_reals(self, made: CallPlan, state: View) -> bool:
         ranked = made.operand is not None and ranks_as_real(made.operand)
         return state.over == "real" or (state.over == "rank" and ranked)
 
-    def _value_scope(self, made: _Call, options: dict[str, Any]) -> Scope:
+    def _value_scope(self, made: CallPlan, options: dict[str, Any]) -> Scope:
         names = {n: f.attr for n, f in made.names.items()}
         names |= {name: repr(value) for name, value in options.items()}
-        names |= {name: name for name, _ in made.shape.let}
+        names |= {name: f"let_{name}" * made.entry.own or name for name, _ in made.shape.let}
         names["out"] = f"out_{self.results[made.call.output_name]}"
         names["backwards"] = str(made.operand is not None and made.operand.backwards)
         return Scope(
@@ -402,9 +444,16 @@ class _Planner:
             {n: f.spill for n, f in made.names.items()},
             {n: v.here for n, v in made.views.items()},
             widths=self._widths(made.operand),
+            scales=self._scales(made) if made.entry.own else {},
+            own=made.entry.own,
         )
 
-    def _returns(self, made: _Call) -> str:
+    def _scales(self, made: CallPlan) -> dict[str, int]:
+        sums = [s for s in made.shape.state if isinstance(s, Field) and s.kind == "number"]
+        types = {state.name: self._type(summed(state, made)) for state in sums}
+        return {name: t.scale for name, t in types.items() if pa.types.is_decimal(t)}
+
+    def _returns(self, made: CallPlan) -> str:
         if "separator" in self._arguments(made.call, made.entry):
             return "join_last"
         if not made.entry.returns and made.operand is not None and made.operand.form == "row":
@@ -412,7 +461,7 @@ class _Planner:
             return "part" if words else ""
         return made.entry.returns
 
-    def _element(self, made: _Call) -> tuple[Any, ...] | None:
+    def _element(self, made: CallPlan) -> tuple[Any, ...] | None:
         """(types, parts, take) of the words behind a result, where they are not the result itself."""
         if not self._returns(made) or made.operand is None:
             return None
@@ -421,10 +470,7 @@ class _Planner:
         return tuple(type_name(t) for t in operand.types), parts, operand.take
 
 
-def describe_call(call: AggCall) -> str:
-    """The call as a reader would write it, on one line and safe inside a comment."""
-    inner = call.text.partition("(")[2] if call.args else "*)"
-    text = f"{call.function}({inner}"
-    if call.alias:
-        text += f" AS {call.alias}"
-    return re.sub(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+", " ", text)
+PREFIXES = ("other_", "real_", "rank_", "whole_", "flag_", "arg_", "number_", "user_", "let_")
+RESERVED = frozenset(
+    f"{what}_row" for what in ("accumulate", "retract", "reset", "merge", "value", "apply")
+) | {"pool", "spill", "merge_slots", "reset_slots"}

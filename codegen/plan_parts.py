@@ -181,7 +181,7 @@ class Distinct:
 
     @property
     def guard(self) -> str:
-        return " and ".join(self.guards)
+        return " and ".join(self.guards) or "True"
 
 
 @dataclass(frozen=True)
@@ -242,6 +242,12 @@ class HandlerPlan:
     @property
     def compiled(self) -> bool:
         return self.backend == "numba"
+
+    @property
+    def modules(self) -> list[str]:
+        """What the module imports for users' functions."""
+        used = {module for function in self.functions for module in function.modules}
+        return sorted("numpy as np" if module == "np" else module for module in used)
 
     @property
     def retracting(self) -> bool:

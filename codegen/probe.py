@@ -84,7 +84,9 @@ def _widen(kinds: list[str], returned: Any, single: bool) -> None:
     """Let the state hold what a step returns; raises _Refused if it cannot."""
     from numba import types
 
-    parts = [returned] if single else list(returned) if isinstance(returned, types.BaseTuple) else []
+    parts = (
+        [returned] if single else list(returned) if isinstance(returned, types.BaseTuple) else []
+    )
     if len(parts) != len(kinds):
         raise _Refused(f"it returns {returned}, not a state like that of create")
     for place, part in enumerate(parts):

@@ -13,7 +13,7 @@ from pathlib import Path
 import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from aggloom.codegen.plan import describe_call
+from aggloom.codegen.call import describe_call
 from aggloom.codegen.plan_parts import HandlerPlan
 
 _ROOT = Path(__file__).resolve().parent.parent

@@ -9,6 +9,7 @@ from aggloom.runtime.multiset import multiset_count, multiset_entry, multiset_se
 from aggloom.runtime.pool import PoolArrays, import_word
 from aggloom.runtime.sequence import (
     Sequence,
+    is_ghost,
     sequence_append,
     sequence_holds,
     sequence_remove,
@@ -34,7 +35,11 @@ def sequence_merge(
         word = other.words[node]
         if pooled:
             word = import_word(pool, other_pool, word)
-        sequence_append(view, pool, pooled, slot, word)
+        if is_ghost(other, node):
+            for _ in range(-other.newest[node]):
+                sequence_remove(view, pool, pooled, slot, word)
+        else:
+            sequence_append(view, pool, pooled, slot, word)
         node = np.int64(other.following[node])
 
 
@@ -65,11 +70,20 @@ def sequence_merge_distinct(
 
 @kernel
 def oldest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
-    node = view.head[slot]
+    node = np.int64(view.head[slot])
+    while node != 0 and is_ghost(view, node):
+        node = np.int64(view.following[node])
     return view.words[node], node != 0
 
 
 @kernel
 def newest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
-    node = view.tail[slot]
+    node = np.int64(view.tail[slot])
+    while node != 0 and is_ghost(view, node):
+        node = np.int64(view.preceding[node])
     return view.words[node], node != 0
+
+
+@kernel
+def sequence_none(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> bool:
+    return not oldest(view, pool, pooled, slot)[1]

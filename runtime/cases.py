@@ -24,7 +24,7 @@ from typing import Any, Literal
 import click
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, generate, load
+from aggloom.codegen import AggSpec, generate, load, register, unregister
 from aggloom.errors import (
     AggloomError,
     SqlError,
@@ -42,6 +42,7 @@ from aggloom.runtime.case_format import (
     read_cases,
     table_schema,
 )
+from aggloom.runtime.case_functions import FUNCTIONS
 from aggloom.runtime.case_replay import CaseFailed, Setting, events, replay, tolerance_of
 from aggloom.runtime.case_source import UpsertNormaliser, key_positions
 
@@ -176,8 +177,6 @@ class Runner:
     def _run_query(self, case: Case) -> None:
         """A single-block SQL query over one table, under every setting that the case lists."""
         params = case.params
-        if "udf" in params:
-            raise NotSupported("a user-defined function")
         if params.get("computed"):
             raise NotSupported("a computed column in the table")
         tables = params.get("tables") or {params.get("table", "t"): params["schema"]}
@@ -186,7 +185,7 @@ class Runner:
         schema = table_schema(declared, sql)
         inserts_only = all(e.get("op", "+I") == "+I" for phase in case.phases for e in phase.events)
         changes: Changes = "append" if inserts_only and not params.get("normalize") else "retract"
-        with _planning():
+        with _planning(), _functions():
             spec = AggSpec.from_sql(sql, schema=schema, input_changes=changes, dialect="flink")
         if len(tables) > 1:
             raise NotSupported("several tables")
@@ -225,6 +224,17 @@ class Runner:
                 raise NotSupported("an expression that only Spark evaluates") from None
             source = new_source() if new_source else None
             replay(case, spec, setting, source, rounded, self._session())
+
+
+@contextmanager
+def _functions() -> Iterator[None]:
+    """Let the functions that cases call by name be registered for a moment; a spec keeps what it uses."""
+    names = [register(definition).name for definition in FUNCTIONS]
+    try:
+        yield
+    finally:
+        for name in names:
+            unregister(name)
 
 
 @contextmanager

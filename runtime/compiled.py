@@ -153,7 +153,8 @@ class Accumulators:
         if isinstance(view, Sequence):
             values, node = [], int(view.head[s])
             while node:
-                values.append(self._word(int(view.words[node]), pooled))
+                word = self._word(int(view.words[node]), pooled)
+                values.append((word, int(view.newest[node])) if view.newest[node] < 0 else word)
                 node = int(view.following[node])
             return values
         if isinstance(view, Spill):

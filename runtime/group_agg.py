@@ -299,7 +299,7 @@ class GroupAggOperator:
             self._resize(FIRST_SLOTS)
         self._pool.sweep()
         self._accumulators.sweep()
-        if self._index.is_airy or self._accumulators.is_airy:
+        if self.handler.COMPACTS and (self._index.is_airy or self._accumulators.is_airy):
             self._compact()
 
     def _compact(self) -> None:

@@ -6,9 +6,10 @@ binding of Arrow columns, and outputs. A single row is a batch of one.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec, describe_call, parse_type, prepare, type_name
-from aggloom.errors import AggloomError, DataError, TypeMismatchError
+from aggloom.errors import AggloomError, DataError, NotMergeableError, TypeMismatchError
 from aggloom.runtime import results, rows
 from aggloom.runtime.arena import Arena, Array
 
@@ -43,11 +44,14 @@ class HandlerBase:
     BACKEND: ClassVar[str]
     RETRACTING: ClassVar[bool]
     INPUTS: ClassVar[tuple[tuple[str, Any, str], ...]]
-    FIELDS: ClassVar[tuple[tuple[str, str, int, str, bool], ...]]
+    FIELDS: ClassVar[tuple[tuple[Any, ...], ...]]
     VIEWS: ClassVar[tuple[tuple[str, str, bool, int], ...]]
     OUTPUTS: ClassVar[tuple[tuple[str, str, int, str], ...]]
     RESULTS: ClassVar[dict[str, tuple[str, Any, Any]]]
     KERNELS: ClassVar[Kernels]
+    FUNCTIONS: ClassVar[tuple[str, ...]] = ()
+    UNMERGEABLE: ClassVar[tuple[str, ...]] = ()
+    COMPACTS: ClassVar[bool] = True
     SOURCE_PATH: ClassVar[Path]
     DIGEST: ClassVar[str]
     accumulators_type: ClassVar[type[Any]]
@@ -86,6 +90,11 @@ class HandlerBase:
         self.update(self.bind(batch), slots, retracts, keep_orphans=True)
 
     def merge_with(self, other: Any) -> None:
+        if self.UNMERGEABLE:
+            names = ", ".join(self.UNMERGEABLE)
+            raise NotMergeableError(
+                f"merge: {names} has no merge; give its class `def merge(state, other)`"
+            )
         accumulators = self._current()
         self.merge_slots(accumulators, self._row_slots(other.slots), other)
         accumulators.sweep()
@@ -154,7 +163,10 @@ class HandlerBase:
         while start < len(slots):
             stop = start + self._current().reserve(min(CHUNK, len(slots) - start))
             state = self.accumulators.state
-            start, lost = step(state, inputs, retracts, keep_orphans, slots, start, stop, *noted)
+            with self._users_errors():
+                start, lost = step(
+                    state, inputs, retracts, keep_orphans, slots, start, stop, *noted
+                )
             dropped += lost
         return dropped
 
@@ -163,21 +175,37 @@ class HandlerBase:
         row = 0
         while row < len(slots):
             into.reserve_merge(other)
-            row = self.KERNELS.merge(into.state, slots, other.state, row)
+            with self._users_errors():
+                row = self.KERNELS.merge(into.state, slots, other.state, row)
 
     def values(self, slots: Array) -> Any:
         """The results at the given slots."""
         out = self.outputs(len(slots))
         row = 0
         state, n = self._current().state, len(slots)
-        while (row := self.KERNELS.values(state, slots, out, row, n)) < n:
-            out = self.grown(out, row)
+        while row < n:
+            with self._users_errors():
+                row = self.KERNELS.values(state, slots, out, row, n)
+            out = self.grown(out, row) if row < n else out
         return out
+
+    @contextlib.contextmanager
+    def _users_errors(self) -> Iterator[None]:
+        """What a user's function raises, as a DataError that names it."""
+        try:
+            yield
+        except AggloomError:
+            raise
+        except Exception as error:
+            if not self.FUNCTIONS:
+                raise
+            names = ", ".join(self.FUNCTIONS)
+            raise DataError(f"{names} failed: {type(error).__name__}: {error}") from error
 
     def overflow(self, out: Any) -> tuple[int, int] | None:
         """(call, slot) of an overflow in the outputs, if there was one and the dialect makes it an error."""
         wraps = self.spec().dialect != "spark"
-        single = np.array([check == "single" for *_, check in self.OUTPUTS])
+        single = np.array([check in ("single", "own") for *_, check in self.OUTPUTS])
         hits = np.flatnonzero(np.asarray(out.overflow)[: len(single)] * (single if wraps else 1))
         return (int(hits[0]), int(out.overflow[hits[0]]) - 1) if len(hits) else None
 
@@ -193,6 +221,11 @@ class HandlerBase:
                 raise CardinalityError(
                     f"{describe_call(spec.calls[found[0]])}: there is more than one row "
                     f"({place(found[1])}); take FIRST_VALUE or MAX, or filter the input"
+                )
+            if self.OUTPUTS[found[0]][3] == "own":
+                raise ArithmeticOverflowError(
+                    f"{describe_call(spec.calls[found[0]])}: the value does not fit {type_name(dtype)} "
+                    f"({place(found[1])}); declare the function with a wider result"
                 )
             raise ArithmeticOverflowError(
                 f"{describe_call(spec.calls[found[0]])}: the result does not fit {type_name(dtype)} "
@@ -244,6 +277,10 @@ class HandlerBase:
     def outputs(self, n: int) -> Any:
         """Room for n rows of results."""
         raise AggloomError("a backend makes outputs")
+
+    def concatenate(self, before: Any, after: Any) -> Any:
+        """The rows of two outputs, one after the other."""
+        raise AggloomError("a backend joins outputs")
 
     def grown(self, out: Any, row: int) -> Any:
         """The outputs with more room in their lists, to go on at a row."""

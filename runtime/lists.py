@@ -13,7 +13,7 @@ import numpy as np
 from aggloom.runtime.arena import Array
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import PoolArrays
-from aggloom.runtime.sequence import Sequence
+from aggloom.runtime.sequence import Sequence, is_ghost
 from aggloom.runtime.tree import Tree, tree_start, tree_step
 
 USED, FULL = range(2)
@@ -52,7 +52,8 @@ def list_sequence(
     """The values in the order they came."""
     node = np.int64(view.head[slot])
     while node != 0 and out.meta[FULL] == 0:
-        put_element(out, view.words[node], 1)
+        if not is_ghost(view, node):
+            put_element(out, view.words[node], 1)
         node = np.int64(view.following[node])
     end_list(out, k)
 

@@ -19,7 +19,12 @@ _KINDS: tuple[tuple[str, type[Any], Callable[[Any], Any], Callable[[Any], Any]],
     ("datetime", dt.datetime, dt.datetime.isoformat, dt.datetime.fromisoformat),
     ("date", dt.date, dt.date.isoformat, dt.date.fromisoformat),
     ("time", dt.time, dt.time.isoformat, dt.time.fromisoformat),
-    ("span", dt.timedelta, lambda v: (v.days, v.seconds, v.microseconds), lambda v: dt.timedelta(*v)),
+    (
+        "span",
+        dt.timedelta,
+        lambda v: (v.days, v.seconds, v.microseconds),
+        lambda v: dt.timedelta(*v),
+    ),
 )
 _READ = {kind: read for kind, _, _, read in _KINDS}
 

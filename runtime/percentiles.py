@@ -11,7 +11,6 @@ from aggloom.runtime.lists import FULL, ListOut
 from aggloom.runtime.ordered import least
 from aggloom.runtime.pool import PoolArrays
 from aggloom.runtime.ranked import ranked_at, ranked_total
-from aggloom.runtime.sequence import Sequence
 from aggloom.runtime.tree import Tree, tree_start, tree_step
 from aggloom.runtime.words import word_to_float
 
@@ -20,11 +19,6 @@ from aggloom.runtime.words import word_to_float
 def list_full(out: ListOut) -> bool:
     """Whether a list found no room."""
     return out.meta[FULL] != 0
-
-
-@kernel
-def sequence_none(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> bool:
-    return view.head[slot] == 0
 
 
 @kernel

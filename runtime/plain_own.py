@@ -54,6 +54,12 @@ def fit_integer(value: int, bits: int) -> tuple[int, bool]:
     return int(value), -(1 << (bits - 1)) <= value < 1 << (bits - 1)
 
 
+def own_integer(value: int, bits: int) -> tuple[int, bool, bool]:
+    """(value, whether it is not NULL, whether it fits)."""
+    whole, fits = fit_integer(value, bits)
+    return whole, True, fits
+
+
 def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a user's method: what it raises is a DataError that names the function."""
 
@@ -70,7 +76,11 @@ def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], 
                 ) from error
 
         # What create returns may be a constant of the source: no two keys share it.
-        return functools.wraps(call)(lambda: copy.deepcopy(guarded())) if method == "create" else guarded
+        return (
+            functools.wraps(call)(lambda: copy.deepcopy(guarded()))
+            if method == "create"
+            else guarded
+        )
 
     return decorate
 
@@ -128,7 +138,9 @@ def own_result(function: str, name: str, value: Any) -> tuple[Any, bool]:
     try:
         return python_words(pa.array([value], dtype))[0], True
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise DataError(f"{function}: value gives {value!r}, which is no {name}: {error}") from error
+        raise DataError(
+            f"{function}: value gives {value!r}, which is no {name}: {error}"
+        ) from error
 
 
 def _integer(function: str, name: str, value: Any, bits: int) -> int:

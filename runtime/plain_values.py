@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggloom.runtime import columns
-from aggloom.runtime.plain_views import least, ranked_at, ranked_total
+from aggloom.runtime.plain_views import least, oldest, ranked_at, ranked_total
 
 NO_WORD = NO_FLOAT = NO_LIMBS = 0
 Limbs = int
@@ -154,7 +154,7 @@ def float_to_decimal(value: float, precision: int, scale: int) -> tuple[int, boo
 
 
 def sequence_none(view: Any, pool: None, pooled: bool, s: int) -> bool:
-    return not view[s]
+    return not oldest(view, pool, pooled, s)[1]
 
 
 def ordered_none(view: Any, pool: None, pooled: bool, s: int) -> bool:

@@ -56,13 +56,30 @@ def greatest(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any
     return (max(shown), True) if shown else (0, False)
 
 
+Ghost = tuple[str, Any]
+
+
+def _ghost(word: Any) -> Ghost:
+    """What stands for one retraction that came before its row."""
+    return ("ahead", word)
+
+
+def _shown_values(sequence: list[Any]) -> list[Any]:
+    return [word for word in sequence if not isinstance(word, tuple)]
+
+
 def sequence_accumulate(view: list[list[Any]], pool: None, pooled: bool, s: int, word: Any) -> None:
-    view[s].append(word)
+    if _ghost(word) in view[s]:
+        view[s].remove(_ghost(word))
+    else:
+        view[s].append(word)
 
 
 def sequence_retract(view: list[list[Any]], pool: None, pooled: bool, s: int, word: Any) -> None:
     if word in view[s]:
         view[s].remove(word)
+    else:
+        view[s].append(_ghost(word))
 
 
 def sequence_merge(
@@ -74,7 +91,11 @@ def sequence_merge(
     other_pool: None,
     o: int,
 ) -> None:
-    view[s].extend(other[o])
+    for word in other[o]:
+        if isinstance(word, tuple):
+            sequence_retract(view, pool, pooled, s, word[1])
+        else:
+            sequence_accumulate(view, pool, pooled, s, word)
 
 
 def sequence_merge_distinct(
@@ -98,11 +119,13 @@ sequence_clear = multiset_clear = ordered_clear
 
 
 def oldest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    return (view[s][0], True) if view[s] else (0, False)
+    shown = _shown_values(view[s])
+    return (shown[0], True) if shown else (0, False)
 
 
 def newest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
-    return (view[s][-1], True) if view[s] else (0, False)
+    shown = _shown_values(view[s])
+    return (shown[-1], True) if shown else (0, False)
 
 
 Entry = tuple[int, Any]
@@ -287,7 +310,7 @@ def _shown(entries: dict[Any, Any]) -> Iterator[tuple[Any, int]]:
 def list_sequence(
     out: ListOut, k: int, view: list[list[Any]], pool: None, pooled: bool, s: int
 ) -> None:
-    for word in view[s]:
+    for word in _shown_values(view[s]):
         put_element(out, word, 1)
     end_list(out, k)
 

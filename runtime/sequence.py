@@ -1,7 +1,8 @@
 """Arrival sequence by slot: the live values in the order they came. It serves retractable FIRST/LAST_VALUE.
 
-A retraction removes the oldest live occurrence of its value (as Flink does, for FIRST and LAST alike); a
-value that is not there is ignored. Both ends, and both operations, are O(1).
+A retraction removes the oldest live occurrence of its value (as Flink does, for FIRST and LAST alike). One that
+comes before its row is kept as a *ghost*, which no read shows and which the row takes away when it comes. Both
+operations are O(1), and so are both ends but for ghosts in the way.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ _FIRST_NODES = 16
 
 
 class Sequence(NamedTuple):
-    """By node: slot, word, list links, `same` (the pair's next newer node), `newest` (in its oldest); by slot: ends."""
+    """By node: slot, word, list links, `same` (the pair's next newer node), `newest`; by slot: ends.
+
+    `newest` is the pair's newest node in its oldest one, and in a ghost, which is alone, minus the rows it waits for.
+    """
 
     table: Array
     slots: Array
@@ -36,13 +40,19 @@ class Sequence(NamedTuple):
 
 
 @kernel
-def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
-    """Add a value at the end."""
-    oldest = pairs.find(view.table, view.slots, view.words, slot, word)
+def is_ghost(view: Sequence, node: int) -> bool:
+    """Whether a node only stands for retractions that came before their rows."""
+    return view.newest[node] < 0
+
+
+@kernel
+def _link(view: Sequence, slot: int, word: int) -> int:
+    """A node for a value at the end of its slot's list."""
     node = pairs.allocate(view.free, view.meta)
     view.slots[node] = slot
     view.words[node] = word
     view.same[node] = 0
+    view.newest[node] = node
     view.following[node] = 0
     view.preceding[node] = view.tail[slot]
     if view.tail[slot] != 0:
@@ -50,8 +60,51 @@ def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, w
     else:
         view.head[slot] = node
     view.tail[slot] = node
+    return node
+
+
+@kernel
+def _unlink(view: Sequence, slot: int, node: int) -> None:
+    before, after = view.preceding[node], view.following[node]
+    if before != 0:
+        view.following[before] = after
+    else:
+        view.head[slot] = after
+    if after != 0:
+        view.preceding[after] = before
+    else:
+        view.tail[slot] = before
+    pairs.give_back(view.free, view.meta, node)
+
+
+@cold_kernel
+def _haunt(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int, rows: int) -> None:
+    """Let the ghost of a value, made if there is none, wait for more rows, or (negative) for fewer."""
+    node = pairs.find(view.table, view.slots, view.words, slot, word)
+    if node == 0:
+        node = _link(view, slot, word)
+        view.newest[node] = -rows
+        pairs.insert(view.table, view.slots, view.words, node)
+        if pooled:
+            hold(pool, word)
+        return
+    view.newest[node] -= rows
+    if view.newest[node] == 0:
+        pairs.remove(view.table, view.slots, view.words, node)
+        _unlink(view, slot, node)
+        if pooled:
+            release(pool, word)
+
+
+@kernel
+def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+    """Add a value at the end, or let it take a ghost away."""
+    oldest = pairs.find(view.table, view.slots, view.words, slot, word)
+    if oldest != 0 and is_ghost(view, oldest):
+        _haunt(view, pool, pooled, slot, word, -1)
+        return
+    node = _link(view, slot, word)
     if oldest == 0:
-        view.newest[node] = node
         pairs.insert(view.table, view.slots, view.words, node)
     else:
         view.same[view.newest[oldest]] = node
@@ -63,14 +116,16 @@ def sequence_append(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, w
 @kernel
 def sequence_holds(view: Sequence, slot: int, word: int) -> bool:
     """Whether a value is there."""
-    return pairs.find(view.table, view.slots, view.words, slot, word) != 0
+    node = pairs.find(view.table, view.slots, view.words, slot, word)
+    return node != 0 and not is_ghost(view, node)
 
 
 @kernel
 def sequence_remove(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
-    """Take out the oldest occurrence of a value, if there is one."""
+    """Take out the oldest occurrence of a value; without any, its ghost waits for it."""
     node = pairs.find(view.table, view.slots, view.words, slot, word)
-    if node == 0:
+    if node == 0 or is_ghost(view, node):
+        _haunt(view, pool, pooled, slot, word, 1)
         return
     heir = np.int64(view.same[node])
     if heir == 0:
@@ -78,25 +133,20 @@ def sequence_remove(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, w
     else:
         view.newest[heir] = view.newest[node]
         pairs.substitute(view.table, view.slots, view.words, node, heir)
-    before, after = view.preceding[node], view.following[node]
-    if before != 0:
-        view.following[before] = after
-    else:
-        view.head[slot] = after
-    if after != 0:
-        view.preceding[after] = before
-    else:
-        view.tail[slot] = before
+    _unlink(view, slot, node)
     if pooled:
         release(pool, word)
-    pairs.give_back(view.free, view.meta, node)
 
 
 @cold_kernel
 def sequence_clear(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
     while view.head[slot] != 0:
-        sequence_remove(view, pool, pooled, slot, view.words[view.head[slot]])
+        node = np.int64(view.head[slot])
+        if is_ghost(view, node):
+            _haunt(view, pool, pooled, slot, view.words[node], view.newest[node])
+        else:
+            sequence_remove(view, pool, pooled, slot, view.words[node])
 
 
 @kernel

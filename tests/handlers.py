@@ -17,7 +17,7 @@ Row = tuple[Any, ...]
 
 @functools.cache
 def handler_class(spec: AggSpec, backend: Backend) -> Any:
-    """The class of a spec. Plain Python is left as the template prints it: Black takes ten times as long as the rest."""
+    """The class of a spec; plain Python is left as the template prints it, for Black takes most of the time."""
     if backend == "numba":
         return load(generate(spec, backend=backend))
     with mock.patch.object(render.black, "format_str", lambda text, mode: text):

@@ -1,11 +1,10 @@
-"""Group aggregation twice more: a few lines of exact Python (with reference.py), and DuckDB over the net rows (duck.py)."""
+"""Group aggregation in a few lines of exact Python, with the functions of reference.py."""
 
 from __future__ import annotations
 
 import math
 import struct
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -189,6 +188,9 @@ def same_row(spec: AggSpec, left: Row, right: Row, scale: float = 0.0) -> str | 
             continue
         entry, kind = CATALOGUE[call.function], spec.result_type(call)
         loose = float(dict(call.options).get("error", 0.01)) if is_sketch(entry) else 0.0
+        if is_moment(entry) and pa.types.is_decimal(kind) and None not in (x, y):
+            # A rounded double: its last digits are no more certain than that.
+            x, y = float(x), float(y)
         if not same(x, y, scale, pa.types.is_float32(kind), max(loose * 1.001, 1e-9)):
             return f"{call.text}: {x!r} against {y!r}"
     return None

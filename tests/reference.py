@@ -274,7 +274,8 @@ def by_fraction(pick: Callable[[At, int, float], Any]) -> Callable[[Rows, Case],
             return None
 
         def at(position: int) -> Any:
-            return ordered[bisect_right(ends, position)][0]
+            # Of more rows than a double counts, the last may seem to be one further.
+            return ordered[bisect_right(ends, min(position, ends[-1] - 1))][0]
 
         if isinstance(fractions, tuple):
             return [pick(at, ends[-1], fraction) for fraction in fractions]

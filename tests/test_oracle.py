@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from duck import duckdb_table
 from handlers import handler_class
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from model import GroupModel, same_table
 from strategies import RICH, changelogs, cut, largest, net_rows, rows_of, specs
 

@@ -25,8 +25,10 @@ ROOMS: dict[str, set[str]] = {
     "aggloom": {"click", "pyarrow", "rich", "sqlglot", "aggloom"},
 }
 # Tools beside the runtime: the case runner may start a Spark session for the expressions of SQL
-# cases, the harness asks Spark to evaluate them if it is given one.
+# cases, the harness asks Spark to evaluate them if it is given one. The probe compiles users' functions
+# at plan time, to know whether they can be.
 TOOLS = {
+    "codegen/probe.py": {"numba"},
     "runtime/cases.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},
     "runtime/harness.py": {"aggloom.runtime.spark"},
 }

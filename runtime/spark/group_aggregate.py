@@ -174,7 +174,7 @@ def _handler_columns(
 
 def _needs_order(spec: AggSpec, change_column: str | None) -> bool:
     """True unless the result is the same whatever the order of the rows, which saves carrying it."""
-    free = {call.function.upper() for call in spec.calls} <= _ORDER_FREE
+    free = all(c.function in _ORDER_FREE and not spec.entry(c).own for c in spec.calls)
     return change_column is not None or not free
 
 

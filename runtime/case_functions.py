@@ -1,0 +1,55 @@
+"""The functions that case files call as their users' own, as definitions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_MY_AVG = """
+class MyAvg:
+    def create():
+        return 0, 0
+
+    def accumulate(state, value, weight):
+        return state[0] + value * weight, state[1] + weight
+
+    def retract(state, value, weight):
+        return state[0] - value * weight, state[1] - weight
+
+    def merge(state, other):
+        return state[0] + other[0], state[1] + other[1]
+
+    def value(state):
+        if state[1] == 0:
+            return None
+        quotient = abs(state[0]) // abs(state[1])
+        return quotient if (state[0] < 0) == (state[1] < 0) else -quotient
+"""
+_MY_CONCAT = """
+class MyConcat:
+    def create():
+        return {}
+
+    def accumulate(state, x):
+        state[x] = state.get(x, 0) + 1
+
+    def retract(state, x):
+        state[x] = state.get(x, 0) - 1
+        if state[x] == 0:
+            del state[x]
+
+    def merge(state, other):
+        for x, count in other.items():
+            state[x] = state.get(x, 0) + count
+
+    def value(state):
+        return "|".join(x for x, count in state.items() if count > 0)
+"""
+FUNCTIONS: tuple[dict[str, Any], ...] = (
+    {
+        "name": "MY_AVG",
+        "arguments": [["value", "BIGINT"], ["weight", "INT"]],
+        "result": "BIGINT",
+        "source": _MY_AVG,
+    },
+    {"name": "MY_CONCAT", "arguments": [["x", "STRING"]], "result": "STRING", "source": _MY_CONCAT},
+)
