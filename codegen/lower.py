@@ -70,8 +70,8 @@ def number_kind(argument: pa.DataType, dialect: str) -> Kind:
 class Scope:
     """What names mean: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views`.
 
-    views: to the arguments of a call. pooled: whether words are ids of the pool; widths: the components of an order key, for `earlier`; scales: of sums
-    of decimals, which are held as integers; own: whether the expressions are a user's.
+    views: to the arguments of a call. pooled: whether words are ids of the pool. widths: the components of an order
+    key, for `earlier`. scales: of sums of decimals, which are held as integers. own: whether a user wrote it.
     """
 
     names: dict[str, str]

@@ -16,6 +16,7 @@ from aggloom.errors import SpecError
 
 _SHAPES = ("append", "retract", "ordered", "ordered_retract")
 _TUPLES = ("row", "skips", "nulls", "empty_in", "positions")
+_SPECIAL = ("inf", "-inf", "nan")
 _OF_CLASS = ("name", "arguments", "result", "nulls", "source")
 
 
@@ -110,6 +111,9 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         listed = {f.name: getattr(value, f.name) for f in fields(value) if _says(f, value)}
         return {name: _plain(item) for name, item in listed.items()}
+    if isinstance(value, float) and value - value != 0:
+        # JSON has no infinity.
+        return str(value)
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
@@ -151,10 +155,15 @@ def _option(data: Mapping[str, Any]) -> Option:
     return Option(**made)
 
 
+def _field(data: Mapping[str, Any]) -> Field:
+    initial = data.get("initial", 0)
+    return Field(**{**data, "initial": float(initial) if initial in _SPECIAL else initial})
+
+
 def _shape(data: Mapping[str, Any]) -> Shape:
     made: dict[str, Any] = dict(data)
     made["state"] = tuple(
-        Field(**each) if "name" in each else View(**each) for each in data.get("state", ())
+        _field(each) if "name" in each else View(**each) for each in data.get("state", ())
     )
     made["let"] = tuple((name, text) for name, text in data.get("let", ()))
     return Shape(**made)

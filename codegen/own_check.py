@@ -34,6 +34,9 @@ def check(entry: Aggregate) -> None:
     _check_names(entry, names, "an argument or option")
     if entry.aliases:
         raise _error(entry, "a registered function has no aliases; register it under each name")
+    for name in ("nulls", "skips", "returns", "instead", "ignores_distinct"):
+        if getattr(entry, name):
+            raise _error(entry, f"{name} is for built-in functions; drop it")
     if entry.ordered is not None or entry.ordered_retract is not None:
         raise _error(entry, "ORDER BY inside a registered function is not possible; drop `ordered`")
     if not entry.append.value:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 import pyarrow as pa
 
+from aggloom.codegen.aggregate import Shape, View
 from aggloom.codegen.lower import (
     VIEW_WORDS,
     Scope,
@@ -15,6 +17,28 @@ from aggloom.codegen.lower import (
     lower_value,
     sum_value,
 )
+
+
+def own_shape(shape: Shape) -> Shape:
+    """The shape with its `let` put in where it is used, and NULL where a view that is computed with holds nothing."""
+    known: dict[str, ast.expr] = {}
+    for name, text in shape.let:
+        known[name] = _Filling(known).visit(ast.parse(text, mode="eval").body)
+    texts = [
+        ast.unparse(_Filling(known).visit(ast.parse(text, mode="eval"))) if text else ""
+        for text in (shape.value, shape.empty)
+    ]
+    needed = [f"none({s.name})" for s in shape.state if isinstance(s, View) and s.over == "real"]
+    empty = " or ".join([*needed, *([f"({texts[1]})"] if texts[1] else [])])
+    return replace(shape, value=texts[0], empty=empty or None, let=())
+
+
+class _Filling(ast.NodeTransformer):
+    def __init__(self, known: dict[str, ast.expr]) -> None:
+        self.known = known
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.known.get(node.id, node)
 
 
 def own_value(

@@ -28,8 +28,16 @@ from aggloom.codegen.operands import (
     skipping_columns,
 )
 from aggloom.codegen.own_check import value_type
-from aggloom.codegen.own_lower import own_value
-from aggloom.codegen.plan_own import class_calls, own_argument, own_parts, plan_class, summed
+from aggloom.codegen.own_lower import own_shape, own_value
+from aggloom.codegen.plan_own import (
+    NOT_LIVE,
+    class_calls,
+    literal,
+    own_argument,
+    own_parts,
+    plan_class,
+    summed,
+)
 from aggloom.codegen.plan_parts import (
     Block,
     Distinct,
@@ -220,7 +228,7 @@ class Planner:
         kind, layout, pooled = self._layout(state, made)
         arguments = self._argument_names(state, made)
         # The same changes of the same kind are the same state, whatever an entry calls it.
-        initial = repr(state.initial) if state.initial else ""
+        initial = literal(state.initial)
         drawn = self._update(StateField("_", kind, *layout, pooled), state, made, arguments)
         key = (id(block), kind, drawn.accumulate, drawn.retract, drawn.merge, initial)
         if key not in self.fields:
@@ -397,6 +405,7 @@ class Planner:
         reals = any(self._holds_reals(made, s) for s in shape.state if isinstance(s, View))
         argument = types[0] if types else None
         if entry.own:
+            shape = own_shape(shape)
             value = own_value(shape.value, value_type(entry, shape), scope, argument, result)
         else:
             value = lower_value(
@@ -409,7 +418,10 @@ class Planner:
             )
         empty = shape.empty if self.spec.dialect in entry.empty_in else None
         empty_text = lower(empty, scope) if empty else ""
-        let = tuple((scope.names[name], lower(text, scope)) for name, text in shape.let)
+        if entry.own:
+            # A user's value need not know of keys that are not shown.
+            empty_text = " or ".join(filter(None, [NOT_LIVE, empty_text and f"({empty_text})"]))
+        let = tuple((name, lower(text, scope)) for name, text in shape.let)
         used = " ".join([*value.texts, empty_text, *(text for _, text in let)])
         loads = [f for f in made.names.values() if re.search(rf"\b{f.attr}\b", used)]
         self.outputs.append(
@@ -435,7 +447,7 @@ class Planner:
     def _value_scope(self, made: CallPlan, options: dict[str, Any]) -> Scope:
         names = {n: f.attr for n, f in made.names.items()}
         names |= {name: repr(value) for name, value in options.items()}
-        names |= {name: f"let_{name}" * made.entry.own or name for name, _ in made.shape.let}
+        names |= {name: name for name, _ in made.shape.let}
         names["out"] = f"out_{self.results[made.call.output_name]}"
         names["backwards"] = str(made.operand is not None and made.operand.backwards)
         return Scope(
@@ -470,7 +482,7 @@ class Planner:
         return tuple(type_name(t) for t in operand.types), parts, operand.take
 
 
-PREFIXES = ("other_", "real_", "rank_", "whole_", "flag_", "arg_", "number_", "user_", "let_")
+PREFIXES = ("other_", "real_", "rank_", "whole_", "flag_", "arg_", "number_", "user_")
 RESERVED = frozenset(
     f"{what}_row" for what in ("accumulate", "retract", "reset", "merge", "value", "apply")
 ) | {"pool", "spill", "merge_slots", "reset_slots"}

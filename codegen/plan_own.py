@@ -22,6 +22,8 @@ from aggloom.codegen.spec import AggSpec
 if TYPE_CHECKING:
     from aggloom.codegen.plan import CallPlan, Planner
 
+NOT_LIVE = "state.records[s] <= 0"
+"""Where a key has no rows: it is not shown, and a user's value need not know of it."""
 _INEXACT = ("double", "word", "object")
 
 
@@ -178,16 +180,17 @@ def _fields(planner: Planner, made: CallPlan, of: ClassCall) -> list[StateField]
             attr = planner._unique(f"state{place}_{stem}")
             first = float(number) if kind == "double" else int(number)
             layout = ("double", "f8") if kind == "double" else ("int", "i8")
-            listed.append(StateField(attr, *layout, initial=_literal(first)))  # type: ignore[arg-type]
+            listed.append(StateField(attr, *layout, initial=literal(first)))  # type: ignore[arg-type]
     for place, field in enumerate(listed):
         planner.fields[id(made.block), made.entry.name, place] = field
     return listed
 
 
-def _literal(number: float) -> str:
-    if not number:
-        return ""
-    return repr(number) if number - number == 0 else f"float({str(number)!r})"
+def literal(number: float) -> str:
+    """The text of a field's first value; "" for 0."""
+    if number - number != 0:
+        return {"inf": "rt.INFINITY", "-inf": "-rt.INFINITY"}.get(str(number), "rt.NOT_A_NUMBER")
+    return repr(number) if number else ""
 
 
 def _compiled_step(
@@ -266,8 +269,7 @@ def _output(planner: Planner, made: CallPlan, of: ClassCall, fields: list[StateF
             (text,),
             form,
             check,
-            # A key without rows is not shown, and a user's value need not know of it.
-            "state.records[s] <= 0",
+            NOT_LIVE,
             tuple(fields),
             (),
             "",

@@ -45,13 +45,15 @@ _SAMPLES = {
 def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) -> Aggregate:
     """Make an entry (or a definition, as `AggSpec.functions` holds them) known under its name.
 
-    Raises SpecError if it is wrong, or if the name is taken: `replace=True` takes it nevertheless. Specs made before
-    keep the definition that they were made with.
+    Raises SpecError if it is wrong, or if the name is taken by another: `replace=True` takes it nevertheless. Specs
+    made before keep the definition that they were made with.
     """
     entry = own.from_data(function) if isinstance(function, Mapping) else _named(function)
-    _refuse_taken(entry.name, replace)
     # What is registered is what a spec's text gives back, so that both are the same.
     entry = _restored(entry)
+    if OWN.get(entry.name) == entry:
+        return entry
+    _refuse_taken(entry.name, replace)
     if entry.code is not None:
         own_code.check_create(entry)
     else:
@@ -124,7 +126,9 @@ def _refuse_taken(name: str, replacing: bool) -> None:
     if name in CATALOGUE or name in ALIASES or name in REFUSED:
         raise SpecError(f"{name} is a built-in function; use another name, or say replace=True")
     if name in OWN:
-        raise SpecError(f"{name} is registered already; say replace=True, or unregister it first")
+        raise SpecError(
+            f"{name} is registered already with another definition; say replace=True, or unregister it first"
+        )
 
 
 def _is_scalar(name: str) -> bool:

@@ -6,6 +6,9 @@ import numpy as np
 
 from aggloom.runtime.jit import kernel
 
+INFINITY = np.inf
+NOT_A_NUMBER = np.nan
+
 
 @kernel
 def log(value: float) -> float:

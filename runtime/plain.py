@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from aggloom.errors import DataError
 from aggloom.runtime import columns
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.handler import HandlerBase
@@ -84,7 +85,7 @@ class Accumulators:
 
     def sync(self) -> None:
         fields = {
-            attr: pack(self.fields[attr]) if kind in _PACKED else _plain(self.fields[attr])
+            attr: _packed(attr, self.fields[attr]) if kind in _PACKED else _plain(self.fields[attr])
             for attr, _, _, kind, *_ in self.handler.FIELDS
         }
         text = repr((self.slots, fields, _plain(self.views))).encode()
@@ -113,6 +114,13 @@ class Accumulators:
             view = _new_view(kind, 0, width)
             view.extend(saved[2][attr])
             self.views[attr] = view
+
+
+def _packed(attr: str, values: list[Any]) -> Any:
+    try:
+        return pack(values)
+    except DataError as error:
+        raise DataError(f"{attr}: {error}") from None
 
 
 def _new_field(kind: str, slots: int, initial: Any = 0) -> list[Any]:

@@ -17,6 +17,7 @@ from aggloom.errors import AggloomError, ArithmeticOverflowError, DataError
 from aggloom.runtime import rows
 from aggloom.runtime.plain_words import from_python_words, python_words
 
+INFINITY, NOT_A_NUMBER = float("inf"), float("nan")
 _WIDE = 38
 _PYTHON: dict[str, tuple[type[Any], ...]] = {
     "bool": (bool,),

@@ -17,11 +17,15 @@ from aggloom.codegen.catalogue import CATALOGUE
 
 pytestmark = pytest.mark.spark
 
+MOMENTS = (
+    *("VAR_POP", "VAR_SAMP", "STDDEV_POP", "STDDEV_SAMP", "SKEWNESS", "KURTOSIS"),
+    *("COVAR_POP", "COVAR_SAMP", "CORR", "REGR_COUNT", "REGR_AVGX", "REGR_AVGY", "REGR_SXX"),
+    *("REGR_SYY", "REGR_SXY", "REGR_SLOPE", "REGR_INTERCEPT", "REGR_R2"),
+)
 SAME = (
-    "COUNT COUNT_IF SUM AVG MIN MAX BOOL_AND BOOL_OR BIT_AND BIT_OR BIT_XOR VAR_POP VAR_SAMP STDDEV_POP STDDEV_SAMP "
-    "SKEWNESS KURTOSIS COVAR_POP COVAR_SAMP CORR REGR_COUNT REGR_AVGX REGR_AVGY REGR_SXX REGR_SYY REGR_SXY "
-    "REGR_SLOPE REGR_INTERCEPT REGR_R2 MEDIAN APPROX_COUNT_DISTINCT"
-).split()
+    *("COUNT", "COUNT_IF", "SUM", "AVG", "MIN", "MAX", "BOOL_AND", "BOOL_OR", "BIT_AND", "BIT_OR"),
+    *("BIT_XOR", "MEDIAN", "APPROX_COUNT_DISTINCT", *MOMENTS),
+)
 SPARK = {name: f"{name.lower()}({{args}})" for name in SAME} | {
     "MODE": "mode() WITHIN GROUP (ORDER BY {args})",
     "LISTAGG": "listagg({args}, '-') WITHIN GROUP (ORDER BY {args})",
@@ -41,14 +45,19 @@ def tame(value: Any) -> bool:
     return value is None or (math.isfinite(value) and (value == 0 or 1e-3 < abs(value) < 1000))
 
 
+def bounded(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isinf(value) else value
+
+
 def call_of(name: str, column: str) -> AggCall | None:
     fitting = ARGUMENTS[name]
     if column not in fitting[0] or column in OPEN.get(name, ()):
         return None
-    numeric = (
-        CATALOGUE[name].name.startswith("PERCENTILE_DISC") and column not in ARGUMENTS["SUM"][0]
-    )
-    if numeric:
+    if name == "PERCENTILE_DISC" and column not in ARGUMENTS["SUM"][0]:
+        # Spark has it of numbers only.
+        return None
+    if name.startswith("REGR_AVG") and column in ("money", "vast"):
+        # There Spark gives a DECIMAL, as AVG does.
         return None
     second = len(fitting) > 1 and not CATALOGUE[name].arguments[1].optional
     args = (column, "whole") if second else (column,)
@@ -70,14 +79,17 @@ def spec_of(moments: bool) -> AggSpec:
 @pytest.mark.parametrize("moments", [True, False])
 def test_spark_gives_the_same(spark: Any, moments: bool) -> None:
     spec = spec_of(moments)
-    rows: list[Row] = rows_for(spec, 11, 25)
+    # Between an infinity and a number Spark's percentiles see NaN.
+    rows: list[Row] = [tuple(map(bounded, row)) for row in rows_for(spec, 11, 25)]
     if moments:
         rows = [tuple(v if tame(v) else None for v in row) for row in rows]
-        rows += [tuple(None for _ in spec.schema), *([(2,) * len(spec.schema)] * 0)]
     table = pa.Table.from_pylist(
         [dict(zip(spec.schema.names, row, strict=True)) for row in rows], schema=spec.schema
     )
-    spark.createDataFrame(table).createOrReplaceTempView("function_rows")
+    frame = spark.createDataFrame(table)
+    if "moment" in frame.columns:
+        frame = frame.withColumn("moment", frame.moment.cast("timestamp_ntz"))
+    frame.createOrReplaceTempView("function_rows")
     parts = [SPARK[c.function].format(args=", ".join(c.args)) for c in spec.calls]
     named = [f"{text} AS `{call.alias}`" for text, call in zip(parts, spec.calls, strict=True)]
     answer = spark.sql(f"SELECT {', '.join(named)} FROM function_rows")
