@@ -93,7 +93,9 @@ def _lookup(name: str, cls: Any) -> tuple[bool, Any]:
         code = getattr(method, "__code__", None)
         if code is not None and name in code.co_freevars:
             return True, method.__closure__[code.co_freevars.index(name)].cell_contents
-    module = next((m.__globals__ for m in _functions(cls) if hasattr(m, "__globals__")), {})
+    module: dict[str, Any] = next(
+        (m.__globals__ for m in _functions(cls) if hasattr(m, "__globals__")), {}
+    )
     return name in module, module.get(name)
 
 

@@ -33,8 +33,6 @@ from aggloom.runtime.spark.session import ensure_query_settings
 from aggloom.runtime.spark.store import Operator
 from aggloom.runtime.spark.unpack import Having, Unpack
 
-_ORDER_FREE = {"COUNT", "SUM", "SUM0", "AVG", "MIN", "MAX"}
-
 
 @dataclass(frozen=True)
 class GroupAggFactory:
@@ -174,8 +172,8 @@ def _handler_columns(
 
 def _needs_order(spec: AggSpec, change_column: str | None) -> bool:
     """True unless the result is the same whatever the order of the rows, which saves carrying it."""
-    free = all(c.function in _ORDER_FREE and not spec.entry(c).own for c in spec.calls)
-    return change_column is not None or not free
+    entries = [spec.entry(call) for call in spec.calls]
+    return change_column is not None or any(entry.by_arrival or entry.own for entry in entries)
 
 
 def _file_order(df: DataFrame) -> list[Any]:
