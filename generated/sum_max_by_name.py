@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "625bb690d966f893"
-DIGEST = "b53266787076dbfc"
+SUPPORT = "ff58005820f456db"
+DIGEST = "3b55d31aa0898e53"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime import plain_vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "635253c6dbdb5a52"
-DIGEST = "ffcdf58cceec4ba8"
+SUPPORT = "4e8a8d55d388b25a"
+DIGEST = "670cc3387e0ae31a"
 
 
 class Inputs(NamedTuple):
