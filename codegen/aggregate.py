@@ -147,7 +147,7 @@ class Aggregate:
     skips: the arguments whose NULL skips the row (None: all). nulls: the default of IGNORE | RESPECT NULLS by
     dialect (None: the function has no choice). instead: what to use over a retracting input, if this cannot.
     returns: how elements become the result (see runtime/results.py). by_arrival: the order of rows matters.
-    oracle: the call in DuckDB's SQL, or Spark's if `oracle_spark`; "" where only the examples judge.
+    oracle: the call in DuckDB's SQL; "" where only the examples judge.
     keeps, cost: for the documentation, what a key keeps and what a row and a read cost.
     positions: arguments and options in SQL's order, where it is not arguments first.
     own: whether a user registered it; code: its source, if it is a class. What only documents is not compared.

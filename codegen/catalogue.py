@@ -129,6 +129,10 @@ def check_arguments(call: AggCall, types: Types, dialect: str) -> None:
             raise TypeMismatchError(
                 f"{entry.name} needs {problem}, got {type_name(dtype)}; cast the argument or use another function"
             )
+    if call.distinct and any(a.name == "frequency" for a in entry.arguments[: len(types)][1:]):
+        raise TypeMismatchError(
+            f"{entry.name} takes DISTINCT or a frequency, not both; leave one of them out"
+        )
     _check_options(entry, dict(call.options))
 
 
@@ -146,7 +150,10 @@ def _unfit(argument: Argument, dtype: pa.DataType) -> str:
         "number": (is_number(dtype), "a number"),
         "integer": (pa.types.is_integer(dtype), "an integer"),
         "boolean": (pa.types.is_boolean(dtype), "a BOOLEAN"),
-        "scalar": (not pa.types.is_nested(dtype), "a single value"),
+        "scalar": (
+            not pa.types.is_nested(dtype) and not pa.types.is_binary(dtype),
+            "a single value that has a text",
+        ),
     }[argument.kind]
     return "" if fits else wanted
 

@@ -27,7 +27,7 @@ _SAMPLES = {
 }
 _KINDS = {
     "any": "any type",
-    "scalar": "any type but ARRAY and STRUCT",
+    "scalar": "any type but ARRAY, STRUCT and BINARY",
     "number": "a number",
     "integer": "an integer",
     "boolean": "BOOLEAN",

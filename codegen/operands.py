@@ -57,7 +57,8 @@ def operand_of(call: AggCall, entry: Aggregate, schema: pa.Schema, dialect: str)
     keys = call.order_by
     listed = row_arguments(call, entry)
     alone = len(listed) == 1 and not nullable
-    if alone and all(key.column == listed[0] for key in keys):
+    # Only lists sort by words alone; first and last values compare order keys.
+    if alone and (entry.returns or not keys) and all(key.column == listed[0] for key in keys):
         part = ((keys[0].descending, bool(keys[0].nulls_first)),) if keys else ()
         return Operand("word", listed, (schema.field(listed[0]).type,), part)
     columns = [key.column for key in keys]

@@ -89,6 +89,7 @@ class Planner:
         self.blocks: dict[object, Block] = {}
         self.distincts: dict[object, Distinct] = {}
         self.outputs: list[Output] = []
+        self.lets: dict[str, str] = {}
         self.spilling = 0
 
     def plan(self) -> HandlerPlan:
@@ -342,7 +343,9 @@ class Planner:
         real = state.over == "real" or (state.over == "rank" and ranks_as_real(operand))
         kept = as_real(operand) if real else operand
         width = self._view_width(state.kind, made)
-        key = (state.kind, width, kept.identity, id(block))
+        # A first value is stamped once, a last one each time: they cannot share.
+        newest = state.kind == "stamped" and made.call.function == "LAST_VALUE"
+        key = (state.kind, width, kept.identity, id(block), newest)
         if key in self.views:
             return self.views[key]
         attr = self._unique(f"{state.kind}_{self._suffix(made, True)}")
@@ -402,6 +405,7 @@ class Planner:
         result = self.spec.result_type(call)
         scope = self._value_scope(made, options)
         fractions = options.get("fraction")
+        let = self._lets(made, scope)
         reals = any(self._holds_reals(made, s) for s in shape.state if isinstance(s, View))
         argument = types[0] if types else None
         if entry.own:
@@ -421,7 +425,6 @@ class Planner:
         if entry.own:
             # A user's value need not know of keys that are not shown.
             empty_text = " or ".join(filter(None, [NOT_LIVE, empty_text and f"({empty_text})"]))
-        let = tuple((name, lower(text, scope)) for name, text in shape.let)
         used = " ".join([*value.texts, empty_text, *(text for _, text in let)])
         loads = [f for f in made.names.values() if re.search(rf"\b{f.attr}\b", used)]
         self.outputs.append(
@@ -440,6 +443,17 @@ class Planner:
             )
         )
 
+    def _lets(self, made: CallPlan, scope: Scope) -> tuple[tuple[str, str], ...]:
+        """What a value names and no earlier one has computed: (local name, text)."""
+        new = []
+        for name, expression in made.shape.let:
+            text = lower(expression, scope)
+            if text not in self.lets:
+                self.lets[text] = f"{name}_{self._suffix(made)}"
+                new.append((self.lets[text], text))
+            scope.names[name] = self.lets[text]
+        return tuple(new)
+
     def _holds_reals(self, made: CallPlan, state: View) -> bool:
         ranked = made.operand is not None and ranks_as_real(made.operand)
         return state.over == "real" or (state.over == "rank" and ranked)
@@ -447,7 +461,6 @@ class Planner:
     def _value_scope(self, made: CallPlan, options: dict[str, Any]) -> Scope:
         names = {n: f.attr for n, f in made.names.items()}
         names |= {name: repr(value) for name, value in options.items()}
-        names |= {name: name for name, _ in made.shape.let}
         names["out"] = f"out_{self.results[made.call.output_name]}"
         names["backwards"] = str(made.operand is not None and made.operand.backwards)
         return Scope(

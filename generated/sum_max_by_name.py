@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "ff58005820f456db"
-DIGEST = "3b55d31aa0898e53"
+SUPPORT = "f3155eb8432509d4"
+DIGEST = "8b7c09d6c761d7e4"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime import plain_vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "4e8a8d55d388b25a"
-DIGEST = "670cc3387e0ae31a"
+SUPPORT = "124bcebb57887e66"
+DIGEST = "d0dcf51648aa2f7a"
 
 
 class Inputs(NamedTuple):

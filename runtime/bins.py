@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.arena import Arena
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import PoolArrays
 from aggloom.runtime.ranked import (
     RankedView,
@@ -106,7 +106,7 @@ def bins_none(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> bool:
     return ranked_total(view, slot) == 0
 
 
-@kernel
+@cold_kernel
 def binned_percentile(
     view: Tree, pool: PoolArrays, pooled: bool, slot: int, fraction: float
 ) -> float:

@@ -136,8 +136,12 @@ def reals(column: pa.Array) -> Array:
         return np.zeros(0, np.float64)
     if is_wide_decimal(dtype):
         low, high, _ = numbers(column)
-        values = high.astype(np.float64) * 2.0**64 + low.view(np.uint64).astype(np.float64)
-        return np.asarray(values / 10.0**dtype.scale)
+        # By magnitude: -1 is 2**64 - 1 above -2**64, which no double tells from 0.
+        negative = high < 0
+        low = np.where(negative, -low, low).view(np.uint64)
+        high = np.where(negative, ~high + (low == 0), high).view(np.uint64)
+        values = (high.astype(np.float64) * 2.0**64 + low.astype(np.float64)) / 10.0**dtype.scale
+        return np.asarray(np.where(negative, -values, values))
     if pa.types.is_decimal(dtype):
         return np.asarray(_buffer(column, np.int64, 2)[::2].astype(np.float64) / 10.0**dtype.scale)
     return np.asarray(_buffer(column, dtype.to_pandas_dtype()).astype(np.float64))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.arena import Array
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import PoolArrays
 from aggloom.runtime.sequence import Sequence, is_ghost
 from aggloom.runtime.tree import Tree, tree_start, tree_step
@@ -45,7 +45,7 @@ def end_list(out: ListOut, k: int) -> None:
     out.ends[k] = out.meta[USED]
 
 
-@kernel
+@cold_kernel
 def list_sequence(
     out: ListOut, k: int, view: Sequence, pool: PoolArrays, pooled: bool, slot: int
 ) -> None:
@@ -58,7 +58,7 @@ def list_sequence(
     end_list(out, k)
 
 
-@kernel
+@cold_kernel
 def list_ordered(
     out: ListOut,
     k: int,
@@ -94,7 +94,7 @@ def _raise_last(out: ListOut, start: int) -> None:
     out.words[at], out.counts[at] = word, count
 
 
-@kernel
+@cold_kernel
 def list_top(
     out: ListOut, k: int, view: Tree, pool: PoolArrays, pooled: bool, slot: int, n: int
 ) -> None:
@@ -114,7 +114,7 @@ def list_top(
     end_list(out, k)
 
 
-@kernel
+@cold_kernel
 def mode(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
     """The most frequent value, the smallest if there are several."""
     best, most = np.int64(0), np.int64(0)

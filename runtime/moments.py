@@ -111,7 +111,7 @@ def _deviation(
     return 0.0 if fx == fy and value < 0.0 else value
 
 
-@kernel
+@cold_kernel
 def deviation(
     spill: Spill,
     s: int,
@@ -188,7 +188,7 @@ def _skewness(
     return _scale(third / (second * np.sqrt(second)), e3 - 3 * (e2 >> 1)) + 0.0
 
 
-@kernel
+@cold_kernel
 def skewness(
     spill: Spill,
     s: int,
@@ -241,7 +241,7 @@ def _kurtosis(
     return _scale(above / square, e4 - e2) + 0.0
 
 
-@kernel
+@cold_kernel
 def kurtosis(
     spill: Spill,
     s: int,

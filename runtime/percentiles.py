@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.lists import FULL, ListOut
 from aggloom.runtime.ordered import least
 from aggloom.runtime.pool import PoolArrays
@@ -31,13 +31,15 @@ def ranked_none(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> bool:
     return ranked_total(view, slot) == 0
 
 
-@kernel
+@cold_kernel
 def percentile(view: Tree, pool: PoolArrays, pooled: bool, slot: int, fraction: float) -> float:
     """The DOUBLE at a fraction of the sorted ones, between its neighbours as Spark and Flink interpolate."""
-    place = fraction * np.float64(ranked_total(view, slot) - 1)
-    lower = np.int64(math.floor(place))
+    last = ranked_total(view, slot) - 1
+    # Above 2**53 rows the product may come to be past the last one.
+    place = fraction * np.float64(last)
+    lower = min(np.int64(math.floor(place)), last)
     a = word_to_float(ranked_at(view, slot, lower))
-    upper = np.int64(math.ceil(place))
+    upper = min(np.int64(math.ceil(place)), last)
     if upper == lower:
         return a
     b = word_to_float(ranked_at(view, slot, upper))
@@ -46,7 +48,7 @@ def percentile(view: Tree, pool: PoolArrays, pooled: bool, slot: int, fraction: 
     return (np.float64(upper) - place) * a + (place - np.float64(lower)) * b
 
 
-@kernel
+@cold_kernel
 def discrete_percentile(
     view: Tree, pool: PoolArrays, pooled: bool, slot: int, fraction: float
 ) -> int:
@@ -56,7 +58,7 @@ def discrete_percentile(
     return ranked_at(view, slot, min(max(rank, np.int64(0)), total - 1))
 
 
-@kernel
+@cold_kernel
 def only(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, int]:
     """(the least value, how many there are, counted up to two values)."""
     word, rows = np.int64(0), np.int64(0)
@@ -69,7 +71,7 @@ def only(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, in
     return word, rows
 
 
-@kernel
+@cold_kernel
 def product(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> float:
     """The product of the DOUBLEs in ascending order, each as often as it is there."""
     result = 1.0

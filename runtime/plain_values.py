@@ -166,8 +166,9 @@ def ranked_none(view: Any, pool: None, pooled: bool, s: int) -> bool:
 
 
 def percentile(view: Any, pool: None, pooled: bool, s: int, fraction: float) -> float:
-    place = fraction * (ranked_total(view, s) - 1)
-    lower, upper = math.floor(place), math.ceil(place)
+    last = ranked_total(view, s) - 1
+    place = fraction * last
+    lower, upper = min(math.floor(place), last), min(math.ceil(place), last)
     a, b = (word_to_float(ranked_at(view, s, rank)) for rank in (lower, upper))
     return a if lower == upper or a == b else (upper - place) * a + (place - lower) * b
 

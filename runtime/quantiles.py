@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import PoolArrays, import_word
 from aggloom.runtime.tree import (
     INNER,
@@ -197,7 +197,7 @@ def quantiles_none(view: Quantiles, pool: PoolArrays, pooled: bool, slot: int) -
     return view.rows[slot] == 0
 
 
-@kernel
+@cold_kernel
 def summary_percentile(
     view: Quantiles, pool: PoolArrays, pooled: bool, slot: int, fraction: float
 ) -> int:

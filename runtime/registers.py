@@ -15,7 +15,7 @@ import numpy as np
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.bits import FixedView
 from aggloom.runtime.hashing import mix
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import PoolArrays
 
 MANY = -1
@@ -198,7 +198,7 @@ def estimate_from(registers: int, empty: int, full: int, total: int) -> int:
     return np.int64(np.floor(scale * registers / z + 0.5))
 
 
-@kernel
+@cold_kernel
 def estimate(view: Registers, slot: int) -> int:
     """About how many distinct values came."""
     filled = np.int64(view.filled[slot])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.arena import Arena
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import PoolArrays, import_word
 from aggloom.runtime.tree import (
     STAMP,
@@ -176,7 +176,7 @@ def _outermost_arrival(
     return view.heap[best], best != 0
 
 
-@kernel
+@cold_kernel
 def earliest(
     view: Tree, pool: PoolArrays, pooled: bool, slot: int, widths: tuple[int, ...]
 ) -> tuple[int, bool]:
@@ -184,7 +184,7 @@ def earliest(
     return _outermost_arrival(view, pool, pooled, slot, widths, 0)
 
 
-@kernel
+@cold_kernel
 def latest(
     view: Tree, pool: PoolArrays, pooled: bool, slot: int, widths: tuple[int, ...]
 ) -> tuple[int, bool]:

@@ -77,7 +77,7 @@ INTEGERS = ("tiny", "small", "whole", "big")
 NUMBERS = (*INTEGERS, "single", "double", "money", "vast")
 FITTING = {
     "any": tuple(DOMAINS),
-    "scalar": SCALARS,
+    "scalar": tuple(name for name in SCALARS if name != "bytes"),
     "number": NUMBERS,
     "integer": INTEGERS,
     "boolean": ("flag",),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from model import is_sketch
+from model import is_moment, is_sketch
 from strategies import (
     ARGUMENTS,
     DOMAINS,
@@ -32,11 +32,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     for family in catalogue._FAMILIES
 }
 _PARTNERS = {"separator": "text", "frequency": "tiny"}
-OPEN = {
-    "LISTAGG": ("bytes",),
-    "JSON_OBJECTAGG": ("bytes",),
-}
-"""Columns that a function takes and fails over: bytes that are no text. To be refused or answered."""
 
 
 def arguments_over(entry: Aggregate, domain: str) -> Iterator[tuple[str, ...]]:
@@ -48,8 +43,7 @@ def arguments_over(entry: Aggregate, domain: str) -> Iterator[tuple[str, ...]]:
         for width in range(max(least, place + 1), len(entry.arguments) + 1):
             columns = [_partner(entry, at, domain) for at in range(width)]
             columns[place] = domain
-            if not set(OPEN.get(entry.name, ())) & set(columns):
-                yield tuple(columns)
+            yield tuple(columns)
     if entry.arguments[-1].many:
         yield domain, _partner(entry, 0, domain)
 
@@ -172,19 +166,28 @@ def exact(spec: AggSpec) -> list[bool]:
 
 
 def compiled() -> dict[str, AggSpec]:
-    """A few specs that hold every function once or twice: what Numba is asked to compile."""
+    """A few specs that hold every function: what Numba is asked to compile.
+
+    Moments stand over the same two columns, so that they share their sums: each sum of its own takes seconds.
+    """
     made: dict[str, AggSpec] = {}
-    for number, (family, names) in enumerate(FAMILIES.items()):
-        calls: list[AggCall] = []
-        for place, name in enumerate(names):
-            entry = CATALOGUE[name]
-            if entry.instead:
-                continue
-            domains = [d for d in ARGUMENTS[name][0] if d not in OPEN.get(name, ())]
-            forms = list(calls_over(entry, domains[(3 * place + number) % len(domains)]))
-            calls += [forms[0], forms[(5 * place + 2) % len(forms)]]
-        unique = list(dict.fromkeys(calls))
-        for part, start in enumerate(range(0, len(unique), 20)):
-            named = [replace(c, alias=f"r{i}") for i, c in enumerate(unique[start : start + 20])]
+    for number, family in enumerate(FAMILIES):
+        calls = list(dict.fromkeys(_compiled_calls(family, number)))
+        for part, start in enumerate(range(0, len(calls), 20)):
+            named = [replace(c, alias=f"r{i}") for i, c in enumerate(calls[start : start + 20])]
             made[f"{family}{part}"] = spec_over(named, (), ("spark", "flink")[part % 2])
     return made
+
+
+def _compiled_calls(family: str, number: int) -> Iterator[AggCall]:
+    for place, name in enumerate(FAMILIES[family]):
+        entry = CATALOGUE[name]
+        if entry.instead:
+            continue
+        if is_moment(entry):
+            args = ("double", "small")[: len(entry.arguments)]
+            yield AggCall(name, args, options=tuple(required(entry).items()))
+            continue
+        domains = ARGUMENTS[name][0]
+        forms = list(calls_over(entry, domains[(3 * place + number) % len(domains)]))
+        yield from (forms[0], forms[(5 * place + 2) % len(forms)])
