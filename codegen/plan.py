@@ -385,7 +385,7 @@ class Planner:
         if kind == "quantiles":
             return int(options["accuracy"])
         if kind == "bins":
-            return max(2, round(1 / options["error"]))
+            return int(max(2, round(1 / options["error"])))
         return 1
 
     def _unique(self, attr: str) -> str:
