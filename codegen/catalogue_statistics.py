@@ -128,6 +128,13 @@ ENTRIES = (
         7.0**0.5,
         ("STDDEV", "STD"),
     ),
+    _spread(
+        "SEM",
+        "Standard error of the mean, as in DuckDB: the population standard deviation over the root of the count.",
+        "sqrt(deviation / count / count)",
+        NONE,
+        (14.0 / 9) ** 0.5,
+    ),
     Aggregate(
         "SKEWNESS",
         "Population skewness, as in Spark; NULL where nothing varies.",
