@@ -39,7 +39,7 @@ def _lines(spec: AggSpec, plan: HandlerPlan, asked: str) -> Iterator[str]:
     yield "state of a key"
     for line in plan.describe().splitlines():
         yield f"  {line}"
-    slow = [text for text, reason in plan.verdicts if reason]
+    slow = list(dict.fromkeys(text.partition("(")[0].upper() for text, why in plan.verdicts if why))
     why = ""
     if asked == "numba" and slow:
         why = f", for {' and '.join(slow)} cannot be compiled"

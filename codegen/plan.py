@@ -36,6 +36,7 @@ from aggloom.codegen.plan_own import (
     own_argument,
     own_parts,
     plan_class,
+    scales,
     summed,
 )
 from aggloom.codegen.plan_parts import (
@@ -469,14 +470,9 @@ class Planner:
             {n: f.spill for n, f in made.names.items()},
             {n: v.here for n, v in made.views.items()},
             widths=self._widths(made.operand),
-            scales=self._scales(made) if made.entry.own else {},
+            scales=scales(self, made) if made.entry.own else {},
             own=made.entry.own,
         )
-
-    def _scales(self, made: CallPlan) -> dict[str, int]:
-        sums = [s for s in made.shape.state if isinstance(s, Field) and s.kind == "number"]
-        types = {state.name: self._type(summed(state, made)) for state in sums}
-        return {name: t.scale for name, t in types.items() if pa.types.is_decimal(t)}
 
     def _returns(self, made: CallPlan) -> str:
         if "separator" in self._arguments(made.call, made.entry):

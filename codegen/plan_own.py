@@ -104,6 +104,13 @@ def summed(state: Field, made: CallPlan) -> str:
     return found[0] if found else made.call.args[0]
 
 
+def scales(planner: Planner, made: CallPlan) -> dict[str, int]:
+    """The scales of a call's exact sums of decimals."""
+    sums = [s for s in made.shape.state if isinstance(s, Field) and s.kind == "number"]
+    types = {state.name: planner._type(summed(state, made)) for state in sums}
+    return {name: t.scale for name, t in types.items() if pa.types.is_decimal(t)}
+
+
 def own_argument(planner: Planner, state: Field, made: CallPlan, column: str) -> str:
     """What an argument is called in the expressions of a user's field."""
     dtype = planner._type(column)

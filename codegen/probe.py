@@ -37,6 +37,7 @@ def probe(
 ) -> Verdict:
     """Compile the functions for a state such as this one and arguments of these forms.
 
+    functions: by the method's name; what they call each other, `user_<name>`, is theirs alone, and is compiled too.
     texts: the generated texts, to show the line that a message is about.
     """
     from numba import njit, types
@@ -47,6 +48,9 @@ def probe(
     kinds = ["double" if isinstance(number, float) else "int" for number in numbers]
     steps = [name for name in ("accumulate", "retract", "merge") if name in functions]
     step = ""
+    for name, function in functions.items():
+        # Methods call one another by these names.
+        function.__globals__[f"user_{name}"] = njit(_nrt=False)(function)
     try:
         for _ in range(len(kinds) + 1):
             before = list(kinds)
@@ -130,4 +134,6 @@ def _line(error: Exception, text: str) -> str:
     found = re.findall(r"<aggloom>\"?,? ?(?:line )?\(?(\d+)", str(error))
     lines = text.splitlines()
     place = int(found[-1]) if found else 0
-    return f" in `{lines[place - 1].strip()}`" if 0 < place <= len(lines) else ""
+    return (
+        f" in `{lines[place - 1].strip().replace('user_', '')}`" if 0 < place <= len(lines) else ""
+    )

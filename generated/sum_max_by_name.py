@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "f3155eb8432509d4"
-DIGEST = "8b7c09d6c761d7e4"
+SUPPORT = "794f5b369b92167d"
+DIGEST = "822830ef9e0e11c7"
 
 
 class Inputs(NamedTuple):

@@ -163,7 +163,7 @@ def spill_combine(spill: Spill, s: int, f: int, other: Spill, o: int) -> None:
 
 
 class SpillView:
-    """Owner of a Spill in an arena; `width` float fields by slot. Empty, it takes 4 bytes for each, and 1 KB.
+    """Owner of a Spill in an arena; `width` float fields by slot. Empty, it takes 4 bytes for each, and 36 KB.
 
     The scratch rows (52 KB) are not state and stay out of the arena.
     """
@@ -172,9 +172,9 @@ class SpillView:
         self.arena, self.name = arena, name
         self._room = max(_LEAST_ROOM, 4 * width)
         self._scratch = np.zeros((SCRATCH_ROWS, WIDE), np.int64)
-        arena.array(f"{name}.blocks", 1, "i8", BINS + 1)
+        arena.array(f"{name}.blocks", 1 + self._room, "i8", BINS + 1)
         arena.array(f"{name}.index", slots, "i4", width)
-        arena.array(f"{name}.free", 1, "i4")
+        arena.array(f"{name}.free", 1 + self._room, "i4")
         arena.array(f"{name}.meta", 3, "i8")
         self._reload()
 
@@ -216,8 +216,8 @@ class SpillView:
     def shrink(self) -> None:
         """Give the memory back when no block is in use."""
         if self.live == 0 and len(self.arrays.blocks) > 1 + self._room:
-            self.arena.replace(f"{self.name}.blocks", 1)
-            self.arena.replace(f"{self.name}.free", 1)
+            self.arena.replace(f"{self.name}.blocks", 1 + self._room)
+            self.arena.replace(f"{self.name}.free", 1 + self._room)
             self.arrays.meta[:] = 0
             self._reload()
 

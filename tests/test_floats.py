@@ -367,7 +367,7 @@ def test_ordinary_values_take_no_block() -> None:
 def test_blocks_are_made_reused_and_given_back(mapped: bool, tmp_path: Path) -> None:
     arena = Arena(tmp_path if mapped else None)
     view = floats.SpillView(arena, "v", 100, 1)
-    assert arena.nbytes < 2000 and floats.spill_full(view.arrays)
+    assert arena.nbytes < 40_000 and not floats.spill_full(view.arrays)
     view.reserve_slots(300)
     field, slots = np.zeros((300, 7)), np.repeat(np.arange(300), 4)
     xs, stops, done = np.tile([1e-200, 1.0, 1e100, 1e200], 300), 0, 0
@@ -394,4 +394,4 @@ def test_blocks_are_made_reused_and_given_back(mapped: bool, tmp_path: Path) -> 
         floats.spill_reset(view.arrays, s, 0)
     assert view.live == 0 and not view.arrays.blocks.any() and not view.is_airy
     view.shrink()
-    assert len(view.arrays.blocks) == 1 and floats.spill_full(view.arrays)
+    assert len(view.arrays.blocks) == 33 and not floats.spill_full(view.arrays)
