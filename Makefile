@@ -18,7 +18,7 @@ demo: $(READY) java ## run the flights demo: a million changes through a GROUP B
 	@$(BIN)/python examples/flights.py
 
 test: $(READY) java ## run every test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 test-quick: $(READY) ## run the tests that need no Spark
 	@$(BIN)/python -m pytest -m "not spark" -n auto $(ARGS)

@@ -21,6 +21,13 @@ settings.load_profile(os.environ.get("AGGLOOM_EXAMPLES", "same"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep all tests that use Spark in one process: a session each would be memory and minutes."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where live state goes in this test run; set before any test can start Spark, whose workers inherit it."""
