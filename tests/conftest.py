@@ -37,6 +37,17 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
+@pytest.fixture
+def registry() -> Iterator[None]:
+    """What a test registers is forgotten after it."""
+    from aggloom.codegen.catalogue import OWN
+
+    before = dict(OWN)
+    yield
+    OWN.clear()
+    OWN.update(before)
+
+
 @pytest.fixture(scope="session")
 def spark(state_directory: Path) -> Iterator[Any]:
     """A small local session."""
