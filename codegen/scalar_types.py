@@ -59,6 +59,8 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, exp.Substring):
         own = infer(node.this, types)
         return own if own == pa.binary() else pa.string()
+    if isinstance(node, exp.Round):
+        return _rounded(node, infer(node.this, types), types)
     if isinstance(node, _CHOICE):
         return common([infer(branch, types) for branch in branches(node)], node)
     if isinstance(node, _ARITHMETIC):
@@ -190,6 +192,17 @@ def _wider(left: pa.DataType, right: pa.DataType, node: exp.Expression) -> pa.Da
         f"expression {node.sql('spark')}: {type_name(left)} and {type_name(right)} have no common "
         f"type; write CAST(... AS type) around one of them."
     )
+
+
+def _rounded(node: exp.Round, own: pa.DataType, types: Types) -> pa.DataType:
+    """ROUND(x [, digits]): a decimal keeps a digit for the carry, and the digits that are asked for."""
+    digits = node.args.get("decimals")
+    if not pa.types.is_decimal(own):
+        return own if is_number(own) else _by_sqlglot(node, types)
+    if digits is not None and not (isinstance(digits, exp.Literal) and digits.this.isdigit()):
+        return _by_sqlglot(node, types)
+    scale = min(own.scale, int(digits.this) if digits is not None else 0)
+    return pa.decimal128(min(38, own.precision - own.scale + 1 + scale), scale)
 
 
 def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:

@@ -5,7 +5,7 @@ Counts may be negative while a retraction is ahead of its row.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,24 +92,27 @@ def any_bits(view: Bits, slot: int) -> int:
 
 
 class FixedView:
-    """Owner of arrays with one row a slot, which do not grow with the values; `_BY_SLOT` are their names."""
+    """Owner of arrays with one row a slot, which do not grow with the values.
 
-    _BY_SLOT: tuple[str, ...]
+    `made` makes the kernels' arrays of those called `by_slot`, and of `scratch`, which is no state.
+    """
+
     live = 0
     is_airy = False
 
-    def __init__(self, arena: Arena, name: str) -> None:
+    def __init__(
+        self, arena: Arena, name: str, made: Any, by_slot: tuple[str, ...], *scratch: Array
+    ) -> None:
         self.arena, self.name = arena, name
+        self._made, self._by_slot, self._scratch = made, by_slot, scratch
         self._reload()
 
     def _reload(self) -> None:
-        raise NotImplementedError
-
-    def _array(self, array: str) -> Array:
-        return self.arena.array(f"{self.name}.{array}", 0, "i8")
+        kept = (self.arena.array(f"{self.name}.{array}", 0, "i8") for array in self._by_slot)
+        self.arrays = self._made(*kept, *self._scratch)
 
     def reserve_slots(self, slots: int) -> None:
-        for array in self._BY_SLOT:
+        for array in self._by_slot:
             self.arena.resize(f"{self.name}.{array}", slots)
         self._reload()
 
@@ -130,11 +133,6 @@ class FixedView:
 class BitsView(FixedView):
     """Owner of Bits in an arena; `width` bits a value."""
 
-    _BY_SLOT = ("counts",)
-
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
         arena.array(f"{name}.counts", slots, "i8", width + 1)
-        super().__init__(arena, name)
-
-    def _reload(self) -> None:
-        self.arrays = Bits(self._array("counts"))
+        super().__init__(arena, name, Bits, ("counts",))

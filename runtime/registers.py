@@ -221,13 +221,8 @@ def estimate(view: Registers, slot: int) -> int:
 class RegistersView(FixedView):
     """Owner of Registers in an arena; `width` of them a slot, a power of two from 16 to 2**18."""
 
-    _BY_SLOT = ("cells", "filled")
-
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
         arena.array(f"{name}.cells", slots, "u4", width // 4)
         arena.array(f"{name}.filled", slots, "i4")
-        self._scratch = np.zeros(MOST_ENTRIES, np.uint32)
-        super().__init__(arena, name)
-
-    def _reload(self) -> None:
-        self.arrays = Registers(self._array("cells"), self._array("filled"), self._scratch)
+        scratch = np.zeros(MOST_ENTRIES, np.uint32)
+        super().__init__(arena, name, Registers, ("cells", "filled"), scratch)

@@ -404,7 +404,8 @@ def _any_call(random: Random) -> AggCall:
     given = [each for each in entry.options if each.required or random.random() < 0.5]
     options = {option.name: _value(random, option) for option in given}
     args = _arguments(random, entry, options)
-    distinct = bool(args) and random.random() < 0.3
+    weighted = entry.name == "PERCENTILE" and len(args) > 1
+    distinct = bool(args) and not weighted and random.random() < 0.3
     keys: list[SortKey] = []
     if entry.ordered is not None and random.random() < 0.6:
         columns = args[:1] if distinct else _OF_KIND["any"]

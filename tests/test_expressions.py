@@ -176,8 +176,8 @@ def test_decimals_round_half_up() -> None:
         ("rand()", pa.float64()),
         ("my_function(a)", None),
         ("NULL", None),
-        ("round(d, 1)", None),
-        ("CAST(round(d, 1) AS DECIMAL(10,1))", pa.decimal128(10, 1)),
+        ("sqrt(d)", None),
+        ("CAST(sqrt(d) AS DECIMAL(10,1))", pa.decimal128(10, 1)),
     ],
 )
 def test_inferred_types(sql: str, dtype: pa.DataType | None) -> None:
@@ -280,3 +280,18 @@ def test_finish_projects() -> None:
     batch = pa.RecordBatch.from_pydict(columns, schema=spec.aggregate_schema)
     out, _ = finish(spec, batch, kinds_of(0, 0))
     assert out.to_pydict() == {"r": [1.5, None], "'": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("ROUND(m, 1)", pa.decimal128(10, 1)),
+        ("ROUND(m)", pa.decimal128(9, 0)),
+        ("ROUND(m, 9)", pa.decimal128(11, 2)),
+        ("ROUND(d, 1)", pa.float64()),
+        ("ROUND(i)", pa.int32()),
+    ],
+)
+def test_round_has_spark_s_type(sql: str, expected: pa.DataType) -> None:
+    schema = pa.schema([("m", pa.decimal128(10, 2)), ("d", pa.float64()), ("i", pa.int32())])
+    assert infer_type(sql, schema) == expected
