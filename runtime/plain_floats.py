@@ -141,9 +141,10 @@ def deviation(
 
 
 def _root(square: Fraction) -> float:
-    """The square root of a fraction, which itself may be less than every double."""
-    shift = max(0, square.denominator.bit_length() - square.numerator.bit_length()) // 2
-    return math.ldexp(math.sqrt(square * 4**shift), -shift)
+    """The square root of a fraction, which itself may be less than every double, or more; infinite if that is."""
+    shift = (square.denominator.bit_length() - square.numerator.bit_length()) // 2
+    root = math.sqrt(square * Fraction(4) ** shift)
+    return math.ldexp(root, -shift) if -shift < 1024 else math.inf
 
 
 def skewness(
@@ -164,7 +165,8 @@ def skewness(
     third = n**2 * x3 - 3 * n * x1 * x2 + 2 * x1**3
     if second <= 0:
         return math.nan
-    return math.copysign(_root(third**2 / second**3), third) + 0.0
+    root = _root(third**2 / second**3)
+    return root if third >= 0 else -root
 
 
 def kurtosis(
