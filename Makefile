@@ -41,7 +41,8 @@ cases: $(READY) java ## run a directory of case files through the harness: make 
 	elif [ -n "$(DIR)" ]; then echo "cases: no directory $(DIR)" >&2; exit 1; \
 	else echo "cases: skipped, $(CASES) is not here; name a directory with DIR=..."; fi
 
-bench: $(READY) java ## compare with Spark's own aggregate and with the transport floor, side by side
+bench: $(READY) java ## single functions, compiling, and streams against Spark's own aggregate and the transport floor
+	@$(BIN)/python benchmarks/functions.py
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 generated: $(READY) ## write the committed examples again, as this tree's generator would
