@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 
 from aggloom.codegen import AggSpec, generate, load
+from aggloom.codegen.sql_dialect import AggloomSpark
 from aggloom.errors import SpecError
 
 FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
@@ -64,7 +65,7 @@ def _guessed(path: str) -> str:
 def check_table(sql: str, table: TableSource) -> None:
     """Refuse a query over another table than the one that was given."""
     try:
-        asked = sqlglot.parse_one(sql, dialect="spark").find(exp.Table)
+        asked = sqlglot.parse_one(sql, dialect=AggloomSpark).find(exp.Table)
     except sqlglot.errors.ParseError:
         return
     if asked is not None and asked.name != table.name:

@@ -88,11 +88,12 @@ class View:
 
     Kinds: ordered (values with counts, in order), sequence (values in arrival order), ranked (as ordered, and the
     value at any rank at hand), stamped (as ordered, and when each arrived), bits (how many values have each bit),
-    registers, quantiles, bins (sketches).
+    registers, quantiles, bins (sketches). `latest`: a stamped value is stamped anew each time that it comes.
     """
 
     kind: ViewKind
     over: Over = "word"
+    latest: bool = False
 
     @property
     def name(self) -> str:

@@ -103,7 +103,7 @@ def _first_or_last(name: str, doc: str, last: bool, aliases: tuple[str, ...]) ->
         retract=Shape((SEQUENCE,), "newest(sequence)" if last else "oldest(sequence)"),
         ordered=Shape((COUNT, ordered), ordered.name, NONE),
         ordered_retract=Shape(
-            (View("stamped"),), "latest(stamped)" if last else "earliest(stamped)"
+            (View("stamped", latest=last),), "latest(stamped)" if last else "earliest(stamped)"
         ),
         nulls=("ignore", "ignore"),
         by_arrival=True,

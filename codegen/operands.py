@@ -75,9 +75,14 @@ def operand_of(call: AggCall, entry: Aggregate, schema: pa.Schema, dialect: str)
     return Operand("row", tuple(columns), types, tuple(parts), take, len(keys))
 
 
+def named_arguments(call: AggCall, entry: Aggregate) -> dict[str, str]:
+    """The columns that a call gives, by the names of the entry's arguments."""
+    return dict(zip((a.name for a in entry.arguments), call.args, strict=False))
+
+
 def row_arguments(call: AggCall, entry: Aggregate) -> tuple[str, ...]:
     """The columns that make up a word, in the order in which they sort."""
-    named = dict(zip((a.name for a in entry.arguments), call.args, strict=False))
+    named = named_arguments(call, entry)
     if entry.row:
         return tuple(named[name] for name in entry.row)
     if "separator" in named:
@@ -93,7 +98,7 @@ def skipping_columns(call: AggCall, entry: Aggregate, dialect: str) -> tuple[str
         return ()
     if entry.skips is None:
         return call.args
-    named = dict(zip((a.name for a in entry.arguments), call.args, strict=False))
+    named = named_arguments(call, entry)
     skips = [named[name] for name in entry.skips]
     absent = dict(call.options).get("on_null", "") == "absent"
     return (*skips, *(a for a in call.args if absent and a not in skips))
@@ -101,9 +106,9 @@ def skipping_columns(call: AggCall, entry: Aggregate, dialect: str) -> tuple[str
 
 def respects_nulls(call: AggCall, entry: Aggregate, dialect: str) -> bool:
     """Whether NULLs are values for this call."""
-    if entry.option("on_null") is not None and not entry.row:
-        given = dict(call.options).get("on_null", entry.option("on_null").default)  # type: ignore[union-attr]
-        return bool(given == "null")
+    on_null = entry.option("on_null")
+    if on_null is not None and not entry.row:
+        return bool(dict(call.options).get("on_null", on_null.default) == "null")
     if entry.nulls is None:
         return False
     return (call.nulls or entry.nulls[dialect == "flink"]) == "respect"

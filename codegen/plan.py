@@ -21,6 +21,7 @@ from aggloom.codegen.operands import (
     Operand,
     as_real,
     component_of,
+    named_arguments,
     number_of,
     operand_of,
     ranks_as_real,
@@ -172,13 +173,9 @@ class Planner:
     def _guards(self, call: AggCall, entry: Aggregate) -> list[str]:
         columns = skipping_columns(call, entry, self.spec.dialect)
         guards = [self._input(column, "valid") for column in columns]
-        if "frequency" in self._arguments(call, entry):
+        if "frequency" in named_arguments(call, entry):
             guards.append(f"{self._input(call.args[1], 'number')} > 0")
         return guards
-
-    @staticmethod
-    def _arguments(call: AggCall, entry: Aggregate) -> dict[str, str]:
-        return dict(zip((a.name for a in entry.arguments), call.args, strict=False))
 
     def _block(self, call: AggCall, entry: Aggregate, operand: Operand | None) -> Block:
         guards = [self._input(call.filter, "flag")] if call.filter else []
@@ -283,7 +280,7 @@ class Planner:
 
     def _argument_names(self, state: Field, made: CallPlan) -> dict[str, str]:
         """What the arguments of a field's expressions are called, with the block's locals that they need."""
-        named = self._arguments(made.call, made.entry)
+        named = named_arguments(made.call, made.entry)
         text = f"{state.accumulate} {state.retract}"
         names: dict[str, str] = {}
         for name, column in named.items():
@@ -344,9 +341,7 @@ class Planner:
         real = state.over == "real" or (state.over == "rank" and ranks_as_real(operand))
         kept = as_real(operand) if real else operand
         width = self._view_width(state.kind, made)
-        # A first value is stamped once, a last one each time: they cannot share.
-        newest = state.kind == "stamped" and made.call.function == "LAST_VALUE"
-        key = (state.kind, width, kept.identity, id(block), newest)
+        key = (state.kind, state.latest, width, kept.identity, id(block))
         if key in self.views:
             return self.views[key]
         attr = self._unique(f"{state.kind}_{self._suffix(made, True)}")
@@ -358,13 +353,12 @@ class Planner:
             block.locals[local] = Local(local, self._read(kept), from_word)
         else:
             local = self._word(made)
-        block.views.append(self._steps(view, local, made))
+        block.views.append(self._steps(view, local, made, state.latest))
         return view
 
-    def _steps(self, view: StateView, local: str, made: CallPlan) -> ViewStep:
+    def _steps(self, view: StateView, local: str, made: CallPlan, latest: bool) -> ViewStep:
         merge = f"rt.{view.kind}_merge({view.here}, other.{view.attr}, other.pool, o)"
-        newest = made.call.function == "LAST_VALUE"
-        named = self._arguments(made.call, made.entry)
+        named = named_arguments(made.call, made.entry)
         if "frequency" in named:
             times = self._input(named["frequency"], "number")
             add = f"rt.{view.kind}_add({view.here}, {local}, {{}}{times})"
@@ -373,8 +367,8 @@ class Planner:
             f"rt.{view.kind}_{step}({view.here}, {local})" for step in ("accumulate", "retract")
         ]
         if view.kind == "stamped":
-            merge = f"{merge[:-1]}, {newest})"
-            steps[0] = f"rt.stamped_accumulate({view.here}, {local}, {newest})"
+            merge = f"{merge[:-1]}, {latest})"
+            steps[0] = f"rt.stamped_accumulate({view.here}, {local}, {latest})"
         return ViewStep(view, steps[0], steps[1], merge)
 
     def _view_width(self, kind: str, made: CallPlan) -> int:
@@ -475,7 +469,7 @@ class Planner:
         )
 
     def _returns(self, made: CallPlan) -> str:
-        if "separator" in self._arguments(made.call, made.entry):
+        if "separator" in named_arguments(made.call, made.entry):
             return "join_last"
         if not made.entry.returns and made.operand is not None and made.operand.form == "row":
             words = any(isinstance(s, View) or s.kind == "word" for s in made.shape.state)

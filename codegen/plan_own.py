@@ -13,7 +13,7 @@ from aggloom.codegen.aggregate import Aggregate, Field
 from aggloom.codegen.call import AggCall, describe_call
 from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.lower import number_kind
-from aggloom.codegen.operands import respects_nulls
+from aggloom.codegen.operands import named_arguments, respects_nulls
 from aggloom.codegen.own_code import Rendered
 from aggloom.codegen.plan_parts import Local, Output, StateField, UserStep
 from aggloom.codegen.probe import Verdict
@@ -97,7 +97,7 @@ def _is_inexact(entry: Aggregate) -> bool:
 
 def summed(state: Field, made: CallPlan) -> str:
     """The column that a field of kind number sums."""
-    named = dict(zip((a.name for a in made.entry.arguments), made.call.args, strict=False))
+    named = named_arguments(made.call, made.entry)
     found = [
         column for name, column in named.items() if re.search(rf"\b{name}\b", state.accumulate)
     ]

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "1a3c44567bb41e72"
-DIGEST = "dc589071b45e7bf8"
+SUPPORT = "f07be884bde13baf"
+DIGEST = "e5b424959c6a4ccd"
 
 
 class Inputs(NamedTuple):

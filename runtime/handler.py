@@ -138,16 +138,23 @@ class HandlerBase:
         """As trace, row by row: lists of unknown length are written by no kernel that also changes state."""
         n, dropped = len(slots), 0
         was, now = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
-        before, after = self.outputs(0), self.outputs(0)
+        before, after = [self.outputs(0)], [self.outputs(0)]
         for i in range(n):
             one = slice(i, i + 1)
             was[i] = self.accumulators.records[slots[i]] > 0
-            before = self.concatenate(before, self.values(slots[one]))
+            before.append(self.values(slots[one]))
             picked = self.pick(inputs, np.array([i]))
             dropped += self.update(picked, slots[one], retracts[one], keep_orphans=keep_orphans)
             now[i] = self.accumulators.records[slots[i]] > 0
-            after = self.concatenate(after, self.values(slots[one]))
-        return dropped, before, after, was, now
+            after.append(self.values(slots[one]))
+        return dropped, self._joined(before), self._joined(after), was, now
+
+    def _joined(self, outs: list[Any]) -> Any:
+        """The rows of several outputs, in order; in pairs, so that none is copied more than log(n) times."""
+        while len(outs) > 1:
+            halves = zip(outs[::2], outs[1::2], strict=False)
+            outs = [self.concatenate(a, b) for a, b in halves] + outs[len(outs) // 2 * 2 :]
+        return outs[0]
 
     def _run(
         self,

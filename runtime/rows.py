@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.errors import TypeMismatchError
 from aggloom.physical import is_nested, is_text, is_wide_decimal
 from aggloom.runtime import columns
 from aggloom.runtime.arena import Array
@@ -46,18 +45,6 @@ def width(dtype: pa.DataType) -> int:
     if is_text(dtype):
         return -1
     return 17 if is_wide_decimal(dtype) else 9
-
-
-def widths(types: Sequence[pa.DataType], parts: Sequence[Part]) -> tuple[int, ...]:
-    """The `width` of each component, -2 for descending text; a nested one can only be the last."""
-    sizes = [width(dtype) for dtype in types]
-    for dtype, size in zip(types[:-1], sizes, strict=False):
-        if size == 0:
-            raise TypeMismatchError(f"type {dtype} cannot be sorted by; sort by its fields instead")
-    return tuple(
-        -2 if size == -1 and part.descending else size
-        for size, part in zip(sizes, parts, strict=True)
-    )
 
 
 def encode(arrays: Sequence[pa.Array], parts: Sequence[Part]) -> pa.BinaryArray:

@@ -11,16 +11,14 @@ import numpy as np
 
 from aggloom.runtime.arena import Arena
 from aggloom.runtime.jit import cold_kernel, kernel
+from aggloom.runtime.ordered import ordered_clear, ordered_retract
 from aggloom.runtime.pool import PoolArrays, import_word
 from aggloom.runtime.tree import (
     STAMP,
     Tree,
     TreeView,
     drop_entry,
-    make_entry,
-    tree_clear,
     tree_entry,
-    tree_find,
     tree_remove,
     tree_start,
     tree_step,
@@ -39,17 +37,6 @@ def stamped_accumulate(
         view.heap[entry + 2] = view.meta[STAMP]
     if view.heap[entry + 1] == 0:
         drop_entry(view, pool, pooled, pooled, slot, word)
-
-
-@kernel
-def stamped_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
-    """Take a row back; the count is negative while this is ahead of the row."""
-    entry = tree_find(view, pool, pooled, slot, word)
-    if entry == 0:
-        entry = make_entry(view, pool, pooled, pooled, slot, word)
-    view.heap[entry + 1] -= 1
-    if view.heap[entry + 1] == 0:
-        tree_remove(view, pool, pooled, pooled, slot, word)
 
 
 @kernel
@@ -97,10 +84,7 @@ def stamped_merge(
         leaf, entry = tree_step(other, other_pool, pooled, other_slot, leaf, entry, 1)
 
 
-@kernel
-def stamped_clear(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
-    """Forget all values of a slot."""
-    tree_clear(view, pool, pooled, pooled, slot)
+stamped_retract, stamped_clear = ordered_retract, ordered_clear
 
 
 @kernel
