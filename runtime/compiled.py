@@ -74,6 +74,10 @@ class Accumulators:
         """Rows that each accumulator holds (for an append-only input perhaps only 1 for some)."""
         return self.arena.array("acc.records", 0, "i8")
 
+    def shift_records(self, slots: Array, by: int) -> None:
+        """Let accumulators hold so many rows more."""
+        self.records[slots] += by
+
     def resize(self, slots: int) -> None:
         """Room for more accumulators, or fewer when those beyond are as new."""
         for attr, _, _, _, _, *initial in self.handler.FIELDS:

@@ -59,6 +59,11 @@ class Accumulators:
     def records(self) -> Array:
         return np.array(self.fields["records"], np.int64)
 
+    def shift_records(self, slots: Array, by: int) -> None:
+        """Let accumulators hold so many rows more."""
+        for s in slots:
+            self.fields["records"][s] += by
+
     def resize(self, slots: int) -> None:
         more = max(0, slots - self.slots)
         fresh = Accumulators(self.handler, Arena(), more)

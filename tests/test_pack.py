@@ -13,7 +13,8 @@ import pytest
 from aggloom.codegen import having_kinds
 from aggloom.errors import DataError
 from aggloom.runtime.changelog import KIND_NAMES, kinds_to_arrow, parse_kinds
-from aggloom.runtime.spark.pack import Pack, key_hashes
+from aggloom.runtime.key_hash import key_hashes
+from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.partitioning import bucket_keys, hash_int, hash_long, int_with_hash
 from aggloom.runtime.spark.store import gather
 from aggloom.runtime.spark.unpack import Having

@@ -26,9 +26,9 @@ from aggloom.runtime.case_compare import equal_values, net
 from aggloom.runtime.case_format import to_value
 from aggloom.runtime.case_source import Bundles
 from aggloom.runtime.changelog import check_laws, fold, same_value
+from aggloom.runtime.key_hash import key_hashes
 from aggloom.runtime.pool import Pool
 from aggloom.runtime.rows import Part
-from aggloom.runtime.spark.pack import key_hashes
 from aggloom.runtime.spark.sinks import TableSink, read_table
 
 NAIVE = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31))

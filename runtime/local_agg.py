@@ -1,0 +1,64 @@
+"""The local half of a two-phase aggregate: rows in, their accumulators out, nothing remembered between bundles.
+
+It follows Flink's MiniBatchLocalGroupAggFunction (SEMANTICS 3.3). What it gives out is merged by a GroupAggOperator of
+the same handler, the global half.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.arena import Array
+from aggloom.runtime.changelog import Kinds, is_retraction
+from aggloom.runtime.keyed_state import KeyedState
+
+# Accumulators reset themselves where no row is left. Here -1 +1 is a change that the global half must see, so
+# each key starts with more rows than any bundle takes back.
+_AWAY_FROM_ZERO = 1 << 40
+
+
+class LocalAggregator:
+    """Accumulators of the rows of one bundle by key, as far as they go together in one blob."""
+
+    def __init__(self, handler_class: type[Any]) -> None:
+        self._class = handler_class
+        self._reset()
+
+    @property
+    def keys(self) -> int:
+        """Keys since the last `take`."""
+        return len(self._state)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the accumulators, free room included."""
+        return self._state.arena.nbytes
+
+    def add(self, batch: pa.RecordBatch, kinds: Kinds) -> None:
+        """Accumulate and retract rows (columns of the spec's handler_schema, a row kind each)."""
+        state = self._state
+        slots = state.lookup(batch)
+        if self._class.RETRACTING and len(state) > self._started:
+            self._shift(np.arange(self._started, len(state)), _AWAY_FROM_ZERO)
+            self._started = len(state)
+        inputs = state.handler.bind(batch)
+        state.handler.update(inputs, slots, is_retraction(kinds), keep_orphans=True)
+        self.rows += len(slots)
+
+    def take(self) -> bytes:
+        """The accumulators so far, as bytes; the next row begins anew."""
+        if self._class.RETRACTING:
+            self._shift(np.arange(self._started), -_AWAY_FROM_ZERO)
+        data = self._state.snapshot()
+        self._reset()
+        return data
+
+    def _shift(self, slots: Array, by: int) -> None:
+        self._state.accumulators.shift_records(slots, by)
+
+    def _reset(self) -> None:
+        self._state = KeyedState(self._class)
+        self._started = self.rows = 0
