@@ -21,6 +21,10 @@ class UnknownColumnError(SpecError):
     """A name that is neither an input column nor a computed one."""
 
 
+class UnknownTableError(SpecError):
+    """A name in FROM that is neither a table nor a view."""
+
+
 class UnknownFunctionError(SpecError):
     """An aggregate function that the catalogue does not hold."""
 
@@ -47,6 +51,10 @@ class SqlError(SpecError):
 
 class UnsupportedSqlError(SqlError):
     """Valid SQL that this front end does not translate."""
+
+
+class OptionError(SpecError):
+    """An option of the planner that does not exist, or a value that it cannot have."""
 
 
 class UnsupportedExpressionError(SpecError):

@@ -7,7 +7,7 @@ from aggloom.codegen.call import AggCall, SortKey, describe_call
 from aggloom.codegen.dtypes import parse_type, type_name
 from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.explain import explain
-from aggloom.codegen.expressions import finish, having_kinds, prepare
+from aggloom.codegen.expressions import calculate, finish, having_kinds, prepare
 from aggloom.codegen.plan import plan_of
 from aggloom.codegen.register import aggregate, register, unregister
 from aggloom.codegen.spec import AggSpec, Computed
@@ -26,6 +26,7 @@ __all__ = [
     "SortKey",
     "View",
     "aggregate",
+    "calculate",
     "describe_call",
     "explain",
     "finish",

@@ -63,6 +63,7 @@ class AggCall:
 
     order_by: SQL texts or SortKeys, for functions that look at order. nulls: "ignore" or "respect", for those that
     can keep NULLs. options: the call's constants by name, such as {"separator": ";"}; the catalogue lists them.
+    monotonic: the planner has shown that MAX never falls (MIN never rises), so that what is taken back does not matter.
     entry: what the function's name meant when the call was made; found by the name, not given.
     """
 
@@ -74,6 +75,7 @@ class AggCall:
     order_by: tuple[SortKey, ...] = ()
     nulls: str | None = None
     options: tuple[tuple[str, Any], ...] = ()
+    monotonic: bool = False
     entry: Aggregate | None = field(default=None, repr=False, hash=False)
 
     def __post_init__(self) -> None:

@@ -6,6 +6,7 @@ it (HAVING, the final projection). On Spark the same expressions are Spark's own
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,12 @@ def parse_scalar(sql: str) -> exp.Expression:
         raise syntax_error(sql, error) from None
 
 
+def quoted(name: str) -> str:
+    """The column of this exact name, as Spark SQL."""
+    text: str = exp.column(exp.to_identifier(name, quoted=True)).sql("spark")
+    return text
+
+
 def columns(sql: str) -> tuple[str, ...]:
     """The column names that an expression mentions, in order of first mention."""
     found = parse_scalar(sql).find_all(exp.Column, bfs=False)
@@ -59,46 +66,62 @@ def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:
     return evaluate_node(parse_scalar(sql), batch)
 
 
-def prepare(
-    spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8]
+def calculate(
+    where: str | None,
+    select: Sequence[tuple[str, str]],
+    schema: pa.Schema,
+    batch: pa.RecordBatch,
+    kinds: NDArray[np.int8],
+    *,
+    shown: bool = False,
+    upsert: bool = False,
 ) -> tuple[pa.RecordBatch, NDArray[np.int8]]:
-    """The handler's columns of an input batch: WHERE applied, computed columns added."""
-    if spec.where is not None:
-        passed = _truth(spec.where, batch)
-        batch, kinds = batch.filter(pa.array(passed)), kinds[passed]
-    names = set(spec.handler_schema.names)
-    values = {column.name: column for column in spec.computed if column.name in names}
+    """The rows that pass a filter, projected to a schema.
+
+    shown: the changes are a result, so an update that leaves the condition becomes a deletion, one that enters it an
+    insertion; `upsert`: of updates only the +U comes. Otherwise each row is judged alone: aggregates read only signs.
+    """
+    if where is not None:
+        keep = _truth(where, batch)
+        if shown:
+            keep, kinds = having_kinds(kinds, keep, upsert)
+        batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
     arrays = []
-    for field in spec.handler_schema:
-        computed = values.get(field.name)
-        array = batch.column(field.name) if computed is None else evaluate(computed.sql, batch)
+    for (_, sql), field in zip(select, schema, strict=True):
+        array = evaluate(sql, batch)
         arrays.append(array if array.type == field.type else array.cast(field.type))
     if not arrays:
         # Without columns only a selection still knows how many rows there are.
         return batch.select([]), kinds
-    return pa.RecordBatch.from_arrays(arrays, schema=spec.handler_schema), kinds
+    return pa.RecordBatch.from_arrays(arrays, schema=schema), kinds
+
+
+def prepare(
+    spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8]
+) -> tuple[pa.RecordBatch, NDArray[np.int8]]:
+    """The handler's columns of an input batch: WHERE applied, computed columns added."""
+    computed = {column.name: column.sql for column in spec.computed}
+    schema = spec.handler_schema
+    select = [(name, computed.get(name, quoted(name))) for name in schema.names]
+    return calculate(spec.where, select, schema, batch, kinds)
 
 
 def finish(
-    spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8]
+    spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8], upsert: bool = True
 ) -> tuple[pa.RecordBatch, NDArray[np.int8]]:
     """The user's columns of an operator's output: HAVING applied, then the projection."""
-    if spec.having is not None:
-        keep, new = having_kinds(kinds, _truth(spec.having, batch))
-        batch, kinds = batch.filter(pa.array(keep)), new[keep]
-    if spec.select is None:
-        return batch, kinds
-    arrays = [evaluate(sql, batch) for _, sql in spec.select]
-    typed = [a.cast(f.type) for a, f in zip(arrays, spec.output_schema, strict=True)]
-    return pa.RecordBatch.from_arrays(typed, schema=spec.output_schema), kinds
+    schema = spec.output_schema
+    select = spec.select or [(name, quoted(name)) for name in schema.names]
+    return calculate(spec.having, select, schema, batch, kinds, shown=True, upsert=upsert)
 
 
 def having_kinds(
-    kinds: NDArray[np.int8], passes: NDArray[np.bool_]
+    kinds: NDArray[np.int8], passes: NDArray[np.bool_], upsert: bool = True
 ) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
     """Which rows of a changelog a HAVING keeps, and their new kinds; a -U is followed by its +U.
 
-    An update that leaves the condition becomes a deletion, one that enters it an insertion.
+    An update that leaves the condition becomes a deletion, one that enters it an insertion. `upsert`: a +U may come
+    without its -U, and if it fails it ends a row that may have been visible.
     """
     new, keep = kinds.copy(), passes.copy()
     after = kinds == UPDATE_AFTER
@@ -108,7 +131,8 @@ def having_kinds(
     first = second - 1
     new[first[~passes[second]]] = DELETE
     new[second[~passes[first]]] = INSERT
-    # Without its -U, a +U that fails may end a row that was visible: say so, key by key.
+    if not upsert:
+        return keep, new
     lone = after & ~paired & ~passes
     new[lone] = DELETE
     return keep | lone, new

@@ -161,7 +161,8 @@ class Planner:
         # DISTINCT leaves no order in its counts: only a sequence says what came first when two are merged.
         states = entry.shape(True, ordered).state
         arriving = any(isinstance(s, View) and s.kind == "sequence" for s in states)
-        shape = entry.shape(self.retracting or (distinct and arriving), ordered)
+        retracting = self.retracting and not call.monotonic
+        shape = entry.shape(retracting or (distinct and arriving), ordered)
         made = CallPlan(call, entry, shape, operand, block, distinct)
         for state in shape.state:
             if isinstance(state, View):
@@ -256,7 +257,7 @@ class Planner:
         return Update(
             own,
             lower(state.accumulate, scope),
-            lower(state.retract, scope) if state.retract else None,
+            lower(state.retract, scope) if state.retract and not made.call.monotonic else None,
             lower(state.merge, scope),
         )
 

@@ -94,6 +94,8 @@ def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
     _check_nulls(call, where)
     _check_order(call, schema, where)
     _check_separator(call, where)
+    if call.monotonic and call.function not in ("MIN", "MAX"):
+        raise SpecError(f"{where}: only MIN and MAX can be monotonic; take it out.")
     if call.filter is not None:
         require_column(call.filter, schema, f"filter of {call.text}")
         dtype = schema.field(call.filter).type

@@ -83,6 +83,7 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "alias": ("a name", lambda value: isinstance(value, str | None)),
     "order_by": ("a text such as 'ts DESC NULLS LAST', or a list of them", _is_texts),
     "nulls": ("'ignore' or 'respect'", lambda value: isinstance(value, str | None)),
+    "monotonic": ("true or false", lambda value: isinstance(value, bool)),
     "options": ("a mapping such as {separator: ', '}, of constants or lists of them", _are_options),
 }
 """What the entries of a call look like in text: in words, and as a check."""
@@ -156,7 +157,9 @@ def _content(spec: AggSpec) -> dict[str, Any]:
         "select": None if spec.select is None else [list(pair) for pair in spec.select],
     }
     return {
-        key: value for key, value in content.items() if value not in (None, []) or key == "calls"
+        key: value
+        for key, value in content.items()
+        if value not in (None, []) or key in ("calls", "schema")
     }
 
 
@@ -179,6 +182,8 @@ def _call(call: AggCall) -> dict[str, Any]:
         content["nulls"] = call.nulls
     if call.options:
         content["options"] = {name: _listed(value) for name, value in call.options}
+    if call.monotonic:
+        content["monotonic"] = True
     return content
 
 

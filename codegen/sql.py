@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from aggloom.codegen import spec_check
 from aggloom.codegen.dtypes import type_name
+from aggloom.codegen.grouping_sets import GROUP_ID, grouping_value, has_sets, sets_of
 from aggloom.codegen.scalar_types import infer
 from aggloom.codegen.spec import AggCall, AggSpec, SchemaLike, to_schema
 from aggloom.codegen.sql_calls import lower
@@ -29,16 +30,25 @@ def parse(
 ) -> AggSpec:
     """The spec of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors show the place."""
     spec_check.check_choices(input_changes, dialect)
-    return _Query(sql, to_schema(schema, dialect), dialect).spec(input_changes)
+    tree = read(sql)
+    table = tree.args["from_"].this
+    names = {name for name in (table.name, table.alias) if name}
+    return Block(sql, tree, to_schema(schema, dialect), dialect, names).spec(input_changes)
 
 
-class _Query(Scope):
-    """One query on its way: what has been found so far of keys, computed columns and calls."""
+class Block(Scope):
+    """One SELECT with aggregates on its way: what has been found so far of keys, computed columns and calls.
 
-    def __init__(self, sql: str, schema: pa.Schema, dialect: str) -> None:
-        self.tree = read(sql)
-        super().__init__(sql, schema, dialect, self.tree.args["from_"].this)
+    sets: the names of the keys of each grouping set; with them the schema must have the column GROUP_ID.
+    """
+
+    def __init__(
+        self, sql: str, tree: exp.Select, schema: pa.Schema, dialect: str, tables: set[str]
+    ) -> None:
+        super().__init__(sql, schema, dialect, tables)
+        self.tree = tree
         self.keys: dict[str, str] = {}
+        self.sets: list[tuple[str, ...]] = []
         self.calls: list[AggCall] = []
         self.outputs: list[tuple[str, exp.Expression]] = []
         self.aliases: dict[str, exp.Expression] = {}
@@ -108,7 +118,9 @@ class _Query(Scope):
         elif group is not None and group.args.get("all"):
             nodes = [node for node, _, _ in projections if not node.find(Call)]
         elif group is not None:
-            nodes = [self._key(node, projections) for node in group.expressions]
+            chosen = sets_of(group) if has_sets(group) else [tuple(group.expressions)]
+            found = [[self._key(node, projections) for node in nodes] for nodes in chosen]
+            nodes = list({text_of(node): node for part in found for node in part}.values())
         taken = {text_of(node): alias for node, alias, _ in projections if alias is not None}
         for node in nodes:
             self.refuse_aggregates(node, "a group key", "group by input columns")
@@ -118,6 +130,9 @@ class _Query(Scope):
                 self.keys[text_of(node)] = node.name
             else:
                 self.keys[text_of(node)] = self.compute(node, taken.get(text_of(node)))
+        if has_sets(group):
+            self.sets = [tuple({self.keys[text_of(node)]: 0 for node in part}) for part in found]
+            self.keys[text_of(named(GROUP_ID))] = GROUP_ID
 
     def _key(
         self, node: exp.Expression, projections: list[tuple[exp.Expression, str | None, str]]
@@ -172,6 +187,8 @@ class _Query(Scope):
                 return named(self.keys[text_of(part)])
             if isinstance(part, Call):
                 return named(self._hidden(part))
+            if isinstance(part, exp.Grouping | exp.GroupingId):
+                return self._grouping(part)
             if isinstance(part, exp.Anonymous) and not self._over_keys(part):
                 with self.at(part):
                     spec_check.check_function(part.name, where)
@@ -188,6 +205,19 @@ class _Query(Scope):
             raise SqlError(located(message, self.sql, part))
 
         return node.transform(visit, copy=True)
+
+    def _grouping(self, part: exp.Expression) -> exp.Expression:
+        """GROUPING(k) and GROUPING_ID(k, ...) over the sets of keys."""
+        if not self.sets:
+            fix = "group by ROLLUP, CUBE or GROUPING SETS, or take it out"
+            raise refusal(self.sql, part, "GROUPING without grouping sets is", fix)
+        for node in part.expressions:
+            if text_of(bare(node)) not in self.keys:
+                raise SqlError(located("GROUPING is of keys only; name one.", self.sql, part))
+        every = [name for name in self.keys.values() if name != GROUP_ID]
+        asked = [self.keys[text_of(bare(node))] for node in part.expressions] or every
+        single = isinstance(part, exp.Grouping) and self.dialect == "spark"
+        return grouping_value(asked, self.sets, "TINYINT" if single else "BIGINT")
 
     def _hidden(self, node: exp.Expression) -> str:
         call = lower(self, node, None)

@@ -75,7 +75,7 @@ class _Lowering:
             tuple(self._sort_key(key) for key in self.order),
             self.nulls,
             tuple(options.items()),
-            self.entry,
+            entry=self.entry,
         )
 
     def _read_within(self) -> None:

@@ -46,6 +46,8 @@ class _Parser(SparkParser):  # type: ignore[misc]
         node = super()._parse_function_call(*args, **options)
         if not isinstance(node, (exp.AggFunc, *_WRAPPERS)):
             return node
+        if isinstance(node, exp.Grouping | exp.GroupingId):
+            return self._placed(node, token)
         # An aggregate that the catalogue does not know: all that is left to say is its name and place.
         return self._placed(Call(this=token.text), token)
 
@@ -81,7 +83,7 @@ class _Parser(SparkParser):  # type: ignore[misc]
             pass
         return self._parse_window(self._placed(call, token))
 
-    def _placed(self, call: Call, token: Any) -> Call:
+    def _placed(self, call: Any, token: Any) -> Any:
         call.update_positions(token)
         call.meta["end"] = self._prev.end
         return call

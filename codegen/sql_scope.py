@@ -21,11 +21,11 @@ Types = dict[str, pa.DataType]
 
 
 class Scope:
-    """The input columns of a query and the computed ones that have been found so far."""
+    """The input columns of a query, what its table is called, and the computed columns found so far."""
 
-    def __init__(self, sql: str, schema: pa.Schema, dialect: str, table: exp.Expression) -> None:
+    def __init__(self, sql: str, schema: pa.Schema, dialect: str, tables: set[str]) -> None:
         self.sql, self.schema, self.dialect = sql, schema, dialect
-        self.tables = {name.casefold() for name in (table.name, table.alias) if name}
+        self.tables = {name.casefold() for name in tables}
         self.computed: dict[str, Computed] = {}
 
     @property

@@ -1,4 +1,4 @@
-"""What a query may look like: one SELECT over one table. The rest is refused by name and place."""
+"""What a SELECT may look like. The rest is refused by name and place."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.grouping_sets import has_sets
 from aggloom.codegen.sql_dialect import AggloomSpark
 from aggloom.codegen.sql_errors import located, span, syntax_error
 from aggloom.errors import SqlError, UnsupportedSqlError
 
-_ALLOWED: Final = ("expressions", "from_", "where", "group", "having", "distinct")
+_ALLOWED: Final = ("with_", "expressions", "from_", "where", "group", "having", "distinct")
 _SETS: Final = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
 _CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
-    "with_": ("WITH", (TokenType.WITH,), "run the inner query as a step of its own"),
     "joins": ("a join", (), "join before the aggregation"),
     "laterals": ("LATERAL VIEW", (TokenType.LATERAL,), "explode before the aggregation"),
     "order": ("ORDER BY", (TokenType.ORDER_BY,), "a changelog has no order; sort the table"),
@@ -29,7 +29,7 @@ _CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
     "distribute": ("DISTRIBUTE BY", (TokenType.DISTRIBUTE_BY,), "take it out"),
     "cluster": ("CLUSTER BY", (TokenType.CLUSTER_BY,), "take it out"),
 }
-_GROUPINGS: Final = (exp.GroupingSets, exp.Cube, exp.Rollup)
+_PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
 _CHANGING: Final = (
     *(exp.Rand, exp.Randn, exp.Uuid, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime),
     *(exp.CurrentDatetime, exp.Randstr),
@@ -37,29 +37,55 @@ _CHANGING: Final = (
 
 
 def read(sql: str) -> exp.Select:
-    """The syntax tree of a query whose shape is one that can be translated."""
-    # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
-    text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
-    try:
-        trees = [tree for tree in sqlglot.parse(text, dialect=AggloomSpark) if tree is not None]
-    except SqlglotError as error:
-        raise syntax_error(sql, error) from None
+    """The syntax tree of one SELECT over one table, without grouping sets: what a single spec can say."""
+    trees = statements(sql)
     if len(trees) != 1:
         raise SqlError(f"the SQL holds {len(trees)} statements; give exactly one SELECT.")
     tree = trees[0]
     if isinstance(tree, exp.SetOperation):
-        place = _token(text, _SETS)
-        raise refusal(text, place, "UNION, EXCEPT and INTERSECT are", "combine the inputs before")
+        raise refusal(sql, _token(sql, _SETS), "UNION, EXCEPT and INTERSECT are", _PLANNED)
     if not isinstance(tree, exp.Select):
-        raise UnsupportedSqlError(
-            located(
-                "only SELECT is translated; write SELECT ... FROM t.", sql, (0, len(sql.split()[0]))
-            )
-        )
-    _check_clauses(text, tree)
-    _check_source(text, tree)
-    _check_nodes(text, tree)
+        raise not_select(sql, tree)
+    check_block(sql, tree)
+    if tree.args.get("with_"):
+        raise refusal(sql, _token(sql, (TokenType.WITH,)), "WITH is", _PLANNED)
+    source = tree.args["from_"].this
+    if not isinstance(source, exp.Table):
+        raise refusal(sql, source, "a subquery in FROM is", _PLANNED)
+    if has_sets(tree.args.get("group")):
+        group = tree.args["group"]
+        place = span(group) or _token(sql, (TokenType.CUBE, TokenType.ROLLUP))
+        raise refusal(sql, place, "a grouping set is", _PLANNED)
     return tree
+
+
+def statements(sql: str) -> list[exp.Expression]:
+    """The syntax trees of a script; raises SqlError with the place of what cannot be read."""
+    # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
+    text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
+    try:
+        return [tree for tree in sqlglot.parse(text, dialect=AggloomSpark) if tree is not None]
+    except SqlglotError as error:
+        raise syntax_error(sql, error) from None
+
+
+def not_select(sql: str, tree: exp.Expression) -> UnsupportedSqlError:
+    """The error of a statement that is no query."""
+    start = (span(tree) or (0, 0))[0]
+    start = sql.rfind(";", 0, start) + 1
+    start += len(sql[start:]) - len(sql[start:].lstrip())
+    word = re.match(r"\w*", sql[start:])
+    place = (start, start + (word.end() if word else 1))
+    return UnsupportedSqlError(
+        located("only SELECT is translated; write SELECT ... FROM t.", sql, place)
+    )
+
+
+def check_block(sql: str, tree: exp.Select) -> None:
+    """Refuse what no plan has a node for: in the clauses of a SELECT, in its source and its expressions."""
+    _check_clauses(sql, tree)
+    _check_source(sql, tree)
+    _check_nodes(sql, tree)
 
 
 def refusal(
@@ -83,8 +109,7 @@ def _check_source(sql: str, tree: exp.Select) -> None:
         raise SqlError(located("the query has no FROM; write SELECT ... FROM t.", sql, None))
     table = source.this
     if isinstance(table, exp.Subquery):
-        fix = "run the inner query as a step of its own and aggregate its result"
-        raise refusal(sql, table, "a subquery in FROM is", fix)
+        return
     if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
         raise refusal(sql, table, "this source is", "read FROM a plain table name")
     for key, value in table.args.items():
@@ -96,16 +121,14 @@ def _check_source(sql: str, tree: exp.Select) -> None:
 
 
 def _check_nodes(sql: str, tree: exp.Select) -> None:
-    for node in tree.walk():
-        if node is tree:
+    source = tree.args["from_"]
+    for node in tree.walk(prune=lambda each: each is source or isinstance(each, exp.With)):
+        if node is tree or node is source or isinstance(node, exp.With):
             continue
         if isinstance(node, exp.Window):
             raise refusal(sql, node, "OVER is", "this is a group aggregate; take OVER out")
         if isinstance(node, exp.Query | exp.Exists):
             raise refusal(sql, node, "a subquery is", "join or filter before the aggregation")
-        if isinstance(node, _GROUPINGS):
-            place = span(node) or _token(sql, (TokenType.CUBE, TokenType.ROLLUP))
-            raise refusal(sql, place, "a grouping set is", "run one query for each set of keys")
         if isinstance(node, _CHANGING):
             what = (
                 f"{node.sql('spark')} differs from run to run, so no retraction could match; it is"

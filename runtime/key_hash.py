@@ -133,8 +133,8 @@ def key_hashes(columns: Iterable[pa.Array], rows: int) -> Hashes:
     return hashes
 
 
-def bucket_column(column: pa.Array, buckets: int) -> pa.Array:
-    """INT: the bucket of each value, NULL's too."""
-    hashes = key_hashes([column], len(column))
+def bucket_column(columns: list[pa.Array], rows: int, buckets: int) -> pa.Array:
+    """INT: the bucket of each row's values, NULLs too."""
+    hashes = key_hashes(columns, rows)
     scaled = (hashes >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)
     return pa.array(scaled.astype(np.int32))

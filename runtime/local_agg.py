@@ -25,7 +25,8 @@ class LocalAggregator:
 
     def __init__(self, handler_class: type[Any]) -> None:
         self._class = handler_class
-        self._reset()
+        self._state = KeyedState(handler_class)
+        self._started = self.rows = 0
 
     @property
     def keys(self) -> int:
@@ -53,12 +54,9 @@ class LocalAggregator:
         if self._class.RETRACTING:
             self._shift(np.arange(self._started), -_AWAY_FROM_ZERO)
         data = self._state.snapshot()
-        self._reset()
+        self._state = KeyedState(self._class)
+        self._started = self.rows = 0
         return data
 
     def _shift(self, slots: Array, by: int) -> None:
         self._state.accumulators.shift_records(slots, by)
-
-    def _reset(self) -> None:
-        self._state = KeyedState(self._class)
-        self._started = self.rows = 0

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from aggloom.codegen import AggSpec, having_kinds
+from aggloom.codegen import having_kinds
+from aggloom.codegen.planner import Calc
 from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.spark.blobs import empty_columns
@@ -87,31 +88,35 @@ def check_output(names: Sequence[str], change_column: str) -> None:
         )
 
 
-def prepare_with(
-    spark: SparkSession, spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds
+def calculate_with(
+    spark: SparkSession,
+    node: Calc,
+    batch: pa.RecordBatch,
+    kinds: Kinds,
+    *,
+    shown: bool,
+    upsert: bool,
 ) -> tuple[pa.RecordBatch, Kinds]:
-    """The handler's columns of an input batch, WHERE and computed columns evaluated by Spark."""
-    df, place, kind = _numbered(spark, batch, kinds)
-    computed = [(column.name, column.sql, column.type) for column in spec.computed]
-    full = with_computed(df, spec.schema, spec.where, computed)
-    wanted = [quote(name) for name in (*spec.handler_schema.names, kind, place)]
-    return _collected(full.selectExpr(*wanted), spec.handler_schema)
-
-
-def finish_with(
-    spark: SparkSession, spec: AggSpec, batch: pa.RecordBatch, kinds: Kinds
-) -> tuple[pa.RecordBatch, Kinds]:
-    """The user's columns of an operator's output, HAVING and projection evaluated by Spark."""
-    if spec.having:
+    """As `calculate`, with the expressions evaluated by Spark."""
+    if node.where is not None:
         df, place, kind = _numbered(spark, batch, kinds)
-        ordered = df.selectExpr(f"({spec.having}) AS passes", quote(kind), quote(place))
+        ordered = df.selectExpr(f"({node.where}) AS passes", quote(kind), quote(place))
         flags, _ = _collected(ordered, pa.schema([("passes", pa.bool_())]))
-        keep, kinds = having_kinds(kinds, flags.column(0).fill_null(False).to_numpy(False))
+        keep = flags.column(0).fill_null(False).to_numpy(False)
+        if shown:
+            keep, kinds = having_kinds(kinds, keep, upsert)
         batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
     df, place, kind = _numbered(spark, batch, kinds)
-    projected = spec.select or [(name, quote(name)) for name in spec.aggregate_schema.names]
-    columns = [f"{sql} AS {quote(name)}" for name, sql in projected]
-    return _collected(df.selectExpr(*columns, quote(kind), quote(place)), spec.output_schema)
+    columns = [*projected(node), quote(kind), quote(place)]
+    return _collected(df.selectExpr(*columns), node.schema)
+
+
+def projected(node: Calc) -> list[str]:
+    """The columns of a Calc as Spark SQL, in the types that the plan says they have."""
+    return [
+        f"CAST(({sql}) AS {spark_type(field.type).simpleString()}) AS {quote(field.name)}"
+        for (_, sql), field in zip(node.select, node.schema, strict=True)
+    ]
 
 
 def _numbered(

@@ -1,0 +1,63 @@
+"""GROUPING SETS, ROLLUP and CUBE: the sets of keys that they stand for."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import Final
+
+from sqlglot import exp
+
+GROUP_ID: Final = "$e"
+"""The column that says of which set a row of the expanded input is: 0, 1, ..."""
+
+Keys = tuple[exp.Expression, ...]
+_GROUPINGS: Final = (exp.GroupingSets, exp.Cube, exp.Rollup)
+
+
+def has_sets(group: exp.Group | None) -> bool:
+    """Whether a GROUP BY asks for several sets of keys."""
+    return group is not None and any(
+        isinstance(node, _GROUPINGS) for node in group.find_all(*_GROUPINGS)
+    )
+
+
+def sets_of(group: exp.Group) -> list[Keys]:
+    """The sets of a GROUP BY: what stands side by side is combined."""
+    parts = [_sets(node) for node in group.expressions]
+    for clause in ("rollup", "cube"):
+        for node in group.args.get(clause) or ():
+            if node.expressions:
+                parts.append(_sets(node))
+            else:
+                # WITH ROLLUP, WITH CUBE: over all that stands before.
+                whole = [each for found in parts for each in found]
+                parts = [_combined(clause, whole)]
+    return [tuple(key for part in chosen for key in part) for chosen in product(*parts)]
+
+
+def _sets(node: exp.Expression) -> list[Keys]:
+    if isinstance(node, exp.GroupingSets):
+        return [found for each in node.expressions for found in _sets(each)]
+    if isinstance(node, exp.Rollup | exp.Cube):
+        kind = "rollup" if isinstance(node, exp.Rollup) else "cube"
+        return _combined(kind, [_sets(each)[0] for each in node.expressions])
+    if isinstance(node, exp.Tuple):
+        return [tuple(node.expressions)]
+    return [(node.this if isinstance(node, exp.Paren) else node,)]
+
+
+def _combined(kind: str, items: list[Keys]) -> list[Keys]:
+    if kind == "rollup":
+        chosen = [items[:n] for n in range(len(items), -1, -1)]
+    else:
+        chosen = [list(c) for n in range(len(items), -1, -1) for c in combinations(items, n)]
+    return [tuple(key for item in each for key in item) for each in chosen]
+
+
+def grouping_value(keys: list[str], sets: list[tuple[str, ...]], kind: str) -> exp.Expression:
+    """GROUPING of some keys over the sets: a bit for each, 1 where the key is not in the row's set."""
+    case = exp.Case(this=exp.column(exp.to_identifier(GROUP_ID, quoted=True)))
+    for place, names in enumerate(sets):
+        bits = "".join("0" if key in names else "1" for key in keys)
+        case = case.when(exp.Literal.number(place), exp.Literal.number(int(bits or "0", 2)))
+    return exp.cast(case, kind, dialect="spark")

@@ -1,0 +1,47 @@
+"""incremental: the global half of a partial aggregate and the local half of the final one become one node."""
+
+from __future__ import annotations
+
+from aggloom.codegen.planner.nodes import (
+    Calc,
+    Exchange,
+    Expand,
+    GroupAggregate,
+    IncrementalAggregate,
+    LocalAggregate,
+    Node,
+    transform,
+)
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+
+
+def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
+    """Join the halves that meet between the two exchanges of a split aggregate (SEMANTICS 3.5)."""
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, GroupAggregate) or node.role != "final":
+            return node
+        local = node.input.input
+        if not isinstance(local, LocalAggregate):
+            return node
+        steps: list[Node] = []
+        below: Node = local.input
+        while isinstance(below, Calc | Expand):
+            steps.append(below)
+            below = below.inputs[0]
+        if not isinstance(below, GroupAggregate) or below.role != "partial":
+            return node
+        if not options.incremental_agg_enabled:
+            why = "table.optimizer.incremental-agg-enabled is false"
+            notes.add("incremental", node.spec, False, why)
+            return node
+        if not below.merges:
+            notes.add("incremental", node.spec, False, "the partial aggregate has one phase")
+            return node
+        notes.add("incremental", node.spec, True, "partial and final halves share a node")
+        joined = IncrementalAggregate(below.input, below.spec, node.spec, tuple(reversed(steps)))
+        exchange = Exchange(joined, node.input.keys)
+        return GroupAggregate(exchange, node.spec, node.role, True, node.update_before)
+
+    return transform(root, change)

@@ -1,0 +1,364 @@
+"""SQL to a logical plan: each SELECT is a block over the plan of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.dtypes import type_name
+from aggloom.codegen.expressions import quoted
+from aggloom.codegen.grouping_sets import GROUP_ID, has_sets
+from aggloom.codegen.planner.nodes import (
+    Aggregate,
+    Calc,
+    Column,
+    Constant,
+    Expand,
+    Item,
+    Node,
+    Scan,
+    Union,
+    pick,
+)
+from aggloom.codegen.planner.script import Script, View
+from aggloom.codegen.planner.traits import appends_only
+from aggloom.codegen.scalar_types import common, infer
+from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.sql import Block
+from aggloom.codegen.sql_dialect import Call
+from aggloom.codegen.sql_errors import located, span
+from aggloom.codegen.sql_scope import Scope, bare, pretty
+from aggloom.codegen.sql_shape import check_block, refusal
+from aggloom.errors import (
+    DuplicateNameError,
+    SpecError,
+    SqlError,
+    TypeMismatchError,
+    UnknownTableError,
+    UnsupportedExpressionError,
+    nearest,
+)
+
+
+def logical_plan(script: Script, tables: Mapping[str, Scan], dialect: str) -> Node:
+    """The plan of a script's query over its tables; errors show the place in the text."""
+    named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
+    named |= script.views
+    return _Builder(script.text, named, dialect, frozenset()).query(script.query)
+
+
+class _Builder:
+    """Builds the plans of queries that see the same names; `open` are the views that are being built."""
+
+    def __init__(
+        self, sql: str, named: Mapping[str, Node | View], dialect: str, open_: frozenset[str]
+    ) -> None:
+        self.sql, self.named, self.dialect, self.open = sql, dict(named), dialect, open_
+
+    def query(self, tree: exp.Expression) -> Node:
+        inner = self._with(tree)
+        if isinstance(tree, exp.Subquery):
+            self._refuse_around(tree)
+            return inner.query(tree.this)
+        if isinstance(tree, exp.SetOperation):
+            return inner._union(tree)
+        if isinstance(tree, exp.Select):
+            return inner._select(tree)
+        raise refusal(self.sql, tree, "this query is", "write SELECT ... FROM ...")
+
+    def _with(self, tree: exp.Expression) -> _Builder:
+        """A builder that sees the WITH queries of a query too."""
+        clause = tree.args.get("with_")
+        if clause is None:
+            return self
+        if clause.args.get("recursive"):
+            fix = "no plan ends for it; write the steps out"
+            raise refusal(self.sql, clause, "WITH RECURSIVE is", fix)
+        builder = _Builder(self.sql, self.named, self.dialect, self.open)
+        for item in clause.expressions:
+            columns = tuple(column.name for column in item.args["alias"].columns)
+            plan = builder._renamed(builder.query(item.this), columns, item)
+            builder.named[item.alias.casefold()] = plan
+        return builder
+
+    def _refuse_around(self, tree: exp.Subquery) -> None:
+        for key, value in tree.args.items():
+            if value and key not in ("this", "alias", "with_"):
+                fix = "take it out; a changelog has no order and no limit"
+                raise refusal(self.sql, tree, f"{key.strip('_').upper()} around a query is", fix)
+
+    def _union(self, tree: exp.SetOperation) -> Node:
+        kind = type(tree).__name__.upper()
+        if not isinstance(tree, exp.Union):
+            fix = (
+                "write the difference as an aggregate: tag the sides, COUNT each, filter by HAVING"
+            )
+            raise refusal(self.sql, tree, f"{kind} is", fix)
+        for key, value in tree.args.items():
+            if value and key not in ("this", "expression", "distinct", "with_"):
+                what = f"{key.strip('_').upper()} after UNION is"
+                raise refusal(self.sql, tree, what, "take it out")
+        parts = [self.query(tree.this), self.query(tree.expression)]
+        node = self._united(parts, tree)
+        if not tree.args.get("distinct"):
+            return node
+        changes = "append" if appends_only(node) else "retract"
+        with self._at(tree):
+            spec = AggSpec(node.schema, tuple(node.schema.names), (), changes, self.dialect)  # type: ignore[arg-type]
+        return Aggregate(node, spec)
+
+    def _united(self, parts: list[Node], tree: exp.SetOperation) -> Node:
+        """The inputs of a UNION with the names of the first and types that all fit into."""
+        widths = [len(part.schema) for part in parts]
+        if len(set(widths)) > 1:
+            counts = " and ".join(map(str, widths))
+            message = f"the sides of UNION have {counts} columns; give them as many each."
+            raise SqlError(located(message, self.sql, span(tree)))
+        fields = []
+        for first, second in zip(parts[0].schema, parts[1].schema, strict=True):
+            dtype = first.type
+            if dtype != second.type:
+                with self._at(tree):
+                    dtype = _common(first, second)
+            fields.append(pa.field(first.name, dtype))
+        schema = pa.schema(fields)
+        flat: list[Node] = []
+        for part in parts:
+            cast = _cast(part, schema)
+            flat += cast.parts if isinstance(cast, Union) else [cast]
+        return Union(tuple(flat))
+
+    def _select(self, tree: exp.Select) -> Node:
+        check_block(self.sql, tree)
+        source, names = self._source(tree)
+        grouped = any(tree.args.get(key) for key in ("group", "having", "distinct"))
+        if grouped or any(item.find(Call) for item in tree.expressions):
+            return self._aggregate(self._starless(tree, source, names), source, names)
+        return self._project(tree, source, names)
+
+    def _source(self, tree: exp.Select) -> tuple[Node, set[str]]:
+        """The plan of FROM, and the names under which its columns may be qualified."""
+        source = tree.args["from_"].this
+        alias = source.args.get("alias")
+        columns = tuple(column.name for column in alias.columns) if alias is not None else ()
+        if isinstance(source, exp.Subquery):
+            node = self.query(source.this if source.alias else source)
+            names = {source.alias} if source.alias else set()
+        else:
+            node, names = self._table(source), {source.alias or source.name, source.name}
+        return self._renamed(node, columns, source), names
+
+    def _table(self, source: exp.Table) -> Node:
+        name = source.name.casefold()
+        found = self.named.get(name)
+        if found is None or name in self.open:
+            what = f"there is no table {source.name!r}" if found is None else "a view reads itself"
+            message = f"{what}. {nearest(source.name, sorted(self.named))}"
+            raise UnknownTableError(located(message, self.sql, source))
+        if isinstance(found, View):
+            builder = _Builder(self.sql, self.named, self.dialect, self.open | {name})
+            found = builder._renamed(builder.query(found.query), found.columns, source)
+            self.named[name] = found
+        return found
+
+    def _renamed(self, node: Node, names: tuple[str, ...], place: exp.Expression) -> Node:
+        if not names:
+            return node
+        if len(names) != len(node.schema):
+            message = f"{len(names)} names for {len(node.schema)} columns; name each of them."
+            raise SqlError(located(message, self.sql, span(place)))
+        _refuse_twice(names, self.sql, place)
+        fields = [pa.field(n, f.type) for n, f in zip(names, node.schema, strict=True)]
+        select = [(n, quoted(f.name)) for n, f in zip(names, node.schema, strict=True)]
+        return Calc(node, tuple(select), pa.schema(fields))
+
+    def _starless(self, tree: exp.Select, source: Node, names: set[str]) -> exp.Select:
+        """The block with * written out, as DISTINCT reads it; other aggregates refuse it themselves."""
+        if not tree.args.get("distinct"):
+            return tree
+        scope = Scope(self.sql, source.schema, self.dialect, names)
+        items = [node for item in tree.expressions for node in self._items(item, scope)]
+        copy = tree.copy()
+        copy.set("expressions", items)
+        return copy
+
+    def _items(self, item: exp.Expression, scope: Scope) -> list[exp.Expression]:
+        """An item of SELECT, or the columns that its * stands for."""
+        star = item.this if isinstance(item, exp.Column) else item
+        if not isinstance(star, exp.Star):
+            return [item]
+        if any(star.args.values()):
+            raise refusal(self.sql, item, "a * with EXCEPT or REPLACE is", "name the columns")
+        if item is not star and item.table.casefold() not in scope.tables:
+            raise scope.unknown(item)
+        return [exp.column(exp.to_identifier(name, quoted=True)) for name in scope.schema.names]
+
+    def _project(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        """A block without aggregates."""
+        scope = Scope(self.sql, source.schema, self.dialect, names)
+        where = self._condition(tree, scope)
+        select, fields = [], []
+        for item in (node for each in tree.expressions for node in self._items(each, scope)):
+            node = bare(scope.resolved(item.this if isinstance(item, exp.Alias) else item))
+            name = item.alias if isinstance(item, exp.Alias) else None
+            name = name or (node.name if isinstance(node, exp.Column) else pretty(node))
+            with scope.at(node):
+                flink = scope.flink_divisions(node.copy(), scope.types)
+                dtype = infer(flink, scope.types)
+                if pa.types.is_null(dtype):
+                    raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
+            select.append((name, scope.input_sql(node)))
+            fields.append(pa.field(name, dtype))
+        _refuse_twice([name for name, _ in select], self.sql, tree.expressions[0])
+        calc = Calc(source, tuple(select), pa.schema(fields), where)
+        return (
+            source
+            if where is None
+            and calc.picked == tuple(calc.schema.names)
+            and (calc.schema == source.schema)
+            else calc
+        )
+
+    def _condition(self, tree: exp.Select, scope: Scope) -> str | None:
+        where = tree.args.get("where")
+        if where is None:
+            return None
+        node = scope.resolved(where.this)
+        scope.refuse_aggregates(node, "WHERE", "move the condition to HAVING")
+        with scope.at(node):
+            dtype = infer(node, scope.types)
+            if dtype != pa.bool_():
+                raise TypeMismatchError(f"WHERE needs BOOLEAN, not {type_name(dtype)}; compare it.")
+        return scope.input_sql(node)
+
+    def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        schema = source.schema
+        if has_sets(tree.args.get("group")):
+            schema = schema.append(pa.field(GROUP_ID, pa.int64()))
+        block = Block(self.sql, tree, schema, self.dialect, names)
+        changes = "append" if appends_only(source) else "retract"
+        return plan_of_spec(block.spec(changes), source, block.sets)
+
+    def _at(self, node: exp.Expression) -> Any:
+        return Scope(self.sql, pa.schema([]), self.dialect, set()).at(node)
+
+
+def plan_of_spec(spec: AggSpec, source: Node, sets: list[tuple[str, ...]] | None = None) -> Node:
+    """The nodes of a spec over the plan of its table: what stands before, the aggregate, what stands after."""
+    rows = rows_of_spec(spec, source)
+    if sets:
+        rows, spec = _expanded(spec, rows, sets)
+    core = core_of(spec)
+    return results_of_spec(spec, Aggregate(rows, core))
+
+
+def core_of(spec: AggSpec) -> AggSpec:
+    """The spec over the columns that its handler reads, with nothing before and nothing after."""
+    return AggSpec(spec.handler_schema, spec.group_by, spec.calls, spec.input_changes, spec.dialect)
+
+
+def rows_of_spec(spec: AggSpec, source: Node) -> Node:
+    """WHERE and the computed columns of a spec: the columns that its handler reads."""
+    computed = {column.name: column for column in spec.computed}
+    names = [name for name in spec.handler_schema.names if name != GROUP_ID]
+    if spec.where is None and not set(names) & set(computed):
+        return pick(source, names)
+    select = []
+    for name in names:
+        if name in computed:
+            column = computed[name]
+            select.append((name, f"CAST({column.sql} AS {type_name(column.type)})"))
+        else:
+            select.append((name, quoted(name)))
+    columns = pa.schema([spec.handler_schema.field(name) for name in names])
+    return Calc(source, tuple(select), columns, spec.where)
+
+
+def results_of_spec(spec: AggSpec, node: Node) -> Node:
+    """HAVING and the final projection of a spec over the aggregate."""
+    if spec.having is None and spec.select is None:
+        return node
+    select = spec.select or tuple((name, quoted(name)) for name in node.schema.names)
+    return Calc(node, tuple(select), spec.output_schema, spec.having)
+
+
+def _expanded(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tuple[Node, AggSpec]:
+    """The rows once for each set of keys, keys outside the set NULL; calls read the columns as they were."""
+    keys = [name for name in spec.group_by if name != GROUP_ID]
+    taken = set(rows.schema.names)
+    copies: dict[str, str] = {}
+    calls = []
+    for call in spec.calls:
+        read = {*call.args, *(key.column for key in call.order_by), call.filter}
+        for name in keys:
+            if name in read and name not in copies:
+                copies[name] = next(n for i in range(999) if (n := f"{name}${i}") not in taken)
+        calls.append(
+            replace(
+                call,
+                args=tuple(copies.get(name, name) for name in call.args),
+                order_by=tuple(
+                    replace(key, column=copies.get(key.column, key.column)) for key in call.order_by
+                ),
+                filter=copies.get(call.filter, call.filter) if call.filter else None,
+                alias=call.output_name,
+            )
+        )
+    others = [name for name in rows.schema.names if name not in keys]
+    fields = [rows.schema.field(name) for name in keys] + [pa.field(GROUP_ID, pa.int64())]
+    fields += [rows.schema.field(name) for name in others]
+    fields += [pa.field(copy, rows.schema.field(name).type) for name, copy in copies.items()]
+    projects = []
+    for number, names in enumerate(sets):
+        items: list[Item] = [Column(k) if k in names else Constant(None) for k in keys]
+        items.append(Constant(number))
+        items += [Column(name) for name in (*others, *copies)]
+        projects.append(tuple(items))
+    schema = pa.schema(fields)
+    shown = spec.select or tuple((n, quoted(n)) for n in spec.aggregate_schema.names)
+    moved = AggSpec(
+        schema,
+        spec.group_by,
+        tuple(calls),
+        spec.input_changes,
+        spec.dialect,
+        having=spec.having,
+        select=shown,
+    )
+    return pick(Expand(rows, tuple(projects), schema), moved.handler_schema.names), moved
+
+
+def _common(first: pa.Field, second: pa.Field) -> pa.DataType:
+    try:
+        return common([first.type, second.type], exp.column(first.name))
+    except SpecError:
+        raise TypeMismatchError(
+            f"UNION: column {first.name!r} is {type_name(first.type)} on one side and "
+            f"{type_name(second.type)} on the other; cast one."
+        ) from None
+
+
+def _cast(node: Node, schema: pa.Schema) -> Node:
+    """The node with the names and types of a schema."""
+    if node.schema == schema:
+        return node
+    select = []
+    for own, wanted in zip(node.schema, schema, strict=True):
+        sql = quoted(own.name)
+        if own.type != wanted.type:
+            sql = f"CAST({sql} AS {type_name(wanted.type)})"
+        select.append((wanted.name, sql))
+    return Calc(node, tuple(select), schema)
+
+
+def _refuse_twice(names: list[str] | tuple[str, ...], sql: str, place: exp.Expression) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            message = f"two columns are called {name!r}; give one an alias."
+            raise DuplicateNameError(located(message, sql, span(place)))
+        seen.add(name)

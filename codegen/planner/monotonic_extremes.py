@@ -1,0 +1,41 @@
+"""monotonic_extremes: a MAX that never falls keeps one value, not all, although rows are taken back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aggloom.codegen.planner.nodes import Aggregate, Node, transform
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.traits import appends_only, call_trend
+from aggloom.codegen.spec import AggSpec
+
+_EXTREMES = ("MAX", "MIN")
+
+
+def monotonic_extremes(root: Node, options: PlanOptions, notes: Notes) -> Node:
+    """Mark MAX over a column that only increases, MIN over one that only decreases (SEMANTICS 1.1)."""
+    if options.state_ttl:
+        # A row that is forgotten comes anew, from the beginning.
+        return root
+    return transform(root, lambda node: _marked(node, notes))
+
+
+def _marked(node: Node, notes: Notes) -> Node:
+    if not isinstance(node, Aggregate) or appends_only(node.input):
+        return node
+    spec = node.spec
+    calls = []
+    for index, call in enumerate(spec.calls):
+        if call.function in _EXTREMES and call_trend(spec, index, node.input):
+            calls.append(replace(call, monotonic=True))
+        else:
+            calls.append(call)
+    marked = [call.text for call in calls if call.monotonic]
+    if not marked:
+        return node
+    new = AggSpec(spec.schema, spec.group_by, tuple(calls), spec.input_changes, spec.dialect)
+    notes.move(spec, new)
+    why = f"what {' and '.join(marked)} looks at only goes one way: no view of all values"
+    notes.add("monotonic_extremes", new, True, why)
+    return replace(node, spec=new)

@@ -1,0 +1,39 @@
+"""What the rules say of a plan: what they have done at a node, or why they have not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aggloom.codegen.spec import AggSpec
+
+
+@dataclass(frozen=True)
+class Note:
+    """A rule's word on an aggregate: whether it fired, and why or why not."""
+
+    rule: str
+    fired: bool
+    why: str
+
+
+@dataclass
+class Notes:
+    """Notes by the spec that they are about."""
+
+    by_spec: dict[str, list[Note]] = field(default_factory=dict)
+
+    def add(self, rule: str, spec: AggSpec, fired: bool, why: str) -> None:
+        """Say something of the aggregate with this spec; the same thing is said once."""
+        listed = self.by_spec.setdefault(spec.digest, [])
+        note = Note(rule, fired, why)
+        if note not in listed:
+            listed.append(note)
+
+    def move(self, old: AggSpec, new: AggSpec) -> None:
+        """What was said of a spec is said of the one that has taken its place."""
+        if old.digest != new.digest:
+            self.by_spec[new.digest] = self.by_spec.pop(old.digest, [])
+
+    def of(self, spec: AggSpec) -> list[Note]:
+        """What was said of an aggregate."""
+        return self.by_spec.get(spec.digest, [])

@@ -1,0 +1,132 @@
+"""The planner's options: Flink's names, this package's keywords, and how a value is read, in one table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from aggloom.errors import OptionError, nearest
+
+PhaseStrategy = Literal["AUTO", "ONE_PHASE", "TWO_PHASE"]
+OrphanPolicy = Literal["drop", "error", "keep"]
+
+_UNITS = {
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1),
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1000),
+    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
+    **dict.fromkeys(("d", "day", "days"), 86_400_000),
+}
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """How a query is to be run; durations in milliseconds.
+
+    mini_batch_enabled: one change for a key and bundle; without it, one for every row. A bundle ends after
+    mini_batch_size rows, with a watermark, after mini_batch_allow_latency, and at the end of the input; on Spark a
+    micro-batch is a bundle. agg_phase_strategy: whether rows are aggregated before the exchange. distinct_agg_split_*:
+    whether DISTINCT is spread over so many buckets a key. incremental_agg_enabled: whether the halves of a split
+    aggregate that meet become one node. state_ttl: after how long without a change a key is forgotten; 0 is never.
+    update_before: whether updates of the result come with the row that they replace. on_orphan_retraction: what
+    becomes of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count.
+    """
+
+    mini_batch_enabled: bool = True
+    mini_batch_allow_latency: int = 0
+    mini_batch_size: int = -1
+    agg_phase_strategy: PhaseStrategy = "AUTO"
+    distinct_agg_split_enabled: bool = False
+    distinct_agg_split_bucket_num: int = 1024
+    incremental_agg_enabled: bool = True
+    state_ttl: int = 0
+    update_before: bool = True
+    on_orphan_retraction: OrphanPolicy = "drop"
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **keywords: Any) -> PlanOptions:
+        """The options of a mapping by either name, and of keywords; raises OptionError naming the option."""
+        return cls().updated({**given, **keywords})
+
+    def updated(self, given: Mapping[str, Any]) -> PlanOptions:
+        """These options with others in place of some."""
+        changes = {}
+        for name, value in given.items():
+            keyword = FLINK_NAMES.get(name.lower(), name)
+            if keyword not in _READERS:
+                known = FLINK_NAMES if "." in name else _READERS
+                raise OptionError(f"there is no option {name!r}. {nearest(name, known)}")
+            changes[keyword] = _READERS[keyword](name, value)
+        return replace(self, **changes)
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """What differs from the defaults, by Flink's names."""
+        flink = {keyword: name for name, keyword in FLINK_NAMES.items()}
+        return {
+            flink.get(field.name, field.name): getattr(self, field.name)
+            for field in fields(self)
+            if getattr(self, field.name) != field.default
+        }
+
+
+FLINK_NAMES = {
+    "table.exec.mini-batch.enabled": "mini_batch_enabled",
+    "table.exec.mini-batch.allow-latency": "mini_batch_allow_latency",
+    "table.exec.mini-batch.size": "mini_batch_size",
+    "table.optimizer.agg-phase-strategy": "agg_phase_strategy",
+    "table.optimizer.distinct-agg.split.enabled": "distinct_agg_split_enabled",
+    "table.optimizer.distinct-agg.split.bucket-num": "distinct_agg_split_bucket_num",
+    "table.optimizer.incremental-agg-enabled": "incremental_agg_enabled",
+    "table.exec.state.ttl": "state_ttl",
+}
+
+
+def _flag(name: str, value: Any) -> bool:
+    text = str(value).strip().lower()
+    if text not in ("true", "false"):
+        raise OptionError(f"{name} is {value!r}; it must be true or false.")
+    return text == "true"
+
+
+def _duration(name: str, value: Any) -> int:
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", str(value).strip().lower())
+    if match is None or match[2] not in _UNITS:
+        raise OptionError(f"{name} is {value!r}; it must be a duration such as '500 ms' or '1 h'.")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def _count(least: int) -> Callable[[str, Any], int]:
+    def read(name: str, value: Any) -> int:
+        text = str(value).strip()
+        if not re.fullmatch(r"-?\d+", text) or int(text) < least:
+            raise OptionError(f"{name} is {value!r}; it must be a whole number from {least} on.")
+        return int(text)
+
+    return read
+
+
+def _choice(kind: Any, spelled: Callable[[str], str]) -> Callable[[str, Any], str]:
+    def read(name: str, value: Any) -> str:
+        text = spelled(str(value).strip())
+        if text not in get_args(kind):
+            raise OptionError(f"{name} is {value!r}. {nearest(text, get_args(kind))}")
+        return text
+
+    return read
+
+
+_READERS: dict[str, Callable[[str, Any], Any]] = {
+    "mini_batch_enabled": _flag,
+    "mini_batch_allow_latency": _duration,
+    "mini_batch_size": _count(-1),
+    "agg_phase_strategy": _choice(PhaseStrategy, str.upper),
+    "distinct_agg_split_enabled": _flag,
+    "distinct_agg_split_bucket_num": _count(1),
+    "incremental_agg_enabled": _flag,
+    "state_ttl": _duration,
+    "update_before": _flag,
+    "on_orphan_retraction": _choice(OrphanPolicy, str.lower),
+}

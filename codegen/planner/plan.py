@@ -1,0 +1,131 @@
+"""The planner: a script or a spec, tables and options to the plan that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen.planner.incremental import incremental
+from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
+from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
+from aggloom.codegen.planner.nodes import (
+    Calc,
+    GroupAggregate,
+    Node,
+    Scan,
+    Union,
+    walk,
+)
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.prune_calls import prune_calls
+from aggloom.codegen.planner.script import read_script
+from aggloom.codegen.planner.split_distinct import split_distinct
+from aggloom.codegen.planner.traits import unique_key
+from aggloom.codegen.planner.two_phase import exchanges, two_phase
+from aggloom.codegen.spec import AggSpec, SchemaLike, to_schema
+from aggloom.errors import OptionError, SpecError, nearest
+
+Rule = Callable[[Node, PlanOptions, Notes], Node]
+
+RULES: tuple[Rule, ...] = (
+    prune_calls,
+    monotonic_extremes,
+    split_distinct,
+    exchanges,
+    two_phase,
+    incremental,
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A query as it runs: the physical plan, the logical one that it was made of, and what the rules say."""
+
+    root: Node
+    logical: Node
+    options: PlanOptions
+    notes: Notes
+    dialect: str = "spark"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the result."""
+        return self.root.schema
+
+    @cached_property
+    def scans(self) -> dict[str, Scan]:
+        """The tables that are read, by name."""
+        return {node.table: node for node in walk(self.root) if isinstance(node, Scan)}
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """Columns of the result of which no two rows have the same values."""
+        return unique_key(self.root)
+
+
+def plan_query(
+    sql: str,
+    tables: Mapping[str, SchemaLike],
+    *,
+    input_changes: str | Mapping[str, str] = "retract",
+    dialect: str = "spark",
+    options: PlanOptions | None = None,
+) -> Plan:
+    """The plan of a script over tables, given as schemas by name.
+
+    input_changes: append or retract, for all tables or by name.
+    """
+    script = read_script(sql)
+    chosen = (options or PlanOptions()).updated(script.settings)
+    scans = {
+        name: Scan(name, to_schema(schema, dialect), _changes(name, input_changes, tables))  # type: ignore[arg-type]
+        for name, schema in tables.items()
+    }
+    logical = logical_plan(script, scans, dialect)
+    return _planned(logical, RULES, chosen, dialect)
+
+
+def plan_spec(spec: AggSpec, *, options: PlanOptions | None = None) -> Plan:
+    """The plan of a single spec over the table t."""
+    logical = plan_of_spec(spec, Scan("t", spec.schema, spec.input_changes))
+    rules = tuple(rule for rule in RULES if rule is not prune_calls)
+    chosen = options or PlanOptions()
+    return _planned(logical, rules, chosen, spec.dialect)
+
+
+def _planned(logical: Node, rules: tuple[Rule, ...], options: PlanOptions, dialect: str) -> Plan:
+    notes, root = Notes(), logical
+    for rule in rules:
+        root = rule(root, options, notes)
+    if not options.update_before:
+        root = _without_before(root)
+    return Plan(root, logical, options, notes, dialect)
+
+
+def _without_before(node: Node) -> Node:
+    """The plan whose last aggregates emit no -U: what reads them is no aggregate."""
+    if isinstance(node, GroupAggregate):
+        return replace(node, update_before=False)
+    if isinstance(node, Calc):
+        return node.over(_without_before(node.input))
+    if isinstance(node, Union):
+        return node.over(*(_without_before(part) for part in node.parts))
+    return node
+
+
+def _changes(name: str, input_changes: str | Mapping[str, str], tables: Mapping[str, Any]) -> str:
+    chosen = input_changes if isinstance(input_changes, str) else input_changes.get(name, "retract")
+    if not isinstance(input_changes, str):
+        for each in input_changes:
+            if each not in tables:
+                raise OptionError(
+                    f"input_changes names table {each!r}, which is not given. {nearest(each, tables)}"
+                )
+    if chosen not in ("append", "retract"):
+        raise SpecError(f"input_changes is {chosen!r}. {nearest(chosen, ('append', 'retract'))}")
+    return chosen

@@ -1,0 +1,244 @@
+"""split_distinct: DISTINCT (and MIN, MAX) of a hot key spread over hash buckets, then put together.
+
+SEMANTICS 3.4. The partial aggregate is keyed by the group keys and a bucket of the argument's hash, the final one
+adds up what the buckets say. Calls of which no two halves make the exact whole stay whole: their rows are in no bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from aggloom.codegen.aggregate import Aggregate as Entry
+from aggloom.codegen.catalogue import find
+from aggloom.codegen.dtypes import is_supported, type_name
+from aggloom.codegen.expressions import quoted
+from aggloom.codegen.planner.nodes import (
+    Aggregate,
+    Bucket,
+    Calc,
+    Column,
+    Constant,
+    Expand,
+    Item,
+    Node,
+    transform,
+)
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.spec import AggCall, AggSpec
+
+_SUMS = ("COUNT", "SUM", "SUM0", "AVG")
+_EXTREMES = ("MIN", "MAX")
+_WHOLE = "$w"
+
+
+def split_distinct(root: Node, options: PlanOptions, notes: Notes) -> Node:
+    """Replace every aggregate with a DISTINCT call by a partial and a final one."""
+
+    def change(node: Node) -> Node:
+        if not isinstance(node, Aggregate) or node.role:
+            return node
+        if not any(call.distinct and _part(call, node.spec) != "whole" for call in node.spec.calls):
+            if any(call.distinct for call in node.spec.calls):
+                notes.add("split_distinct", node.spec, False, _whole_reason(node.spec))
+            return node
+        if not options.distinct_agg_split_enabled:
+            why = "table.optimizer.distinct-agg.split.enabled is false"
+            notes.add("split_distinct", node.spec, False, why)
+            return node
+        unpassable = [c.text for c in node.spec.calls if not _passes(c, node.spec)]
+        if unpassable:
+            why = f"the result of {unpassable[0]} cannot pass through a second aggregate"
+            notes.add("split_distinct", node.spec, False, why)
+            return node
+        return _Split(node, options.distinct_agg_split_bucket_num).result(notes)
+
+    return transform(root, change)
+
+
+def _part(call: AggCall, spec: AggSpec) -> str:
+    """How a call is made of its parts: sum, extreme, or not at all (whole)."""
+    if call.function in _EXTREMES and not call.monotonic:
+        return "extreme"
+    if call.function not in _SUMS or call.order_by:
+        return "whole"
+    if call.function == "COUNT":
+        return "sum"
+    (dtype,) = spec.arg_types(call)
+    if call.function == "AVG":
+        # Its sum must fit a BIGINT and a double: wider ones are averaged exactly, whole.
+        return "sum" if pa.types.is_integer(dtype) and dtype.bit_width < 64 else "whole"
+    return "sum" if pa.types.is_integer(dtype) or pa.types.is_decimal(dtype) else "whole"
+
+
+def _whole_reason(spec: AggSpec) -> str:
+    call = next(call for call in spec.calls if call.distinct)
+    return f"{call.text} is exact only where all values of the key are"
+
+
+def _passes(call: AggCall, spec: AggSpec) -> bool:
+    """Whether a call that stays whole has a result that the final aggregate can take."""
+    dtype = spec.result_type(call)
+    return _part(call, spec) != "whole" or (is_supported(dtype) and not pa.types.is_map(dtype))
+
+
+@dataclass
+class _Split:
+    """One aggregate on its way to two."""
+
+    node: Aggregate
+    buckets: int
+    hashed: list[tuple[str, ...]] = field(default_factory=list)
+    partial: list[AggCall] = field(default_factory=list)
+    final: list[AggCall] = field(default_factory=list)
+    shown: list[tuple[str, str]] = field(default_factory=list)
+    filters: dict[tuple[int, str | None], str] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> AggSpec:
+        """The aggregate as it was."""
+        return self.node.spec
+
+    def result(self, notes: Notes) -> Node:
+        spec = self.spec
+        for call in spec.calls:
+            columns = self._hash_of(call)
+            if columns and columns not in self.hashed:
+                self.hashed.append(columns)
+        for call in spec.calls:
+            self._call(call)
+        expand = self._expand()
+        keys = [*spec.group_by, *(f"$h{i}" for i in range(len(self.hashed)))]
+        keys += [_WHOLE] * self._has_whole()
+        partial = AggSpec(
+            expand.schema, tuple(keys), tuple(self.partial), spec.input_changes, spec.dialect
+        )
+        final = AggSpec(
+            partial.aggregate_schema, spec.group_by, tuple(self.final), "retract", spec.dialect
+        )
+        read = final.handler_schema
+        core = AggSpec(read, spec.group_by, tuple(self.final), "retract", spec.dialect)
+        rows: Node = Aggregate(expand, partial, "partial")
+        picks = tuple((name, quoted(name)) for name in read.names)
+        rows = rows if read == rows.schema else Calc(rows, picks, read)
+        notes.move(spec, core)
+        spread = ", ".join(f"({', '.join(columns)})" for columns in self.hashed)
+        why = f"keys are spread over {self.buckets} buckets of {spread}"
+        notes.add("split_distinct", core, True, why)
+        return self._finished(Aggregate(rows, core, "final"))
+
+    def _has_whole(self) -> bool:
+        return any(_part(call, self.spec) == "whole" for call in self.spec.calls)
+
+    def _hash_of(self, call: AggCall) -> tuple[str, ...]:
+        """The columns by which a call's rows are spread; none for calls that follow others' rows."""
+        part = _part(call, self.spec)
+        if part == "whole" or (part == "sum" and not call.distinct):
+            return ()
+        return tuple(name for name in call.args if name not in self.spec.group_by)
+
+    def _set_of(self, call: AggCall) -> int:
+        """The number of the set of keys that a call's rows have; the last one is without buckets."""
+        if _part(call, self.spec) == "whole":
+            return len(self.hashed)
+        columns = self._hash_of(call)
+        return self.hashed.index(columns) if columns else 0
+
+    def _sets(self) -> int:
+        return len(self.hashed) + self._has_whole()
+
+    def _call(self, call: AggCall) -> None:
+        part = _part(call, self.spec)
+        wanted = self.spec.result_type(call)
+        if part == "whole":
+            name = self._partial(call, call.function)
+            made = AggCall("SINGLE_VALUE", (name,), filter=_WHOLE)
+            self._show(call, made, wanted, lambda made: made)
+        elif part == "extreme":
+            name = self._partial(call, call.function)
+            self._show(call, AggCall(call.function, (name,)), wanted, lambda made: made)
+        elif call.function == "AVG":
+            total = self._final(AggCall("SUM0", (self._partial(call, "SUM0"),)))
+            count = self._final(AggCall("SUM0", (self._partial(call, "COUNT"),)))
+            ratio = f"{quoted(total)} / {quoted(count)}"
+            if self.spec.dialect == "flink":
+                ratio = f"{quoted(total)} DIV {quoted(count)}"
+            text = f"CASE WHEN {quoted(count)} = 0 THEN NULL ELSE {ratio} END"
+            self.shown.append((call.output_name, f"CAST({text} AS {type_name(wanted)})"))
+        else:
+            name = self._partial(call, call.function)
+            function = "SUM" if call.function == "SUM" else "SUM0"
+            self._show(call, AggCall(function, (name,)), wanted, _cast_to(wanted))
+
+    def _show(
+        self, call: AggCall, made: AggCall, wanted: pa.DataType, cast: Callable[[str], str]
+    ) -> None:
+        name = self._final(made)
+        self.shown.append((call.output_name, cast(quoted(name))))
+
+    def _partial(self, call: AggCall, function: str) -> str:
+        """The partial call with this function in place of the call's, its name."""
+        entry: Entry | None = call.entry if function == call.function else find(function)
+        condition = self._filter(call)
+        made = replace(call, function=function, filter=condition, alias=None, entry=entry)
+        for known in self.partial:
+            if replace(known, alias=None) == made:
+                return known.output_name
+        self.partial.append(replace(made, alias=f"$p{len(self.partial)}"))
+        return self.partial[-1].output_name
+
+    def _final(self, made: AggCall) -> str:
+        for known in self.final:
+            if replace(known, alias=None) == made:
+                return known.output_name
+        self.final.append(replace(made, alias=f"$f{len(self.final)}"))
+        return self.final[-1].output_name
+
+    def _filter(self, call: AggCall) -> str | None:
+        """The column that says which rows of the expanded input are for a call."""
+        if self._sets() == 1:
+            return call.filter
+        key = (self._set_of(call), call.filter)
+        return self.filters.setdefault(key, f"$g{len(self.filters)}")
+
+    def _expand(self) -> Expand:
+        spec, single = self.spec, self._sets() == 1
+        kept = [name for name in spec.schema.names if name not in spec.group_by]
+        if not single:
+            read = {name for call in spec.calls for name in call.args}
+            read |= {key.column for call in spec.calls for key in call.order_by}
+            kept = [name for name in kept if name in read]
+        fields = [spec.schema.field(name) for name in spec.group_by]
+        fields += [pa.field(f"$h{i}", pa.int32()) for i in range(len(self.hashed))]
+        fields += [pa.field(_WHOLE, pa.bool_())] * self._has_whole()
+        fields += [spec.schema.field(name) for name in kept]
+        fields += [pa.field(name, pa.bool_()) for name in self.filters.values()]
+        projects = []
+        for number in range(self._sets()):
+            items: list[Item] = [Column(name) for name in spec.group_by]
+            for place, columns in enumerate(self.hashed):
+                spread = Bucket(columns, self.buckets)
+                items.append(spread if place == number else Constant(None))
+            items += [Constant(number == len(self.hashed))] * self._has_whole()
+            items += [Column(name) for name in kept]
+            for (own, condition), _ in self.filters.items():
+                passes: Item = Constant(own == number)
+                if own == number and condition is not None:
+                    passes = Column(condition)
+                items.append(passes)
+            projects.append(tuple(items))
+        return Expand(self.node.input, tuple(projects), pa.schema(fields))
+
+    def _finished(self, node: Aggregate) -> Node:
+        keys = tuple((name, quoted(name)) for name in self.spec.group_by)
+        return Calc(node, (*keys, *self.shown), self.spec.aggregate_schema)
+
+
+def _cast_to(wanted: pa.DataType) -> Callable[[str], str]:
+    """A sum of sums has a type of its own: back to what the whole has."""
+    if pa.types.is_decimal(wanted):
+        return lambda made: f"CAST({made} AS {type_name(wanted)})"
+    return lambda made: made
