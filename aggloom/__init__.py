@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.harness import Harness
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
+    from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import write_changes
     from aggloom.runtime.spark.sources import read_changes
@@ -68,6 +69,7 @@ __all__ = [
     "read_changes",
     "register",
     "session",
+    "sql",
     "unregister",
     "write_changes",
 ]
@@ -78,6 +80,7 @@ _HOMES = {
     "await_end": "aggloom.runtime.spark.failures",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
     "read_changes": "aggloom.runtime.spark.sources",
+    "sql": "aggloom.runtime.spark.query",
     "session": "aggloom.runtime.spark.session",
     "write_changes": "aggloom.runtime.spark.sinks",
 }

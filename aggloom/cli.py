@@ -191,6 +191,26 @@ def inspect(
 
 @main.command()
 @spec_options
+@click.option(
+    "--table",
+    "tables",
+    multiple=True,
+    help='A table of the query, "name=DDL"; give it once for each, instead of --schema.',
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    help="An option of the planner, NAME=VALUE, by Flink's name or its keyword; may be repeated.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "svg"]),
+    default="text",
+    show_default=True,
+    help="A tree with notes, the same as data, or a picture.",
+)
 def explain(
     sql: str | None,
     schema: str | None,
@@ -198,11 +218,31 @@ def explain(
     yaml_file: Path | None,
     backend: Backend,
     dialect: Dialect,
+    tables: tuple[str, ...],
+    settings: tuple[str, ...],
+    form: Literal["text", "json", "svg"],
 ) -> None:
-    """Say what a query becomes: calls and types, a key's state, what is compiled and why."""
+    """Say what a query becomes: its plan and why, calls and types, a key's state, what is compiled."""
     from aggloom.codegen import explain as explained
 
-    click.echo(explained(described(sql, schema, changes, yaml_file, dialect), backend=backend))
+    if tables and (sql is None or schema is not None or yaml_file is not None):
+        raise click.UsageError("--table goes with --sql, instead of --schema or --yaml")
+    query: AggSpec | str
+    if sql is None or yaml_file is not None or not (tables or schema is not None):
+        query, schema = described(sql, schema, changes, yaml_file, dialect), None
+    else:
+        query = sql
+    text = explained(
+        query,
+        schema,
+        tables=_pairs("--table", '"name=DDL"', tables) or None,
+        input_changes=changes,
+        dialect=dialect,
+        backend=backend,
+        format=form,
+        options=_pairs("--set", "NAME=VALUE", settings),
+    )
+    click.echo(text, nl=not text.endswith("\n"))
 
 
 @main.command()
@@ -274,6 +314,19 @@ def _generate(
     from aggloom.codegen import generate as emit
 
     return emit(spec, backend=backend, directory=directory, name=name)
+
+
+def _pairs(option: str, form: str, given: tuple[str, ...]) -> dict[str, str]:
+    """The names and values of a repeated option."""
+    pairs = {}
+    for each in given:
+        name, equals, value = (part.strip() for part in each.partition("="))
+        if not name or not equals:
+            raise click.UsageError(f"{option} is {each!r}; it must be {form}")
+        if name in pairs:
+            raise click.UsageError(f"{option} names {name!r} twice; leave one out")
+        pairs[name] = value
+    return pairs
 
 
 def _find(target: str, directory: Path) -> Path:

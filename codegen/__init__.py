@@ -10,7 +10,7 @@ from aggloom.codegen.explain import explain
 from aggloom.codegen.expressions import calculate, finish, having_kinds, prepare
 from aggloom.codegen.plan import plan_of
 from aggloom.codegen.register import aggregate, register, unregister
-from aggloom.codegen.spec import AggSpec, Computed
+from aggloom.codegen.spec import AggSpec, Computed, to_schema
 
 __all__ = [
     "AggCall",
@@ -38,6 +38,7 @@ __all__ = [
     "plan_of",
     "prepare",
     "register",
+    "to_schema",
     "type_name",
     "unregister",
 ]

@@ -22,7 +22,7 @@ from aggloom.errors import StateCorruptError
 Array = NDArray[Any]
 _ROOMY = 1 << 12
 _HEADER = struct.Struct("<4sIQ")
-_MAGIC = b"AGLA"
+MAGIC = b"AGLA"
 _CODEC = "lz4"
 _NOTE = ".array.json"
 
@@ -94,7 +94,7 @@ class Arena:
         body = b"".join(np.ascontiguousarray(a).tobytes() for _, a in self)
         head = json.dumps(listing, separators=(",", ":")).encode()
         packed = pa.compress(body, codec=_CODEC, asbytes=True) if body else b""
-        return _HEADER.pack(_MAGIC, len(head), len(body)) + head + packed
+        return _HEADER.pack(MAGIC, len(head), len(body)) + head + packed
 
     def restore(self, data: bytes | memoryview) -> None:
         """Replace the arena's contents by a snapshot.
@@ -103,7 +103,7 @@ class Arena:
         """
         try:
             magic, head_size, body_size = _HEADER.unpack_from(data)
-            if magic != _MAGIC:
+            if magic != MAGIC:
                 raise ValueError("wrong magic number")
             start = _HEADER.size
             listing = json.loads(bytes(data[start : start + head_size]))

@@ -31,7 +31,8 @@ MODES = (
     "none",
 )
 _EPOCH = dt.datetime(1970, 1, 1)
-_KEY_MARK = re.compile(r"\s*\((?:primary key|unique)\)\s*$", re.IGNORECASE)
+_REMARK = re.compile(r"(\w+(?:\([\d, ]+\))?)\s+(?!WITH\b)[^<>]*", re.IGNORECASE)
+_COUNT_ALL = re.compile(r"\bCOUNT\s*\(\s*\*\s*\)", re.IGNORECASE)
 
 
 class NotSupported(Exception):
@@ -130,26 +131,36 @@ def expected_rows(rows: Iterable[Any]) -> tuple[tuple[str, tuple[Any, ...]], ...
 
 
 def column_type(text: str) -> pa.DataType:
-    """The Arrow type of a Flink type name, marks such as `(primary key)` ignored."""
-    name = _KEY_MARK.sub("", text).strip()
-    try:
-        return AggSpec(f"c {name}", ("c",), (), dialect="flink").schema.field("c").type
-    except SpecError as error:
-        raise NotSupported(f"type {name}") from error
+    """The Arrow type of a Flink type name; marks and remarks after it, such as `(primary key)`, are ignored."""
+    bare = _REMARK.fullmatch(text.strip())
+    for name in (text.strip(), bare[1] if bare else ""):
+        try:
+            return AggSpec(f"c {name}", ("c",), (), dialect="flink").schema.field("c").type
+        except SpecError:
+            continue
+    raise NotSupported(f"type {text.strip()}")
+
+
+def computed_columns(columns: Mapping[str, str]) -> dict[str, str]:
+    """The expressions of the columns that rows do not hold, by name."""
+    return {
+        name: str(text)[3:].strip()
+        for name, text in columns.items()
+        if str(text).upper().startswith("AS ")
+    }
 
 
 def table_schema(columns: Mapping[str, str], sql: str) -> pa.Schema:
     """The physical columns of a table; a foreign type becomes text if the query never reads it."""
+    computed = computed_columns(columns)
     fields = []
     for name, declared in columns.items():
-        if name.lower() == "primary key":
+        if name.lower() == "primary key" or name in computed:
             continue
-        if str(declared).upper().startswith("AS "):
-            raise NotSupported("a computed column in the table")
         try:
             fields.append(pa.field(name, column_type(declared)))
         except NotSupported:
-            if re.search(rf"\b{re.escape(name)}\b|\*", sql.replace("COUNT(*)", "")):
+            if re.search(rf"\b{re.escape(name)}\b|\*", _COUNT_ALL.sub("", sql)):
                 raise
             fields.append(pa.field(name, pa.string()))
     return pa.schema(fields)

@@ -2,131 +2,219 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec
+from aggloom.codegen.planner import PlanOptions
 from aggloom.runtime.case_compare import Change, difference, net, typed
 from aggloom.runtime.case_format import Case, Expectation, NotSupported, Phase, to_value
+from aggloom.runtime.case_program import Program
+from aggloom.runtime.case_settings import Setting, asks_for_messages, single_aggregate
 from aggloom.runtime.case_source import Bundles, UpsertNormaliser
-from aggloom.runtime.changelog import fold
+from aggloom.runtime.changelog import fold, parse_kinds
+from aggloom.runtime.handler import rows_to_batch
 from aggloom.runtime.harness import Harness
+from aggloom.runtime.pipeline import Handlers, Pipeline, handlers
+
+KeyOf = Callable[[str, tuple[Any, ...]], tuple[Any, ...] | None]
 
 
 class CaseFailed(Exception):
     """The product ran and did something else than the case expects."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """One combination of options under which a case must give the same result."""
+def replay(case: Case, program: Program, setting: Setting, rounded: bool, session: Any) -> bool:
+    """Feed the phases in order, comparing after each; restore between phases that ask for it.
 
-    bundle: int | None
-    backend: Literal["numba", "python"]
-    two_phase_cut: bool = False
-
-    def __str__(self) -> str:
-        size = "per record" if self.bundle is None else f"bundles of {self.bundle}"
-        return f"{self.backend}, {size}{', cut as two phases' if self.two_phase_cut else ''}"
+    False if the messages that the case asks for could be compared only as a table.
+    """
+    return _Replay(case, program, setting, rounded, session).run()
 
 
-def replay(
-    case: Case,
-    spec: AggSpec,
-    setting: Setting,
-    source: UpsertNormaliser | None,
-    rounded: bool,
-    session: Any,
-) -> None:
-    """Feed the phases in order, comparing after each; restore between phases that ask for it."""
-    params = case.params
-    options: dict[str, Any] = {
-        "mode": "per_record" if setting.bundle is None else "mini_batch",
-        "backend": setting.backend,
-        "update_before": params.get("generate_update_before", True),
-        "state_ttl_ms": params.get("ttl_ms", params.get("state_ttl_ms", 0)) or 0,
-        "session": session,
-    }
-    if setting.bundle is None and any("flush" in e for p in case.phases for e in p.events):
-        options["mode"] = "mini_batch"
-    harness = Harness(spec, **options)
-    source_now = source
-    try:
-        seen: list[Change] = []
-        for phase, following in zip_longest(case.phases, case.phases[1:]):
-            if phase.before:
-                if "restore" not in phase.before:
-                    raise NotSupported(f"before: {phase.before}")
-                state = harness.snapshot()
-                harness.__exit__(None, None, None)
-                harness = Harness(spec, **options)
-                harness.restore(state)
-            ends = following is None or bool(following.before)
-            _feed(
-                harness,
-                phase,
-                spec,
-                setting,
-                source_now,
-                ends or phase.expect.mode == "materialized",
-            )
-            new = [(c[0], tuple(c[1:])) for c in harness.changes()]
-            seen += new
-            delivered = _delivered(new, params)
-            _check(phase.expect, delivered, new, _table(seen, spec, options), spec, rounded)
-        if case.total is not None:
-            _check_total(case.total, _table(seen, spec, options), spec, rounded, 0.0)
-    finally:
-        harness.__exit__(None, None, None)
+class _Replay:
+    """One run of a case; `seen` is everything that came out, `expected` everything that should have."""
+
+    def __init__(
+        self, case: Case, program: Program, setting: Setting, rounded: bool, session: Any
+    ) -> None:
+        self.case, self.program, self.setting = case, program, setting
+        self.rounded, self.session = rounded, session
+        self.plan = program.plan(setting.options(case))
+        self.tells = setting.tells(self.plan) or not asks_for_messages(case)
+        self.normalisers = program.normalisers()
+        self.key, self.key_types = self._cut()
+        self.seen: list[Change] = []
+        self.expected: list[Change] = []
+        self.harness = self._start()
+
+    def run(self) -> bool:
+        phases = self.case.phases
+        try:
+            for phase, following in zip_longest(phases, phases[1:]):
+                if phase.before:
+                    self._restore(phase.before)
+                ends = following is None or bool(following.before)
+                self._feed(phase, ends or phase.expect.mode == "materialized" or not self.tells)
+                new = [(change[0], tuple(change[1:])) for change in self.harness.changes()]
+                self.seen += new
+                self._check(phase.expect, new)
+            if self.case.total is not None:
+                self._check_total(self.case.total, 0.0)
+        finally:
+            self.harness.close()
+        return self.tells
+
+    def _start(self) -> Harness:
+        backend = _handlers(self.setting.backend)
+        return Harness.of_plan(self.plan, backend, session=self.session, **self.setting.parts)
+
+    def _restore(self, before: str) -> None:
+        if "restore" not in before:
+            raise NotSupported(f"before: {before}")
+        state = self.harness.snapshot()
+        self.harness.close()
+        self.harness = self._start()
+        self.harness.restore(state)
+
+    def _feed(self, phase: Phase, flush_at_end: bool) -> None:
+        harness = self.harness
+        bundles = Bundles(
+            self.setting.bundle,
+            lambda table, rows: harness.process(rows, table=table),
+            harness.flush,
+            self.key,
+            self.key_types,
+        )
+        read = self.plan.scans
+        for event in phase.events:
+            if "op" in event:
+                table = self.program.table(event)
+                if table.name in read:
+                    row = _row(event["row"], table.schema)
+                    bundles.add(table.name, self._normal(table.name, event["op"], row))
+            elif "set_ttl_time" in event:
+                harness.set_ttl_time(event["set_ttl_time"])
+            elif "flush" in event or "end_of_input" in event:
+                bundles.flush()
+            else:
+                raise NotSupported(f"event {next(iter(event))}")
+        if flush_at_end:
+            bundles.flush()
+
+    def _normal(self, table: str, kind: str, row: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
+        normaliser: UpsertNormaliser | None = self.normalisers.get(table)
+        return normaliser(kind, row) if normaliser else [(kind, *row)]
+
+    def _cut(self) -> tuple[KeyOf | None, tuple[pa.DataType, ...]]:
+        """How to tell the key by which a row is aggregated, and its types, if bundles are cut by it."""
+        aggregate = single_aggregate(self.plan)
+        asked = self.tells and asks_for_messages(self.case)
+        if aggregate is None or not asked or not self.setting.two_phase or self.setting.spread:
+            return None, ()
+        options = replace(PlanOptions(), agg_phase_strategy="ONE_PHASE")
+        rows = replace(self.plan, root=aggregate.input, logical=aggregate.input, options=options)
+        below = Pipeline(rows, _handlers(self.setting.backend), session=self.session)
+        keys = aggregate.spec.group_by
+
+        def key_of(table: str, change: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            kinds = parse_kinds(pa.array([change[0]]), table)
+            batch = rows_to_batch([tuple(change[1:])], rows.scans[table].schema)
+            reached, _ = below.process({table: (batch, np.asarray(kinds, np.int8))})
+            if not reached.num_rows:
+                return None
+            return tuple(reached.column(name)[0].as_py() for name in keys)
+
+        return key_of, tuple(aggregate.schema.field(name).type for name in keys)
+
+    def _check(self, expect: Expectation, new: list[Change]) -> None:
+        schema, tolerance = self.plan.schema, tolerance_of(expect)
+        delivered = _delivered(new, self.case.params)
+        rows = typed(expect.rows, schema, self.rounded)
+        self.expected = rows if expect.mode == "materialized_total" else [*self.expected, *rows]
+        found: str | None = None
+        if expect.mode in ("ordered", "unordered"):
+            if self.tells:
+                found = difference(expect.mode, rows, delivered, schema, tolerance)
+            else:
+                found = self._table_difference(tolerance)
+        elif expect.mode == "materialized":
+            content = net(new)
+            if any(kind == "-D" for kind, _ in content) or not self.plan.options.update_before:
+                content = self._table()
+            found = difference("unordered", rows, content, schema, tolerance)
+        elif expect.mode == "materialized_total":
+            self._check_total(expect.rows, tolerance)
+        elif expect.mode == "accumulator_empty" and (table := self._table()):
+            found = f"the table is not empty after retracting everything: {table[:3]}"
+        if found:
+            raise CaseFailed(found)
+        count = expect.extra.get("message_count", len(delivered))
+        if self.tells and count != len(delivered):
+            raise CaseFailed(f"expected {count} messages, got {len(delivered)}")
+        if "materialized" in expect.extra:
+            from_rows = expect.extra["materialized"]
+            listed = from_rows["rows"] if isinstance(from_rows, Mapping) else from_rows
+            pairs = [
+                (r["op"], tuple(r["row"])) if isinstance(r, Mapping) else ("+I", tuple(r))
+                for r in listed
+            ]
+            self._check_total(pairs, tolerance)
+
+    def _check_total(self, rows: Iterable[Change], tolerance: float) -> None:
+        schema = self.plan.schema
+        wanted = typed(rows, schema, self.rounded)
+        found = difference("unordered", wanted, self._table(), schema, tolerance)
+        if found:
+            raise CaseFailed(f"table: {found}")
+
+    def _table_difference(self, tolerance: float) -> str | None:
+        """How the table differs from the one that all messages expected so far fold to."""
+        schema = self.plan.schema
+        wanted = _folded(self.expected, _sink_key(self.case.params))
+        found = difference("unordered", wanted, self._table(), schema, tolerance)
+        return f"table: {found}" if found else None
+
+    def _table(self) -> list[Change]:
+        """The net content of everything emitted, restores included."""
+        if self.plan.options.update_before:
+            return _folded(self.seen, None)
+        if self.plan.key is None:
+            raise NotSupported("the table without -U of a query that drops its key")
+        return _folded(self.seen, [self.plan.schema.names.index(name) for name in self.plan.key])
+
+
+def _folded(changes: Iterable[Change], key: Sequence[int] | None) -> list[Change]:
+    """The rows that messages fold to; with a key, of updates only the +U is needed."""
+    if key is None:
+        return [("+I", tuple(row)) for row in fold([(kind, *row) for kind, row in changes])]
+    moved = [(kind, *(row[i] for i in key), row) for kind, row in changes]
+    return [("+I", row[-1]) for row in fold(moved, len(key))]
 
 
 def _delivered(changes: list[Change], params: Mapping[str, Any]) -> list[Change]:
     """What reaches the sink: an upsert sink is not sent the rows that an update replaces."""
-    sink = params.get("sink") or {}
-    upsert = isinstance(sink, Mapping) and sink.get("mode") == "upsert"
+    upsert = _sink_key(params) is not None
     return [change for change in changes if not (upsert and change[0] == "-U")]
 
 
-def _feed(
-    harness: Harness,
-    phase: Phase,
-    spec: AggSpec,
-    setting: Setting,
-    source: UpsertNormaliser | None,
-    flush_at_end: bool,
-) -> None:
-    key, types = _key_of(spec, setting)
-    bundles = Bundles(setting.bundle, harness.process, harness.flush, key, types)
-    for event in phase.events:
-        if "op" in event:
-            row = _row(event["row"], spec.schema)
-            bundles.add(source(event["op"], row) if source else [(event["op"], *row)])
-        elif "set_ttl_time" in event:
-            harness.set_ttl_time(event["set_ttl_time"])
-        elif "flush" in event or "end_of_input" in event:
-            bundles.flush()
-        else:
-            raise NotSupported(f"event {next(iter(event))}")
-    if flush_at_end:
-        bundles.flush()
+def _sink_key(params: Mapping[str, Any]) -> list[int] | None:
+    """Where the key of an upsert sink stands in the result; None if the sink takes every message."""
+    sink = params.get("sink") or {}
+    if isinstance(sink, Mapping) and sink.get("mode") == "upsert":
+        return list(sink.get("key", ()))
+    return None
 
 
-def _key_of(
-    spec: AggSpec, setting: Setting
-) -> tuple[Callable[[tuple[Any, ...]], tuple[Any, ...]] | None, tuple[pa.DataType, ...]]:
-    """How to take the key from a change, and its types, if bundles are cut by it."""
-    if not setting.two_phase_cut:
-        return None, ()
-    names = spec.schema.names
-    if not set(spec.group_by) <= set(names):
-        raise NotSupported("two phases over a computed key")
-    positions = [names.index(name) + 1 for name in spec.group_by]
-    types = tuple(spec.schema.field(name).type for name in spec.group_by)
-    return lambda change: tuple(change[i] for i in positions), types
+@functools.cache
+def _handlers(backend: Any) -> Handlers:
+    """Handler classes, generated once for each spec."""
+    return functools.cache(handlers(backend))
 
 
 def _row(raw: Sequence[Any], schema: pa.Schema) -> tuple[Any, ...]:
@@ -136,61 +224,8 @@ def _row(raw: Sequence[Any], schema: pa.Schema) -> tuple[Any, ...]:
 
 
 def events(phase: Phase, schema: pa.Schema) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """The rows of a phase with their kinds, for a program of one table."""
     return ((e["op"], _row(e["row"], schema)) for e in phase.events if "op" in e)
-
-
-def _check(
-    expect: Expectation,
-    delivered: list[Change],
-    changes: list[Change],
-    table: list[Change],
-    spec: AggSpec,
-    rounded: bool,
-) -> None:
-    schema, tolerance = spec.output_schema, tolerance_of(expect)
-    found: str | None = None
-    if expect.mode in ("ordered", "unordered"):
-        found = difference(
-            expect.mode, typed(expect.rows, schema, rounded), delivered, schema, tolerance
-        )
-    elif expect.mode == "materialized":
-        content = net(changes)
-        if any(kind == "-D" for kind, _ in content):
-            content = table
-        found = difference(
-            "unordered", typed(expect.rows, schema, rounded), content, schema, tolerance
-        )
-    elif expect.mode == "materialized_total":
-        _check_total(expect.rows, table, spec, rounded, tolerance)
-    elif expect.mode == "accumulator_empty" and table:
-        found = f"the table is not empty after retracting everything: {table[:3]}"
-    if found:
-        raise CaseFailed(found)
-    if "message_count" in expect.extra and expect.extra["message_count"] != len(delivered):
-        raise CaseFailed(f"expected {expect.extra['message_count']} messages, got {len(delivered)}")
-    if "materialized" in expect.extra:
-        from_rows = expect.extra["materialized"]
-        listed = from_rows["rows"] if isinstance(from_rows, Mapping) else from_rows
-        pairs = [
-            (r["op"], tuple(r["row"])) if isinstance(r, Mapping) else ("+I", tuple(r))
-            for r in listed
-        ]
-        _check_total(pairs, table, spec, rounded, tolerance)
-
-
-def _check_total(
-    rows: Iterable[Change], table: list[Change], spec: AggSpec, rounded: bool, tolerance: float
-) -> None:
-    schema = spec.output_schema
-    found = difference("unordered", typed(rows, schema, rounded), table, schema, tolerance)
-    if found:
-        raise CaseFailed(f"table: {found}")
-
-
-def _table(changes: Iterable[Change], spec: AggSpec, options: Mapping[str, Any]) -> list[Change]:
-    """The net content of everything emitted, restores included."""
-    width = None if options["update_before"] else len(spec.group_by)
-    return [("+I", tuple(row)) for row in fold([(k, *row) for k, row in changes], width)]
 
 
 def tolerance_of(expect: Expectation) -> float:

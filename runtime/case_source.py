@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,31 +43,33 @@ class Bundles:
     With `key`, the cut is that of a two-phase plan: a local bundle of `size` rows becomes one
     partial row for each key, and the operator's bundle is full after `size` of these. Merging a
     partial row and adding its input rows are the same thing, so only the cut is reproduced. Which
-    partial rows share a bundle depends on the order of a Java hash map: see `hash_order`.
+    partial rows share a bundle depends on the order of a Java hash map: see `hash_order`. `key`
+    is None for a row that does not reach the aggregate, which no bundle counts.
     """
 
     def __init__(
         self,
         size: int | None,
-        process: Callable[[list[Change]], None],
+        process: Callable[[str, list[Change]], None],
         flush: Callable[[], None],
-        key: Callable[[Change], Row] | None = None,
+        key: Callable[[str, Change], Row | None] | None = None,
         key_types: tuple[pa.DataType, ...] = (),
     ) -> None:
         self._size, self._process, self._flush, self._key = size, process, flush, key
         self._types = key_types
-        self._local: list[Change] = []
+        self._local: list[tuple[str, Change, Row]] = []
         self._partials = 0
 
-    def add(self, rows: Iterable[Change]) -> None:
-        """Take rows in arrival order."""
+    def add(self, table: str, rows: Iterable[Change]) -> None:
+        """Take rows of a table in arrival order."""
         for row in rows:
+            key: Row | None = ()
             if self._size is None:
-                self._process([row])
-                continue
-            self._local.append(row)
-            if len(self._local) >= self._size:
-                self._end_local()
+                self._process(table, [row])
+            elif self._key is None or (key := self._key(table, row)) is not None:
+                self._local.append((table, row, key or ()))
+                if len(self._local) >= self._size:
+                    self._end_local()
 
     def flush(self) -> None:
         """End the bundle, full or not."""
@@ -75,18 +78,14 @@ class Bundles:
 
     def _end_local(self) -> None:
         local, self._local = self._local, []
-        if self._key is None:
-            if local:
-                self._process(local)
-                self._end_bundle()
-            return
-        groups: dict[Row, list[Change]] = {}
-        for row in local:
-            groups.setdefault(same_value(self._key(row)), []).append(row)
+        groups: dict[Row, list[tuple[str, Change]]] = {}
+        for table, row, key in local:
+            groups.setdefault(same_value(key), []).append((table, row))
         for key in hash_order(list(groups), self._types):
-            self._process(groups[key])
+            for table, rows in itertools.groupby(groups[key], key=lambda pair: pair[0]):
+                self._process(table, [row for _, row in rows])
             self._partials += 1
-            if self._partials == self._size:
+            if self._key is None or self._partials == self._size:
                 self._end_bundle()
 
     def _end_bundle(self) -> None:
@@ -94,13 +93,11 @@ class Bundles:
         self._flush()
 
 
-def key_positions(
-    params: Mapping[str, Any], names: Sequence[str], declared: Mapping[str, str]
-) -> list[int]:
-    """Where the primary key of a source stands in its rows."""
-    listed = params.get("primary_key") or declared.get("primary key")
+def key_positions(listed: Any, names: Sequence[str], declared: Mapping[str, str]) -> list[int]:
+    """Where the primary key of a source stands in its rows: as listed, or as its columns declare it."""
+    listed = listed or declared.get("primary key")
     if isinstance(listed, str):
-        listed = [name.strip() for name in listed.split(",")]
+        listed = [name.strip() for name in listed.strip(" ()").split(",")]
     marked = [
         name
         for name, text in declared.items()

@@ -9,29 +9,21 @@ supported", and the reason shown is the error that the product itself raised.
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import re
 import sys
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, generate, load, register, unregister
-from aggloom.errors import (
-    AggloomError,
-    SqlError,
-    TypeMismatchError,
-    UnknownFunctionError,
-    UnsupportedExpressionError,
-)
+from aggloom.codegen import AggSpec, generate, load
+from aggloom.errors import AggloomError, UnsupportedExpressionError
 from aggloom.runtime.case_compare import difference, typed
 from aggloom.runtime.case_format import (
     Case,
@@ -40,19 +32,21 @@ from aggloom.runtime.case_format import (
     column_type,
     fitting_decimal,
     read_cases,
-    table_schema,
 )
-from aggloom.runtime.case_functions import FUNCTIONS
-from aggloom.runtime.case_replay import CaseFailed, Setting, events, replay, tolerance_of
-from aggloom.runtime.case_source import UpsertNormaliser, key_positions
+from aggloom.runtime.case_program import (
+    Program,
+    first_line,
+    planning,
+    query_program,
+    spec_program,
+)
+from aggloom.runtime.case_replay import CaseFailed, events, replay, tolerance_of
+from aggloom.runtime.case_settings import Backend, Setting, settings
 
-_REFUSALS = (SqlError, UnknownFunctionError, UnsupportedExpressionError, TypeMismatchError)
 _KNOWN_EXTRA = frozenset(("message_count", "materialized", "tolerance_percent"))
 _AGGREGATE_KINDS = frozenset(("group_agg", "mini_batch_agg", "incremental_agg"))
 _ANY_SIZE = re.compile(r"DECIMAL\(arbitrary\)", re.IGNORECASE)
 SessionProvider = Callable[[], Any]
-Backend = Literal["numba", "python"]
-Changes = Literal["append", "retract"]
 
 
 @dataclass(frozen=True)
@@ -77,28 +71,28 @@ class Runner:
     def run(self, case: Case) -> Outcome:
         """The outcome of one case; an error of the product is a failure, a refusal is not."""
         try:
-            self._dispatch(case)
+            remark = self._dispatch(case)
         except NotSupported as reason:
             return Outcome(case.family, case.id, "not supported", str(reason))
         except CaseFailed as error:
             return Outcome(case.family, case.id, "failed", str(error))
         except Exception as error:
             return Outcome(
-                case.family, case.id, "failed", f"{type(error).__name__}: {_line(error)}"
+                case.family, case.id, "failed", f"{type(error).__name__}: {first_line(error)}"
             )
-        return Outcome(case.family, case.id, "passed")
+        return Outcome(case.family, case.id, "passed", remark)
 
-    def _dispatch(self, case: Case) -> None:
+    def _dispatch(self, case: Case) -> str:
         for phase in case.phases:
             unknown = set(phase.expect.extra) - _KNOWN_EXTRA
             if unknown:
                 raise NotSupported(f"expectation {', '.join(sorted(unknown))}")
         if case.kind == "agg_function":
             self._run_function(case)
-        elif case.kind in _AGGREGATE_KINDS or case.kind.endswith("_sql"):
-            self._run_query(case)
-        else:
-            raise NotSupported(f"operator {case.kind}")
+            return ""
+        if case.kind in _AGGREGATE_KINDS or case.kind.endswith("_sql"):
+            return self._run_query(case)
+        raise NotSupported(f"operator {case.kind}")
 
     def _run_function(self, case: Case) -> None:
         """One aggregate without keys: the operator's table, and the handler's own life cycle."""
@@ -116,7 +110,7 @@ class Runner:
                 for i, name in enumerate(names)
             ]
             schema = pa.schema([(f"f{i}", kind) for i, kind in enumerate(types)])
-            with _planning():
+            with planning():
                 spec = AggSpec.from_sql(
                     f"SELECT {_call_sql(params, schema)} AS r FROM t",
                     schema,
@@ -124,7 +118,7 @@ class Runner:
                     "flink",
                 )
             for backend in self._backends:
-                self._replay(case, spec, Setting(None, backend), rounded=any_size)
+                self._replay(case, spec_program(spec), Setting(None, backend), any_size)
                 self._life_cycle(case, spec, backend, any_size)
 
     def _life_cycle(self, case: Case, spec: AggSpec, backend: Backend, rounded: bool) -> None:
@@ -174,76 +168,27 @@ class Runner:
         if found:
             raise CaseFailed(f"{where}: {found}")
 
-    def _run_query(self, case: Case) -> None:
-        """A single-block SQL query over one table, under every setting that the case lists."""
-        params = case.params
-        if params.get("computed"):
-            raise NotSupported("a computed column in the table")
-        tables = params.get("tables") or {params.get("table", "t"): params["schema"]}
-        sql = params["sql"]
-        declared = next(iter(tables.values()))
-        schema = table_schema(declared, sql)
-        inserts_only = all(e.get("op", "+I") == "+I" for phase in case.phases for e in phase.events)
-        changes: Changes = "append" if inserts_only and not params.get("normalize") else "retract"
-        with _planning(), _functions():
-            spec = AggSpec.from_sql(sql, schema=schema, input_changes=changes, dialect="flink")
-        if len(tables) > 1:
-            raise NotSupported("several tables")
-        normaliser: Callable[[], UpsertNormaliser] | None = None
-        if params.get("normalize"):
-            key = key_positions(params, schema.names, declared)
-            normaliser = functools.partial(UpsertNormaliser, key)
-        for setting in self._settings(params):
+    def _run_query(self, case: Case) -> str:
+        """A SQL query over its tables, under every setting that the case lists; a remark on what was compared."""
+        program = query_program(case)
+        told = False
+        for setting in settings(case, self._backends):
             try:
-                self._replay(case, spec, setting, new_source=normaliser)
+                told |= self._replay(case, program, setting)
             except CaseFailed as error:
                 raise CaseFailed(f"[{setting}] {error}") from error
-
-    def _settings(self, params: Mapping[str, Any]) -> Iterator[Setting]:
-        sizes = params.get("mini_batch_variants") or [params.get("mini_batch_size")]
-        # Two-phase aggregation is what Flink's planner chooses for mini-batches if nothing is said.
-        two_phase = "mini_batch_size" in params
-        for size, backend in itertools.product(dict.fromkeys(sizes), self._backends):
-            yield Setting(size, backend, two_phase and size is not None)
+        return "" if told else "messages compared only as the table that they fold to"
 
     def _replay(
-        self,
-        case: Case,
-        spec: AggSpec,
-        setting: Setting,
-        *,
-        new_source: Callable[[], UpsertNormaliser] | None = None,
-        rounded: bool = False,
-    ) -> None:
+        self, case: Case, program: Program, setting: Setting, rounded: bool = False
+    ) -> bool:
         """Replay without Spark, and once more with it if an expression needs it."""
-        source = new_source() if new_source else None
         try:
-            replay(case, spec, setting, source, rounded, None)
+            return replay(case, program, setting, rounded, None)
         except UnsupportedExpressionError:
             if self._session is None:
                 raise NotSupported("an expression that only Spark evaluates") from None
-            source = new_source() if new_source else None
-            replay(case, spec, setting, source, rounded, self._session())
-
-
-@contextmanager
-def _functions() -> Iterator[None]:
-    """Let the functions that cases call by name be registered for a moment; a spec keeps what it uses."""
-    names = [register(definition).name for definition in FUNCTIONS]
-    try:
-        yield
-    finally:
-        for name in names:
-            unregister(name)
-
-
-@contextmanager
-def _planning() -> Iterator[None]:
-    """Turn the errors by which the product refuses a query into "not supported"."""
-    try:
-        yield
-    except _REFUSALS as error:
-        raise NotSupported(f"{type(error).__name__}: {_line(error)}") from error
+            return replay(case, program, setting, rounded, self._session())
 
 
 def _call_sql(params: Mapping[str, Any], schema: pa.Schema) -> str:
@@ -271,10 +216,6 @@ def _merge_halves(
     _load_all(other, rows[:cut] if cut == 0 else rows[cut:])
     _load_all(handler, rows if cut == 0 else rows[:cut])
     handler.merge(other.getAccumulators())
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0]
 
 
 def deviations(path: Path | None = None) -> frozenset[str]:
@@ -323,7 +264,7 @@ def report(outcomes: Iterable[Outcome], verbose: bool) -> Iterator[str]:
         for outcome in members:
             if outcome.status == "failed":
                 yield f"  failed {outcome.id}" + (f"\n    {outcome.reason}" if verbose else "")
-            elif verbose and outcome.status != "passed":
+            elif verbose and outcome.reason:
                 yield f"  {outcome.status} {outcome.id}: {outcome.reason}"
 
 

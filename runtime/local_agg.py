@@ -34,6 +34,12 @@ class LocalAggregator:
         return len(self._state)
 
     @property
+    def entries(self) -> int:
+        """Keys, and what their views hold: how much there is to send."""
+        views = self._state.accumulators.views.values()
+        return max(self.keys, *(int(getattr(view, "live", 0)) for view in views), 0)
+
+    @property
     def state_bytes(self) -> int:
         """Bytes of the accumulators, free room included."""
         return self._state.arena.nbytes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.spark import store as store_module
 from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
 from aggloom.runtime.spark.residency import clean_up, default_root, residence
-from aggloom.runtime.spark.store import BucketStore
+from aggloom.runtime.spark.store import BucketStore, Bundle
 
 OWNER = Owner("GROUP BY name", "0123456789abcdef", 3, 8)
 
@@ -71,9 +71,13 @@ class Summing:
         self.seen: list[int] = []
 
     def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock_ms: int = 0
+        self,
+        batch: pa.RecordBatch,
+        kinds: Kinds,
+        clock_ms: int = 0,
+        partials: Sequence[bytes | memoryview] = (),
     ) -> tuple[pa.RecordBatch, Kinds]:
-        self.seen += [sum(batch.column(0).to_pylist()), clock_ms]
+        self.seen += [sum(batch.column(0).to_pylist()), clock_ms, *map(len, partials)]
         return batch, kinds
 
     def snapshot(self) -> bytes:
@@ -122,7 +126,7 @@ def _committed(batches: int) -> tuple[BucketStore, Summing, Variable, Variable]:
         batch = pa.record_batch({"x": pa.array(range(number, number + 50))})
         kinds = np.zeros(50, np.int8)
         operator.process(batch, kinds, 1000 + number)
-        store.commit(store.head(), operator, batch, kinds, 1000 + number)
+        store.commit(store.head(), operator, Bundle(batch, kinds), 1000 + number)
     return store, operator, snapshot, log
 
 
@@ -144,11 +148,11 @@ def test_snapshot_and_log_give_the_state_back(monkeypatch: pytest.MonkeyPatch) -
 def test_an_empty_batch_is_written_only_where_nothing_is_yet() -> None:
     store, operator, _, log = _committed(0)
     nothing, kinds = pa.record_batch({"x": pa.array([], pa.int64())}), np.empty(0, np.int8)
-    token = store.commit(None, operator, nothing, kinds, 0)
+    token = store.commit(None, operator, Bundle(nothing, kinds), 0)
     assert len(log.rows) == 1
-    assert store.commit(store.head(), operator, nothing, kinds, 0) == token
+    assert store.commit(store.head(), operator, Bundle(nothing, kinds), 0) == token
     assert len(log.rows) == 1
-    assert store.commit(store.head(), operator, nothing, kinds, 5) != token
+    assert store.commit(store.head(), operator, Bundle(nothing, kinds), 5) != token
 
 
 def test_large_batches_and_snapshots_are_cut_and_joined(monkeypatch: pytest.MonkeyPatch) -> None:

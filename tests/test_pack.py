@@ -16,6 +16,7 @@ from aggloom.runtime.changelog import KIND_NAMES, kinds_to_arrow, parse_kinds
 from aggloom.runtime.key_hash import key_hashes
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.partitioning import bucket_keys, hash_int, hash_long, int_with_hash
+from aggloom.runtime.spark.routes import Route
 from aggloom.runtime.spark.store import gather
 from aggloom.runtime.spark.unpack import Having
 
@@ -103,7 +104,7 @@ def _gathered(rows: list[dict[str, Any]], bucket: int) -> list[tuple[Any, ...]]:
     found = gather([(r["partition"], r["seq"], r["blob"]) for r in rows if r["bucket"] == bucket])
     if found is None:
         return []
-    batch, kinds = found
+    batch, kinds, _ = found
     return [(KIND_NAMES[k], *row.values()) for k, row in zip(kinds, batch.to_pylist(), strict=True)]
 
 
@@ -112,7 +113,7 @@ def _gathered(rows: list[dict[str, Any]], bucket: int) -> list[tuple[Any, ...]]:
 def test_rows_reach_their_bucket_in_order_however_they_are_cut(size: int, blob_bytes: int) -> None:
     rows = [(f"key{i % 13}" if i % 5 else None, i) for i in range(1000)]
     words = [KIND_NAMES[i % 4] for i in range(1000)]
-    pack = Pack(SCHEMA, 1, 4, "test", change_column="op", blob_bytes=blob_bytes)
+    pack = Pack(Route(SCHEMA, 1, 4, blob_bytes=blob_bytes), SCHEMA, "test", change_column="op")
     batches = [
         _batch(rows[at : at + size], words[at : at + size]) for at in range(0, len(rows), size)
     ]
@@ -132,14 +133,14 @@ def test_rows_reach_their_bucket_in_order_however_they_are_cut(size: int, blob_b
 
 
 def test_map_partitions_are_applied_in_their_order() -> None:
-    pack = Pack(SCHEMA, 0, 1, "test")
+    pack = Pack(Route(SCHEMA, 0, 1), SCHEMA, "test")
     late = _packed(pack, [_batch([("a", 2)])], partition=1)
     early = _packed(pack, [_batch([("a", 1)])], partition=0)
     assert _gathered(late + early, bucket_keys(1)[0]) == [("+I", "a", 1), ("+I", "a", 2)]
 
 
 def test_files_are_applied_in_the_order_they_were_written() -> None:
-    pack = Pack(SCHEMA, 0, 1, "test", ordered=True)
+    pack = Pack(Route(SCHEMA, 0, 1), SCHEMA, "test", ordered=True)
     columns = [
         pa.array(["a"] * 4),
         pa.array([3, 4, 1, 2]),
@@ -152,7 +153,7 @@ def test_files_are_applied_in_the_order_they_were_written() -> None:
 
 
 def test_an_append_only_input_may_not_retract() -> None:
-    pack = Pack(SCHEMA, 1, 2, "GROUP BY k", change_column="op", append_only=True)
+    pack = Pack(Route(SCHEMA, 1, 2), SCHEMA, "GROUP BY k", change_column="op", append_only=True)
     with pytest.raises(
         DataError, match=r"GROUP BY k.*'op': 1 retraction in an input declared append"
     ):
@@ -161,17 +162,17 @@ def test_an_append_only_input_may_not_retract() -> None:
 
 def test_bucket_0_is_in_every_task_that_has_rows() -> None:
     for rows in ([("a", 1)], [("b", 1)], [("c", 1)], [("d", 1)]):
-        packed = _packed(Pack(SCHEMA, 1, 7, "GROUP BY k"), [_batch(rows)])
+        packed = _packed(Pack(Route(SCHEMA, 1, 7), SCHEMA, "GROUP BY k"), [_batch(rows)])
         assert packed[0]["bucket"] == bucket_keys(7)[0]
         found = gather([(r["partition"], r["seq"], r["blob"]) for r in packed])
         assert found is not None
         assert found[0].to_pylist() == [{"k": rows[0][0], "v": 1}]
-    assert _packed(Pack(SCHEMA, 1, 7, "GROUP BY k"), [_batch([])]) == []
+    assert _packed(Pack(Route(SCHEMA, 1, 7), SCHEMA, "GROUP BY k"), [_batch([])]) == []
 
 
 def test_no_columns_still_have_rows() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([0, 0, 0])], names=["nothing"])
-    packed = _packed(Pack(pa.schema([]), 0, 1, "COUNT(*)"), [batch])
+    packed = _packed(Pack(Route(pa.schema([]), 0, 1), pa.schema([]), "COUNT(*)"), [batch])
     found = gather([(r["partition"], r["seq"], r["blob"]) for r in packed])
     assert found is not None
     assert found[0].num_rows == 3

@@ -43,7 +43,7 @@ from aggloom.runtime.spark import (  # noqa: E402
     read_table,
     write_changes,
 )
-from aggloom.runtime.spark.group_aggregate import GroupAggFactory  # noqa: E402
+from aggloom.runtime.spark.lower import OperatorFactory  # noqa: E402
 from aggloom.runtime.spark.partitioning import hash_int, hash_long  # noqa: E402
 
 DDL = "name STRING, cnt INT"
@@ -152,7 +152,7 @@ def test_the_order_of_files_is_the_order_they_were_written(spark: Any, tmp_path:
 
 
 @dataclass(frozen=True)
-class DeadlyFactory(GroupAggFactory):
+class DeadlyFactory(OperatorFactory):
     """Makes operators that fail, or kill their process, in the middle of a batch, while a file is there."""
 
     trigger: str = ""
@@ -162,8 +162,8 @@ class DeadlyFactory(GroupAggFactory):
         operator = super().open(directory)
         process = operator.process
 
-        def deadly(batch: Any, kinds: Any, clock_ms: int = 0) -> Any:
-            result = process(batch, kinds, clock_ms)
+        def deadly(*bundle: Any) -> Any:
+            result = process(*bundle)
             trigger = Path(self.trigger)
             if trigger.exists():
                 trigger.unlink()
@@ -183,10 +183,10 @@ def test_a_worker_that_ends_in_the_middle_of_a_batch(
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    module = sys.modules["aggloom.runtime.spark.group_aggregate"]
+    module = sys.modules["aggloom.runtime.spark.lower"]
     trigger = tmp_path / "die"
     factory = partial(DeadlyFactory, trigger=str(trigger), kills=kills)
-    monkeypatch.setattr(module, "GroupAggFactory", factory)
+    monkeypatch.setattr(module, "OperatorFactory", factory)
     write_file(tmp_path / "in", 0, history(0))
     run(spark, tmp_path)
     write_file(tmp_path / "in", 1, history(1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aggloom.codegen.planner.lineage import lineage
 from aggloom.codegen.planner.nodes import (
     Bucket,
     Calc,
@@ -18,7 +19,9 @@ from aggloom.codegen.planner.nodes import (
     walk,
 )
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec
+from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe
 
 __all__ = [
     "Bucket",
@@ -35,6 +38,12 @@ __all__ = [
     "PlanOptions",
     "Scan",
     "Union",
+    "as_json",
+    "as_svg",
+    "as_text",
+    "as_tree",
+    "describe",
+    "lineage",
     "plan_query",
     "plan_spec",
     "walk",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
+from aggloom.runtime.arena import MAGIC
 from aggloom.runtime.changelog import Kinds
 
 BLOB_BYTES = 32 << 20
@@ -63,6 +64,11 @@ def read_blob(blob: bytes | memoryview) -> Iterator[tuple[pa.RecordBatch, bytes]
             except StopIteration:
                 return
             yield batch, (metadata or {}).get(_ORDER, b"")
+
+
+def is_partial(blob: bytes | memoryview) -> bool:
+    """Whether a blob holds the accumulators of a LocalAggregator instead of rows."""
+    return bytes(blob[: len(MAGIC)]) == MAGIC
 
 
 def cut(batch: pa.RecordBatch, limit: int = BLOB_BYTES) -> Iterator[pa.RecordBatch]:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
@@ -30,9 +29,10 @@ from aggloom.runtime.spark.blobs import cut, with_kinds, write_blob
 from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.residency import Residence, clean_up, default_root, residence
-from aggloom.runtime.spark.store import BucketStore, Head, Operator, gather
+from aggloom.runtime.spark.routes import PACKED_DDL, Packer, Route
+from aggloom.runtime.spark.store import BucketStore, Bundle, Head, Operator, gather, no_rows
 
-OUTPUT_DDL = "blob BINARY"
+BLOB_DDL = "blob BINARY"
 _BLOB = StructType([StructField("blob", BinaryType())])
 _HEAD = StructType(
     [
@@ -64,11 +64,18 @@ class OperatorFactory(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What the host itself needs to know."""
+    """What the host itself needs to know. `place` tells the nodes of a query apart; `route`: where changes go on to."""
 
     buckets: int
     state_ttl_ms: int = 0
     state_directory: str | None = None
+    place: int = 0
+    route: Route | None = None
+
+    @property
+    def output_ddl(self) -> str:
+        """The columns that leave: those of packed rows if they go on to another operator."""
+        return PACKED_DDL if self.route else BLOB_DDL
 
 
 class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
@@ -97,7 +104,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
             for frame in rows
             for partition, sequence, blob in _columns(frame)
         ]
-        yield from self._run(int(key[0]), gather(blobs), timerValues)
+        yield from self._run(int(key[0]), gather(blobs, self._factory.input_schema), timerValues)
 
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
@@ -113,12 +120,12 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         configured = self._options.state_directory
         return Path(configured) if configured else default_root()
 
-    def _run(self, key: int, bundle: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+    def _run(self, key: int, bundle: Bundle | None, timerValues: Any) -> Iterator[pd.DataFrame]:
         """Process one bundle (None: only the clock moved) of the bucket with this grouping key."""
         factory, options = self._factory, self._options
         bucket = hash_int(key)
         owner = Owner(factory.name, factory.digest, bucket, options.buckets)
-        batch, kinds = bundle or _nothing(factory.input_schema)
+        bundle = bundle or Bundle(*no_rows(factory.input_schema))
         clock_ms = 0
         if options.state_ttl_ms:
             clock_ms = timerValues.getCurrentProcessingTimeInMs()
@@ -126,22 +133,35 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         if not self._query:
             # A batch query sees each bucket once and keeps nothing.
             operator = factory.open(None)
-            yield from _emit(*operator.process(batch, kinds, clock_ms))
+            yield from self._emit(bucket, *_processed(operator, bundle, clock_ms))
             operator.close()
             return
         store = BucketStore(self._head, self._snapshot, self._log, owner)
-        directory = f"{self._query}-{factory.digest}-{options.buckets}"
+        directory = f"{self._query}-{options.place}-{factory.digest}-{options.buckets}"
         with residence(self._root(), directory, bucket) as home:
             head = store.head()
             operator = _wake(factory, store, head, home)
             if home:
                 home.mark_dirty()
-            changes, change_kinds = operator.process(batch, kinds, clock_ms)
-            token = store.commit(head, operator, batch, kinds, clock_ms)
+            changes, change_kinds = _processed(operator, bundle, clock_ms)
+            token = store.commit(head, operator, bundle, clock_ms)
             operator.close()
             if home:
                 home.mark_clean(token)
-        yield from _emit(changes, change_kinds)
+        yield from self._emit(bucket, changes, change_kinds)
+
+    def _emit(self, bucket: int, changes: pa.RecordBatch, kinds: Any) -> Iterator[pd.DataFrame]:
+        """The changes as frames: of one binary each, or packed for the operator that they go on to."""
+        if not changes.num_rows:
+            return
+        if self._options.route is None:
+            for piece in cut(with_kinds(changes, kinds)):
+                yield pd.DataFrame({"blob": [write_blob(piece.schema, [(piece, b"")])]})
+            return
+        packer = Packer(self._options.route, bucket)
+        rows = [*packer.add(changes, kinds), *packer.finish()]
+        if rows:
+            yield pd.DataFrame(rows, columns=["bucket", "partition", "seq", "blob"])
 
     def _arm_timer(self, clock_ms: int) -> None:
         """Wake up when what this batch touched expires; times are rounded so that timers coincide."""
@@ -188,14 +208,5 @@ def _columns(frame: pd.DataFrame) -> Iterable[tuple[int, int, bytes]]:
     return zip(frame.iloc[:, -3], frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
 
 
-def _nothing(schema: pa.Schema) -> tuple[pa.RecordBatch, Any]:
-    """An empty bundle."""
-    columns = [pa.array([], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema), np.empty(0, np.int8)
-
-
-def _emit(changes: pa.RecordBatch, kinds: Any) -> Iterator[pd.DataFrame]:
-    """The changes as frames of one binary each."""
-    if changes.num_rows:
-        for piece in cut(with_kinds(changes, kinds)):
-            yield pd.DataFrame({"blob": [write_blob(piece.schema, [(piece, b"")])]})
+def _processed(operator: Operator, bundle: Bundle, clock_ms: int) -> tuple[pa.RecordBatch, Any]:
+    return operator.process(bundle.batch, bundle.kinds, clock_ms, bundle.partials)

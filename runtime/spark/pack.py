@@ -16,11 +16,9 @@ import pyarrow.compute as pc
 
 from aggloom.errors import DataError
 from aggloom.runtime.changelog import Kinds, is_retraction, parse_kinds
-from aggloom.runtime.key_hash import key_hashes, sort_by_bucket
-from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, with_kinds, write_blob
-from aggloom.runtime.spark.partitioning import bucket_keys
+from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.spark.routes import PackedRow, Packer, Route
 
-PACKED_DDL = "bucket INT, partition INT, seq INT, blob BINARY"
 _PACKED = pa.schema(
     [("bucket", pa.int32()), ("partition", pa.int32()), ("seq", pa.int32()), ("blob", pa.binary())]
 )
@@ -34,14 +32,12 @@ class Pack:
     the two columns that order input files if `ordered`.
     """
 
+    route: Route
     schema: pa.Schema
-    keys: int
-    buckets: int
     operator: str
     change_column: str | None = None
     append_only: bool = False
     ordered: bool = False
-    blob_bytes: int = BLOB_BYTES
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's rows."""
@@ -51,46 +47,20 @@ class Pack:
         yield from self.pack(batches, context.partitionId() if context else 0)
 
     def pack(self, batches: Iterable[pa.RecordBatch], partition: int) -> Iterator[pa.RecordBatch]:
-        """Pack the rows of map partition `partition`: packed rows, in the order they are to be applied.
-
-        Bucket 0 is among them whenever there are rows at all: its key is the same for every number of buckets, so
-        state that was written with another number is always met.
-        """
-        held: list[list[tuple[pa.RecordBatch, bytes]]] = [[] for _ in range(self.buckets)]
-        sizes = [0] * self.buckets
-        names = bucket_keys(self.buckets)
-        sequence = 0
-        nothing: pa.RecordBatch | None = None
-
-        def emit(bucket: int) -> pa.RecordBatch:
-            nonlocal sequence
-            pieces = held[bucket]
-            blob = write_blob(pieces[0][0].schema, pieces)
-            held[bucket], sizes[bucket] = [], 0
-            sequence += 1
-            row = [[names[bucket]], [partition], [sequence], [blob]]
-            return pa.RecordBatch.from_arrays(
-                [pa.array(value, field.type) for value, field in zip(row, _PACKED, strict=True)],
-                schema=_PACKED,
-            )
-
+        """Pack the rows of map partition `partition`: packed rows, in the order they are to be applied."""
+        packer = Packer(self.route, partition)
         for batch in batches:
             for piece, order in self._segments(batch):
-                for bucket, part in self._split(piece):
-                    held[bucket].append((part, order))
-                    nothing = part.slice(0, 0)
-                    sizes[bucket] += part.nbytes
-                    if sizes[bucket] >= self.blob_bytes:
-                        yield emit(bucket)
-        if nothing is not None and not held[0]:
-            held[0].append((nothing, b""))
-        for bucket in range(self.buckets):
-            if held[bucket]:
-                yield emit(bucket)
+                for row in packer.add(*self._rows(piece), order):
+                    yield _arrow(row)
+        for row in packer.finish():
+            yield _arrow(row)
 
     def _segments(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bytes]]:
         """The batch cut where its input file changes, each piece with its file's order key."""
-        if not self.ordered or not batch.num_rows:
+        if not batch.num_rows:
+            return
+        if not self.ordered:
             yield batch, b""
             return
         time, path = batch.column(batch.num_columns - 2), batch.column(batch.num_columns - 1)
@@ -104,12 +74,8 @@ class Pack:
             order = stamp.to_bytes(8, "big") + (path[start].as_py() or "").encode()
             yield batch.slice(start, end - start), order
 
-    def _split(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The batch's rows by bucket, kinds appended."""
-        rows = batch.num_rows
-        if not rows:
-            return
-        kinds = self._kinds(batch)
+    def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds]:
+        """The rows in the types of the schema, and their kinds."""
         columns = [
             column if column.type == field.type else column.cast(field.type)
             for column, field in zip(batch.columns, self.schema, strict=False)
@@ -117,25 +83,19 @@ class Pack:
         bare = (
             pa.RecordBatch.from_arrays(columns, schema=self.schema)
             if columns
-            else empty_columns(rows)
+            else empty_columns(batch.num_rows)
         )
-        whole = with_kinds(bare, kinds)
-        if self.buckets == 1:
-            yield 0, whole
-            return
-        order, bounds = sort_by_bucket(key_hashes(columns[: self.keys], rows), self.buckets)
-        whole = whole.take(pa.array(order))
-        for bucket in range(self.buckets):
-            start, end = int(bounds[bucket]), int(bounds[bucket + 1])
-            if end > start:
-                yield bucket, whole.slice(start, end - start)
+        return bare, self._kinds(batch)
 
     def _kinds(self, batch: pa.RecordBatch) -> Kinds:
         """The kinds of a batch's rows: inserts, unless a change column says otherwise."""
         if self.change_column is None:
             return np.zeros(batch.num_rows, np.int8)
+        column = batch.column(len(self.schema))
+        if column.type == pa.int8():
+            return column.to_numpy()
         where = f"{self.operator}, change column {self.change_column!r}"
-        kinds = parse_kinds(batch.column(len(self.schema)), where)
+        kinds = parse_kinds(column, where)
         if self.append_only and is_retraction(kinds).any():
             count = int(is_retraction(kinds).sum())
             raise DataError(
@@ -143,3 +103,8 @@ class Pack:
                 'make the spec with input_changes="retract"'
             )
         return kinds
+
+
+def _arrow(row: PackedRow) -> pa.RecordBatch:
+    arrays = [pa.array([value], field.type) for value, field in zip(row, _PACKED, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_PACKED)

@@ -8,10 +8,11 @@ replay give the state back. A head record says how many chunks and log entries t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import StateCorruptError
@@ -20,6 +21,7 @@ from aggloom.runtime.spark.blobs import (
     BLOB_BYTES,
     concat,
     cut,
+    is_partial,
     read_blob,
     split_kinds,
     with_kinds,
@@ -37,7 +39,11 @@ class Operator(Protocol):
     """What the host asks of an operator: a deterministic function of its state and a bundle."""
 
     def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock_ms: int = 0
+        self,
+        batch: pa.RecordBatch,
+        kinds: Kinds,
+        clock_ms: int = 0,
+        partials: Sequence[bytes | memoryview] = (),
     ) -> tuple[pa.RecordBatch, Kinds]: ...
 
     def snapshot(self) -> Any: ...
@@ -48,6 +54,19 @@ class Operator(Protocol):
     def state_bytes(self) -> int: ...
 
     def close(self) -> None: ...
+
+
+class Bundle(NamedTuple):
+    """What a batch brings to a bucket: rows in the order in which they are to be applied, and accumulators."""
+
+    batch: pa.RecordBatch
+    kinds: Kinds
+    partials: tuple[bytes | memoryview, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of it."""
+        return int(self.batch.nbytes) + sum(len(data) for data in self.partials)
 
 
 @dataclass(frozen=True)
@@ -86,20 +105,20 @@ class BucketStore:
         self,
         head: Head | None,
         operator: Operator,
-        batch: pa.RecordBatch,
-        kinds: Kinds,
+        bundle: Bundle,
         clock_ms: int,
     ) -> str:
-        """Make the batch that `operator` has just processed durable; the token of the new version."""
-        if head and not batch.num_rows and not clock_ms:
+        """Make the bundle that `operator` has just processed durable; the token of the new version."""
+        if head and not bundle.batch.num_rows and not bundle.partials and not clock_ms:
             return head.token
         old = head or Head("")
         token = uuid.uuid4().hex
-        if self._snapshot_is_due(old, operator, batch.nbytes):
+        if self._snapshot_is_due(old, operator, bundle.nbytes):
             self._write_snapshot(operator, old, token)
             return token
-        whole = with_kinds(batch, kinds)
+        whole = with_kinds(bundle.batch, bundle.kinds)
         pieces = [write_blob(piece.schema, [(piece, b"")], LOG_CODEC) for piece in cut(whole)]
+        pieces += [bytes(data) for data in bundle.partials]
         frames = [
             (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock_ms),)
             for part, piece in enumerate(pieces)
@@ -111,7 +130,7 @@ class BucketStore:
                 old.snapshot_chunks,
                 old.log_frames + len(frames),
                 old.log_entries + 1,
-                old.log_bytes + batch.nbytes,
+                old.log_bytes + bundle.nbytes,
             )
         )
         return token
@@ -153,17 +172,20 @@ class BucketStore:
 
     def _replay(self, head: Head, operator: Operator) -> None:
         """Process the log's bundles again, each with the clock that it saw."""
-        pieces: list[pa.RecordBatch] = []
+        pieces: list[memoryview] = []
         entry = read = 0
         for row in self._log.get():
             frame = unseal(bytes(row[0]), self.owner, LOG)
             if (frame.entry, frame.part) != (entry, len(pieces)):
                 raise self._incomplete("log", read, head.log_frames)
             read += 1
-            pieces += [batch for batch, _ in read_blob(frame.payload)]
+            pieces.append(frame.payload)
             if len(pieces) == frame.parts:
-                batch, kinds = split_kinds(concat(pieces))
-                operator.process(batch, kinds, frame.clock_ms)
+                batches = [
+                    b for piece in pieces if not is_partial(piece) for b, _ in read_blob(piece)
+                ]
+                partials = [piece for piece in pieces if is_partial(piece)]
+                operator.process(*split_kinds(concat(batches)), frame.clock_ms, partials)
                 pieces = []
                 entry += 1
         if (read, entry) != (head.log_frames, head.log_entries):
@@ -177,14 +199,28 @@ class BucketStore:
         )
 
 
-def gather(blobs: Iterable[tuple[int, int, bytes]]) -> tuple[pa.RecordBatch, Kinds] | None:
-    """The rows of (partition, sequence, blob) triples as one batch, in the order they are to be applied."""
+def gather(
+    blobs: Iterable[tuple[int, int, bytes]], schema: pa.Schema | None = None
+) -> Bundle | None:
+    """The bundle of (source, sequence, blob) triples; rows in the order in which they are to be applied.
+
+    schema: the columns of the rows, for a bundle of accumulators alone.
+    """
+    listed = sorted(blobs, key=lambda blob: blob[:2])
+    partials = tuple(blob for _, _, blob in listed if is_partial(blob))
     segments = [
-        (order, partition, sequence, place, batch)
-        for partition, sequence, blob in blobs
+        (order, source, sequence, place, batch)
+        for source, sequence, blob in listed
+        if not is_partial(blob)
         for place, (batch, order) in enumerate(read_blob(blob))
     ]
     if not segments:
-        return None
+        return Bundle(*no_rows(schema), partials) if partials and schema is not None else None
     segments.sort(key=lambda segment: segment[:4])
-    return split_kinds(concat([segment[4] for segment in segments]))
+    return Bundle(*split_kinds(concat([segment[4] for segment in segments])), partials)
+
+
+def no_rows(schema: pa.Schema) -> tuple[pa.RecordBatch, Kinds]:
+    """An empty bundle's rows."""
+    columns = [pa.array([], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema), np.empty(0, np.int8)

@@ -20,28 +20,36 @@ from aggloom.runtime.spark.blobs import concat, read_blob, split_kinds
 
 @dataclass(frozen=True)
 class Unpack:
-    """The `mapInArrow` stage that ends a chain of operators."""
+    """The `mapInArrow` stage after an operator: its changes as columns, the change column last.
+
+    profile: in whose words it tells the kinds; None: as numbers (int8), for what follows in the query.
+    """
 
     schema: pa.Schema
-    profile: str = "spark"
+    profile: str | None = "spark"
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Open every blob; the change column comes last."""
+        """Open every blob."""
         for packed in batches:
             for blob in packed.column(0):
                 for whole, _ in read_blob(blob.as_buffer()):
                     batch, kinds = split_kinds(whole)
-                    columns = [*batch.columns, kinds_to_arrow(kinds, self.profile)]
+                    words = kinds_to_arrow(kinds, self.profile) if self.profile else pa.array(kinds)
+                    columns = [*batch.columns, words]
                     fitted = [c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
                     yield pa.RecordBatch.from_arrays(fitted, schema=self.schema)
 
 
 @dataclass(frozen=True)
 class Having:
-    """The `mapInArrow` stage of HAVING: the last two columns are the change column and the condition."""
+    """The `mapInArrow` stage of a condition on the result: the last two columns are the change column and it.
+
+    upsert: of updates only the +U comes.
+    """
 
     schema: pa.Schema
     profile: str = "spark"
+    upsert: bool = True
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Filter a changelog; a -U at the end of a batch waits for its +U."""
@@ -62,7 +70,23 @@ class Having:
     def _filter(self, batch: pa.RecordBatch, kinds: Kinds) -> Iterator[pa.RecordBatch]:
         """The rows that remain, with the kinds they get."""
         condition = batch.column(batch.num_columns - 1).fill_null(False)
-        keep, new = having_kinds(kinds, condition.to_numpy(zero_copy_only=False))
+        keep, new = having_kinds(kinds, condition.to_numpy(zero_copy_only=False), self.upsert)
         if keep.any():
             columns = [*batch.columns[:-2], kinds_to_arrow(new, self.profile)]
             yield pa.RecordBatch.from_arrays(columns, schema=self.schema).filter(pa.array(keep))
+
+
+@dataclass(frozen=True)
+class Respell:
+    """The `mapInArrow` stage of a source that is shown as it is: its kinds in the words of a profile."""
+
+    schema: pa.Schema
+    profile: str
+    change_column: str
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Spell the last column anew."""
+        for batch in batches:
+            kinds = parse_kinds(batch.column(batch.num_columns - 1), self.change_column)
+            columns = [*batch.columns[:-1], kinds_to_arrow(kinds, self.profile)]
+            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)

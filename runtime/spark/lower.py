@@ -1,0 +1,327 @@
+"""A plan as a Spark query: packed rows between keyed operators, ordinary columns where expressions are evaluated.
+
+Calcs that only pick columns, and Expands, run where rows are packed; a Calc with expressions is Spark's own business.
+UNION ALL below an exchange is a union of packed rows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ByteType, StringType, StructField, StructType
+
+from aggloom.codegen import AggSpec
+from aggloom.codegen.planner import (
+    Calc,
+    Exchange,
+    Expand,
+    GroupAggregate,
+    IncrementalAggregate,
+    LocalAggregate,
+    Node,
+    Plan,
+    Scan,
+    Union,
+    lineage,
+)
+from aggloom.runtime.changelog import CHANGE_COLUMNS, PROFILES
+from aggloom.runtime.spark.expressions import (
+    check_columns,
+    check_output,
+    projected,
+    quote,
+    spark_arrow,
+    spark_schema,
+)
+from aggloom.runtime.spark.host import OperatorProcessor, Options
+from aggloom.runtime.spark.pack import Pack
+from aggloom.runtime.spark.routes import PACKED_DDL, HandlerText, Route
+from aggloom.runtime.spark.store import Operator
+from aggloom.runtime.spark.unpack import Having, Respell, Unpack
+
+HandlerOf = Callable[[AggSpec], HandlerText]
+_KIND, _TIME, _PATH = "row kind", "file time", "file path"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A DataFrame of the query, and its change column; without one every row is an insertion."""
+
+    df: DataFrame
+    change_column: str | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a plan is hosted: buckets (None: twice the shuffle partitions), where live state is, the words for kinds."""
+
+    buckets: int | None = None
+    state_directory: str | None = None
+    profile: str = "spark"
+
+
+@dataclass(frozen=True)
+class OperatorFactory:
+    """What a worker needs to make an operator."""
+
+    name: str
+    digest: str
+    handler: HandlerText
+    input_schema: pa.Schema
+    settings: tuple[tuple[str, Any], ...]
+
+    def open(self, directory: Path | None) -> Operator:
+        """The operator, over the mapped files of `directory` if given."""
+        from aggloom.runtime.group_agg import GroupAggOperator
+
+        made = GroupAggOperator(self.handler.load(), directory=directory, **dict(self.settings))
+        return cast(Operator, made)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows as ordinary columns under the node's names; after them `kind`, and what orders input files."""
+
+    df: DataFrame
+    kind: str | None = None
+    files: tuple[str, ...] = ()
+    change_column: str | None = None
+    append_only: bool = False
+
+    @property
+    def extra(self) -> list[str]:
+        return [*([self.kind] if self.kind else []), *self.files]
+
+
+class Lowering:
+    """One plan on its way to a DataFrame."""
+
+    def __init__(
+        self, plan: Plan, tables: Mapping[str, Table], handler_of: HandlerOf, settings: Settings
+    ) -> None:
+        self.plan, self.tables, self.handler_of, self.settings = plan, tables, handler_of, settings
+        self._places = 0
+        partitions = _any(tables).df.sparkSession.conf.get("spark.sql.shuffle.partitions")
+        self._buckets = settings.buckets or 2 * int(partitions or 200)
+
+    def result(self) -> DataFrame:
+        """The changelog of the plan's result: its columns, then the change column."""
+        change_column = CHANGE_COLUMNS[self.settings.profile]
+        check_output(self.plan.schema.names, change_column)
+        return self._shown(self.plan.root).select(
+            *(F.col(quote(name)) for name in self.plan.schema.names),
+            F.col(quote(_KIND)).alias(change_column),
+        )
+
+    def _shown(self, node: Node) -> DataFrame:
+        """A part of the plan above the last aggregates: its columns, and kinds in the profile's words."""
+        profile = self.settings.profile
+        if isinstance(node, Union):
+            parts = [self._shown(part) for part in node.parts]
+            whole = parts[0]
+            for part in parts[1:]:
+                whole = whole.union(part)
+            return whole
+        if isinstance(node, GroupAggregate):
+            return self._unpacked(node, profile)
+        if isinstance(node, Calc):
+            below = self._shown(node.input)
+            if node.where is not None:
+                condition = f"({node.where}) AS `row passes`"
+                schema = _with_kind(node.input.schema, pa.string())
+                upsert = not self.plan.options.update_before
+                below = below.selectExpr("*", condition).mapInArrow(
+                    Having(schema, profile, upsert), _spark(node.input.schema, StringType())
+                )
+            return below.selectExpr(*projected(node), quote(_KIND))
+        assert isinstance(node, Scan)
+        rows = self._scan(node)
+        df = rows.df.select(*(F.col(quote(name)) for name in node.schema.names), *rows.extra[:1])
+        if rows.kind is None:
+            return df.withColumn(_KIND, F.lit(PROFILES[profile][0]))
+        respell = Respell(_with_kind(node.schema, pa.string()), profile, str(rows.change_column))
+        return df.mapInArrow(respell, _spark(node.schema, StringType()))
+
+    def _rows(self, node: Node) -> _Rows:
+        """A part of the plan below an aggregate as ordinary columns."""
+        if isinstance(node, Scan):
+            return self._scan(node)
+        if isinstance(node, GroupAggregate):
+            return _Rows(self._unpacked(node, None), _KIND, change_column=_KIND)
+        assert isinstance(node, Calc)
+        below = self._rows(node.input)
+        df = below.df if node.where is None else below.df.where(node.where)
+        df = df.selectExpr(*projected(node), *(quote(name) for name in below.extra))
+        return replace(below, df=df)
+
+    def _scan(self, node: Scan) -> _Rows:
+        table = self.tables[node.table]
+        check_columns(table.df, node.schema)
+        columns = [F.col(quote(name)) for name in node.schema.names]
+        files: tuple[str, ...] = ()
+        change = table.change_column
+        if change is not None:
+            columns.append(F.col(quote(change)).alias(_KIND))
+        ordered = _file_order(table.df)
+        if ordered:
+            columns += ordered
+            files = (_TIME, _PATH)
+        if not columns:
+            columns = [F.lit(0).cast("tinyint").alias("nothing")]
+        append_only = node.changes == "append"
+        kind = None if change is None else _KIND
+        return _Rows(table.df.select(*columns), kind, files, change, append_only)
+
+    def _packed(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
+        """The rows of a part of the plan on their way to the next operator."""
+        if isinstance(node, LocalAggregate):
+            local = self.handler_of(node.spec)
+            return self._packed(node.input, replace(route, local=local), name, False)
+        if isinstance(node, IncrementalAggregate):
+            steps = (*node.steps, *route.steps)
+            local = self.handler_of(node.final)
+            return self._hosted(node, replace(route, steps=steps, local=local))
+        if isinstance(node, GroupAggregate):
+            return self._hosted(node, route)
+        if isinstance(node, Expand):
+            further = replace(route, steps=(node, *route.steps))
+            return self._packed(node.input, further, name, ordered)
+        if isinstance(node, Union):
+            return self._united(list(node.parts), route, name, ordered)
+        if isinstance(node, Calc) and isinstance(node.input, Union):
+            parts = [node.over(part) for part in node.input.parts]
+            return self._united(parts, route, name, ordered)
+        if isinstance(node, Calc) and node.picked is not None and _is_packed(node.input):
+            further = replace(route, steps=(node, *route.steps))
+            return self._packed(node.input, further, name, ordered)
+        return self._from_rows(node, route, name, ordered)
+
+    def _united(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:
+        whole: DataFrame | None = None
+        for side, part in enumerate(parts):
+            packed = self._packed(part, replace(route, side=route.side + side), name, ordered)
+            whole = packed if whole is None else whole.union(packed)
+        assert whole is not None
+        return whole
+
+    def _from_rows(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
+        rows = self._rows(node)
+        files = list(rows.files) if ordered else []
+        named = [
+            F.col(quote(column)).alias(f"c{place}")
+            for place, column in enumerate(node.schema.names)
+        ]
+        kind = [F.col(quote(rows.kind)).alias("kind")] if rows.kind else []
+        columns = [*named, *kind, *(F.col(quote(file)) for file in files)]
+        pack = Pack(
+            route,
+            node.schema,
+            name,
+            rows.change_column,
+            append_only=rows.append_only,
+            ordered=bool(files),
+        )
+        return rows.df.select(*(columns or [F.lit(0).alias("nothing")])).mapInArrow(
+            pack, PACKED_DDL
+        )
+
+    def _unpacked(self, node: GroupAggregate, profile: str | None) -> DataFrame:
+        """An aggregate's changes as ordinary columns."""
+        kind = pa.string() if profile else pa.int8()
+        schema = _with_kind(spark_arrow(node.schema), kind)
+        columns = _spark(node.schema, StringType() if profile else ByteType())
+        return self._hosted(node, None).mapInArrow(Unpack(schema, profile), columns)
+
+    def _hosted(
+        self, node: GroupAggregate | IncrementalAggregate, route: Route | None
+    ) -> DataFrame:
+        """A keyed operator: what leaves are blobs, or packed rows if there is a route."""
+        spec, options, exchange = node.spec, self.plan.options, node.input
+        place, self._places = self._places, self._places + 1
+        merges = node.merges
+        name = f"GROUP BY {', '.join(spec.group_by) or '()'}"
+        here = Route(spec.handler_schema, len(spec.group_by), self._count(exchange))
+        packed = self._packed(exchange.input, here, name, _needs_order(spec))
+        factory = OperatorFactory(
+            name=name,
+            digest=lineage(node),
+            handler=self.handler_of(spec),
+            input_schema=spec.handler_schema,
+            settings=(
+                ("mode", "mini_batch" if options.mini_batch_enabled else "per_record"),
+                ("update_before", getattr(node, "update_before", True)),
+                ("on_orphan_retraction", "keep" if merges else options.on_orphan_retraction),
+                ("state_ttl_ms", options.state_ttl),
+            ),
+        )
+        hosting = Options(
+            here.buckets, options.state_ttl, self.settings.state_directory, place, route
+        )
+        return packed.groupBy("bucket").transformWithStateInPandas(
+            OperatorProcessor(factory, hosting),
+            outputStructType=hosting.output_ddl,
+            outputMode="Append",
+            timeMode="ProcessingTime" if options.state_ttl else "None",
+        )
+
+    def _count(self, exchange: Exchange) -> int:
+        """How many buckets an operator has; a global aggregate has one key, so one bucket."""
+        return self._buckets if exchange.keys else 1
+
+
+def _any(tables: Mapping[str, Table]) -> Table:
+    return next(iter(tables.values()))
+
+
+def _is_packed(node: Node) -> bool:
+    """Whether rows leave a node packed, through Calcs that only pick columns."""
+    while isinstance(node, Calc) and node.picked is not None:
+        node = node.input
+    return isinstance(node, GroupAggregate | Expand)
+
+
+def _needs_order(spec: AggSpec) -> bool:
+    """True unless the result is the same whatever the order of the rows, which saves carrying it."""
+    entries = [spec.entry(call) for call in spec.calls]
+    return spec.input_changes == "retract" or any(e.by_arrival or e.own for e in entries)
+
+
+def _with_kind(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:
+    return schema.append(pa.field(_KIND, kind))
+
+
+def _spark(schema: pa.Schema, kind: Any) -> StructType:
+    return StructType([*spark_schema(schema).fields, StructField(_KIND, kind)])
+
+
+def _file_order(df: DataFrame) -> list[Any]:
+    """The columns by which rows of several input files are put in order: when each was written, and its path.
+
+    Spark packs a batch's files into tasks by size, so without them a correction might overtake what it corrects.
+    """
+    wanted = {"file_path", "file_modification_time"}
+    if "_metadata" in df.columns:
+        return []
+    logger = logging.getLogger("DataFrameQueryContextLogger")
+    disabled, logger.disabled = logger.disabled, True
+    try:
+        metadata = json.loads(df.select("_metadata").schema["_metadata"].dataType.json())
+    except Exception:
+        # Not a file source; each Spark, classic and Connect, says so with an error class of its own.
+        return []
+    finally:
+        logger.disabled = disabled
+    if not wanted <= {field["name"] for field in metadata.get("fields", [])}:
+        return []
+    return [
+        F.col("_metadata.file_modification_time").alias(_TIME),
+        F.col("_metadata.file_path").alias(_PATH),
+    ]

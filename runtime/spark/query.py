@@ -1,0 +1,97 @@
+"""`sql`: DataFrames of rows or of changes in, the changelog of a query over them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from aggloom.codegen import AggSpec, generate, to_schema
+from aggloom.codegen.planner import PlanOptions, plan_query
+from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.runtime.spark.group_aggregate import find_change_column, hosting
+from aggloom.runtime.spark.lower import HandlerOf, Lowering, Table
+from aggloom.runtime.spark.routes import HandlerText
+from aggloom.runtime.spark.session import ensure_query_settings
+
+
+def sql(
+    query: str,
+    /,
+    *,
+    tables: Mapping[str, DataFrame] | None = None,
+    change_column: str | Mapping[str, str | None] | None = "",
+    dialect: Literal["spark", "flink"] = "spark",
+    backend: Literal["numba", "python"] = "numba",
+    buckets: int | None = None,
+    output_profile: str = "spark",
+    state_directory: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> DataFrame:
+    """The changelog of a script (SET, CREATE VIEW, one query) over DataFrames, streaming or batch.
+
+    Tables are keywords, `sql("SELECT ... FROM t", t=df)`, or in `tables`; every other keyword is a planner option
+    (see PlanOptions), as is what `options` holds by Flink's names. A table with a column `_change_type` or `op` is one
+    of changes; `change_column` names another column, for all tables or by table, or None if there is none.
+    Raises SpecError and its kin, with the place in the text.
+    """
+    frames = dict(tables or {})
+    keywords = {}
+    for name, value in named.items():
+        if hasattr(value, "sparkSession"):
+            frames[name] = value
+        else:
+            keywords[name] = value
+    if not frames:
+        raise SpecError("sql: no table is given; pass DataFrames by name: sql(query, t=df)")
+    given = {name: _table(name, df, change_column) for name, df in frames.items()}
+    plan = plan_query(
+        query,
+        {name: _columns(table) for name, table in given.items()},
+        input_changes={
+            name: "append" if table.change_column is None else "retract"
+            for name, table in given.items()
+        },
+        dialect=dialect,
+        options=PlanOptions.of(options or {}, **keywords),
+    )
+    settings = hosting(buckets, output_profile, state_directory)
+    first = next(iter(frames.values()))
+    ensure_query_settings(first.sparkSession, timers=bool(plan.options.state_ttl))
+    return Lowering(plan, given, handler_texts(backend), settings).result()
+
+
+def handler_texts(backend: Literal["numba", "python"]) -> HandlerOf:
+    """The generated texts of specs."""
+
+    @cache
+    def text(spec: AggSpec) -> HandlerText:
+        source = generate(spec, backend=backend)
+        return HandlerText(source.text, source.digest)
+
+    return text
+
+
+def _table(name: str, df: DataFrame, change_column: str | Mapping[str, str | None] | None) -> Table:
+    asked = change_column
+    if isinstance(change_column, Mapping):
+        asked = change_column.get(name, "")
+    if asked == "":
+        return Table(df, find_change_column(df, []))
+    assert asked is None or isinstance(asked, str)
+    if asked is not None and asked not in df.columns:
+        raise UnknownColumnError(
+            f"table {name}: there is no change column {asked!r}. {nearest(asked, df.columns)}"
+        )
+    return Table(df, asked)
+
+
+def _columns(table: Table) -> pa.Schema:
+    schema = to_schema(table.df)
+    names = [name for name in schema.names if name != table.change_column]
+    return pa.schema([schema.field(name) for name in names])

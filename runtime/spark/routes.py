@@ -1,0 +1,227 @@
+"""The way of changes to the next operator: steps, then buckets, perhaps with a local aggregate before they leave.
+
+What leaves are packed rows: the bucket's key, where the rows come from, their number there, and a blob: an Arrow stream
+of rows, or the snapshot of a LocalAggregator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import load_text
+from aggloom.codegen.planner import Node
+from aggloom.runtime.changelog import Kinds
+from aggloom.runtime.key_hash import key_hashes
+from aggloom.runtime.local_agg import LocalAggregator
+from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, with_kinds, write_blob
+from aggloom.runtime.spark.partitioning import bucket_keys
+from aggloom.runtime.steps import run_steps, split
+
+PACKED_DDL = "bucket INT, partition INT, seq INT, blob BINARY"
+SIDE = 1 << 24
+"""Sources of different inputs of a union are this far apart."""
+
+_WORTH_A_TRY = 4096
+_DECIDED_AFTER = 200_000
+_SHRINKS = 0.5
+_LOCAL_BYTES = 128 << 20
+
+PackedRow = tuple[int, int, int, bytes]
+
+
+@dataclass(frozen=True)
+class HandlerText:
+    """A generated module as a worker needs it: the text, not the class."""
+
+    text: str
+    text_digest: str
+
+    def load(self) -> type[Any]:
+        """The handler class."""
+        return load_text(self.text, self.text_digest)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Where rows go. `schema`: the next operator's columns, of which the first `keys` are its key.
+
+    steps: Calcs that pick columns, and Expands, before. local: the handler that aggregates them first, if that
+    makes them fewer. side: which input of a union this is.
+    """
+
+    schema: pa.Schema
+    keys: int
+    buckets: int
+    steps: tuple[Node, ...] = ()
+    local: HandlerText | None = None
+    side: int = 0
+    blob_bytes: int = BLOB_BYTES
+
+
+class Packer:
+    """Collects the rows of one source (a map task, an operator's bucket) and gives them out by bucket.
+
+    Bucket 0 is among them whenever there are rows at all: its key is the same for every number of buckets, so state
+    that was written with another number is always met.
+    """
+
+    def __init__(self, route: Route, source: int) -> None:
+        self._route = route
+        self._source = route.side * SIDE + source
+        self._names = bucket_keys(route.buckets)
+        self._sequence = 0
+        self._held: list[list[tuple[pa.RecordBatch, bytes]]] = [[] for _ in self._names]
+        self._sizes = [0] * route.buckets
+        self._nothing: pa.RecordBatch | None = None
+        self._local = _Local(route) if route.local else None
+
+    def add(self, batch: pa.RecordBatch, kinds: Kinds, order: bytes = b"") -> Iterator[PackedRow]:
+        """Take rows; `order` is by what the receiver sorts them before their place here."""
+        batch, kinds = run_steps(self._route.steps, (_fitted(batch, self._route), kinds))
+        if not batch.num_rows:
+            return
+        local = self._local
+        if local is None or local.given_up:
+            yield from self._hold(batch, kinds, order)
+            return
+        yield from self._partials(local.add(batch, kinds))
+        if local.given_up:
+            for kept, kept_kinds in local.kept():
+                yield from self._hold(kept, kept_kinds, b"")
+
+    def finish(self) -> Iterator[PackedRow]:
+        """Give out what is left."""
+        if self._local is not None and not self._local.given_up:
+            yield from self._partials(self._local.finish())
+            for batch, kinds in self._local.kept():
+                yield from self._hold(batch, kinds, b"")
+        if self._nothing is not None and not self._held[0]:
+            self._held[0].append((self._nothing, b""))
+        for bucket in range(self._route.buckets):
+            if self._held[bucket]:
+                yield self._emit(bucket)
+
+    def _hold(self, batch: pa.RecordBatch, kinds: Kinds, order: bytes) -> Iterator[PackedRow]:
+        for bucket, (part, part_kinds) in split(
+            (batch, kinds), self._route.keys, self._route.buckets
+        ):
+            whole = with_kinds(part, part_kinds)
+            self._held[bucket].append((whole, order))
+            self._nothing = whole.slice(0, 0)
+            self._sizes[bucket] += whole.nbytes
+            if self._sizes[bucket] >= self._route.blob_bytes:
+                yield self._emit(bucket)
+
+    def _emit(self, bucket: int) -> PackedRow:
+        pieces = self._held[bucket]
+        self._held[bucket], self._sizes[bucket] = [], 0
+        return self._packed(bucket, write_blob(pieces[0][0].schema, pieces))
+
+    def _partials(self, taken: Iterator[tuple[int, bytes]]) -> Iterator[PackedRow]:
+        for bucket, data in taken:
+            if self._nothing is None:
+                self._nothing = with_kinds(_no_rows(self._route.schema), np.empty(0, np.int8))
+            yield self._packed(bucket, data)
+
+    def _packed(self, bucket: int, blob: bytes) -> PackedRow:
+        self._sequence += 1
+        return self._names[bucket], self._source, self._sequence, blob
+
+
+class _Local:
+    """Local aggregation that gives up where it does not make the data smaller.
+
+    The first rows are kept beside their accumulators. Where keys (and what views hold) are not clearly fewer
+    than rows, the rows go on as they are, and so do all that follow in this task.
+    """
+
+    def __init__(self, route: Route) -> None:
+        assert route.local is not None
+        self._route = route
+        self._handler = route.local.load()
+        self._aggregators: dict[int, LocalAggregator] = {}
+        self._kept: list[tuple[pa.RecordBatch, Kinds]] = []
+        self._rows = 0
+        self._decided = self.given_up = False
+
+    def add(self, batch: pa.RecordBatch, kinds: Kinds) -> Iterator[tuple[int, bytes]]:
+        """Take rows; accumulators leave, by bucket, once they take much room."""
+        self._rows += batch.num_rows
+        if not self._decided:
+            self._kept.append((batch, kinds))
+            if self._rows < _WORTH_A_TRY:
+                return
+            fresh = self._kept if not self._aggregators else [(batch, kinds)]
+            if not self._aggregators and not self._promises(fresh):
+                self._decided = self.given_up = True
+                return
+            for each in fresh:
+                self._aggregate(*each)
+            if self._rows >= _DECIDED_AFTER:
+                self._decide()
+            return
+        self._aggregate(batch, kinds)
+        if sum(each.state_bytes for each in self._aggregators.values()) > _LOCAL_BYTES:
+            yield from self._take()
+
+    def finish(self) -> Iterator[tuple[int, bytes]]:
+        """The accumulators that are left, if they are to be sent instead of the rows."""
+        if not self._decided:
+            self._decide()
+        if not self.given_up:
+            yield from self._take()
+
+    def kept(self) -> list[tuple[pa.RecordBatch, Kinds]]:
+        """The rows that go on as they are."""
+        kept, self._kept = self._kept, []
+        return kept
+
+    def _promises(self, parts: list[tuple[pa.RecordBatch, Kinds]]) -> bool:
+        """Whether the first rows look as if aggregating them might shrink them: by key, and by what views hold."""
+        if not self._handler.VIEWS:
+            return True
+        batch = parts[0][0]
+        hashes = key_hashes(batch.columns, batch.num_rows)
+        return len(np.unique(hashes)) <= _SHRINKS * batch.num_rows
+
+    def _decide(self) -> None:
+        self._decided = True
+        entries = sum(each.entries for each in self._aggregators.values())
+        self.given_up = not self._aggregators or entries > _SHRINKS * self._rows
+        if self.given_up:
+            self._aggregators = {}
+        else:
+            self._kept = []
+
+    def _aggregate(self, batch: pa.RecordBatch, kinds: Kinds) -> None:
+        for bucket, part in split((batch, kinds), self._route.keys, self._route.buckets):
+            if bucket not in self._aggregators:
+                self._aggregators[bucket] = LocalAggregator(self._handler)
+            self._aggregators[bucket].add(*part)
+
+    def _take(self) -> Iterator[tuple[int, bytes]]:
+        for bucket, aggregator in sorted(self._aggregators.items()):
+            yield bucket, aggregator.take()
+        self._aggregators = {}
+
+
+def _fitted(batch: pa.RecordBatch, route: Route) -> pa.RecordBatch:
+    """The batch in the route's types, unless steps come first."""
+    if route.steps or batch.schema == route.schema:
+        return batch
+    if not route.schema.names:
+        return empty_columns(batch.num_rows)
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, route.schema, strict=False)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=route.schema)
+
+
+def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
