@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -246,66 +246,61 @@ def explain(
 
 
 @main.command()
-@click.option("--sql", required=True, help="One SELECT with GROUP BY over one table.")
+@click.argument("job", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--sql", help="A query, after SET and CREATE VIEW if it needs them.")
 @click.option(
     "--table",
     "tables",
     multiple=True,
-    required=True,
     help="t=PATH[,format=debezium-json|jsonl|parquet|csv][,schema=DDL][,option=value ...]",
 )
 @click.option(
-    "--sink",
-    default="console",
-    show_default=True,
-    help="console, table (the folded result), jsonl:PATH or parquet:PATH.",
+    "--sink", help="console (default), table (the folded result), jsonl:PATH, parquet:PATH."
 )
 @click.option(
     "--checkpoint",
-    required=True,
     type=click.Path(file_okay=False, path_type=Path),
     help="Where progress and state are kept; run again with it to go on.",
 )
-@click.option("--changes", type=click.Choice(["retract", "append"]), default="retract")
-@click.option("--backend", type=click.Choice(["numba", "python"]), default="numba")
-@click.option("--dialect", type=click.Choice(["spark", "flink"]), default="spark")
+@click.option("--changes", type=click.Choice(["retract", "append"]))
+@click.option("--backend", type=click.Choice(["numba", "python"]))
+@click.option("--dialect", type=click.Choice(["spark", "flink"]))
 @click.option(
     "--mode",
     type=click.Choice(["mini_batch", "per_record"]),
-    default="mini_batch",
-    show_default=True,
-    help="One change for a key in a batch, or one for every row.",
+    help="One change for a key in a batch (default), or one for every row.",
 )
+@click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
 @click.option("--continuous", is_flag=True, help="Wait for more files instead of stopping.")
 @debug_option
 def run(
-    sql: str,
+    job: Path | None,
     tables: tuple[str, ...],
-    sink: str,
-    checkpoint: Path,
-    changes: Changes,
-    backend: Backend,
-    dialect: Dialect,
-    mode: Mode,
-    continuous: bool,
+    mode: Mode | None,
+    settings: tuple[str, ...],
+    **given: Any,
 ) -> None:
-    """Run a query over files of changes on a local Spark."""
+    """Run a query over files of changes on a local Spark: a job file, or its parts as options."""
+    from aggloom.job import complete, read_job
     from aggloom.run import read_table_option
-    from aggloom.run import run as run_query
+    from aggloom.run import run as run_job
 
-    if len(tables) != 1:
-        raise click.UsageError("a GROUP BY reads one table: give --table once")
-    run_query(
-        sql,
-        read_table_option(tables[0]),
-        sink,
-        checkpoint,
-        changes=changes,
-        backend=backend,
-        dialect=dialect,
-        mode=mode,
-        continuous=continuous,
-    )
+    options: dict[str, Any] = dict(_setting(text) for text in settings)
+    if mode is not None:
+        options["mini_batch_enabled"] = mode == "mini_batch"
+    given["tables"] = tuple(read_table_option(text) for text in tables)
+    given["options"] = options
+    if job is not None:
+        run_job(read_job(job, **given))
+        return
+    run_job(complete({key: v for key, v in given.items() if v not in (None, ())}, "run"))
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise SpecError(f"--set {text!r}: it must read OPTION=VALUE.")
+    return name.strip(), value.strip()
 
 
 def _generate(

@@ -1,20 +1,21 @@
-"""`aggloom run`: a table of changes in files, a query over it, and a sink."""
+"""`aggloom run`: tables of changes in files, a query over them, and a sink."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import sqlglot
-from sqlglot import exp
 
-from aggloom.codegen import AggSpec, generate, load
-from aggloom.codegen.sql_dialect import AggloomSpark
+from aggloom.codegen.planner import plan_query
 from aggloom.errors import SpecError
+
+if TYPE_CHECKING:
+    from aggloom.job import Job
 
 FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
 _FORM = "t=PATH[,format=FORMAT][,schema=DDL][,option=value ...]"
@@ -40,10 +41,19 @@ def read_table_option(text: str) -> TableSource:
     settings = {key: _unquoted(value) for key, value in (part.split("=", 1) for part in rest)}
     if not name or not path or not all(settings.values()):
         raise SpecError(f"--table {text!r}: it must read {_FORM}.")
-    chosen = settings.pop("format", None) or _guessed(path)
+    return table_source(name, {"path": path, **settings}, f"--table {name}")
+
+
+def table_source(name: str, settings: Any, where: str) -> TableSource:
+    """The table of a mapping with path, format, schema and the reader's options; `where` opens messages."""
+    given = dict(settings) if isinstance(settings, Mapping) else {}
+    path = given.pop("path", None)
+    if not isinstance(path, str):
+        raise SpecError(f"{where}: give it a path and a format.")
+    chosen = given.pop("format", None) or _guessed(path, where)
     if chosen not in FORMATS:
-        raise SpecError(f"--table {name}: no format {chosen!r}. Formats are {', '.join(FORMATS)}.")
-    return TableSource(name, path, chosen, settings.pop("schema", None), settings)
+        raise SpecError(f"{where}: no format {chosen!r}. Formats are {', '.join(FORMATS)}.")
+    return TableSource(str(name), path, chosen, given.pop("schema", None), given)
 
 
 def _unquoted(value: str) -> str:
@@ -52,65 +62,56 @@ def _unquoted(value: str) -> str:
     return value[1:-1] if quoted else value
 
 
-def _guessed(path: str) -> str:
+def _guessed(path: str, where: str) -> str:
     """Tell the format from the suffix of the path, or of the files in it."""
     place = Path(path)
     names = sorted(place.iterdir()) if place.is_dir() else [place]
     found = {_SUFFIXES[name.suffix] for name in names if name.suffix in _SUFFIXES}
     if len(found) != 1:
-        raise SpecError(f"--table {path}: add format=, one of {', '.join(FORMATS)}.")
+        raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}.")
     return found.pop()
 
 
-def check_table(sql: str, table: TableSource) -> None:
-    """Refuse a query over another table than the one that was given."""
-    try:
-        asked = sqlglot.parse_one(sql, dialect=AggloomSpark).find(exp.Table)
-    except sqlglot.errors.ParseError:
-        return
-    if asked is not None and asked.name != table.name:
-        raise SpecError(
-            f"run: the query reads {asked.name!r}, and --table gives {table.name!r}.\n"
-            f"Write --table {asked.name}={table.path}."
-        )
-
-
-def run(
-    sql: str,
-    table: TableSource,
-    sink: str,
-    checkpoint: Path,
-    *,
-    changes: Literal["append", "retract"],
-    dialect: Literal["spark", "flink"],
-    backend: Literal["numba", "python"],
-    mode: Literal["mini_batch", "per_record"],
-    continuous: bool,
-) -> None:
-    """Stream the table through the query into the sink."""
-    check_table(sql, table)
-    schema = _schema(table)
-    spec = AggSpec.from_sql(sql, schema, input_changes=changes, dialect=dialect)
+def run(job: Job) -> None:
+    """Stream the tables of a job through its query into its sink."""
+    from aggloom.codegen.planner import PlanOptions
+    from aggloom.codegen.planner.script import read_script
     from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.progress import ProgressPrinter
+    from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import read_table, write_changes
     from aggloom.runtime.spark.sources import read_changes
 
+    options = PlanOptions.of(job.options).updated(read_script(job.sql).settings)
+    schemas = {table.name: _schema(table) for table in job.tables}
+    # What is wrong with the query is said before Spark starts.
+    plan_query(job.sql, schemas, input_changes=job.changes, dialect=job.dialect, options=options)
     # What fails is said once, below, and not by each thread of Spark that it passes through.
     spark = session("aggloom run", **{"spark.log.level": "OFF"})
-    rows = read_changes(spark, table.path, table.format, schema, **table.options)
-    out = group_aggregate(rows, load(generate(spec, backend=backend)), mode=mode)
-    trigger = {"processingTime": "1 second"} if continuous else None
-    query = write_changes(out, sink, checkpoint, trigger=trigger)
+    out = sql(
+        job.sql,
+        tables={
+            table.name: read_changes(
+                spark, table.path, table.format, schemas[table.name], **table.options
+            )
+            for table in job.tables
+        },
+        input_changes=job.changes,
+        dialect=job.dialect,
+        backend=job.backend,
+        options=job.options,
+    )
+    latency = options.mini_batch_allow_latency or 1000
+    trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
+    query = write_changes(out, job.sink, job.checkpoint, trigger=trigger)
     with ProgressPrinter(query):
         try:
             await_end(query)
         except KeyboardInterrupt:
             query.stop()
-    if sink == "table":
-        show_table(read_table(checkpoint))
+    if job.sink == "table":
+        show_table(read_table(job.checkpoint))
 
 
 def _schema(table: TableSource) -> str | pa.Schema:

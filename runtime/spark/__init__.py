@@ -5,6 +5,7 @@ from __future__ import annotations
 from aggloom.runtime.spark.failures import await_end, explained
 from aggloom.runtime.spark.group_aggregate import group_aggregate
 from aggloom.runtime.spark.progress import ProgressPrinter
+from aggloom.runtime.spark.query import sql
 from aggloom.runtime.spark.session import session
 from aggloom.runtime.spark.sinks import read_table, write_changes
 from aggloom.runtime.spark.sources import read_changes
@@ -17,5 +18,6 @@ __all__ = [
     "read_changes",
     "read_table",
     "session",
+    "sql",
     "write_changes",
 ]

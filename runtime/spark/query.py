@@ -25,6 +25,7 @@ def sql(
     *,
     tables: Mapping[str, DataFrame] | None = None,
     change_column: str | Mapping[str, str | None] | None = "",
+    input_changes: str | Mapping[str, str] | None = None,
     dialect: Literal["spark", "flink"] = "spark",
     backend: Literal["numba", "python"] = "numba",
     buckets: int | None = None,
@@ -38,6 +39,7 @@ def sql(
     Tables are keywords, `sql("SELECT ... FROM t", t=df)`, or in `tables`; every other keyword is a planner option
     (see PlanOptions), as is what `options` holds by Flink's names. A table with a column `_change_type` or `op` is one
     of changes; `change_column` names another column, for all tables or by table, or None if there is none.
+    `input_changes` says "append" of tables whose change column never takes anything back.
     Raises SpecError and its kin, with the place in the text.
     """
     frames = dict(tables or {})
@@ -53,7 +55,8 @@ def sql(
     plan = plan_query(
         query,
         {name: _columns(table) for name, table in given.items()},
-        input_changes={
+        input_changes=input_changes
+        or {
             name: "append" if table.change_column is None else "retract"
             for name, table in given.items()
         },

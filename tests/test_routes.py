@@ -1,0 +1,160 @@
+"""Packed rows on their way: steps, buckets, and a local aggregate that gives up where it does not pay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from aggloom.codegen import AggSpec, generate, load
+from aggloom.codegen.planner import Bucket, Column, Constant, Expand, Scan
+from aggloom.runtime.group_agg import GroupAggOperator
+from aggloom.runtime.spark.blobs import is_partial
+from aggloom.runtime.spark.partitioning import bucket_keys
+from aggloom.runtime.spark.routes import SIDE, HandlerText, Packer, Route
+from aggloom.runtime.spark.store import gather
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+SQL = "SELECT k, SUM(v) AS s, COUNT(*) AS n FROM t GROUP BY k"
+DISTINCT = "SELECT k, COUNT(DISTINCT v) AS n FROM t GROUP BY k"
+
+
+def handler(sql: str, changes: Any = "append") -> type[Any]:
+    return load(generate(AggSpec.from_sql(sql, SCHEMA, changes), backend="python"))
+
+
+def route(of: type[Any] | None, **options: Any) -> Route:
+    text = None
+    if of is not None:
+        text = HandlerText(Path(of.SOURCE_PATH).read_text(), of.DIGEST)
+    return Route(SCHEMA, 1, 3, local=text, **options)
+
+
+def packed(path: Route, batches: list[pa.RecordBatch], source: int = 0) -> list[Any]:
+    packer = Packer(path, source)
+    rows = [row for b in batches for row in packer.add(b, np.zeros(len(b), np.int8))]
+    return rows + list(packer.finish())
+
+
+def batch(keys: Any, values: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(keys, pa.int64()), pa.array(values)], schema=SCHEMA)
+
+
+def table(of: type[Any], rows: list[Any]) -> dict[Any, tuple[Any, ...]]:
+    """What an operator for each bucket makes of packed rows."""
+    found = {}
+    for key in bucket_keys(3):
+        bundle = gather([row[1:] for row in rows if row[0] == key], SCHEMA)
+        if bundle is None:
+            continue
+        operator = GroupAggOperator(of, on_orphan_retraction="keep")
+        out, _ = operator.process(bundle.batch, bundle.kinds, 0, bundle.partials)
+        found |= {
+            row[0]: row[1:] for row in zip(*(c.to_pylist() for c in out.columns), strict=True)
+        }
+    return found
+
+
+def expected(batches: list[pa.RecordBatch]) -> dict[Any, tuple[int, int]]:
+    sums: Counter[Any] = Counter()
+    counts: Counter[Any] = Counter()
+    for each in batches:
+        for key, value in zip(*(c.to_pylist() for c in each.columns), strict=True):
+            sums[key] += value
+            counts[key] += 1
+    return {key: (sums[key], counts[key]) for key in counts}
+
+
+@pytest.mark.parametrize(
+    ("rows", "keys", "local"),
+    [(1000, 5, False), (10_000, 50, True), (10_000, 9_000, False), (300_000, 400_000, False)],
+)
+def test_rows_are_aggregated_where_that_makes_them_fewer(rows: int, keys: int, local: bool) -> None:
+    of = handler(SQL)
+    rng = np.random.default_rng(rows)
+    whole = [
+        batch(rng.integers(0, keys, 5000), rng.integers(0, 9, 5000)) for _ in range(rows // 5000)
+    ]
+    whole = whole or [batch(rng.integers(0, keys, rows), rng.integers(0, 9, rows))]
+    if rows == 300_000:
+        of = handler(DISTINCT)
+        out = packed(route(of), whole[:4])
+        assert not any(is_partial(row[3]) for row in out)
+        return
+    out = packed(route(of), whole)
+    assert any(is_partial(row[3]) for row in out) == local
+    assert table(of, out) == expected(whole)
+
+
+def test_a_task_gives_up_once_keys_turn_out_to_be_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aggloom.runtime.spark.routes._DECIDED_AFTER", 20_000)
+    of = handler(SQL)
+    few, many = np.arange(5000) % 10, np.arange(5000)
+    whole = [batch(few, few), *(batch(many + 5000 * i, many) for i in range(6))]
+    out = packed(route(of), whole)
+    assert not any(is_partial(row[3]) for row in out)
+    assert table(of, out) == expected(whole)
+    # The other way round it has decided before it knows, and goes on.
+    decided = packed(route(of), [batch(few, few)] * 4 + whole)
+    assert any(is_partial(row[3]) for row in decided)
+    assert table(of, decided) == expected([batch(few, few)] * 4 + whole)
+
+
+def test_accumulators_leave_before_they_take_too_much_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aggloom.runtime.spark.routes._DECIDED_AFTER", 10_000)
+    monkeypatch.setattr("aggloom.runtime.spark.routes._LOCAL_BYTES", 1)
+    of = handler(SQL)
+    whole = [batch(np.arange(5000) % 10, np.arange(5000)) for _ in range(6)]
+    out = packed(route(of), whole)
+    assert sum(is_partial(row[3]) for row in out) > 3
+    assert table(of, out) == expected(whole)
+
+
+def test_retractions_that_cancel_in_a_task_still_arrive() -> None:
+    of = handler("SELECT k, MAX(v) AS m, COUNT(*) AS n FROM t GROUP BY k", "retract")
+    operator = GroupAggOperator(of, on_orphan_retraction="keep")
+    before = batch([1, 1], [5, 9])
+    operator.process(before, np.zeros(2, np.int8))
+    packer = Packer(Route(SCHEMA, 1, 1, local=route(of).local), 0)
+    rows = batch([1, 1] * 3000, [9, 4] * 3000)
+    # Each pair takes a 9 back and brings a 4: no net row, but another maximum.
+    kinds = np.tile(np.array([1, 2], np.int8), 3000)
+    pieces = [*packer.add(rows, kinds), *packer.finish()]
+    bundle = gather([row[1:] for row in pieces], SCHEMA)
+    assert bundle is not None and bundle.partials
+    out, codes = operator.process(bundle.batch, bundle.kinds, 0, bundle.partials)
+    assert codes.tolist() == [1, 2]
+    assert out.column("m").to_pylist() == [9, 5]
+    assert out.column("n").to_pylist() == [2, 2]
+
+
+def test_sides_of_a_union_do_not_mix_their_order() -> None:
+    first = packed(route(None), [batch([1], [1])], 5)
+    second = packed(route(None, side=1), [batch([1], [2])], 2)
+    bundle = gather([row[1:] for row in second + first if row[3]], SCHEMA)
+    assert {row[1] for row in first} == {5} and {row[1] for row in second} == {SIDE + 2}
+    assert bundle is not None and bundle.batch.column("v").to_pylist() == [1, 2]
+
+
+def test_steps_run_before_the_rows_are_split() -> None:
+    wide = pa.schema([("k", pa.int64()), ("h", pa.int32()), ("v", pa.int64()), ("g", pa.bool_())])
+    expand = Expand(
+        Scan("t", SCHEMA, "append"),
+        (
+            (Column("k"), Bucket(("v",), 4), Column("v"), Constant(True)),
+            (Column("k"), Constant(None), Column("v"), Constant(False)),
+        ),
+        wide,
+    )
+    packer = Packer(Route(wide, 2, 1, steps=(expand,)), 0)
+    rows = [*packer.add(batch([1, 2], [7, 7]), np.array([0, 3], np.int8)), *packer.finish()]
+    bundle = gather([row[1:] for row in rows])
+    assert bundle is not None
+    out = bundle.batch.to_pydict()
+    assert out["k"] == [1, 2, 1, 2] and out["g"] == [True, True, False, False]
+    assert out["h"][0] == out["h"][1] and 0 <= out["h"][0] < 4 and out["h"][2:] == [None, None]
+    assert bundle.kinds.tolist() == [0, 3, 0, 3]
