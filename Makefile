@@ -48,8 +48,9 @@ bench: $(READY) java ## single functions, compiling, and streams against Spark's
 generated: $(READY) ## write the committed examples again, as this tree's generator would
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))
 
-docs: $(READY) ## write docs/functions.md again, from the catalogue
+docs: $(READY) ## write docs/functions.md and the plans in docs/plans.md again
 	@$(BIN)/python -m aggloom.codegen.functions_doc docs/functions.md
+	@$(BIN)/python -m aggloom.codegen.planner.plans_doc docs/plans.md
 
 fmt: $(READY) ## format the code and sort its imports
 	$(BIN)/ruff check --fix --quiet --exit-zero .

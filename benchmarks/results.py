@@ -77,9 +77,23 @@ def _cells(measurements: Sequence[Measurement], reference: str) -> list[tuple[st
 
 
 def publish(name: str, measurements: Sequence[Measurement], reference: str, notes: str) -> None:
-    """Print the table and write `results/<name>.md` and `.json`."""
+    """Print the table of speeds and write `results/<name>.md` and `.json`."""
     header = ("workload", "contender", "M rows/s", "spread", f"of {reference}")
-    cells = _cells(measurements, reference)
+    raw = [
+        {"workload": m.workload, "contender": m.contender, "rows": m.rows, "seconds": m.seconds}
+        for m in measurements
+    ]
+    publish_rows(name, header, _cells(measurements, reference), raw, notes)
+
+
+def publish_rows(
+    name: str,
+    header: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    measurements: Sequence[object],
+    notes: str,
+) -> None:
+    """Print a table and write it as `results/<name>.md`, with the measurements as `.json`."""
     table = Table(*header, title=name)
     for row in cells:
         table.add_row(*row)
@@ -91,11 +105,8 @@ def publish(name: str, measurements: Sequence[Measurement], reference: str, note
     lines += ["", *(f"- {key}: {value}" for key, value in facts.items()), ""]
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
-    raw = [
-        {"workload": m.workload, "contender": m.contender, "rows": m.rows, "seconds": m.seconds}
-        for m in measurements
-    ]
-    text = json.dumps({"machine": facts, "notes": notes, "measurements": raw}, indent=1)
+    content = {"machine": facts, "notes": notes, "measurements": list(measurements)}
+    text = json.dumps(content, indent=1)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 

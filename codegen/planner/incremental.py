@@ -10,6 +10,7 @@ from aggloom.codegen.planner.nodes import (
     IncrementalAggregate,
     LocalAggregate,
     Node,
+    Scan,
     transform,
 )
 from aggloom.codegen.planner.notes import Notes
@@ -28,8 +29,9 @@ def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
         steps: list[Node] = []
         below: Node = local.input
         while isinstance(below, Calc | Expand):
-            steps.append(below)
-            below = below.inputs[0]
+            # What stands below a step is told by the node: it need not be held twice.
+            steps.append(below.over(Scan("", below.input.schema, "append")))
+            below = below.input
         if not isinstance(below, GroupAggregate) or below.role != "partial":
             return node
         if not options.incremental_agg_enabled:

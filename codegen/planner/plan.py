@@ -36,6 +36,8 @@ RULES: tuple[Rule, ...] = (
     prune_calls,
     monotonic_extremes,
     split_distinct,
+    # Once more, for what the split has made.
+    monotonic_extremes,
     exchanges,
     two_phase,
     incremental,
@@ -90,9 +92,12 @@ def plan_query(
     return _planned(logical, RULES, chosen, dialect)
 
 
-def plan_spec(spec: AggSpec, *, options: PlanOptions | None = None) -> Plan:
-    """The plan of a single spec over the table t."""
-    logical = plan_of_spec(spec, Scan("t", spec.schema, spec.input_changes))
+def plan_spec(
+    spec: AggSpec, *, options: PlanOptions | None = None, inserts_only: bool = False
+) -> Plan:
+    """The plan of a single spec over the table t; `inserts_only`: its rows say nothing of changes."""
+    changes = "append" if inserts_only else spec.input_changes
+    logical = plan_of_spec(spec, Scan("t", spec.schema, changes))
     rules = tuple(rule for rule in RULES if rule is not prune_calls)
     chosen = options or PlanOptions()
     return _planned(logical, rules, chosen, spec.dialect)

@@ -61,6 +61,9 @@ def split_distinct(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 def _part(call: AggCall, spec: AggSpec) -> str:
     """How a call is made of its parts: sum, extreme, or not at all (whole)."""
+    if call.distinct and set(call.args) <= set(spec.group_by):
+        # One value for each key: no bucket of its own, and in another's it would count once for each.
+        return "whole"
     if call.function in _EXTREMES and not call.monotonic:
         return "extreme"
     if call.function not in _SUMS or call.order_by:
@@ -76,6 +79,8 @@ def _part(call: AggCall, spec: AggSpec) -> str:
 
 def _whole_reason(spec: AggSpec) -> str:
     call = next(call for call in spec.calls if call.distinct)
+    if set(call.args) <= set(spec.group_by):
+        return f"{call.text} has one value for each key"
     return f"{call.text} is exact only where all values of the key are"
 
 

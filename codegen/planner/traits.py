@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from functools import wraps
+from typing import Literal, TypeVar
 
 from aggloom.codegen.expressions import columns as columns_of
 from aggloom.codegen.planner.nodes import (
@@ -26,8 +28,24 @@ from aggloom.codegen.spec import AggSpec
 Trend = Literal["constant", "increasing", "decreasing"]
 _TRENDS: dict[str, Trend] = {"COUNT": "increasing", "MAX": "increasing", "MIN": "decreasing"}
 _ALL = ("I", "UB", "UA", "D")
+T = TypeVar("T")
 
 
+def _once(trait: Callable[[Node], T]) -> Callable[[Node], T]:
+    """The trait, kept with its node: traits ask each other, so that depth would cost exponentially."""
+    name = f"_{trait.__name__}"
+
+    @wraps(trait)
+    def kept(node: Node) -> T:
+        if name not in node.__dict__:
+            node.__dict__[name] = trait(node)
+        found: T = node.__dict__[name]
+        return found
+
+    return kept
+
+
+@_once
 def changelog(node: Node) -> tuple[str, ...]:
     """The kinds of rows that leave a node, of I, UB, UA, D."""
     if isinstance(node, LocalAggregate | IncrementalAggregate):
@@ -74,6 +92,7 @@ def unique_key(node: Node) -> tuple[str, ...] | None:
     return None
 
 
+@_once
 def never_deletes(node: Node) -> bool:
     """Whether a row that is there stays, or is replaced by another one of the same origin."""
     if isinstance(node, Scan):
@@ -90,6 +109,7 @@ def never_deletes(node: Node) -> bool:
     return all(never_deletes(each) for each in node.inputs)
 
 
+@_once
 def trends(node: Node) -> dict[str, Trend]:
     """How columns change when a row is replaced; those that may go either way are not among them."""
     if isinstance(node, Scan):
@@ -141,6 +161,11 @@ def _rows_below(node: Node) -> Node:
     (below,) = node.inputs
     while isinstance(below, Exchange | LocalAggregate):
         below = below.input
+    if isinstance(below, IncrementalAggregate):
+        rows: Node = GroupAggregate(below.input, below.spec, "partial", below.merges)
+        for step in below.steps:
+            rows = step.over(rows)
+        return rows
     return below
 
 

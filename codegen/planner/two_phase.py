@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aggloom.codegen.aggregate import Aggregate as Entry
 from aggloom.codegen.own import unmergeable
 from aggloom.codegen.planner.nodes import (
     Aggregate,
@@ -58,12 +59,14 @@ def _obstacle(node: GroupAggregate, options: PlanOptions) -> str:
     retracts = not appends_only(rows)
     for call in spec.calls:
         entry = spec.entry(call)
-        if entry.by_arrival:
-            return f"{call.function} depends on the order of rows, which only the whole key knows"
-        if entry.own and (lacking := unmergeable(entry)):
-            return lacking
-        if entry.code is not None and retracts:
-            return f"{call.function} may not take back in one place what it got in another"
+        if entry.code is not None:
+            reason = _obstacle_of_class(entry, retracts, options)
+        elif entry.by_arrival:
+            reason = f"{call.function} depends on the order of rows, which only the whole key knows"
+        else:
+            reason = ""
+        if reason:
+            return reason
     policy = options.on_orphan_retraction
     if retracts and not is_complete(rows) and policy != "keep":
         return (
@@ -72,6 +75,20 @@ def _obstacle(node: GroupAggregate, options: PlanOptions) -> str:
         )
     if spec.group_by and _is_distributed(rows, spec):
         return "the rows of a key are in one place already"
+    return ""
+
+
+def _obstacle_of_class(entry: Entry, retracts: bool, options: PlanOptions) -> str:
+    """Why a user's class stays in one phase: nobody but its user knows whether order matters to it."""
+    if lacking := unmergeable(entry):
+        return lacking
+    if retracts:
+        return f"{entry.name} may not take back in one place what it got in another"
+    if options.agg_phase_strategy != "TWO_PHASE":
+        return (
+            f"{entry.name} may depend on the order of rows; if it does not, say so by "
+            "table.optimizer.agg-phase-strategy TWO_PHASE"
+        )
     return ""
 
 

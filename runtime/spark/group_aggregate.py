@@ -62,12 +62,12 @@ def group_aggregate(
         on_orphan_retraction=on_orphan_retraction,
         state_ttl=state_ttl or 0,
     )
-    plan = plan_spec(resolved, options=chosen)
     change_column = change_column or find_change_column(df, resolved.schema.names)
     if change_column is not None and change_column not in df.columns:
         raise UnknownColumnError(
             f"the DataFrame has no change column {change_column!r}. {nearest(change_column, df.columns)}"
         )
+    plan = plan_spec(resolved, options=chosen, inserts_only=change_column is None)
     settings = hosting(buckets, output_profile, state_directory)
     ensure_query_settings(df.sparkSession, timers=bool(state_ttl))
     tables = {"t": Table(df, change_column)}

@@ -1,0 +1,130 @@
+"""What a stateful node remembers: the parts of its state, what bounds them, and how many bytes a key takes.
+
+The numbers are those of the arrays in `runtime/`; a test compares them with the arrays of running operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from aggloom.codegen.plan import plan_of
+from aggloom.codegen.plan_parts import Block, HandlerPlan, StateView
+from aggloom.codegen.spec import AggSpec
+from aggloom.physical import is_pooled
+
+_WORD = 8
+_CELL = 4
+_SEQUENCE_NODE = 32
+_WORDS_AN_ENTRY = {"ordered": 2, "ranked": 3, "stamped": 3, "bins": 3, "quantiles": 4}
+TABLE_CELLS = 2
+"""Cells of a hash table that a key is counted with; there are 4/3 to 16/3, as the table fills up."""
+
+
+def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
+    """The state of an operator with this spec, as data.
+
+    bytes_per_key is room for one key without the entries of its views and without texts, None for Python objects.
+    """
+    plan = plan_of(spec, backend)
+    parts = list(_parts(plan, ttl))
+    sizes = [part["bytes_per_key"] for part in parts]
+    whole = None if None in sizes or not plan.compiled else sum(sizes)
+    grows = list(dict.fromkeys(part["entries"] for part in parts if "entries" in part))
+    keys = "the number of keys" if spec.group_by else "one key"
+    return {
+        "bounded_by": [keys, *(f"per key, {what}" for what in grows)],
+        "ttl_ms": ttl,
+        "compiled": plan.compiled,
+        "bytes_per_key": whole,
+        "parts": parts,
+        "texts": _holds_texts(plan),
+    }
+
+
+def bounds(state: dict[str, Any]) -> str:
+    """What bounds a state, as a phrase."""
+    first, *rest = state["bounded_by"]
+    within = " and ".join(each.removeprefix("per key, ") for each in rest)
+    if not rest:
+        return str(first)
+    return f"{first} and, per key, {within}" if first != "one key" else f"one key and {within}"
+
+
+def size(state: dict[str, Any]) -> str:
+    """The bytes that a key takes, as a phrase."""
+    if state["bytes_per_key"] is None:
+        return "Python objects"
+    entries = {part["bytes_per_entry"] for part in state["parts"] if "entries" in part}
+    more = "".join(f" and {each} an entry" for each in [_range(entries)] if each)
+    return f"{state['bytes_per_key']} bytes a key{more}"
+
+
+def _range(sizes: set[int]) -> str:
+    least, most = min(sizes, default=0), max(sizes, default=0)
+    return f"{least} to {most}" if least != most else str(least or "")
+
+
+def _parts(plan: HandlerPlan, ttl: int) -> Iterator[dict[str, Any]]:
+    columns = len(plan.spec.group_by)
+    mask = 1 if columns <= 8 else 8
+    index = _WORD * max(columns, 1) + mask + 1 + _CELL + TABLE_CELLS * _CELL
+    yield {"name": "key", "kind": "index", "bytes_per_key": index}
+    for each in plan.fields:
+        room = int(each.dtype[1:]) * max(1, each.columns) if each.kind != "object" else None
+        yield {"name": each.attr, "kind": each.kind, "bytes_per_key": room}
+    kept = _columns_of_views(plan)
+    for view in plan.views:
+        yield {"name": view.attr, "kind": view.kind, **_view(view, kept.get(view.attr, ()))}
+    if ttl:
+        yield {"name": "written", "kind": "time", "bytes_per_key": _WORD}
+
+
+def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
+    """The room that a view takes by key and, if it grows with the values, by entry and what an entry is."""
+    what = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
+    match view.kind:
+        case "bits":
+            return {"bytes_per_key": _WORD * (view.width + 1)}
+        case "registers":
+            return {"bytes_per_key": view.width + _CELL}
+        case "spill":
+            return {"bytes_per_key": _CELL * view.width}
+        case "sequence":
+            entries, entry = f"the rows, for {what}", _SEQUENCE_NODE + TABLE_CELLS * _CELL
+        case "multiset":
+            entries, entry = f"the distinct values of {what}", _WORD * (1 + view.width)
+        case "bins":
+            entries = f"the bins in use of {what}, each within an error of 1/{view.width}"
+            entry = _WORD * _WORDS_AN_ENTRY[view.kind]
+        case "quantiles":
+            entries = f"some {2 * view.width} of the values of {what}"
+            entry = _WORD * _WORDS_AN_ENTRY[view.kind]
+        case _:
+            entries = f"the distinct values of {what}"
+            entry = _WORD * _WORDS_AN_ENTRY[view.kind]
+    by_slot = 3 * _WORD if view.kind == "quantiles" else _WORD
+    return {"bytes_per_key": by_slot, "entries": entries, "bytes_per_entry": entry}
+
+
+def _columns_of_views(plan: HandlerPlan) -> dict[str, tuple[str, ...]]:
+    """The columns of which each view keeps values."""
+    found = {}
+    blocks = [*plan.blocks, *(block for each in plan.distincts for block in each.blocks)]
+    for block in blocks:
+        for step in block.views:
+            found[step.view.attr] = _columns(block)
+    for each in plan.distincts:
+        found[each.view.attr] = _columns(each.blocks[0])
+    return found
+
+
+def _columns(block: Block) -> tuple[str, ...]:
+    return () if block.operand is None else block.operand.columns
+
+
+def _holds_texts(plan: HandlerPlan) -> bool:
+    """Whether keys or values do not fit into a word, so that the bucket keeps each different one once."""
+    keys = [plan.spec.input_schema.field(name).type for name in plan.spec.group_by]
+    pooled = [each.pooled for each in plan.fields] + [each.pooled for each in plan.views]
+    return any(pooled) or any(map(is_pooled, keys))
