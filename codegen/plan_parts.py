@@ -159,8 +159,11 @@ class Block:
 
     @property
     def emptied(self) -> list[str]:
-        """What to clear when the count is back to 0, so that no rounding is left of what was taken back."""
-        sums = [u.field for u in self.updates if u.field.kind in ("float", "double")]
+        """What to clear when the count is back to 0, so that no rounding is left of what was taken back.
+
+        Only users' fields are rounded; float sums are exact, and a count of 0 may stand for -1 +1.
+        """
+        sums = [u.field for u in self.updates if u.field.kind == "double"]
         return [line for f in sums for line in f.cleared] if self.counter else []
 
     @property

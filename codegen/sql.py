@@ -66,7 +66,11 @@ class Block(Scope):
             )
         names = [*self.keys.values(), *(call.output_name for call in self.calls)]
         plain = [(name, named(name).sql("spark")) for name in names]
-        select = [(name, self._flink(node, names).sql("spark")) for name, node in self.outputs]
+        nodes = [node for _, node in self.outputs] + ([] if having is None else [having])
+        if self.dialect == "flink":
+            nodes = self._as_flink(nodes, names, input_changes)
+        texts = [node.sql("spark") for node in nodes]
+        select = list(zip((name for name, _ in self.outputs), texts, strict=False))
         return AggSpec(
             self.schema,
             tuple(self.keys.values()),
@@ -75,7 +79,7 @@ class Block(Scope):
             self.dialect,  # type: ignore[arg-type]
             tuple(self.computed.values()),
             where,
-            None if having is None else self._flink(having, names).sql("spark"),
+            None if having is None else texts[-1],
             None if select == plain else tuple(select),
         )
 
@@ -231,14 +235,15 @@ class Block(Scope):
         keys = set(self.keys)
         return all(text_of(column) in keys for column in node.find_all(exp.Column))
 
-    def _flink(self, node: exp.Expression, names: list[str]) -> exp.Expression:
-        if self.dialect != "flink":
-            return node
+    def _as_flink(
+        self, nodes: list[exp.Expression], names: list[str], input_changes: Any
+    ) -> list[exp.Expression]:
+        """Expressions over keys and calls in which integers divide as in Flink."""
         keys, calls = tuple(self.keys.values()), tuple(self.calls)
         computed = tuple(self.computed.values())
-        spec = AggSpec(self.schema, keys, calls, "retract", "flink", computed)
+        spec = AggSpec(self.schema, keys, calls, input_changes, "flink", computed)
         types = dict(zip(names, spec.aggregate_schema.types, strict=True))
-        return self.flink_divisions(node.copy(), types)
+        return [self.flink_divisions(node.copy(), types) for node in nodes]
 
     def _unused(self, stem: str) -> str:
         names = {*self.schema.names, *self.keys.values(), *(c.output_name for c in self.calls)}

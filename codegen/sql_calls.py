@@ -194,6 +194,7 @@ class _Lowering:
     def _filter(self, node: exp.Expression) -> str:
         name = self.entry.name
         self.scope.refuse_aggregates(node, f"the filter of {name}", "use HAVING")
+        self.scope.require_columns(node)
         with self.scope.at(node):
             dtype = infer(node, self.scope.types)
             if dtype != pa.bool_():

@@ -43,10 +43,14 @@ class Scope:
     def column(self, node: exp.Expression) -> str:
         """The column that an expression is, or the computed one that it becomes."""
         node = bare(node)
+        self.require_columns(node)
+        return node.name if isinstance(node, exp.Column) else self.compute(node, None)
+
+    def require_columns(self, node: exp.Expression) -> None:
+        """Raise if an expression names a column that the input does not have."""
         for part in node.find_all(exp.Column):
             if part.name not in self.schema.names:
                 raise self.unknown(part)
-        return node.name if isinstance(node, exp.Column) else self.compute(node, None)
 
     def compute(self, node: exp.Expression, preferred: str | None) -> str:
         """The name of the computed column for an expression, new or known."""

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "f07be884bde13baf"
-DIGEST = "e5b424959c6a4ccd"
+SUPPORT = "d24ce289160ebd41"
+DIGEST = "5a450492b6ab3d83"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime import plain_vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "59ac16e911c2a40c"
-DIGEST = "1a5ec97c8ed25409"
+SUPPORT = "faec3cece406c8d3"
+DIGEST = "5e60381d9cb7c8ec"
 
 
 class Inputs(NamedTuple):

@@ -87,12 +87,13 @@ def _read_file(path: Path) -> Iterable[Case]:
     for position, item in enumerate(raw):
         where = f"{path.name}, case {position}"
         try:
-            yield _case(path.stem, item)
+            yield parse_case(path.stem, item)
         except (KeyError, TypeError, AttributeError) as error:
             raise CaseFormatError(f"{where}: malformed ({error!r}); see the format") from error
 
 
-def _case(family: str, item: Mapping[str, Any]) -> Case:
+def parse_case(family: str, item: Mapping[str, Any]) -> Case:
+    """A case from its JSON; malformed ones raise KeyError, TypeError or AttributeError."""
     phases = item.get("phases", [item])
     total = item.get("expect_materialized_total")
     if isinstance(total, Mapping):
@@ -142,12 +143,29 @@ def column_type(text: str) -> pa.DataType:
 
 
 def computed_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """The expressions of the columns that rows do not hold, by name."""
+    """The expressions of the columns that rows do not hold, by name; remarks after them are left out."""
     return {
-        name: str(text)[3:].strip()
+        name: _expression(str(text)[3:])
         for name, text in columns.items()
         if str(text).upper().startswith("AS ")
     }
+
+
+def _expression(text: str) -> str:
+    """The text up to a comma or semicolon outside of parentheses, or to a parenthesis after a finished call."""
+    depth = 0
+    for place, sign in enumerate(text):
+        remark = sign == "(" and text[:place].endswith(") ")
+        if not depth and (sign in ",;" or remark):
+            return text[:place].strip()
+        depth += (sign == "(") - (sign == ")")
+    return text.strip()
+
+
+def reads(sql: str, name: str) -> bool:
+    """Whether a query may read a column: it says its name, or a *."""
+    said = rf"\b{re.escape(name)}\b|\*"
+    return re.search(said, _COUNT_ALL.sub("", sql), re.IGNORECASE) is not None
 
 
 def table_schema(columns: Mapping[str, str], sql: str) -> pa.Schema:
@@ -160,7 +178,7 @@ def table_schema(columns: Mapping[str, str], sql: str) -> pa.Schema:
         try:
             fields.append(pa.field(name, column_type(declared)))
         except NotSupported:
-            if re.search(rf"\b{re.escape(name)}\b|\*", _COUNT_ALL.sub("", sql)):
+            if reads(sql, name):
                 raise
             fields.append(pa.field(name, pa.string()))
     return pa.schema(fields)

@@ -13,24 +13,11 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, register, unregister
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query, plan_spec
-from aggloom.errors import (
-    SqlError,
-    TypeMismatchError,
-    UnknownFunctionError,
-    UnknownTableError,
-    UnsupportedExpressionError,
-)
-from aggloom.runtime.case_format import Case, NotSupported, computed_columns, table_schema
+from aggloom.errors import SpecError
+from aggloom.runtime.case_format import Case, NotSupported, computed_columns, reads, table_schema
 from aggloom.runtime.case_functions import FUNCTIONS
 from aggloom.runtime.case_source import UpsertNormaliser, key_positions
 
-_REFUSALS = (
-    SqlError,
-    UnknownFunctionError,
-    UnknownTableError,
-    UnsupportedExpressionError,
-    TypeMismatchError,
-)
 _FROM = re.compile(r"\bFROM\s+`?(\w+)", re.IGNORECASE)
 
 
@@ -79,6 +66,7 @@ def query_program(case: Case) -> Program:
     for name, columns in declared.items():
         extra = params.get("computed") or {}
         computed = computed_columns({**columns, **{k: f"AS {v}" for k, v in extra.items()}})
+        computed = {k: text for k, text in computed.items() if reads(sql, k)}
         schema = table_schema(columns, " ".join([sql, *computed.values()]))
         key = _key(params, name, schema, columns)
         table = Table(f"{name}$rows" if computed else name, schema, key)
@@ -136,7 +124,7 @@ def planning() -> Iterator[None]:
     """Turn the errors by which the product refuses a query into NotSupported."""
     try:
         yield
-    except _REFUSALS as error:
+    except SpecError as error:
         raise NotSupported(f"{type(error).__name__}: {first_line(error)}") from error
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen.planner import PlanOptions
+from aggloom.codegen.planner import LocalAggregate, PlanOptions
 from aggloom.runtime.case_compare import Change, difference, net, typed
 from aggloom.runtime.case_format import Case, Expectation, NotSupported, Phase, to_value
 from aggloom.runtime.case_program import Program
@@ -22,19 +21,33 @@ from aggloom.runtime.handler import rows_to_batch
 from aggloom.runtime.harness import Harness
 from aggloom.runtime.pipeline import Handlers, Pipeline, handlers
 
-KeyOf = Callable[[str, tuple[Any, ...]], tuple[Any, ...] | None]
+KeyOf = Callable[[tuple[Any, ...]], tuple[Any, ...] | None]
 
 
 class CaseFailed(Exception):
     """The product ran and did something else than the case expects."""
 
 
-def replay(case: Case, program: Program, setting: Setting, rounded: bool, session: Any) -> bool:
+Tables = list[list[Change]]
+_OF_THE_TABLE = ("materialized", "materialized_total", "accumulator_empty")
+
+
+def replay(
+    case: Case,
+    program: Program,
+    setting: Setting,
+    rounded: bool = False,
+    session: Any = None,
+    reference: Tables | None = None,
+) -> Tables | None:
     """Feed the phases in order, comparing after each; restore between phases that ask for it.
 
-    False if the messages that the case asks for could be compared only as a table.
+    Returns the table after each phase that ends all bundles; None if the messages that the case asks for could be
+    compared only as a table, which `reference` is, from another setting, or else what the messages fold to.
     """
-    return _Replay(case, program, setting, rounded, session).run()
+    run = _Replay(case, program, setting, rounded, session)
+    tables = run.run(reference)
+    return tables if run.tells else None
 
 
 class _Replay:
@@ -48,27 +61,36 @@ class _Replay:
         self.plan = program.plan(setting.options(case))
         self.tells = setting.tells(self.plan) or not asks_for_messages(case)
         self.normalisers = program.normalisers()
-        self.key, self.key_types = self._cut()
         self.seen: list[Change] = []
         self.expected: list[Change] = []
         self.harness = self._start()
+        self.bundles = Bundles(
+            setting.bundle,
+            self._process,
+            lambda: self.harness.flush(),
+            *self._cut(),
+        )
 
-    def run(self) -> bool:
-        phases = self.case.phases
+    def run(self, reference: Tables | None) -> Tables:
+        phases, tables = self.case.phases, []
         try:
-            for phase, following in zip_longest(phases, phases[1:]):
+            for phase, following in itertools.zip_longest(phases, phases[1:]):
                 if phase.before:
                     self._restore(phase.before)
                 ends = following is None or bool(following.before)
-                self._feed(phase, ends or phase.expect.mode == "materialized" or not self.tells)
+                self._feed(phase, ends or not self.tells or phase.expect.mode in _OF_THE_TABLE)
                 new = [(change[0], tuple(change[1:])) for change in self.harness.changes()]
                 self.seen += new
                 self._check(phase.expect, new)
+                if ends and (self.plan.options.update_before or self.plan.key):
+                    tables.append(self._table())
+                    if not self.tells:
+                        self._check_table(tables, reference)
             if self.case.total is not None:
                 self._check_total(self.case.total, 0.0)
         finally:
             self.harness.close()
-        return self.tells
+        return tables
 
     def _start(self) -> Harness:
         backend = _handlers(self.setting.backend)
@@ -82,22 +104,21 @@ class _Replay:
         self.harness = self._start()
         self.harness.restore(state)
 
+    def _process(self, rows: list[tuple[Any, ...]]) -> None:
+        """Feed rows that begin with their table, those of a table together while they stand together."""
+        for table, group in itertools.groupby(rows, key=lambda row: row[0]):
+            self.harness.process([row[1:] for row in group], table=table)
+
     def _feed(self, phase: Phase, flush_at_end: bool) -> None:
-        harness = self.harness
-        bundles = Bundles(
-            self.setting.bundle,
-            lambda table, rows: harness.process(rows, table=table),
-            harness.flush,
-            self.key,
-            self.key_types,
-        )
+        bundles, harness = self.bundles, self.harness
         read = self.plan.scans
         for event in phase.events:
             if "op" in event:
                 table = self.program.table(event)
                 if table.name in read:
                     row = _row(event["row"], table.schema)
-                    bundles.add(table.name, self._normal(table.name, event["op"], row))
+                    changes = self._normal(table.name, event["op"], row)
+                    bundles.add((table.name, *change) for change in changes)
             elif "set_ttl_time" in event:
                 harness.set_ttl_time(event["set_ttl_time"])
             elif "flush" in event or "end_of_input" in event:
@@ -115,17 +136,21 @@ class _Replay:
         """How to tell the key by which a row is aggregated, and its types, if bundles are cut by it."""
         aggregate = single_aggregate(self.plan)
         asked = self.tells and asks_for_messages(self.case)
-        if aggregate is None or not asked or not self.setting.two_phase or self.setting.spread:
+        # Bundles of one row need no cut; a split aggregate tells its messages of no others.
+        small = self.setting.bundle in (None, 1)
+        if aggregate is None or not asked or not self.setting.two_phase or small:
             return None, ()
-        options = replace(PlanOptions(), agg_phase_strategy="ONE_PHASE")
-        rows = replace(self.plan, root=aggregate.input, logical=aggregate.input, options=options)
+        input_ = aggregate.input.input
+        if isinstance(input_, LocalAggregate):
+            input_ = input_.input
+        rows = replace(self.plan, root=input_, logical=input_, options=PlanOptions())
         below = Pipeline(rows, _handlers(self.setting.backend), session=self.session)
         keys = aggregate.spec.group_by
 
-        def key_of(table: str, change: tuple[Any, ...]) -> tuple[Any, ...] | None:
-            kinds = parse_kinds(pa.array([change[0]]), table)
-            batch = rows_to_batch([tuple(change[1:])], rows.scans[table].schema)
-            reached, _ = below.process({table: (batch, np.asarray(kinds, np.int8))})
+        def key_of(row: tuple[Any, ...]) -> tuple[Any, ...] | None:
+            table, kind, *values = row
+            batch = rows_to_batch([tuple(values)], rows.scans[table].schema)
+            reached, _ = below.process({table: (batch, parse_kinds(pa.array([kind]), table))})
             if not reached.num_rows:
                 return None
             return tuple(reached.column(name)[0].as_py() for name in keys)
@@ -138,11 +163,8 @@ class _Replay:
         rows = typed(expect.rows, schema, self.rounded)
         self.expected = rows if expect.mode == "materialized_total" else [*self.expected, *rows]
         found: str | None = None
-        if expect.mode in ("ordered", "unordered"):
-            if self.tells:
-                found = difference(expect.mode, rows, delivered, schema, tolerance)
-            else:
-                found = self._table_difference(tolerance)
+        if expect.mode in ("ordered", "unordered") and self.tells:
+            found = difference(expect.mode, rows, delivered, schema, tolerance)
         elif expect.mode == "materialized":
             content = net(new)
             if any(kind == "-D" for kind, _ in content) or not self.plan.options.update_before:
@@ -173,12 +195,18 @@ class _Replay:
         if found:
             raise CaseFailed(f"table: {found}")
 
-    def _table_difference(self, tolerance: float) -> str | None:
-        """How the table differs from the one that all messages expected so far fold to."""
-        schema = self.plan.schema
-        wanted = _folded(self.expected, _sink_key(self.case.params))
-        found = difference("unordered", wanted, self._table(), schema, tolerance)
-        return f"table: {found}" if found else None
+    def _check_table(self, tables: Tables, reference: Tables | None) -> None:
+        """Compare the table with another run's, or with the one that all messages expected so far fold to."""
+        if reference:
+            wanted = reference[len(tables) - 1]
+        elif self.plan.options.update_before and not _is_upsert(self.case.params):
+            wanted = _folded(sorted(self.expected, key=lambda change: change[0][0] == "-"), None)
+        else:
+            return
+        tolerance = max(tolerance_of(phase.expect) for phase in self.case.phases)
+        found = difference("unordered", wanted, tables[-1], self.plan.schema, tolerance)
+        if found:
+            raise CaseFailed(f"table: {found}")
 
     def _table(self) -> list[Change]:
         """The net content of everything emitted, restores included."""
@@ -199,16 +227,13 @@ def _folded(changes: Iterable[Change], key: Sequence[int] | None) -> list[Change
 
 def _delivered(changes: list[Change], params: Mapping[str, Any]) -> list[Change]:
     """What reaches the sink: an upsert sink is not sent the rows that an update replaces."""
-    upsert = _sink_key(params) is not None
+    upsert = _is_upsert(params)
     return [change for change in changes if not (upsert and change[0] == "-U")]
 
 
-def _sink_key(params: Mapping[str, Any]) -> list[int] | None:
-    """Where the key of an upsert sink stands in the result; None if the sink takes every message."""
+def _is_upsert(params: Mapping[str, Any]) -> bool:
     sink = params.get("sink") or {}
-    if isinstance(sink, Mapping) and sink.get("mode") == "upsert":
-        return list(sink.get("key", ()))
-    return None
+    return isinstance(sink, Mapping) and sink.get("mode") == "upsert"
 
 
 @functools.cache

@@ -1,7 +1,8 @@
 """The combinations of options under which a case must give the same result, and what each can show.
 
 Messages depend on where bundles end. Ours end where Flink's do if every row acts at once, and if the query has one
-aggregate; between two aggregates Flink cuts bundles once more, which one bundle for the whole plan cannot show. Under such a setting the messages are compared as the table that they fold to.
+aggregate; between two aggregates Flink cuts bundles once more, which one bundle for the whole plan cannot show. Under
+such a setting the messages are compared as the table that they fold to.
 """
 
 from __future__ import annotations
@@ -11,8 +12,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from aggloom.codegen.planner import Expand, Plan, PlanOptions, Scan, walk
-from aggloom.codegen.planner.nodes import Aggregate
+from aggloom.codegen.planner import (
+    Expand,
+    GroupAggregate,
+    Plan,
+    PlanOptions,
+    Scan,
+    walk,
+)
 from aggloom.runtime.case_format import Case
 
 Backend = Literal["numba", "python"]
@@ -57,11 +64,11 @@ class Setting:
         """Whether the messages are Flink's, and not only the table."""
         if self.spread or self.bundle is None:
             return not self.spread
+        if single_aggregate(plan) is None:
+            return False
         copies = [len(node.projects) for node in walk(plan.root) if isinstance(node, Expand)]
         # A split aggregate cuts bundles in three places, and copies of a row are cut apart: but not at one row.
-        if copies and (self.bundle > 1 or max(copies) > 1):
-            return False
-        return single_aggregate(plan) is not None
+        return not copies or (self.bundle == 1 and copies == [1])
 
 
 def settings(case: Case, backends: Sequence[Backend]) -> Iterator[Setting]:
@@ -99,8 +106,9 @@ def asks_for_messages(case: Case) -> bool:
     )
 
 
-def single_aggregate(plan: Plan) -> Aggregate | None:
-    """The aggregate of a query with one, into which a row of a table goes at most once."""
-    found = [node for node in walk(plan.logical) if isinstance(node, Aggregate)]
-    tables = [node.table for node in walk(plan.logical) if isinstance(node, Scan)]
+def single_aggregate(plan: Plan) -> GroupAggregate | None:
+    """The aggregate of a query with one, or its final half; a row of a table goes into it once."""
+    nodes = walk(plan.root)
+    found = [n for n in nodes if isinstance(n, GroupAggregate) and n.role != "partial"]
+    tables = [node.table for node in nodes if isinstance(node, Scan)]
     return found[0] if len(found) == 1 and len(set(tables)) == len(tables) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -50,24 +49,24 @@ class Bundles:
     def __init__(
         self,
         size: int | None,
-        process: Callable[[str, list[Change]], None],
+        process: Callable[[list[Change]], None],
         flush: Callable[[], None],
-        key: Callable[[str, Change], Row | None] | None = None,
+        key: Callable[[Change], Row | None] | None = None,
         key_types: tuple[pa.DataType, ...] = (),
     ) -> None:
         self._size, self._process, self._flush, self._key = size, process, flush, key
         self._types = key_types
-        self._local: list[tuple[str, Change, Row]] = []
+        self._local: list[tuple[Change, Row]] = []
         self._partials = 0
 
-    def add(self, table: str, rows: Iterable[Change]) -> None:
-        """Take rows of a table in arrival order."""
+    def add(self, rows: Iterable[Change]) -> None:
+        """Take rows in arrival order."""
         for row in rows:
             key: Row | None = ()
             if self._size is None:
-                self._process(table, [row])
-            elif self._key is None or (key := self._key(table, row)) is not None:
-                self._local.append((table, row, key or ()))
+                self._process([row])
+            elif self._key is None or (key := self._key(row)) is not None:
+                self._local.append((row, key or ()))
                 if len(self._local) >= self._size:
                     self._end_local()
 
@@ -78,12 +77,11 @@ class Bundles:
 
     def _end_local(self) -> None:
         local, self._local = self._local, []
-        groups: dict[Row, list[tuple[str, Change]]] = {}
-        for table, row, key in local:
-            groups.setdefault(same_value(key), []).append((table, row))
+        groups: dict[Row, list[Change]] = {}
+        for row, key in local:
+            groups.setdefault(same_value(key), []).append(row)
         for key in hash_order(list(groups), self._types):
-            for table, rows in itertools.groupby(groups[key], key=lambda pair: pair[0]):
-                self._process(table, [row for _, row in rows])
+            self._process(groups[key])
             self._partials += 1
             if self._key is None or self._partials == self._size:
                 self._end_bundle()

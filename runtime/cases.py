@@ -40,7 +40,7 @@ from aggloom.runtime.case_program import (
     query_program,
     spec_program,
 )
-from aggloom.runtime.case_replay import CaseFailed, events, replay, tolerance_of
+from aggloom.runtime.case_replay import CaseFailed, Tables, events, replay, tolerance_of
 from aggloom.runtime.case_settings import Backend, Setting, settings
 
 _KNOWN_EXTRA = frozenset(("message_count", "materialized", "tolerance_percent"))
@@ -118,7 +118,7 @@ class Runner:
                     "flink",
                 )
             for backend in self._backends:
-                self._replay(case, spec_program(spec), Setting(None, backend), any_size)
+                self._replay(case, spec_program(spec), Setting(None, backend), rounded=any_size)
                 self._life_cycle(case, spec, backend, any_size)
 
     def _life_cycle(self, case: Case, spec: AggSpec, backend: Backend, rounded: bool) -> None:
@@ -171,24 +171,31 @@ class Runner:
     def _run_query(self, case: Case) -> str:
         """A SQL query over its tables, under every setting that the case lists; a remark on what was compared."""
         program = query_program(case)
-        told = False
+        tables: Tables | None = None
         for setting in settings(case, self._backends):
             try:
-                told |= self._replay(case, program, setting)
+                found = self._replay(case, program, setting, reference=tables)
             except CaseFailed as error:
                 raise CaseFailed(f"[{setting}] {error}") from error
-        return "" if told else "messages compared only as the table that they fold to"
+            tables = found if tables is None else tables
+        return "" if tables is not None else "messages compared only as the table that they fold to"
 
     def _replay(
-        self, case: Case, program: Program, setting: Setting, rounded: bool = False
-    ) -> bool:
+        self,
+        case: Case,
+        program: Program,
+        setting: Setting,
+        *,
+        rounded: bool = False,
+        reference: Tables | None = None,
+    ) -> Tables | None:
         """Replay without Spark, and once more with it if an expression needs it."""
         try:
-            return replay(case, program, setting, rounded, None)
+            return replay(case, program, setting, rounded, None, reference)
         except UnsupportedExpressionError:
             if self._session is None:
                 raise NotSupported("an expression that only Spark evaluates") from None
-            return replay(case, program, setting, rounded, self._session())
+            return replay(case, program, setting, rounded, self._session(), reference)
 
 
 def _call_sql(params: Mapping[str, Any], schema: pa.Schema) -> str:

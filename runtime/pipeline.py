@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping
+from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -40,9 +41,10 @@ class Bundle(NamedTuple):
     partials: list[bytes]
 
 
+@cache
 def handlers(backend: Literal["numba", "python"]) -> Handlers:
-    """The handler classes of specs, generated when they are asked for."""
-    return lambda spec: load(generate(spec, backend=backend))
+    """The handler classes of specs, generated when they are first asked for."""
+    return lru_cache(maxsize=256)(lambda spec: load(generate(spec, backend=backend)))
 
 
 class Pipeline:

@@ -27,7 +27,7 @@ from aggloom.codegen.planner.nodes import (
 from aggloom.codegen.planner.script import Script, View
 from aggloom.codegen.planner.traits import appends_only
 from aggloom.codegen.scalar_types import common, infer
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.spec import AggCall, AggSpec
 from aggloom.codegen.sql import Block
 from aggloom.codegen.sql_dialect import Call
 from aggloom.codegen.sql_errors import located, span
@@ -42,6 +42,8 @@ from aggloom.errors import (
     UnsupportedExpressionError,
     nearest,
 )
+
+_LEFT = "$l"
 
 
 def logical_plan(script: Script, tables: Mapping[str, Scan], dialect: str) -> Node:
@@ -93,23 +95,51 @@ class _Builder:
 
     def _union(self, tree: exp.SetOperation) -> Node:
         kind = type(tree).__name__.upper()
-        if not isinstance(tree, exp.Union):
-            fix = (
-                "write the difference as an aggregate: tag the sides, COUNT each, filter by HAVING"
-            )
-            raise refusal(self.sql, tree, f"{kind} is", fix)
         for key, value in tree.args.items():
             if value and key not in ("this", "expression", "distinct", "with_"):
-                what = f"{key.strip('_').upper()} after UNION is"
+                what = f"{key.strip('_').upper()} after {kind} is"
                 raise refusal(self.sql, tree, what, "take it out")
+        distinct = tree.args.get("distinct")
         parts = [self.query(tree.this), self.query(tree.expression)]
-        node = self._united(parts, tree)
-        if not tree.args.get("distinct"):
-            return node
-        changes = "append" if appends_only(node) else "retract"
+        if isinstance(tree, exp.Union):
+            node = self._united(parts, tree)
+            return self._distinct(node, tree) if distinct else node
+        if not distinct:
+            fix = f"write {kind} without ALL, or aggregate both sides and compare the counts"
+            raise refusal(self.sql, tree, f"{kind} ALL is", fix)
+        return self._compared(parts, tree)
+
+    def _distinct(self, node: Node, tree: exp.Expression) -> Node:
+        """The different rows of a node."""
+        return self._grouped(node, list(node.schema.names), (), tree)
+
+    def _grouped(
+        self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
+    ) -> Node:
+        changes: Any = "append" if appends_only(node) else "retract"
+        dialect: Any = self.dialect
         with self._at(tree):
-            spec = AggSpec(node.schema, tuple(node.schema.names), (), changes, self.dialect)  # type: ignore[arg-type]
-        return Aggregate(node, spec)
+            return Aggregate(node, AggSpec(node.schema, tuple(keys), calls, changes, dialect))
+
+    def _compared(self, parts: list[Node], tree: exp.SetOperation) -> Node:
+        """INTERSECT and EXCEPT: the rows of both sides with how often each side has them."""
+        sides = [
+            Calc(
+                part,
+                (*((name, quoted(name)) for name in part.schema.names), (_LEFT, tag)),
+                part.schema.append(pa.field(_LEFT, pa.bool_())),
+            )
+            for part, tag in zip(parts, ("TRUE", "FALSE"), strict=True)
+        ]
+        both = self._united(list[Node](sides), tree)
+        names = both.schema.names[:-1]
+        calls = (AggCall("COUNT", filter=_LEFT, alias="$left"), AggCall("COUNT", alias="$all"))
+        counted = self._grouped(both, names, calls, tree)
+        where = "`$left` > 0 AND `$left` < `$all`"
+        if isinstance(tree, exp.Except):
+            where = "`$left` = `$all`"
+        columns = pa.schema(list(both.schema)[:-1])
+        return Calc(counted, tuple((name, quoted(name)) for name in names), columns, where)
 
     def _united(self, parts: list[Node], tree: exp.SetOperation) -> Node:
         """The inputs of a UNION with the names of the first and types that all fit into."""
@@ -135,8 +165,14 @@ class _Builder:
     def _select(self, tree: exp.Select) -> Node:
         check_block(self.sql, tree)
         source, names = self._source(tree)
-        grouped = any(tree.args.get(key) for key in ("group", "having", "distinct"))
-        if grouped or any(item.find(Call) for item in tree.expressions):
+        aggregates = tree.args.get("group") or tree.args.get("having")
+        aggregates = aggregates or any(item.find(Call) for item in tree.expressions)
+        distinct = tree.args.get("distinct")
+        if aggregates and distinct is not None and not distinct.args.get("on"):
+            plain = tree.copy()
+            plain.set("distinct", None)
+            return self._distinct(self._aggregate(plain, source, names), tree)
+        if aggregates or distinct is not None:
             return self._aggregate(self._starless(tree, source, names), source, names)
         return self._project(tree, source, names)
 
@@ -188,9 +224,12 @@ class _Builder:
 
     def _items(self, item: exp.Expression, scope: Scope) -> list[exp.Expression]:
         """An item of SELECT, or the columns that its * stands for."""
-        star = item.this if isinstance(item, exp.Column) else item
+        inner = item.this if isinstance(item, exp.Alias) else item
+        star = inner.this if isinstance(inner, exp.Column) else inner
         if not isinstance(star, exp.Star):
             return [item]
+        if inner is not item:
+            raise refusal(self.sql, item, "a name for * is", "take it out, or name the columns")
         if any(star.args.values()):
             raise refusal(self.sql, item, "a * with EXCEPT or REPLACE is", "name the columns")
         if item is not star and item.table.casefold() not in scope.tables:

@@ -61,6 +61,8 @@ def _obstacle(node: GroupAggregate, options: PlanOptions) -> str:
         entry = spec.entry(call)
         if entry.code is not None:
             reason = _obstacle_of_class(entry, retracts, options)
+        elif retracts and any(getattr(s, "kind", "") == "double" for s in entry.append.state):
+            reason = f"{call.function} clears its rounded sums where no row is left"
         elif entry.by_arrival:
             reason = f"{call.function} depends on the order of rows, which only the whole key knows"
         else:
