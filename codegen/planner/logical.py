@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from aggloom.codegen.catalogue import known
 from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.expressions import quoted
 from aggloom.codegen.grouping_sets import GROUP_ID, has_sets
@@ -28,6 +29,7 @@ from aggloom.codegen.planner.script import Script, View
 from aggloom.codegen.planner.traits import appends_only
 from aggloom.codegen.scalar_types import common, infer
 from aggloom.codegen.spec import AggCall, AggSpec
+from aggloom.codegen.spec_check import check_function
 from aggloom.codegen.sql import Block
 from aggloom.codegen.sql_dialect import Call
 from aggloom.codegen.sql_errors import located, span
@@ -247,7 +249,11 @@ class _Builder:
             name = name or (node.name if isinstance(node, exp.Column) else pretty(node))
             with scope.at(node):
                 flink = scope.flink_divisions(node.copy(), scope.types)
-                dtype = infer(flink, scope.types)
+                try:
+                    dtype = infer(flink, scope.types)
+                except UnsupportedExpressionError:
+                    _refuse_misspelt(node)
+                    raise
                 if pa.types.is_null(dtype):
                     raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
             select.append((name, scope.input_sql(node)))
@@ -369,6 +375,13 @@ def _expanded(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tuple[N
         select=shown,
     )
     return pick(Expand(rows, tuple(projects), schema), moved.handler_schema.names), moved
+
+
+def _refuse_misspelt(node: exp.Expression) -> None:
+    """Raise for a function that nobody knows, but that is nearly the name of an aggregate."""
+    for part in node.find_all(exp.Anonymous):
+        if nearest(part.name.upper(), known()).startswith("Did you mean"):
+            check_function(part.name, "SELECT")
 
 
 def _common(first: pa.Field, second: pa.Field) -> pa.DataType:

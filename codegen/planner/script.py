@@ -10,7 +10,6 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.sql_dialect import AggloomSpark
 from aggloom.codegen.sql_errors import located, span, syntax_error
 from aggloom.codegen.sql_shape import not_select, refusal, statements
@@ -57,11 +56,6 @@ def read_script(sql: str) -> Script:
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
     return Script(sql, query, views, settings)
-
-
-def options_of(script: Script, options: PlanOptions) -> PlanOptions:
-    """The options with those that the script sets; what the script says wins."""
-    return options.updated(script.settings)
 
 
 def _without_settings(sql: str) -> tuple[str, dict[str, str]]:
