@@ -91,7 +91,7 @@ def test_rows_are_aggregated_where_that_makes_them_fewer(rows: int, keys: int, l
 
 
 def test_a_task_gives_up_once_keys_turn_out_to_be_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggloom.runtime.spark.routes._DECIDED_AFTER", 20_000)
+    monkeypatch.setattr("aggloom.runtime.spark.routes._TRIAL", 20_000)
     of = handler(SQL)
     few, many = np.arange(5000) % 10, np.arange(5000)
     whole = [batch(few, few), *(batch(many + 5000 * i, many) for i in range(6))]
@@ -105,7 +105,7 @@ def test_a_task_gives_up_once_keys_turn_out_to_be_many(monkeypatch: pytest.Monke
 
 
 def test_accumulators_leave_before_they_take_too_much_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggloom.runtime.spark.routes._DECIDED_AFTER", 10_000)
+    monkeypatch.setattr("aggloom.runtime.spark.routes._TRIAL", 10_000)
     monkeypatch.setattr("aggloom.runtime.spark.routes._LOCAL_BYTES", 1)
     of = handler(SQL)
     whole = [batch(np.arange(5000) % 10, np.arange(5000)) for _ in range(6)]

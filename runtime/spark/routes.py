@@ -16,18 +16,18 @@ import pyarrow as pa
 from aggloom.codegen import load_text
 from aggloom.codegen.planner import Node
 from aggloom.runtime.changelog import Kinds
-from aggloom.runtime.key_hash import key_hashes
 from aggloom.runtime.local_agg import LocalAggregator
 from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, with_kinds, write_blob
 from aggloom.runtime.spark.partitioning import bucket_keys
-from aggloom.runtime.steps import run_steps, split
+from aggloom.runtime.steps import Rows, run_steps, split
 
 PACKED_DDL = "bucket INT, partition INT, seq INT, blob BINARY"
 SIDE = 1 << 24
 """Sources of different inputs of a union are this far apart."""
 
 _WORTH_A_TRY = 4096
-_DECIDED_AFTER = 200_000
+_TRIAL = 200_000
+_TRIAL_OF_VIEWS = 32_000
 _SHRINKS = 0.5
 _LOCAL_BYTES = 128 << 20
 
@@ -145,27 +145,21 @@ class _Local:
         self._route = route
         self._handler = route.local.load()
         self._aggregators: dict[int, LocalAggregator] = {}
-        self._kept: list[tuple[pa.RecordBatch, Kinds]] = []
-        self._rows = 0
+        self._kept: list[Rows] = []
+        self._rows = self._tried = 0
+        # Views cost more than they save if it comes to nothing: they are given less time.
+        self._trial = _TRIAL_OF_VIEWS if self._handler.VIEWS else _TRIAL
         self._decided = self.given_up = False
 
     def add(self, batch: pa.RecordBatch, kinds: Kinds) -> Iterator[tuple[int, bytes]]:
         """Take rows; accumulators leave, by bucket, once they take much room."""
-        self._rows += batch.num_rows
-        if not self._decided:
+        if self._decided:
+            self._aggregate((batch, kinds))
+        else:
             self._kept.append((batch, kinds))
-            if self._rows < _WORTH_A_TRY:
-                return
-            fresh = self._kept if not self._aggregators else [(batch, kinds)]
-            if not self._aggregators and not self._promises(fresh):
-                self._decided = self.given_up = True
-                return
-            for each in fresh:
-                self._aggregate(*each)
-            if self._rows >= _DECIDED_AFTER:
-                self._decide()
-            return
-        self._aggregate(batch, kinds)
+            self._rows += batch.num_rows
+            if self._rows >= _WORTH_A_TRY:
+                self._try()
         if sum(each.state_bytes for each in self._aggregators.values()) > _LOCAL_BYTES:
             yield from self._take()
 
@@ -176,30 +170,38 @@ class _Local:
         if not self.given_up:
             yield from self._take()
 
-    def kept(self) -> list[tuple[pa.RecordBatch, Kinds]]:
+    def kept(self) -> list[Rows]:
         """The rows that go on as they are."""
         kept, self._kept = self._kept, []
         return kept
 
-    def _promises(self, parts: list[tuple[pa.RecordBatch, Kinds]]) -> bool:
-        """Whether the first rows look as if aggregating them might shrink them: by key, and by what views hold."""
-        if not self._handler.VIEWS:
-            return True
-        batch = parts[0][0]
-        hashes = key_hashes(batch.columns, batch.num_rows)
-        return len(np.unique(hashes)) <= _SHRINKS * batch.num_rows
+    def _try(self) -> None:
+        """Aggregate what is kept, as far as the trial goes; after it, the rest too, if it went well."""
+        skipped = 0
+        for batch, kinds in list(self._kept):
+            start = min(max(self._tried - skipped, 0), batch.num_rows)
+            skipped += batch.num_rows
+            while start < batch.num_rows and not self.given_up:
+                stop = batch.num_rows if self._decided else start + self._trial - self._tried
+                stop = min(stop, batch.num_rows)
+                self._aggregate((batch.slice(start, stop - start), kinds[start:stop]))
+                if not self._decided:
+                    self._tried += stop - start
+                    if self._tried >= self._trial:
+                        self._decide()
+                start = stop
 
     def _decide(self) -> None:
         self._decided = True
         entries = sum(each.entries for each in self._aggregators.values())
-        self.given_up = not self._aggregators or entries > _SHRINKS * self._rows
+        self.given_up = not self._aggregators or entries > _SHRINKS * self._tried
         if self.given_up:
             self._aggregators = {}
         else:
             self._kept = []
 
-    def _aggregate(self, batch: pa.RecordBatch, kinds: Kinds) -> None:
-        for bucket, part in split((batch, kinds), self._route.keys, self._route.buckets):
+    def _aggregate(self, rows: Rows) -> None:
+        for bucket, part in split(rows, self._route.keys, self._route.buckets):
             if bucket not in self._aggregators:
                 self._aggregators[bucket] = LocalAggregator(self._handler)
             self._aggregators[bucket].add(*part)
