@@ -193,6 +193,9 @@ QUERIES = [
     "WITH c AS (SELECT a, SUM(v) AS s FROM t GROUP BY a) "
     "SELECT MAX(s) AS s FROM c UNION ALL SELECT MIN(s) FROM c",
     "SELECT COUNT(*) AS n, SUM(s) AS s FROM (SELECT DISTINCT a, v AS s FROM t) WHERE s > 1",
+    "SELECT w + 1 AS w, SUM(n) AS s FROM (SELECT w, n FROM (SELECT v AS w, id AS n FROM t UNION ALL "
+    "SELECT n AS w, 1 FROM (SELECT b, COUNT(*) AS n FROM t GROUP BY b)) WHERE w > 1) GROUP BY w + 1",
+    "SELECT a, v FROM t EXCEPT SELECT b, v FROM t",
     "SELECT UPPER(a) AS a, v * 2 AS w FROM t WHERE v > 3",
     "SELECT top, COUNT(*) AS n FROM (SELECT a, MAX(v) + 1 AS top FROM t GROUP BY a "
     "HAVING COUNT(*) > 3) GROUP BY top",

@@ -182,6 +182,7 @@ class Lowering:
 
     def _packed(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
         """The rows of a part of the plan on their way to the next operator."""
+        node = _below_unions(node)
         if isinstance(node, LocalAggregate):
             local = self.handler_of(node.spec)
             return self._packed(node.input, replace(route, local=local), name, False)
@@ -196,9 +197,6 @@ class Lowering:
             return self._packed(node.input, further, name, ordered)
         if isinstance(node, Union):
             return self._united(list(node.parts), route, name, ordered)
-        if isinstance(node, Calc) and isinstance(node.input, Union):
-            parts = [node.over(part) for part in node.input.parts]
-            return self._united(parts, route, name, ordered)
         if isinstance(node, Calc) and node.picked is not None and _is_packed(node.input):
             further = replace(route, steps=(node, *route.steps))
             return self._packed(node.input, further, name, ordered)
@@ -279,6 +277,16 @@ class Lowering:
 
 def _any(tables: Mapping[str, Table]) -> Table:
     return next(iter(tables.values()))
+
+
+def _below_unions(node: Node) -> Node:
+    """Calcs over a union as a union of Calcs: each part is packed by itself."""
+    if not isinstance(node, Calc):
+        return node
+    below = _below_unions(node.input)
+    if isinstance(below, Union):
+        return Union(tuple(_below_unions(node.over(part)) for part in below.parts))
+    return node.over(below)
 
 
 def _is_packed(node: Node) -> bool:
