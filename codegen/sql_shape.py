@@ -85,6 +85,9 @@ def check_block(sql: str, tree: exp.Select) -> None:
     """Refuse what no plan has a node for: in the clauses of a SELECT, in its source and its expressions."""
     _check_clauses(sql, tree)
     _check_source(sql, tree)
+    if not tree.expressions:
+        place = span(tree.args["from_"])
+        raise SqlError(located("SELECT names nothing; write columns before FROM.", sql, place))
     _check_nodes(sql, tree)
 
 

@@ -105,14 +105,17 @@ def sort_key(value: Any) -> Any:
     return (value is not None, value != value, value)
 
 
-def fold(rows: Iterable[Sequence[Any]], key_width: int | None = None) -> list[Row]:
+def fold(
+    rows: Iterable[Sequence[Any]], key_width: int | None = None, *, idempotent: bool = False
+) -> list[Row]:
     """The table that a changelog of (kind, *values) rows describes, as a list of value tuples.
 
     With `key_width`, the first so many values are a key: a lone +U replaces the key's row, and a
-    retraction removes it. Without, rows are a multiset.
+    retraction removes it, or, if `idempotent`, does nothing where there is none, as an upsert sink does. Without a
+    key, rows are a multiset.
     """
     if key_width is not None:
-        return _fold_keyed(rows, key_width)
+        return _fold_keyed(rows, key_width, idempotent)
     counts: Counter[Row] = Counter()
     shown: dict[Row, Row] = {}
     for kind, *values in rows:
@@ -127,13 +130,15 @@ def fold(rows: Iterable[Sequence[Any]], key_width: int | None = None) -> list[Ro
     return [shown[identity] for identity, count in counts.items() for _ in range(count)]
 
 
-def _fold_keyed(rows: Iterable[Sequence[Any]], key_width: int) -> list[Row]:
+def _fold_keyed(rows: Iterable[Sequence[Any]], key_width: int, idempotent: bool) -> list[Row]:
     """Fold a changelog in which a key has at most one row."""
     table: dict[Row, Row] = {}
     for kind, *values in rows:
         key = tuple(map(same_value, values[:key_width]))
         if KIND_NAMES.index(kind) & 1:
             if key not in table:
+                if idempotent:
+                    continue
                 raise ChangelogLawError(f"{kind} for a key that is not there: {tuple(values)!r}")
             # A -U leaves the row in place: the +U that follows replaces it, and until then the
             # key is still in the table.

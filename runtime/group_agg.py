@@ -18,7 +18,7 @@ from aggloom.errors import AggloomError, DataError, OrphanRetractionError
 from aggloom.runtime.arena import Array
 from aggloom.runtime.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, is_retraction
 from aggloom.runtime.jit import kernel
-from aggloom.runtime.keyed_state import KeyedState
+from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState
 
 Mode = Literal["mini_batch", "per_record"]
 OrphanPolicy = Literal["drop", "error", "keep"]
@@ -114,8 +114,11 @@ class GroupAggOperator:
             raise DataError(
                 f"row {row} retracts, but the spec says input_changes='append'; use input_changes='retract'"
             )
-        if partials and (self.mode == "per_record" or self.on_orphan_retraction == "error"):
-            raise AggloomError("accumulators say nothing of single rows; merge them in mini_batch")
+        keeps = self.on_orphan_retraction == "keep" or not self.handler.RETRACTING
+        if partials and (self.mode == "per_record" or not keeps):
+            raise AggloomError(
+                "accumulators say nothing of single rows; merge them in mini_batch, and keep orphans"
+            )
         if self.state_ttl_ms:
             self._expire(clock_ms)
         if batch.num_rows == 0 and not partials:
@@ -195,6 +198,10 @@ class GroupAggOperator:
         touched = self._distinct(np.concatenate([slots, *targets]) if targets else slots)
         was = self.state.records[touched] > 0
         before = handler.values(touched)
+        # What is kept may come in any order: no accumulator may pass through zero rows, where it resets itself.
+        away = AWAY_FROM_ZERO if keep and handler.RETRACTING else 0
+        if away:
+            self.state.accumulators.shift_records(touched, away)
         dropped = 0
         if len(slots):
             inputs = handler.bind(batch)
@@ -206,6 +213,10 @@ class GroupAggOperator:
             dropped = handler.update(inputs, slots, retracts, keep_orphans=keep)
         for target, other in zip(targets, merged, strict=True):
             self.state.merge(target, other)
+        if away:
+            self.state.accumulators.shift_records(touched, -away)
+            gone = touched[self.state.records[touched] == 0]
+            handler.KERNELS.reset(self.state.accumulators.state, gone)
         after = handler.values(touched)
         now = self.state.records[touched] > 0
         handler.refuse_overflow(after, self.state.place)

@@ -254,7 +254,9 @@ class Harness:
         order += [place for place in range(len(names)) if place not in order]
         moved = [(kind, *(row[place] for place in order)) for kind, *row in self._all]
         back = [order.index(place) for place in range(len(names))]
-        return [tuple(row[place] for place in back) for row in fold(moved, len(key))]
+        return [
+            tuple(row[place] for place in back) for row in fold(moved, len(key), idempotent=True)
+        ]
 
 
 def _changes(rows: Rows) -> list[Change]:

@@ -14,6 +14,10 @@ from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.keyindex import FIRST_SLOTS, KeyIndex
 from aggloom.runtime.pool import Pool
 
+# Accumulators reset themselves where no row is left. Where -1 +1 is a change of its own, or -1 comes before its +1,
+# they are given more rows for a while than any bundle takes back.
+AWAY_FROM_ZERO = 1 << 40
+
 
 class KeyedState:
     """The accumulators of a handler class by key.

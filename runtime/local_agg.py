@@ -13,11 +13,7 @@ import pyarrow as pa
 
 from aggloom.runtime.arena import Array
 from aggloom.runtime.changelog import Kinds, is_retraction
-from aggloom.runtime.keyed_state import KeyedState
-
-# Accumulators reset themselves where no row is left. Here -1 +1 is a change that the global half must see, so
-# each key starts with more rows than any bundle takes back.
-_AWAY_FROM_ZERO = 1 << 40
+from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState
 
 
 class LocalAggregator:
@@ -49,7 +45,7 @@ class LocalAggregator:
         state = self._state
         slots = state.lookup(batch)
         if self._class.RETRACTING and len(state) > self._started:
-            self._shift(np.arange(self._started, len(state)), _AWAY_FROM_ZERO)
+            self._shift(np.arange(self._started, len(state)), AWAY_FROM_ZERO)
             self._started = len(state)
         inputs = state.handler.bind(batch)
         state.handler.update(inputs, slots, is_retraction(kinds), keep_orphans=True)
@@ -58,7 +54,7 @@ class LocalAggregator:
     def take(self) -> bytes:
         """The accumulators so far, as bytes; the next row begins anew."""
         if self._class.RETRACTING:
-            self._shift(np.arange(self._started), -_AWAY_FROM_ZERO)
+            self._shift(np.arange(self._started), -AWAY_FROM_ZERO)
         data = self._state.snapshot()
         self._state = KeyedState(self._class)
         self._started = self.rows = 0

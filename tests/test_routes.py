@@ -12,7 +12,9 @@ import pytest
 
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import Bucket, Column, Constant, Expand, Scan
+from aggloom.errors import AggloomError
 from aggloom.runtime.group_agg import GroupAggOperator
+from aggloom.runtime.local_agg import LocalAggregator
 from aggloom.runtime.spark.blobs import is_partial
 from aggloom.runtime.spark.partitioning import bucket_keys
 from aggloom.runtime.spark.routes import SIDE, HandlerText, Packer, Route
@@ -130,6 +132,36 @@ def test_retractions_that_cancel_in_a_task_still_arrive() -> None:
     assert codes.tolist() == [1, 2]
     assert out.column("m").to_pylist() == [9, 5]
     assert out.column("n").to_pylist() == [2, 2]
+
+
+def test_accumulators_may_come_in_any_order() -> None:
+    # One task corrects a row that another one brings: its part comes first, and has no row net.
+    of = handler("SELECT k, MAX(v) AS m, SUM(v) AS s FROM t GROUP BY k", "retract")
+    parts = []
+    for values, kinds in (([7, 3], [1, 2]), ([7], [0])):
+        local = LocalAggregator(of)
+        local.add(batch([1] * len(values), values), np.array(kinds, np.int8))
+        parts.append(local.take())
+    nothing = batch([], pa.array([], pa.int64()))
+    operator = GroupAggOperator(of, on_orphan_retraction="keep")
+    out, kinds_out = operator.process(nothing, np.zeros(0, np.int8), 0, parts)
+    assert (kinds_out.tolist(), out.to_pylist()) == ([0], [{"k": 1, "m": 3, "s": 3}])
+    # The same rows as rows, and then all taken back: nothing is left, and the slot is as new.
+    rows = GroupAggOperator(of, on_orphan_retraction="keep")
+    out, _ = rows.process(batch([1, 1, 1], [7, 3, 7]), np.array([1, 2, 0], np.int8))
+    assert out.to_pylist() == [{"k": 1, "m": 3, "s": 3}]
+    _, gone = rows.process(batch([1, 1, 1], [3, 5, 5]), np.array([3, 3, 0], np.int8))
+    assert (gone.tolist(), rows.keys) == ([3], 0)
+    out, _ = rows.process(batch([1], [2]), np.zeros(1, np.int8))
+    assert out.to_pylist() == [{"k": 1, "m": 2, "s": 2}]
+
+
+def test_what_takes_orphans_for_errors_merges_nothing() -> None:
+    of = handler("SELECT k, MAX(v) AS m FROM t GROUP BY k", "retract")
+    with pytest.raises(AggloomError, match="keep orphans"):
+        GroupAggOperator(of).process(
+            batch([], pa.array([], pa.int64())), np.zeros(0, np.int8), 0, [b""]
+        )
 
 
 def test_sides_of_a_union_do_not_mix_their_order() -> None:

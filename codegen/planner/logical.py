@@ -23,6 +23,7 @@ from aggloom.codegen.planner.nodes import (
     Node,
     Scan,
     Union,
+    mark,
     pick,
 )
 from aggloom.codegen.planner.script import Script, View
@@ -44,8 +45,6 @@ from aggloom.errors import (
     UnsupportedExpressionError,
     nearest,
 )
-
-_LEFT = "$l"
 
 
 def logical_plan(script: Script, tables: Mapping[str, Scan], dialect: str) -> Node:
@@ -125,21 +124,23 @@ class _Builder:
 
     def _compared(self, parts: list[Node], tree: exp.SetOperation) -> Node:
         """INTERSECT and EXCEPT: the rows of both sides with how often each side has them."""
+        sign = mark(*(part.schema for part in parts))
+        left, every = f"{sign}left", f"{sign}all"
         sides = [
             Calc(
                 part,
-                (*((name, quoted(name)) for name in part.schema.names), (_LEFT, tag)),
-                part.schema.append(pa.field(_LEFT, pa.bool_())),
+                (*((name, quoted(name)) for name in part.schema.names), (left, tag)),
+                part.schema.append(pa.field(left, pa.bool_())),
             )
             for part, tag in zip(parts, ("TRUE", "FALSE"), strict=True)
         ]
         both = self._united(list[Node](sides), tree)
         names = both.schema.names[:-1]
-        calls = (AggCall("COUNT", filter=_LEFT, alias="$left"), AggCall("COUNT", alias="$all"))
+        calls = (AggCall("COUNT", filter=left, alias=left), AggCall("COUNT", alias=every))
         counted = self._grouped(both, names, calls, tree)
-        where = "`$left` > 0 AND `$left` < `$all`"
+        where = f"{quoted(left)} > 0 AND {quoted(left)} < {quoted(every)}"
         if isinstance(tree, exp.Except):
-            where = "`$left` = `$all`"
+            where = f"{quoted(left)} = {quoted(every)}"
         columns = pa.schema(list(both.schema)[:-1])
         return Calc(counted, tuple((name, quoted(name)) for name in names), columns, where)
 
@@ -283,6 +284,9 @@ class _Builder:
     def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         schema = source.schema
         if has_sets(tree.args.get("group")):
+            if GROUP_ID in schema.names:
+                fix = "it is the name of the set of keys; rename the column in a subquery"
+                raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
             schema = schema.append(pa.field(GROUP_ID, pa.int64()))
         block = Block(self.sql, tree, schema, self.dialect, names)
         changes = "append" if appends_only(source) else "retract"

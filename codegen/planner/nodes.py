@@ -211,6 +211,14 @@ def column_name(sql: str) -> str | None:
     return node.name if isinstance(node, exp.Column) and not node.table else None
 
 
+def mark(*schemas: pa.Schema) -> str:
+    """How a planner's own names start: `$`, or as many of them as no name of these columns starts with."""
+    found = "$"
+    while any(name.startswith(found) for schema in schemas for name in schema.names):
+        found += "$"
+    return found
+
+
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:
     """The plan with `change` applied to every node, inputs first."""
     inputs = tuple(transform(each, change) for each in node.inputs)

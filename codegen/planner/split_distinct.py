@@ -24,6 +24,7 @@ from aggloom.codegen.planner.nodes import (
     Expand,
     Item,
     Node,
+    mark,
     transform,
 )
 from aggloom.codegen.planner.notes import Notes
@@ -32,7 +33,8 @@ from aggloom.codegen.spec import AggCall, AggSpec
 
 _SUMS = ("COUNT", "SUM", "SUM0", "AVG")
 _EXTREMES = ("MIN", "MAX")
-_WHOLE = "$w"
+# Digits that leave ten to add up in.
+_ROOMY = 28
 
 
 def split_distinct(root: Node, options: PlanOptions, notes: Notes) -> Node:
@@ -74,7 +76,10 @@ def _part(call: AggCall, spec: AggSpec) -> str:
     if call.function == "AVG":
         # Its sum must fit a BIGINT and a double: wider ones are averaged exactly, whole.
         return "sum" if pa.types.is_integer(dtype) and dtype.bit_width < 64 else "whole"
-    return "sum" if pa.types.is_integer(dtype) or pa.types.is_decimal(dtype) else "whole"
+    if pa.types.is_decimal(dtype):
+        # In Flink a part that overflows is NULL, which the whole would take for nothing.
+        return "whole" if spec.dialect == "flink" and dtype.precision > _ROOMY else "sum"
+    return "sum" if pa.types.is_integer(dtype) else "whole"
 
 
 def _whole_reason(spec: AggSpec) -> str:
@@ -101,6 +106,11 @@ class _Split:
     final: list[AggCall] = field(default_factory=list)
     shown: list[tuple[str, str]] = field(default_factory=list)
     filters: dict[tuple[int, str | None], str] = field(default_factory=dict)
+    wide: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.mark = mark(self.spec.schema, self.spec.aggregate_schema)
+        self.whole = f"{self.mark}w"
 
     @property
     def spec(self) -> AggSpec:
@@ -116,8 +126,8 @@ class _Split:
         for call in spec.calls:
             self._call(call)
         expand = self._expand()
-        keys = [*spec.group_by, *(f"$h{i}" for i in range(len(self.hashed)))]
-        keys += [_WHOLE] * self._has_whole()
+        keys = [*spec.group_by, *(f"{self.mark}h{i}" for i in range(len(self.hashed)))]
+        keys += [self.whole] * self._has_whole()
         partial = AggSpec(
             expand.schema, tuple(keys), tuple(self.partial), spec.input_changes, spec.dialect
         )
@@ -160,17 +170,18 @@ class _Split:
         wanted = self.spec.result_type(call)
         if part == "whole":
             name = self._partial(call, call.function)
-            made = AggCall("SINGLE_VALUE", (name,), filter=_WHOLE)
+            made = AggCall("SINGLE_VALUE", (name,), filter=self.whole)
             self._show(call, made, wanted, lambda made: made)
         elif part == "extreme":
             name = self._partial(call, call.function)
             self._show(call, AggCall(call.function, (name,)), wanted, lambda made: made)
         elif call.function == "AVG":
-            total = self._final(AggCall("SUM0", (self._partial(call, "SUM0"),)))
+            total = self._final(
+                AggCall("SUM0", (self._partial(call, "SUM0", self._widened(call)),))
+            )
             count = self._final(AggCall("SUM0", (self._partial(call, "COUNT"),)))
-            ratio = f"{quoted(total)} / {quoted(count)}"
-            if self.spec.dialect == "flink":
-                ratio = f"{quoted(total)} DIV {quoted(count)}"
+            sign = "DIV" if self.spec.dialect == "flink" else "/"
+            ratio = f"{quoted(total)} {sign} {quoted(count)}"
             text = f"CASE WHEN {quoted(count)} = 0 THEN NULL ELSE {ratio} END"
             self.shown.append((call.output_name, f"CAST({text} AS {type_name(wanted)})"))
         else:
@@ -178,28 +189,42 @@ class _Split:
             function = "SUM" if call.function == "SUM" else "SUM0"
             self._show(call, AggCall(function, (name,)), wanted, _cast_to(wanted))
 
+    def _widened(self, call: AggCall) -> tuple[str, ...]:
+        """The argument as BIGINT: Flink's sums wrap at the width of what they add, but not AVG's."""
+        if self.spec.dialect != "flink":
+            return call.args
+        (name,) = call.args
+        return (self.wide.setdefault(name, f"{self.mark}b{len(self.wide)}"),)
+
     def _show(
         self, call: AggCall, made: AggCall, wanted: pa.DataType, cast: Callable[[str], str]
     ) -> None:
         name = self._final(made)
         self.shown.append((call.output_name, cast(quoted(name))))
 
-    def _partial(self, call: AggCall, function: str) -> str:
-        """The partial call with this function in place of the call's, its name."""
+    def _partial(self, call: AggCall, function: str, args: tuple[str, ...] = ()) -> str:
+        """The name of the partial call with this function, and these arguments if any, in place of the call's."""
         entry: Entry | None = call.entry if function == call.function else find(function)
         condition = self._filter(call)
-        made = replace(call, function=function, filter=condition, alias=None, entry=entry)
+        made = replace(
+            call,
+            function=function,
+            args=args or call.args,
+            filter=condition,
+            alias=None,
+            entry=entry,
+        )
         for known in self.partial:
             if replace(known, alias=None) == made:
                 return known.output_name
-        self.partial.append(replace(made, alias=f"$p{len(self.partial)}"))
+        self.partial.append(replace(made, alias=f"{self.mark}p{len(self.partial)}"))
         return self.partial[-1].output_name
 
     def _final(self, made: AggCall) -> str:
         for known in self.final:
             if replace(known, alias=None) == made:
                 return known.output_name
-        self.final.append(replace(made, alias=f"$f{len(self.final)}"))
+        self.final.append(replace(made, alias=f"{self.mark}f{len(self.final)}"))
         return self.final[-1].output_name
 
     def _filter(self, call: AggCall) -> str | None:
@@ -207,7 +232,7 @@ class _Split:
         if self._sets() == 1:
             return call.filter
         key = (self._set_of(call), call.filter)
-        return self.filters.setdefault(key, f"$g{len(self.filters)}")
+        return self.filters.setdefault(key, f"{self.mark}g{len(self.filters)}")
 
     def _expand(self) -> Expand:
         spec, single = self.spec, self._sets() == 1
@@ -217,9 +242,10 @@ class _Split:
             read |= {key.column for call in spec.calls for key in call.order_by}
             kept = [name for name in kept if name in read]
         fields = [spec.schema.field(name) for name in spec.group_by]
-        fields += [pa.field(f"$h{i}", pa.int32()) for i in range(len(self.hashed))]
-        fields += [pa.field(_WHOLE, pa.bool_())] * self._has_whole()
+        fields += [pa.field(f"{self.mark}h{i}", pa.int32()) for i in range(len(self.hashed))]
+        fields += [pa.field(self.whole, pa.bool_())] * self._has_whole()
         fields += [spec.schema.field(name) for name in kept]
+        fields += [pa.field(name, pa.int64()) for name in self.wide.values()]
         fields += [pa.field(name, pa.bool_()) for name in self.filters.values()]
         projects = []
         for number in range(self._sets()):
@@ -228,14 +254,26 @@ class _Split:
                 spread = Bucket(columns, self.buckets)
                 items.append(spread if place == number else Constant(None))
             items += [Constant(number == len(self.hashed))] * self._has_whole()
-            items += [Column(name) for name in kept]
+            items += [Column(name) for name in (*kept, *self.wide.values())]
             for (own, condition), _ in self.filters.items():
                 passes: Item = Constant(own == number)
                 if own == number and condition is not None:
                     passes = Column(condition)
                 items.append(passes)
             projects.append(tuple(items))
-        return Expand(self.node.input, tuple(projects), pa.schema(fields))
+        return Expand(self._input(), tuple(projects), pa.schema(fields))
+
+    def _input(self) -> Node:
+        """The input, with the columns that are made wider."""
+        rows = self.node.input
+        if not self.wide:
+            return rows
+        columns = [*rows.schema, *(pa.field(wide, pa.int64()) for wide in self.wide.values())]
+        select = tuple((name, quoted(name)) for name in rows.schema.names)
+        below = rows if isinstance(rows, Calc) else Calc(rows, select, rows.schema)
+        texts = dict(below.select)
+        added = [(wide, f"CAST({texts[name]} AS BIGINT)") for name, wide in self.wide.items()]
+        return replace(below, select=(*below.select, *added), columns=pa.schema(columns))
 
     def _finished(self, node: Aggregate) -> Node:
         keys = tuple((name, quoted(name)) for name in self.spec.group_by)
