@@ -205,7 +205,10 @@ class Harness:
         return self.pipeline.snapshot()
 
     def restore(self, data: bytes) -> None:
-        """Go on from a snapshot: the table is the one that it held, and no change tells of the step."""
+        """Go on from a snapshot: the table is the one that it held, and no change tells of the step.
+
+        Rows that reach the result without an aggregate are in no state, so that the table does not have them.
+        """
         self._buffer, self._buffered = [], 0
         self.pipeline.restore(data)
         self._new, self._all = [], _changes(self.pipeline.contents())
