@@ -271,7 +271,7 @@ def test_any_and_some_still_compare() -> None:
         ("SUM(a) FILTER (WHERE ok) FILTER (WHERE ok)", SqlError, "FILTER is given twice", ")"),
         ("FIRST(a IGNORE NULLS) RESPECT NULLS", SqlError, "NULLS is given twice", "NULLS"),
         ("ARRAY_AGG(a) OVER (ORDER BY b)", UnsupportedSqlError, "OVER", "ARRAY_AGG(a)"),
-        ("GROUPING(a)", UnknownFunctionError, "GROUPING", "GROUPING(a)"),
+        ("GROUPING(a)", UnsupportedSqlError, "GROUPING", "GROUPING(a)"),
         ("MYAGG(a) FILTER (WHERE ok)", UnknownFunctionError, "MYAGG", "MYAGG(a) FILTER (WHERE ok)"),
         ("LEAD(a, 1)", UnknownFunctionError, "LEAD.*OVER or Top-N operator", "LEAD(a, 1)"),
     ],
