@@ -44,6 +44,7 @@ cases: $(READY) java ## run a directory of case files through the harness: make 
 bench: $(READY) java ## single functions, compiling, and streams against Spark's own aggregate and the transport floor
 	@$(BIN)/python benchmarks/functions.py
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+	@$(BIN)/python benchmarks/skew.py
 
 generated: $(READY) ## write the committed examples again, as this tree's generator would
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))
