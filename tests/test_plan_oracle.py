@@ -168,7 +168,7 @@ def test_parts_change_the_order_of_changes_only(data: st.DataObject) -> None:
 @some
 @given(data=st.data())
 def test_without_update_before_only_the_replaced_rows_are_missing(data: st.DataObject) -> None:
-    """The rows that come are the same; more may be taken back, for a HAVING sees no row before (see test_plan_rows.py)."""
+    """The rows that come are the same; more may be taken back, for a HAVING sees no row before."""
     query = data.draw(queries)
     batches = data.draw(batches_of("retract"))
     for way in (PER_RECORD, TWO_PHASE, split(2)):
