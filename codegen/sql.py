@@ -13,16 +13,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen import spec_check
-from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.grouping_sets import GROUP_ID, grouping_value, has_sets, sets_of
-from aggloom.codegen.scalar_types import infer
 from aggloom.codegen.spec import AggCall, AggSpec, SchemaLike, to_schema
 from aggloom.codegen.sql_calls import lower
 from aggloom.codegen.sql_dialect import Call
 from aggloom.codegen.sql_errors import located
 from aggloom.codegen.sql_scope import Scope, bare, named, pretty, text_of
 from aggloom.codegen.sql_shape import read, refusal
-from aggloom.errors import DuplicateNameError, SqlError, TypeMismatchError, UnsupportedSqlError
+from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
 
 
 def parse(
@@ -55,7 +53,7 @@ class Block(Scope):
 
     def spec(self, input_changes: Any) -> AggSpec:
         projections = self._projections()
-        where = self._where()
+        where = self.where_of(self.tree)
         self._find_keys(projections)
         self._project(projections)
         having = self._having()
@@ -96,19 +94,6 @@ class Block(Scope):
             node = bare(self.resolved(node))
             items.append((node, alias, node.name if isinstance(node, exp.Column) else pretty(node)))
         return items
-
-    def _where(self) -> str | None:
-        where = self.tree.args.get("where")
-        if where is None:
-            return None
-        node = self.resolved(where.this)
-        self.refuse_aggregates(node, "WHERE", "move the condition to HAVING")
-        with self.at(node):
-            dtype = infer(node, self.types)
-            if dtype != pa.bool_():
-                raise TypeMismatchError(f"WHERE needs BOOLEAN, not {type_name(dtype)}; compare it.")
-        text: str = self.input_sql(node)
-        return text
 
     def _find_keys(self, projections: list[tuple[exp.Expression, str | None, str]]) -> None:
         group, distinct = self.tree.args.get("group"), self.tree.args.get("distinct")

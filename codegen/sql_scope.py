@@ -15,7 +15,13 @@ from aggloom.codegen.spec import Computed
 from aggloom.codegen.sql_dialect import AggloomSpark, Call
 from aggloom.codegen.sql_errors import located, span
 from aggloom.codegen.sql_shape import refusal
-from aggloom.errors import SpecError, UnknownColumnError, UnsupportedExpressionError, nearest
+from aggloom.errors import (
+    SpecError,
+    TypeMismatchError,
+    UnknownColumnError,
+    UnsupportedExpressionError,
+    nearest,
+)
 
 Types = dict[str, pa.DataType]
 
@@ -73,6 +79,19 @@ class Scope:
         """An expression over the input as Spark evaluates it."""
         sql: str = self.flink_divisions(node.copy(), self.types).sql("spark")
         return sql
+
+    def where_of(self, tree: exp.Select) -> str | None:
+        """The condition of WHERE over the input as Spark evaluates it; None without one."""
+        where = tree.args.get("where")
+        if where is None:
+            return None
+        node = self.resolved(where.this)
+        self.refuse_aggregates(node, "WHERE", "move the condition to HAVING")
+        with self.at(node):
+            dtype = infer(node, self.types)
+            if dtype != pa.bool_():
+                raise TypeMismatchError(f"WHERE needs BOOLEAN, not {type_name(dtype)}; compare it.")
+        return self.input_sql(node)
 
     def flink_divisions(self, node: exp.Expression, types: Types) -> exp.Expression:
         """Flink divides integers to an integer; Spark, which evaluates this, must be told to."""

@@ -242,7 +242,7 @@ class _Builder:
     def _project(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """A block without aggregates."""
         scope = Scope(self.sql, source.schema, self.dialect, names)
-        where = self._condition(tree, scope)
+        where = scope.where_of(tree)
         select, fields = [], []
         for item in (node for each in tree.expressions for node in self._items(each, scope)):
             node = bare(scope.resolved(item.this if isinstance(item, exp.Alias) else item))
@@ -268,18 +268,6 @@ class _Builder:
             and (calc.schema == source.schema)
             else calc
         )
-
-    def _condition(self, tree: exp.Select, scope: Scope) -> str | None:
-        where = tree.args.get("where")
-        if where is None:
-            return None
-        node = scope.resolved(where.this)
-        scope.refuse_aggregates(node, "WHERE", "move the condition to HAVING")
-        with scope.at(node):
-            dtype = infer(node, scope.types)
-            if dtype != pa.bool_():
-                raise TypeMismatchError(f"WHERE needs BOOLEAN, not {type_name(dtype)}; compare it.")
-        return scope.input_sql(node)
 
     def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         schema = source.schema

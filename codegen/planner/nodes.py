@@ -6,6 +6,7 @@ Exchange, perhaps with a LocalAggregate below it, or IncrementalAggregate.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -20,7 +21,7 @@ Role = Literal["", "partial", "final"]
 
 
 @dataclass(frozen=True)
-class Node:
+class Node(ABC):
     """A step of a plan."""
 
     @property
@@ -30,9 +31,9 @@ class Node:
         return () if single is None else (single,)
 
     @property
+    @abstractmethod
     def schema(self) -> pa.Schema:
         """The columns that leave it."""
-        raise NotImplementedError
 
     def over(self, *inputs: Node) -> Node:
         """The same step over other inputs."""
@@ -200,9 +201,6 @@ class IncrementalAggregate(Node):
     @property
     def schema(self) -> pa.Schema:
         return self.final.handler_schema
-
-
-Physical = GroupAggregate | IncrementalAggregate
 
 
 def column_name(sql: str) -> str | None:

@@ -38,23 +38,6 @@ def spark_arrow(schema: pa.Schema) -> pa.Schema:
     return pa.schema(list(zip(schema.names, types, strict=True)))
 
 
-def with_computed(
-    df: DataFrame,
-    schema: pa.Schema,
-    where: str | None,
-    computed: Sequence[tuple[str, str, pa.DataType]],
-) -> DataFrame:
-    """The DataFrame after WHERE, with (name, SQL, type) columns added."""
-    check_columns(df, schema)
-    if where:
-        df = df.where(where)
-    added = [
-        f"CAST(({sql}) AS {spark_type(kind).simpleString()}) AS {quote(name)}"
-        for name, sql, kind in computed
-    ]
-    return df.selectExpr("*", *added) if added else df
-
-
 def check_columns(df: DataFrame, schema: pa.Schema) -> None:
     """Refuse a DataFrame that lacks a column of the spec, or has it with another type."""
     found = {field.name: field.dataType for field in df.schema.fields}
