@@ -8,6 +8,7 @@ import pytest
 from aggloom.codegen.spec import AggCall, AggSpec, Computed
 from aggloom.errors import (
     DuplicateNameError,
+    NotRetractableError,
     SpecError,
     SqlError,
     TypeMismatchError,
@@ -247,3 +248,11 @@ def test_refusals_underline_their_place(
 def test_refusals_without_a_place(sql: str) -> None:
     with pytest.raises(SqlError):
         spec_of(sql)
+
+
+def test_functions_that_only_add_are_read_in_either_dialect() -> None:
+    for dialect in ("spark", "flink"):
+        spec = AggSpec.from_sql("SELECT APPROX_COUNT_DISTINCT(a) / 2 AS n FROM t", "a INT", "append", dialect)  # type: ignore[arg-type]
+        assert spec.output_schema.names == ["n"]
+    with pytest.raises(NotRetractableError):
+        AggSpec.from_sql("SELECT APPROX_COUNT_DISTINCT(a) AS n FROM t", "a INT", "retract", "flink")
