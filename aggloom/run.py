@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aggloom.codegen.planner import plan_query
+from aggloom.codegen.planner import PlanOptions, plan_query
 from aggloom.errors import SpecError
 
 if TYPE_CHECKING:
@@ -74,8 +74,6 @@ def _guessed(path: str, where: str) -> str:
 
 def run(job: Job) -> None:
     """Stream the tables of a job through its query into its sink."""
-    from aggloom.codegen.planner import PlanOptions
-    from aggloom.codegen.planner.script import read_script
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.progress import ProgressPrinter
     from aggloom.runtime.spark.query import sql
@@ -83,10 +81,15 @@ def run(job: Job) -> None:
     from aggloom.runtime.spark.sinks import read_table, write_changes
     from aggloom.runtime.spark.sources import read_changes
 
-    options = PlanOptions.of(job.options).updated(read_script(job.sql).settings)
     schemas = {table.name: _schema(table) for table in job.tables}
     # What is wrong with the query is said before Spark starts.
-    plan_query(job.sql, schemas, input_changes=job.changes, dialect=job.dialect, options=options)
+    plan = plan_query(
+        job.sql,
+        schemas,
+        input_changes=job.changes,
+        dialect=job.dialect,
+        options=PlanOptions.of(job.options),
+    )
     # What fails is said once, below, and not by each thread of Spark that it passes through.
     spark = session("aggloom run", **{"spark.log.level": "OFF"})
     out = sql(
@@ -102,7 +105,7 @@ def run(job: Job) -> None:
         backend=job.backend,
         options=job.options,
     )
-    latency = options.mini_batch_allow_latency or 1000
+    latency = plan.options.mini_batch_allow_latency or 1000
     trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
     query = write_changes(out, job.sink, job.checkpoint, trigger=trigger)
     with ProgressPrinter(query):

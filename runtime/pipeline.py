@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -27,7 +28,7 @@ from aggloom.codegen.planner import (
 from aggloom.errors import StateCorruptError, UnsupportedExpressionError
 from aggloom.runtime.group_agg import GroupAggOperator
 from aggloom.runtime.local_agg import LocalAggregator
-from aggloom.runtime.steps import Rows, expand, run_steps, split
+from aggloom.runtime.steps import Rows, expand, no_rows, run_steps, split
 
 Handlers = Callable[[AggSpec], type[Any]]
 Parts = list[Rows]
@@ -147,9 +148,14 @@ class _Builder:
         self.operators: list[GroupAggOperator] = []
         self._shows = False
 
-    def showing(self) -> Any:
+    @contextmanager
+    def showing(self) -> Iterator[None]:
         """A context in which the last operators give out what they hold instead of processing."""
-        return _Showing(self)
+        self._shows = True
+        try:
+            yield
+        finally:
+            self._shows = False
 
     def build(self, node: Node, shown: bool = False) -> Stage:
         if isinstance(node, Scan):
@@ -175,12 +181,10 @@ class _Builder:
         return lambda tables, clock: [step(rows) for rows in below(tables, clock)]
 
     def _scan(self, node: Scan) -> Stage:
-        empty = pa.RecordBatch.from_arrays(
-            [pa.array([], f.type) for f in node.schema], schema=node.schema
-        )
+        empty = no_rows(node.schema)
 
         def scan(tables: Mapping[str, Rows], clock: int) -> Parts:
-            return self.pipeline.cut(tables.get(node.table, (empty, np.zeros(0, np.int8))))
+            return self.pipeline.cut(tables.get(node.table, empty))
 
         return scan
 
@@ -247,17 +251,6 @@ class _Builder:
         return incremental
 
 
-class _Showing:
-    def __init__(self, builder: _Builder) -> None:
-        self._builder = builder
-
-    def __enter__(self) -> None:
-        self._builder._shows = True
-
-    def __exit__(self, *_: object) -> None:
-        self._builder._shows = False
-
-
 def _processed(operators: list[GroupAggOperator], bundles: list[Bundle], clock: int) -> Parts:
     """What the operator of each bucket makes of its bundle."""
     return [
@@ -285,8 +278,7 @@ def _joined(parts: Parts, schema: pa.Schema) -> Rows:
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        empty = [pa.array([], field.type) for field in schema]
-        return pa.RecordBatch.from_arrays(empty, schema=schema), np.zeros(0, np.int8)
+        return no_rows(schema)
     kinds = np.concatenate([kinds for _, kinds in parts])
     if not schema.names:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * len(kinds), pa.struct([]))), kinds

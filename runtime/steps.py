@@ -47,6 +47,12 @@ def expand(node: Expand, rows: Rows) -> Rows:
     return pa.concat_batches(parts), np.tile(kinds, len(parts))
 
 
+def no_rows(schema: pa.Schema) -> Rows:
+    """Columns of a schema without rows."""
+    columns = [pa.array([], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema), np.empty(0, np.int8)
+
+
 def split(rows: Rows, keys: int, buckets: int) -> Iterator[tuple[int, Rows]]:
     """The rows by the bucket of their first `keys` columns; within a bucket their order stays."""
     batch, kinds = rows

@@ -261,13 +261,8 @@ class _Builder:
             fields.append(pa.field(name, dtype))
         _refuse_twice([name for name, _ in select], self.sql, tree.expressions[0])
         calc = Calc(source, tuple(select), pa.schema(fields), where)
-        return (
-            source
-            if where is None
-            and calc.picked == tuple(calc.schema.names)
-            and (calc.schema == source.schema)
-            else calc
-        )
+        changes_nothing = calc.picked == tuple(calc.schema.names) and calc.schema == source.schema
+        return source if changes_nothing else calc
 
     def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         schema = source.schema

@@ -30,7 +30,8 @@ from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.residency import Residence, clean_up, default_root, residence
 from aggloom.runtime.spark.routes import PACKED_DDL, Packer, Route
-from aggloom.runtime.spark.store import BucketStore, Bundle, Head, Operator, gather, no_rows
+from aggloom.runtime.spark.store import BucketStore, Bundle, Head, Operator, gather
+from aggloom.runtime.steps import no_rows
 
 BLOB_DDL = "blob BINARY"
 _BLOB = StructType([StructField("blob", BinaryType())])

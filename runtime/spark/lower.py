@@ -196,7 +196,7 @@ class Lowering:
             further = replace(route, steps=(node, *route.steps))
             return self._packed(node.input, further, name, ordered)
         if isinstance(node, Union):
-            return self._united(list(node.parts), route, name, ordered)
+            return self._united(_parts(node), route, name, ordered)
         if isinstance(node, Calc) and node.picked is not None and _is_packed(node.input):
             further = replace(route, steps=(node, *route.steps))
             return self._packed(node.input, further, name, ordered)
@@ -285,8 +285,14 @@ def _below_unions(node: Node) -> Node:
         return node
     below = _below_unions(node.input)
     if isinstance(below, Union):
-        return Union(tuple(_below_unions(node.over(part)) for part in below.parts))
+        return Union(tuple(node.over(part) for part in below.parts))
     return node.over(below)
+
+
+def _parts(node: Node) -> list[Node]:
+    """The parts of a union, and of unions in it, so that each has a side of its own."""
+    node = _below_unions(node)
+    return [p for part in node.parts for p in _parts(part)] if isinstance(node, Union) else [node]
 
 
 def _is_packed(node: Node) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import load_text
@@ -19,7 +18,7 @@ from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.local_agg import LocalAggregator
 from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, with_kinds, write_blob
 from aggloom.runtime.spark.partitioning import bucket_keys
-from aggloom.runtime.steps import Rows, run_steps, split
+from aggloom.runtime.steps import Rows, no_rows, run_steps, split
 
 PACKED_DDL = "bucket INT, partition INT, seq INT, blob BINARY"
 SIDE = 1 << 24
@@ -125,7 +124,7 @@ class Packer:
     def _partials(self, taken: Iterator[tuple[int, bytes]]) -> Iterator[PackedRow]:
         for bucket, data in taken:
             if self._nothing is None:
-                self._nothing = with_kinds(_no_rows(self._route.schema), np.empty(0, np.int8))
+                self._nothing = with_kinds(*no_rows(self._route.schema))
             yield self._packed(bucket, data)
 
     def _packed(self, bucket: int, blob: bytes) -> PackedRow:
@@ -223,7 +222,3 @@ def _fitted(batch: pa.RecordBatch, route: Route) -> pa.RecordBatch:
         for column, field in zip(batch.columns, route.schema, strict=False)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=route.schema)
-
-
-def _no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)

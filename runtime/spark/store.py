@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import StateCorruptError
@@ -28,6 +27,7 @@ from aggloom.runtime.spark.blobs import (
     write_blob,
 )
 from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
+from aggloom.runtime.steps import no_rows
 
 LOG_MINIMUM_BYTES = 4 << 20
 LOG_MAXIMUM_ENTRIES = 256
@@ -218,9 +218,3 @@ def gather(
         return Bundle(*no_rows(schema), partials) if partials and schema is not None else None
     segments.sort(key=lambda segment: segment[:4])
     return Bundle(*split_kinds(concat([segment[4] for segment in segments])), partials)
-
-
-def no_rows(schema: pa.Schema) -> tuple[pa.RecordBatch, Kinds]:
-    """An empty bundle's rows."""
-    columns = [pa.array([], field.type) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema), np.empty(0, np.int8)
