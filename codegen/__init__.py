@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.aggregate import Aggregate, Argument, Example, Field, Option, Shape, View
 from aggloom.codegen.call import AggCall, SortKey, describe_call
+from aggloom.codegen.durations import milliseconds
 from aggloom.codegen.dtypes import parse_type, type_name
 from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.explain import explain
@@ -34,6 +35,7 @@ __all__ = [
     "having_kinds",
     "load",
     "load_text",
+    "milliseconds",
     "parse_type",
     "plan_of",
     "prepare",

@@ -23,6 +23,7 @@ from aggloom.codegen.spec import AggSpec
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
 
 CLASS_NAME = "GroupAggsHandler"
+NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"
 _PREFIX = "agg_"
 
 
@@ -57,7 +58,8 @@ def generate(
     digest = text_digest(text)
     place = Path(directory) if directory is not None else cache_directory()
     path = write_once(text, digest, place) if name is None else write_named(text, name, place)
-    return GeneratedSource(text, digest, path, CLASS_NAME, plan.backend)
+    class_name = NAMESPACE_CLASS_NAME if spec.namespace else CLASS_NAME
+    return GeneratedSource(text, digest, path, class_name, plan.backend)
 
 
 def refresh(path: Path) -> GeneratedSource:
@@ -174,7 +176,7 @@ def _load(path: Path, digest: str) -> type[Any]:
     _refuse_foreign(path)
     module_name = f"aggloom_handler_{path.stem}_{digest}"
     module = sys.modules.get(module_name) or _import(module_name, path)
-    handler = getattr(module, CLASS_NAME, None)
+    handler = getattr(module, CLASS_NAME, None) or getattr(module, NAMESPACE_CLASS_NAME, None)
     if handler is None or not hasattr(handler, "KERNELS"):
         raise GeneratedSourceError(f"{path}: no class {CLASS_NAME}; it is not a generated handler")
     _drop_stale_cache(handler.KERNELS.update, path, module_name)

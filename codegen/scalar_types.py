@@ -14,7 +14,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from aggloom.codegen.dtypes import parse_type, type_name
+from aggloom.codegen.dtypes import INSTANT, parse_type, type_name
 from aggloom.errors import SpecError, TypeMismatchError, UnsupportedExpressionError
 
 Types = Mapping[str, pa.DataType]
@@ -63,6 +63,8 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
         return _rounded(node, infer(node.this, types), types)
     if isinstance(node, _CHOICE):
         return common([infer(branch, types) for branch in branches(node)], node)
+    if isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME":
+        return INSTANT
     if isinstance(node, _ARITHMETIC):
         left, right = infer(node.left, types), infer(node.right, types)
         if is_number(left) and is_number(right):

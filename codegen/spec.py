@@ -41,7 +41,10 @@ class Computed:
 
 @dataclass(frozen=True)
 class AggSpec:
-    """A grouped aggregation over a changelog; wrong names and types are refused on construction."""
+    """A grouped aggregation over a changelog; wrong names and types are refused on construction.
+
+    namespace: the last group key is the window, BIGINT; the generated handler's methods take it as a namespace.
+    """
 
     schema: pa.Schema
     group_by: tuple[str, ...] = ()
@@ -52,6 +55,7 @@ class AggSpec:
     where: str | None = None
     having: str | None = None
     select: tuple[tuple[str, str], ...] | None = None
+    namespace: bool = False
 
     def __post_init__(self) -> None:
         spec_check.check_choices(self.input_changes, self.dialect)

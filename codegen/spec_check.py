@@ -45,6 +45,8 @@ def check(spec: AggSpec) -> None:
     for name in spec.group_by:
         require_column(name, spec.input_schema, "group_by")
         require_supported(name, spec.input_schema, "group_by")
+    if spec.namespace:
+        _check_namespace(spec)
     _refuse_duplicates(spec.group_by, "group_by names column {name!r} twice; drop one.")
     _refuse_two_meanings(spec)
     for call in spec.calls:
@@ -53,6 +55,14 @@ def check(spec: AggSpec) -> None:
     names = [*spec.group_by, *(call.output_name for call in spec.calls)]
     _refuse_duplicates(names, "two output columns are called {name!r}; give one call an alias.")
     _check_after(spec)
+
+
+def _check_namespace(spec: AggSpec) -> None:
+    if not spec.group_by or spec.input_schema.field(spec.group_by[-1]).type != pa.int64():
+        raise SpecError(
+            "namespace: the last of group_by must be the window's column, of type BIGINT; add it, or "
+            "take namespace out."
+        )
 
 
 def _refuse_two_meanings(spec: AggSpec) -> None:

@@ -154,6 +154,7 @@ def _content(spec: AggSpec) -> dict[str, Any]:
         ],
         "where": spec.where,
         "having": spec.having,
+        "namespace": spec.namespace or None,
         "select": None if spec.select is None else [list(pair) for pair in spec.select],
     }
     return {

@@ -10,10 +10,18 @@ from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
-from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.catalogue import REFUSED, canonical, find
+from aggloom.codegen.sql_window_parser import (
+    Descriptor,
+    TableArgument,
+    WindowCall,
+    WindowParser,
+    call_sql,
+    descriptor_sql,
+    table_sql,
+)
 
 _WRAPPERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
 _PAIRS = ("JSON_OBJECTAGG",)
@@ -38,7 +46,7 @@ class Call(exp.Expression, exp.Func):  # type: ignore[misc]
         return str(self.this)
 
 
-class _Parser(SparkParser):  # type: ignore[misc]
+class _Parser(WindowParser):
     def _parse_function_call(self, *args: Any, **options: Any) -> Any:
         if self._starts_call():
             return self._parse_call()
@@ -186,9 +194,15 @@ def _call_sql(generator: Any, call: Call) -> str:
 
 
 class AggloomSpark(Spark):  # type: ignore[misc]
-    """Spark's dialect with aggregate calls as `Call` nodes."""
+    """Spark's dialect with aggregate calls as `Call` nodes, and window functions as `WindowCall` nodes."""
 
     Parser = _Parser
 
     class Generator(Spark.Generator):  # type: ignore[misc]
-        TRANSFORMS: ClassVar = {**Spark.Generator.TRANSFORMS, Call: _call_sql}
+        TRANSFORMS: ClassVar = {
+            **Spark.Generator.TRANSFORMS,
+            Call: _call_sql,
+            WindowCall: call_sql,
+            TableArgument: table_sql,
+            Descriptor: descriptor_sql,
+        }

@@ -13,6 +13,7 @@ from sqlglot.tokens import TokenType
 from aggloom.codegen.grouping_sets import has_sets
 from aggloom.codegen.sql_dialect import AggloomSpark
 from aggloom.codegen.sql_errors import located, span, syntax_error
+from aggloom.codegen.sql_window_parser import WindowCall
 from aggloom.errors import SqlError, UnsupportedSqlError
 
 _ALLOWED: Final = ("with_", "expressions", "from_", "where", "group", "having", "distinct")
@@ -29,6 +30,7 @@ _CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
     "distribute": ("DISTRIBUTE BY", (TokenType.DISTRIBUTE_BY,), "take it out"),
     "cluster": ("CLUSTER BY", (TokenType.CLUSTER_BY,), "take it out"),
 }
+_CLOCK: Final = "PROCTIME"
 _PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
 _CHANGING: Final = (
     *(exp.Rand, exp.Randn, exp.Uuid, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime),
@@ -52,6 +54,8 @@ def read(sql: str) -> exp.Select:
     source = tree.args["from_"].this
     if not isinstance(source, exp.Table):
         raise refusal(sql, source, "a subquery in FROM is", _PLANNED)
+    for call in tree.find_all(WindowCall):
+        raise refusal(sql, call, "a window is", _PLANNED)
     if has_sets(tree.args.get("group")):
         group = tree.args["group"]
         place = span(group) or _token(sql, (TokenType.CUBE, TokenType.ROLLUP))
@@ -113,7 +117,8 @@ def _check_source(sql: str, tree: exp.Select) -> None:
     table = source.this
     if isinstance(table, exp.Subquery):
         return
-    if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier):
+    named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
+    if not named:
         raise refusal(sql, table, "this source is", "read FROM a plain table name")
     for key, value in table.args.items():
         if value and key not in ("this", "alias", "db", "catalog"):
@@ -137,6 +142,22 @@ def _check_nodes(sql: str, tree: exp.Select) -> None:
                 f"{node.sql('spark')} differs from run to run, so no retraction could match; it is"
             )
             raise refusal(sql, node, what, "compute it into a column of the input")
+        if is_clock(node) and not _is_item(node):
+            fix = "select it AS a column, and name that as the time column of a window"
+            raise refusal(sql, node, "PROCTIME() inside an expression is", fix)
+
+
+def is_clock(node: exp.Expression) -> bool:
+    """Whether an expression is PROCTIME(), the time at which a window sees the row."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() == _CLOCK
+
+
+def _is_item(node: exp.Expression) -> bool:
+    """Whether a call is an item of SELECT, or what a window goes by."""
+    parent = node.parent
+    if isinstance(parent, exp.Alias):
+        parent = parent.parent
+    return isinstance(parent, exp.Select | WindowCall)
 
 
 def _token(sql: str, types: tuple[TokenType, ...]) -> tuple[int, int] | None:

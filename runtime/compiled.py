@@ -21,6 +21,7 @@ from aggloom.runtime.lists import (
     new_list_out,
     rows_of,
 )
+from aggloom.runtime.namespaced import Namespaced
 from aggloom.runtime.pool import Pool
 from aggloom.runtime.quantiles import QuantilesView
 from aggloom.runtime.ranked import RankedView
@@ -264,3 +265,7 @@ class Handler(HandlerBase):
 
     def lists(self, data: ListOut, take: Array) -> tuple[Array, Array, Array]:
         return rows_of(data, take)
+
+
+class NamespaceHandler(Namespaced, Handler):
+    """A Handler of which the accumulators belong to windows."""

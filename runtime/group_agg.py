@@ -14,51 +14,15 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from aggloom.errors import AggloomError, DataError, OrphanRetractionError
+from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.arena import Array
+from aggloom.runtime.bundle import Applier, refuse_orphans
 from aggloom.runtime.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, is_retraction
-from aggloom.runtime.jit import kernel
-from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState
+from aggloom.runtime.clock import NO_TIME, Clock
+from aggloom.runtime.keyed_state import KeyedState
 
 Mode = Literal["mini_batch", "per_record"]
 OrphanPolicy = Literal["drop", "error", "keep"]
-
-
-@kernel
-def _touched(slots: Array, rows: Array, out: Array) -> int:
-    """The distinct slots in the order of their first row; `rows`, zero before, counts the rows of each."""
-    found = 0
-    for r in range(len(slots)):
-        if rows[slots[r]] == 0:
-            out[found] = slots[r]
-            found += 1
-        rows[slots[r]] += 1
-    return found
-
-
-@kernel
-def _grouped(slots: Array, rows: Array, touched: Array, out: Array) -> None:
-    """The numbers of the rows, slot by slot, in each by arrival; `rows`, from _touched, is used up."""
-    at = 0
-    for k in range(len(touched)):
-        at += rows[touched[k]]
-        rows[touched[k]] = at - rows[touched[k]]
-    for r in range(len(slots)):
-        out[rows[slots[r]]] = r
-        rows[slots[r]] += 1
-
-
-@kernel
-def _first_orphan(slots: Array, retracts: Array, records: Array) -> int:
-    """The first row that retracts from a key without rows, or -1; `records` is scratch."""
-    for r in range(len(slots)):
-        if not retracts[r]:
-            records[slots[r]] += 1
-        elif records[slots[r]] > 0:
-            records[slots[r]] -= 1
-        else:
-            return r
-    return -1
 
 
 class GroupAggOperator:
@@ -84,11 +48,13 @@ class GroupAggOperator:
         self.handler_class = handler_class
         self.mode, self.update_before = mode, update_before
         self.on_orphan_retraction, self.state_ttl_ms = on_orphan_retraction, state_ttl_ms
-        self.state = KeyedState(handler_class, directory, stamped=bool(state_ttl_ms))
+        self.state = KeyedState(
+            handler_class, directory, stamps=("written",) if state_ttl_ms else ()
+        )
         self.handler, self.spec = self.state.handler, self.state.spec
         self.schema: pa.Schema = self.spec.aggregate_schema
         self._results = list(self.schema)[len(self.spec.group_by) :]
-        self._rows = np.zeros(self.state.capacity, np.int64)
+        self._applier = Applier()
         self._failed = False
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
 
@@ -96,7 +62,7 @@ class GroupAggOperator:
         self,
         batch: pa.RecordBatch,
         kinds: Array,
-        clock_ms: int = 0,
+        clock: Clock = NO_TIME,
         partials: Sequence[bytes | memoryview] = (),
     ) -> tuple[pa.RecordBatch, Array]:
         """Apply one bundle (columns of the spec's handler_schema, a row kind each) and return the changes.
@@ -120,17 +86,17 @@ class GroupAggOperator:
                 "accumulators say nothing of single rows; merge them in mini_batch, and keep orphans"
             )
         if self.state_ttl_ms:
-            self._expire(clock_ms)
+            self._expire(clock.processing)
         if batch.num_rows == 0 and not partials:
             return self._emit(None, None, *(np.zeros(0, np.bool_),) * 2, np.zeros(0, np.int64))
         slots = self.state.lookup(batch)
         if self.on_orphan_retraction == "error":
-            self._refuse_orphans(slots, retracts)
+            refuse_orphans(self.state, slots, retracts)
         self._failed = True
         if self.mode == "per_record":
-            result = self._apply_rows(batch, slots, retracts, clock_ms)
+            result = self._apply_rows(batch, slots, retracts, clock)
         else:
-            result = self._apply(batch, slots, retracts, clock_ms, partials)
+            result = self._apply(batch, slots, retracts, clock, partials)
         self._failed = False
         return result
 
@@ -170,17 +136,17 @@ class GroupAggOperator:
         return len(self.state)
 
     def _apply_rows(
-        self, batch: pa.RecordBatch, slots: Array, retracts: Array, clock_ms: int
+        self, batch: pa.RecordBatch, slots: Array, retracts: Array, clock: Clock
     ) -> tuple[pa.RecordBatch, Array]:
         """Per record: the changes that each row brings."""
         handler, keep = self.handler, self.on_orphan_retraction == "keep"
-        touched = self._distinct(slots)
+        touched = self._applier.distinct(self.state, slots)
         dropped, before, after, was, now = handler.trace(
             handler.bind(batch), slots, retracts, keep_orphans=keep
         )
         handler.refuse_overflow(after, self.state.place)
         emitted = self._emit(before, after, was, now, slots)
-        self._finish(batch.num_rows, dropped, emitted, touched, clock_ms)
+        self._finish(batch.num_rows, dropped, emitted, touched, clock)
         return emitted
 
     def _apply(
@@ -188,40 +154,26 @@ class GroupAggOperator:
         batch: pa.RecordBatch,
         slots: Array,
         retracts: Array,
-        clock_ms: int,
+        clock: Clock,
         partials: Sequence[bytes | memoryview],
     ) -> tuple[pa.RecordBatch, Array]:
         """Mini-batch: the one change that the whole bundle brings to each key."""
         handler, keep = self.handler, self.on_orphan_retraction == "keep"
-        merged = [self._opened(data) for data in partials]
-        targets = [self.state.lookup_keys_of(other) for other in merged]
-        touched = self._distinct(np.concatenate([slots, *targets]) if targets else slots)
+        opened = [self._opened(data) for data in partials]
+        merged = [(self.state.lookup_keys_of(other), other, None) for other in opened]
+        targets = [target for target, _, _ in merged]
+        touched = self._applier.distinct(
+            self.state, np.concatenate([slots, *targets]) if targets else slots
+        )
         was = self.state.records[touched] > 0
         before = handler.values(touched)
-        # What is kept may come in any order: no accumulator may pass through zero rows, where it resets itself.
-        away = AWAY_FROM_ZERO if keep and handler.RETRACTING else 0
-        if away:
-            self.state.accumulators.shift_records(touched, away)
-        dropped = 0
-        if len(slots):
-            inputs = handler.bind(batch)
-            if handler.VIEWS and not targets:
-                # Slot by slot: a slot's views are in the cache for all its rows, and rows are read in sequence.
-                order = np.empty(len(slots), np.int64)
-                _grouped(slots, self._rows, touched, order)
-                inputs, slots, retracts = handler.pick(inputs, order), slots[order], retracts[order]
-            dropped = handler.update(inputs, slots, retracts, keep_orphans=keep)
-        for target, other in zip(targets, merged, strict=True):
-            self.state.merge(target, other)
-        if away:
-            self.state.accumulators.shift_records(touched, -away)
-            gone = touched[self.state.records[touched] == 0]
-            handler.KERNELS.reset(self.state.accumulators.state, gone)
+        rows = batch, slots, retracts
+        dropped = self._applier.apply(self.state, touched, rows, merged, keep=keep)
         after = handler.values(touched)
         now = self.state.records[touched] > 0
         handler.refuse_overflow(after, self.state.place)
         emitted = self._emit(before, after, was, now, touched)
-        self._finish(batch.num_rows, dropped, emitted, touched, clock_ms)
+        self._finish(batch.num_rows, dropped, emitted, touched, clock)
         return emitted
 
     def _opened(self, partial: bytes | memoryview) -> KeyedState:
@@ -229,27 +181,20 @@ class GroupAggOperator:
         other.restore(partial)
         return other
 
-    def _distinct(self, slots: Array) -> Array:
-        """The slots that rows go to, in the order of their first; `_rows` counts the rows of each."""
-        if len(self._rows) != self.state.capacity:
-            self._rows = np.zeros(self.state.capacity, np.int64)
-        touched = np.empty(min(len(slots), self.state.capacity), np.int64)
-        return touched[: _touched(slots, self._rows, touched)]
-
     def _finish(
         self,
         rows: int,
         dropped: int,
         emitted: tuple[pa.RecordBatch, Array],
         touched: Array,
-        clock_ms: int,
+        clock: Clock,
     ) -> None:
-        self._rows[touched] = 0
+        self._applier.done(touched)
         self.counters["rows"] += rows
         self.counters["emitted"] += len(emitted[1])
         self.counters["orphans_dropped"] += dropped
         if self.state_ttl_ms:
-            self.state.written[touched] = clock_ms
+            self.state.stamps("written")[touched] = clock.processing
         records = self.state.records[touched]
         keep = self.on_orphan_retraction == "keep"
         self.state.forget(touched[records == 0 if keep else records <= 0])
@@ -285,23 +230,11 @@ class GroupAggOperator:
             return pa.RecordBatch.from_arrays([], schema=self.schema), kinds
         return pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema), kinds
 
-    def _refuse_orphans(self, slots: Array, retracts: Array) -> None:
-        records = self.state.records.astype(np.int64)
-        row = _first_orphan(slots, retracts, records)
-        if row < 0:
-            return
-        place = self.state.place(int(slots[row]))
-        self.state.forget(np.unique(slots[self.state.records[slots] == 0]))
-        raise OrphanRetractionError(
-            f"row {row} retracts from {place}, which holds no row; "
-            "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
-        )
-
-    def _expire(self, clock_ms: int) -> None:
+    def _expire(self, now: int) -> None:
         used = self.state.index.used_slots()
-        expired = used[clock_ms >= self.state.written[used] + self.state_ttl_ms]
+        expired = used[now >= self.state.stamps("written")[used] + self.state_ttl_ms]
         if len(expired):
-            self.handler.KERNELS.reset(self.state.accumulators.state, expired)
+            self.state.reset(expired)
             self.counters["expired"] += len(expired)
             self.state.forget(expired)
 

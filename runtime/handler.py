@@ -177,13 +177,15 @@ class HandlerBase:
             dropped += lost
         return dropped
 
-    def merge_slots(self, into: Any, slots: Array, other: Any) -> None:
-        """Merge other accumulators' slot 0, 1, ... into the given slots."""
+    def merge_slots(self, into: Any, slots: Array, other: Any, others: Array | None = None) -> None:
+        """Merge other accumulators, slot by slot or those at the slots `others`, into the given slots."""
+        if others is None:
+            others = np.arange(len(slots), dtype=np.int64)
         row = 0
         while row < len(slots):
             into.reserve_merge(other)
             with self._users_errors():
-                row = self.KERNELS.merge(into.state, slots, other.state, row)
+                row = self.KERNELS.merge(into.state, slots, other.state, others, row)
 
     def values(self, slots: Array) -> Any:
         """The results at the given slots."""

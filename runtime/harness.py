@@ -11,16 +11,29 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, generate, load
-from aggloom.codegen.planner import Plan, PlanOptions, plan_query, plan_spec
-from aggloom.errors import AggloomError, UnknownTableError, nearest
+from aggloom.codegen import AggSpec, generate, load, milliseconds
+from aggloom.codegen.planner import (
+    Plan,
+    PlanOptions,
+    WindowAggregate,
+    plan_query,
+    plan_spec,
+    plan_windows,
+    walk,
+)
+from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
+from aggloom.errors import AggloomError, SpecError, UnknownTableError, nearest
 from aggloom.runtime.arena import Array
 from aggloom.runtime.changelog import KIND_NAMES, fold, parse_kinds, sort_key
+from aggloom.runtime.clock import AFTER_ALL, Clock
 from aggloom.runtime.group_agg import GroupAggOperator, Mode, OrphanPolicy
 from aggloom.runtime.handler import rows_to_batch
 from aggloom.runtime.mini_batch import MiniBatch
 from aggloom.runtime.pipeline import Handlers, Pipeline, handlers
 from aggloom.runtime.steps import Rows
+from aggloom.runtime.watermarks import Watermarks
+from aggloom.runtime.windows.assign import event_times
+from aggloom.runtime.windows.base import WindowOperator
 
 Change = tuple[Any, ...]
 Backend = Literal["numba", "python"]
@@ -33,6 +46,11 @@ class Harness:
     mini_batch rows are buffered until `flush`, until `bundle_size` of them are there, or until a watermark or the
     processing time ends the bundle; in mode per_record each row acts at once.
     session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does.
+
+    window: an assigner such as Tumble("1 hour", on="ts"), with trigger, evictor, allowed_lateness and late_rows as in
+    Windowing; handler: the class to run, made from `window_spec` (default: generated). watermarks: by table the column
+    and how far out of order its rows may be; after each call of `process` the watermark follows (otherwise only
+    `watermark` moves it).
     """
 
     def __init__(
@@ -45,14 +63,17 @@ class Harness:
         on_orphan_retraction: OrphanPolicy = "drop",
         state_ttl_ms: int = 0,
         bundle_size: int | None = None,
+        window: Assigner | Windowing | None = None,
+        trigger: Trigger | None = None,
+        evictor: Evictor | None = None,
+        allowed_lateness: Any = 0,
+        late_rows: bool = False,
+        handler: type[Any] | str | Path | None = None,
+        watermarks: Mapping[str, tuple[str, Any]] | None = None,
+        buckets: int = 1,
+        partitions: int = 1,
         session: Any = None,
     ) -> None:
-        if isinstance(spec, AggSpec):
-            handler = load(generate(spec, backend=backend))
-        else:
-            handler = spec if isinstance(spec, type) else load(spec)
-        self.handler = handler
-        self.spec: AggSpec = handler.spec()
         if mode not in ("mini_batch", "per_record"):
             raise AggloomError(f"mode={mode!r} does not exist; use mini_batch or per_record")
         options = PlanOptions(
@@ -63,8 +84,21 @@ class Harness:
             update_before=update_before,
             on_orphan_retraction=on_orphan_retraction,
         )
-        plan = plan_spec(self.spec, options=options)
-        self._start(plan, lambda _: handler, session=session)
+        windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
+        if windowing is None:
+            given = load(generate(spec, backend=backend)) if isinstance(spec, AggSpec) else spec
+            loaded = given if isinstance(given, type) else load(given)
+            plan = plan_spec(loaded.spec(), options=options)
+        else:
+            if not isinstance(spec, AggSpec):
+                raise SpecError(
+                    "spec: windows are planned from an AggSpec; give it, and the class as handler=...."
+                )
+            plan = plan_windows(spec, windowing, options=options)
+            loaded = window_handler(plan, handler, backend)
+        self.handler, self.spec = loaded, loaded.spec()
+        parts = {"buckets": buckets, "partitions": partitions}
+        self._start(plan, lambda _: loaded, watermarks, session=session, **parts)
 
     @classmethod
     def from_sql(
@@ -78,6 +112,7 @@ class Harness:
         buckets: int = 1,
         partitions: int = 1,
         options: Mapping[str, Any] | PlanOptions | None = None,
+        watermarks: Mapping[str, tuple[str, Any]] | None = None,
         session: Any = None,
         **keywords: Any,
     ) -> Harness:
@@ -98,25 +133,45 @@ class Harness:
         return cls.of_plan(
             plan,
             handlers(backend),
+            watermarks,
             buckets=buckets,
             partitions=partitions,
             session=session,
         )
 
     @classmethod
-    def of_plan(cls, plan: Plan, handler_of: Handlers, **options: Any) -> Harness:
+    def of_plan(
+        cls,
+        plan: Plan,
+        handler_of: Handlers,
+        watermarks: Mapping[str, tuple[str, Any]] | None = None,
+        **options: Any,
+    ) -> Harness:
         """A harness of a plan; `handler_of` gives the handler class of a spec."""
         harness = cls.__new__(cls)
-        harness._start(plan, handler_of, **options)
+        harness._start(plan, handler_of, watermarks, **options)
         return harness
 
-    def _start(self, plan: Plan, handler_of: Handlers, **options: Any) -> None:
+    def _start(
+        self,
+        plan: Plan,
+        handler_of: Handlers,
+        watermarks: Mapping[str, tuple[str, Any]] | None,
+        **options: Any,
+    ) -> None:
         self.plan = plan
         self.pipeline = Pipeline(plan, handler_of, **options)
         chosen = plan.options
         size = chosen.mini_batch_size if chosen.mini_batch_size > 0 else None
         self._mini_batch = MiniBatch(size, chosen.mini_batch_allow_latency)
-        self._clock_ms = 0
+        self._clock = Clock()
+        self._follows = {
+            self._table(name): (column, milliseconds(f"watermark of {name}", delay))
+            for name, (column, delay) in (watermarks or {}).items()
+        }
+        self._watermarks = Watermarks(plan.scans, chosen.source_idle_timeout)
+        self._has_windows = any(isinstance(each, WindowAggregate) for each in walk(plan.root))
+        self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []
         self._buffered = 0
         self._new: list[Change] = []
@@ -134,7 +189,7 @@ class Harness:
         self.close()
 
     @property
-    def operator(self) -> GroupAggOperator:
+    def operator(self) -> GroupAggOperator | WindowOperator:
         """The operator of a query with one aggregate."""
         (operator,) = self.pipeline.operators
         return operator
@@ -156,6 +211,12 @@ class Harness:
         else:
             codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
             batch = rows_to_batch([tuple(row[1:]) for row in rows], self.plan.scans[name].schema)
+        self._watermarks.rows(name, self._clock.processing)
+        self.history.append(("rows", (name, batch, codes)))
+        self._buffer_rows(name, batch, codes)
+        self._follow(name, batch)
+
+    def _buffer_rows(self, name: str, batch: pa.RecordBatch, codes: Array) -> None:
         if not self.plan.options.mini_batch_enabled:
             self._run({name: (batch, codes)})
             return
@@ -180,15 +241,42 @@ class Harness:
             tables[name] = batch, np.concatenate([kinds for _, kinds in parts])
         self._run(tables)
 
-    def watermark(self, ms: int) -> None:
-        """Say that no row before `ms` is expected; it ends the bundle, with a latency only once an interval."""
-        if self._mini_batch.watermark(ms):
+    def watermark(self, ms: int, table: str | None = None) -> None:
+        """Say that no row at or before `ms` is expected, of one table or of all; windows that are over fire.
+
+        It ends the bundle, with table.exec.mini-batch.allow-latency only once an interval unless there are windows.
+        """
+        names = list(self.plan.scans) if table is None else [self._table(table)]
+        for name in names:
+            self._watermarks.advance(name, ms)
+        if self._mini_batch.watermark(ms) or self._has_windows:
             self.flush()
+        self._move(self._clock.processing)
+
+    def idle(self, table: str) -> None:
+        """Say that a table holds back the watermark no more, until it has rows."""
+        self.flush()
+        self._watermarks.idle(self._table(table))
+        self._move(self._clock.processing)
 
     def processing_time(self, ms: int) -> None:
-        """Set the clock; with table.exec.mini-batch.allow-latency its intervals end bundles."""
-        if self._mini_batch.processing_time(ms):
+        """Set the clock; windows in processing time, and early and late results, fire by it.
+
+        With table.exec.mini-batch.allow-latency its intervals end bundles, as it does wherever there are windows.
+        """
+        if self._mini_batch.processing_time(ms) or self._has_windows:
             self.flush()
+        self._watermarks.processing_time(ms)
+        self._move(ms)
+
+    def end_of_input(self) -> None:
+        """Say that no row comes any more: every window in event time fires."""
+        self.flush()
+        self.watermark(AFTER_ALL)
+
+    def late(self) -> list[Change]:
+        """The rows that came too late for their windows since the last call, if the windowing says late_rows."""
+        return [change for rows in self.pipeline.take_late() for change in _changes(rows)]
 
     def changes(self) -> list[Change]:
         """The changes since the last call, as (kind, value, ...) tuples."""
@@ -214,8 +302,8 @@ class Harness:
         self._new, self._all = [], _changes(self.pipeline.contents())
 
     def set_ttl_time(self, ms: int) -> None:
-        """Set the clock of the state TTL."""
-        self._clock_ms = ms
+        """Set the clock of the state TTL; nothing ends or fires by it before the next bundle."""
+        self._clock = self._clock._replace(processing=ms)
 
     @property
     def counters(self) -> dict[str, int]:
@@ -240,9 +328,28 @@ class Harness:
         return name
 
     def _run(self, tables: dict[str, Rows]) -> None:
-        changes = _changes(self.pipeline.process(tables, self._clock_ms))
+        changes = _changes(self.pipeline.process(tables, self._clock))
         self._new += changes
         self._all += changes
+        if changes:
+            self.history.append(("changes", changes))
+
+    def _move(self, now: int) -> None:
+        """Set the clocks, and let windows fire by them."""
+        clock = Clock(now, self._watermarks.current)
+        if clock == self._clock:
+            return
+        self._clock = clock
+        self.history.append(("clock", clock))
+        if self._has_windows:
+            self._run({})
+
+    def _follow(self, name: str, batch: pa.RecordBatch) -> None:
+        """Let the watermark follow the rows of a table, if it was asked to."""
+        if name not in self._follows or not batch.num_rows:
+            return
+        column, delay = self._follows[name]
+        self.watermark(int(event_times(batch, column).max()) - delay - 1, name)
 
     def _folded(self) -> list[tuple[Any, ...]]:
         if self.plan.options.update_before:
@@ -260,6 +367,22 @@ class Harness:
         return [
             tuple(row[place] for place in back) for row in fold(moved, len(key), idempotent=True)
         ]
+
+
+def window_handler(plan: Plan, handler: type[Any] | str | Path | None, backend: Backend) -> type[Any]:
+    """The handler class of a plan's one window aggregate: generated, or the one that is given for it.
+
+    Raises SpecError if the given one was made from another spec.
+    """
+    (spec,) = (each.spec for each in walk(plan.root) if isinstance(each, WindowAggregate))
+    if handler is None:
+        return handlers(backend)(spec)
+    loaded = handler if isinstance(handler, type) else load(handler)
+    if loaded.spec() != spec:
+        raise SpecError(
+            "handler: it was generated from another spec; generate it from window_spec(spec, window)."
+        )
+    return loaded
 
 
 def _changes(rows: Rows) -> list[Change]:

@@ -11,41 +11,42 @@ import pyarrow as pa
 from aggloom.physical import is_pooled
 from aggloom.runtime import columns
 from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.keyindex import FIRST_SLOTS, KeyIndex
+from aggloom.runtime.keyindex import KeyIndex
 from aggloom.runtime.pool import Pool
+from aggloom.runtime.slot_state import FIRST_SLOTS, SlotState
 
 # Accumulators reset themselves where no row is left. Where -1 +1 is a change of its own, or -1 comes before its +1,
 # they are given more rows for a while than any bundle takes back.
 AWAY_FROM_ZERO = 1 << 40
 
 
-class KeyedState:
+class KeyedState(SlotState):
     """The accumulators of a handler class by key.
 
     directory: where the arena's arrays are mapped, created or reopened; None keeps them on the heap.
-    stamped: a time is kept for each key (`written`), zero for a new one.
+    stamps: names of times that are kept for each key, zero for a new one.
     """
 
     def __init__(
-        self, handler_class: type[Any], directory: Path | None = None, *, stamped: bool = False
+        self,
+        handler_class: type[Any],
+        directory: Path | None = None,
+        *,
+        stamps: tuple[str, ...] = (),
     ) -> None:
-        self.handler = handler_class()
-        self.spec = handler_class.spec()
-        self.key_fields: list[pa.Field] = list(self.spec.aggregate_schema)[
-            : len(self.spec.group_by)
-        ]
-        self._stamped = stamped
-        self._open(Arena(directory))
+        spec = handler_class.spec()
+        self.key_fields: list[pa.Field] = list(spec.aggregate_schema)[: len(spec.group_by)]
+        self._stamps = stamps
+        super().__init__(handler_class, directory)
+
+    def stamps(self, name: str) -> Array:
+        """The times of this name, by slot."""
+        return self.arena.array(f"stamp.{name}", 0, "i8")
 
     @property
-    def records(self) -> Array:
-        """How many rows each slot holds."""
-        return np.asarray(self.accumulators.records)
-
-    @property
-    def written(self) -> Array:
-        """The time kept for each slot."""
-        return self.arena.array("ttl.written", 0, "i8")
+    def windows(self) -> Array:
+        """The last key column by slot, which in windows is BIGINT."""
+        return np.asarray(self.index.arrays.words[:, -1])
 
     @property
     def capacity(self) -> int:
@@ -57,42 +58,41 @@ class KeyedState:
 
     def lookup(self, batch: pa.RecordBatch) -> Array:
         """The slot of each row's key, which are the first columns; new keys get one."""
-        n = batch.num_rows
-        words = np.zeros((n, len(self.key_fields)), np.int64)
-        nulls = np.zeros(n, self.index.mask_type)
-        for c, field in enumerate(self.key_fields):
-            column = batch.column(c)
-            if column.type != field.type:
-                column = column.cast(field.type)
-            words[:, c], valid = columns.words(column, self.pool)
-            nulls |= (~valid).astype(nulls.dtype) << c
+        return self._slots(*key_words(batch, self.key_fields, self.index))
+
+    def lookup_keys_of(
+        self, other: KeyedState, others: Array | None = None, windows: Array | None = None
+    ) -> Array:
+        """The slot here of the keys of another state at slots `others` (all, in order); `windows`: their last column."""
+        slots = other.index.used_slots() if others is None else others
+        words, nulls = other._keys_for(self.pool, slots, self.index)
+        if windows is not None:
+            words[:, -1] = windows
         return self._slots(words, nulls)
 
-    def lookup_keys_of(self, other: KeyedState) -> Array:
-        """The slot here of each key of another state, in the order of its slots."""
-        return self._slots(*other._keys_for(self.pool, other.index.used_slots(), self.index))
+    def find_keys_of(self, other: KeyedState, others: Array, windows: Array) -> Array:
+        """As lookup_keys_of, but a key that is not here is -1."""
+        words, nulls = other._keys_for(self.pool, others, self.index)
+        words[:, -1] = windows
+        return self.index.find(words, nulls)
 
-    def merge(self, slots: Array, other: KeyedState) -> None:
-        """Add another state's accumulators, of which no key was ever removed, to the given slots."""
-        self.handler.merge_slots(self.accumulators, slots, other.accumulators)
+    def merge(self, slots: Array, other: KeyedState, others: Array | None = None) -> None:
+        """Add another state's accumulators to the given slots: those at slots `others`, or 0, 1, ... in order."""
+        self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)
 
     def key_columns(self, slots: Array) -> list[pa.Array]:
         """The keys of slots as columns."""
-        words, nulls = self.index.arrays.words[slots], self.index.arrays.nulls[slots]
-        return [
-            columns.from_words(words[:, c].copy(), (nulls >> c) & 1 == 0, field.type, self.pool)
-            for c, field in enumerate(self.key_fields)
-        ]
+        return key_columns(self.index, self.key_fields, slots)
 
     def place(self, slot: int) -> str:
         """A key in words, for messages."""
-        keys = self.key_columns(np.array([slot], np.int64))
-        shown = (f"{f.name}={k[0].as_py()!r}" for f, k in zip(self.key_fields, keys, strict=True))
-        return "key " + ", ".join(shown) if keys else "the only group"
+        return place_of(self.index, self.key_fields, slot)
 
     def forget(self, slots: Array) -> None:
         """Remove keys whose accumulators are as new, and give memory back."""
         self.index.remove(slots)
+        for name in self._stamps:
+            self.stamps(name)[slots] = 0
         if len(self.index) == 0 and self.index.capacity > FIRST_SLOTS:
             self.index.reset()
             self._resize(FIRST_SLOTS)
@@ -101,28 +101,11 @@ class KeyedState:
         if self.handler.COMPACTS and (self.index.is_airy or self.accumulators.is_airy):
             self._compact()
 
-    def snapshot(self) -> bytes:
-        """The whole state as bytes."""
-        self.accumulators.sync()
-        return self.arena.snapshot()
-
-    def restore(self, data: bytes | memoryview) -> None:
-        """Replace the state by a snapshot's; raises StateCorruptError."""
-        self.arena.restore(data)
-        self._open(self.arena)
-
-    def flush_files(self) -> None:
-        """Bring everything into the mapped files."""
-        self.accumulators.sync()
-        self.arena.flush()
-
     def _open(self, arena: Arena) -> None:
-        self.arena = arena
-        self.accumulators = self.handler.accumulators_type(type(self.handler), arena, FIRST_SLOTS)
-        self.pool = getattr(self.accumulators, "pool", None) or Pool(arena)
+        super()._open(arena)
         self.index = KeyIndex(arena, self.pool, [is_pooled(f.type) for f in self.key_fields])
-        arena.array("ttl.written", self.index.capacity if self._stamped else 0, "i8")
-        self.handler.set(self.accumulators, None)
+        for name in self._stamps:
+            arena.array(f"stamp.{name}", self.index.capacity, "i8")
 
     def _slots(self, words: Array, nulls: Array) -> Array:
         slots = self.index.lookup(words, nulls)
@@ -140,8 +123,8 @@ class KeyedState:
 
     def _resize(self, slots: int) -> None:
         self.accumulators.resize(slots)
-        if self._stamped:
-            self.arena.resize("ttl.written", slots)
+        for name in self._stamps:
+            self.arena.resize(f"stamp.{name}", slots)
 
     def _compact(self) -> None:
         """Copy what is left into arrays of its size: merging into new accumulators is copying."""
@@ -159,8 +142,39 @@ class KeyedState:
         self.handler.merge_slots(new, target, old)
         new.trim()
         new.sync()
-        if self._stamped:
-            written = arena.array("ttl.written", index.capacity, "i8")
-            written[slots] = self.written[used]
+        for name in self._stamps:
+            arena.array(f"stamp.{name}", index.capacity, "i8")[slots] = self.stamps(name)[used]
         self.arena.adopt(arena)
         self._open(self.arena)
+
+
+def key_words(
+    batch: pa.RecordBatch, fields: list[pa.Field], index: KeyIndex
+) -> tuple[Array, Array]:
+    """The (words, nulls) by which an index knows the keys of rows, which are the first columns."""
+    n = batch.num_rows
+    words = np.zeros((n, len(fields)), np.int64)
+    nulls = np.zeros(n, index.mask_type)
+    for c, field in enumerate(fields):
+        column = batch.column(c)
+        if column.type != field.type:
+            column = column.cast(field.type)
+        words[:, c], valid = columns.words(column, index.pool)
+        nulls |= (~valid).astype(nulls.dtype) << c
+    return words, nulls
+
+
+def key_columns(index: KeyIndex, fields: list[pa.Field], slots: Array) -> list[pa.Array]:
+    """The keys at slots of an index as columns."""
+    words, nulls = index.arrays.words[slots], index.arrays.nulls[slots]
+    return [
+        columns.from_words(words[:, c].copy(), (nulls >> c) & 1 == 0, field.type, index.pool)
+        for c, field in enumerate(fields)
+    ]
+
+
+def place_of(index: KeyIndex, fields: list[pa.Field], slot: int) -> str:
+    """A key in words, for messages."""
+    keys = key_columns(index, fields, np.array([slot], np.int64))
+    shown = (f"{f.name}={k[0].as_py()!r}" for f, k in zip(fields, keys, strict=True))
+    return "key " + ", ".join(shown) if keys else "the only group"

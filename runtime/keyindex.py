@@ -10,9 +10,9 @@ from aggloom.runtime.arena import Arena, Array, airy
 from aggloom.runtime.hashing import combine, table_size
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import Pool, PoolArrays, hold, release
+from aggloom.runtime.slot_state import FIRST_SLOTS
 
 HIGH, FREE, LIVE = range(3)
-FIRST_SLOTS = 16
 
 
 class IndexArrays(NamedTuple):
@@ -78,6 +78,23 @@ def _lookup(
 
 
 @kernel
+def _find(index: IndexArrays, words: Array, nulls: Array, slots: Array) -> None:
+    cells = len(index.table) - 1
+    for r in range(len(slots)):
+        at = _hash(words, r, np.int64(nulls[r])) & cells
+        slots[r] = -1
+        while index.table[at] != 0:
+            s = np.int64(index.table[at] - 1)
+            same = index.nulls[s] == nulls[r]
+            for c in range(words.shape[1]):
+                same = same and index.words[s, c] == words[r, c]
+            if same:
+                slots[r] = s
+                break
+            at = (at + 1) & cells
+
+
+@kernel
 def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -> None:
     cells = len(index.table) - 1
     for r in range(len(slots)):
@@ -119,19 +136,22 @@ def _rehash(index: IndexArrays) -> None:
 
 
 class KeyIndex:
-    """Key rows to slots, for keys of `len(pooled)` columns; `pooled[c]`: column c holds ids of the pool."""
+    """Key rows to slots, for keys of `len(pooled)` columns; `pooled[c]`: column c holds ids of the pool.
 
-    def __init__(self, arena: Arena, pool: Pool, pooled: list[bool]) -> None:
-        self.arena, self.pool = arena, pool
+    name: what its arrays in the arena are called by.
+    """
+
+    def __init__(self, arena: Arena, pool: Pool, pooled: list[bool], name: str = "index") -> None:
+        self.arena, self.pool, self.name = arena, pool, name
         self.pooled = np.array(pooled, np.bool_)
         width = len(pooled)
         self.mask_type = "u1" if width <= 8 else "u8"
-        arena.array("index.table", table_size(FIRST_SLOTS), "i4")
-        arena.array("index.words", FIRST_SLOTS, "i8", max(width, 1))
-        arena.array("index.nulls", FIRST_SLOTS, self.mask_type)
-        arena.array("index.used", FIRST_SLOTS, "u1")
-        arena.array("index.free", FIRST_SLOTS, "i4")
-        arena.array("index.meta", 4, "i8")
+        arena.array(f"{name}.table", table_size(FIRST_SLOTS), "i4")
+        arena.array(f"{name}.words", FIRST_SLOTS, "i8", max(width, 1))
+        arena.array(f"{name}.nulls", FIRST_SLOTS, self.mask_type)
+        arena.array(f"{name}.used", FIRST_SLOTS, "u1")
+        arena.array(f"{name}.free", FIRST_SLOTS, "i4")
+        arena.array(f"{name}.meta", 4, "i8")
         self._reload()
 
     @property
@@ -155,6 +175,12 @@ class KeyIndex:
             _lookup(self.arrays, self.pool.arrays, self.pooled, words, nulls, slots, start, stop)
         return slots
 
+    def find(self, words: Array, nulls: Array) -> Array:
+        """The slot of each key row, -1 for keys that are not there."""
+        slots = np.empty(len(nulls), np.int64)
+        _find(self.arrays, words, nulls, slots)
+        return slots
+
     def remove(self, slots: Array) -> None:
         """Forget the keys of `slots`; the slots become free."""
         _remove(self.arrays, self.pool.arrays, self.pooled, slots)
@@ -164,15 +190,15 @@ class KeyIndex:
 
     def reset(self) -> None:
         """Give the memory back; only when no key is left."""
-        for name in ("words", "nulls", "used", "free"):
-            self.arena.replace(f"index.{name}", FIRST_SLOTS)
-        self.arena.replace("index.table", table_size(FIRST_SLOTS))
+        for part in ("words", "nulls", "used", "free"):
+            self.arena.replace(f"{self.name}.{part}", FIRST_SLOTS)
+        self.arena.replace(f"{self.name}.table", table_size(FIRST_SLOTS))
         self.arrays.meta[:] = 0
         self._reload()
 
     def _reload(self) -> None:
         width = len(self.pooled)
-        a = {n: self.arena.array(f"index.{n}", 0, "i4") for n in IndexArrays._fields}
+        a = {n: self.arena.array(f"{self.name}.{n}", 0, "i4") for n in IndexArrays._fields}
         a["words"] = a["words"][:, :width]
         self.arrays = IndexArrays(**a)
 
@@ -182,10 +208,10 @@ class KeyIndex:
         need = int(a.meta[HIGH]) + keys - int(a.meta[FREE])
         if need > len(a.used):
             rows = max(need, 2 * len(a.used))
-            for name in ("words", "nulls", "used", "free"):
-                self.arena.resize(f"index.{name}", rows)
+            for part in ("words", "nulls", "used", "free"):
+                self.arena.resize(f"{self.name}.{part}", rows)
             self._reload()
         if table_size(int(a.meta[LIVE]) + keys) > len(a.table):
-            self.arena.replace("index.table", table_size(2 * (int(a.meta[LIVE]) + keys)))
+            self.arena.replace(f"{self.name}.table", table_size(2 * (int(a.meta[LIVE]) + keys)))
             self._reload()
             _rehash(self.arrays)

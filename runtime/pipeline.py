@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
@@ -24,11 +24,17 @@ from aggloom.codegen.planner import (
     Plan,
     Scan,
     Union,
+    WindowAggregate,
+    WindowAssign,
+    WindowTable,
 )
 from aggloom.errors import StateCorruptError, UnsupportedExpressionError
+from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.group_agg import GroupAggOperator
 from aggloom.runtime.local_agg import LocalAggregator
-from aggloom.runtime.steps import Rows, expand, no_rows, run_steps, split
+from aggloom.runtime.steps import Rows, no_rows, run_steps, split
+from aggloom.runtime.windows.base import WindowOperator
+from aggloom.runtime.windows.make import WindowSettings
 
 Handlers = Callable[[AggSpec], type[Any]]
 Parts = list[Rows]
@@ -69,12 +75,17 @@ class Pipeline:
         self._root = self._stages.build(plan.root, True)
         self.operators = self._stages.operators
 
-    def process(self, tables: Mapping[str, Rows], clock_ms: int = 0) -> Rows:
+    def process(self, tables: Mapping[str, Rows], clock: Clock = NO_TIME) -> Rows:
         """Run one bundle of rows through the plan and return the changes of the result."""
-        return _joined(self._root(tables, clock_ms), self.plan.schema)
+        return _joined(self._root(tables, clock), self.plan.schema)
+
+    def take_late(self) -> Parts:
+        """The rows that came too late for their windows since the last call, where the windowing keeps them."""
+        windows = [each for each in self.operators if isinstance(each, WindowOperator)]
+        return [rows for each in windows for rows in each.take_late()]
 
     def contents(self) -> Rows:
-        """The result's rows that the state holds, each an insertion."""
+        """The result's rows that the state holds, each an insertion; of windows, those that may still change."""
         with self._stages.showing():
             return self.process({})
 
@@ -129,8 +140,9 @@ class Pipeline:
         return [(batch.slice(at, size), kinds[at : at + size]) for at in starts]
 
 
-Stage = Callable[[Mapping[str, Rows], int], Parts]
-Exchanged = Callable[[Mapping[str, Rows], int], list[Bundle]]
+Stage = Callable[[Mapping[str, Rows], Clock], Parts]
+Exchanged = Callable[[Mapping[str, Rows], Clock], list[Bundle]]
+Keyed = GroupAggOperator | WindowOperator
 
 
 class _Builder:
@@ -145,7 +157,7 @@ class _Builder:
     ) -> None:
         self.plan, self.pipeline, self.handler_of = plan, pipeline, handler_of
         self.buckets = buckets
-        self.operators: list[GroupAggOperator] = []
+        self.operators: list[Keyed] = []
         self._shows = False
 
     @contextmanager
@@ -162,6 +174,8 @@ class _Builder:
             return self._scan(node)
         if isinstance(node, GroupAggregate):
             return self._group(node, shown)
+        if isinstance(node, WindowAggregate):
+            return self._window(node, shown)
         if isinstance(node, Union):
             stages = [self.build(part, shown) for part in node.parts]
             return lambda tables, clock: [
@@ -175,15 +189,15 @@ class _Builder:
             calc = node
             step = lambda rows: self.pipeline.calculate(calc, rows, shown)  # noqa: E731
         else:
-            assert isinstance(node, Expand)
-            wide = node
-            step = lambda rows: expand(wide, rows)  # noqa: E731
+            assert isinstance(node, Expand | WindowAssign | WindowTable)
+            packed = node
+            step = lambda rows: run_steps((packed,), rows)  # noqa: E731
         return lambda tables, clock: [step(rows) for rows in below(tables, clock)]
 
     def _scan(self, node: Scan) -> Stage:
         empty = no_rows(node.schema)
 
-        def scan(tables: Mapping[str, Rows], clock: int) -> Parts:
+        def scan(tables: Mapping[str, Rows], clock: Clock) -> Parts:
             return self.pipeline.cut(tables.get(node.table, empty))
 
         return scan
@@ -191,13 +205,27 @@ class _Builder:
     def _group(self, node: GroupAggregate, shown: bool) -> Stage:
         below = self._exchange(node.input)
         operators = self._keyed(node.spec, node.input, node.merges, node.update_before)
+        return self._stage(below, operators, node.spec.handler_schema, shown)
 
-        def group(tables: Mapping[str, Rows], clock: int) -> Parts:
+    def _window(self, node: WindowAggregate, shown: bool) -> Stage:
+        assert isinstance(node.input, Exchange)
+        below = self._exchange(node.input)
+        settings = WindowSettings.of(node, self.plan.options)
+        handler = self.handler_of(node.spec)
+        count = self.buckets if node.input.keys else 1
+        operators = [settings.make(handler, bucket) for bucket in range(count)]
+        self.operators += operators
+        return self._stage(below, operators, settings.rows, shown)
+
+    def _stage(
+        self, below: Exchanged, operators: Sequence[Keyed], rows: pa.Schema, shown: bool
+    ) -> Stage:
+        def stage(tables: Mapping[str, Rows], clock: Clock) -> Parts:
             if self._shows and shown:
                 return [operator.contents() for operator in operators]
-            return _processed(operators, below(tables, clock), clock)
+            return _processed(operators, below(tables, clock), rows, clock)
 
-        return group
+        return stage
 
     def _keyed(
         self, spec: AggSpec, exchange: Exchange, merges: bool, update_before: bool
@@ -220,12 +248,12 @@ class _Builder:
     def _exchange(self, node: Exchange) -> Exchanged:
         buckets = self.buckets if node.keys else 1
         if isinstance(node.input, LocalAggregate):
-            return self._local(node.input, self.build(node.input.input), buckets)
+            return self._local(node.input, self.build(node.input.input), len(node.keys), buckets)
         if isinstance(node.input, IncrementalAggregate):
             return self._incremental(node.input, buckets)
         below = self.build(node.input)
 
-        def exchange(tables: Mapping[str, Rows], clock: int) -> list[Bundle]:
+        def exchange(tables: Mapping[str, Rows], clock: Clock) -> list[Bundle]:
             bundles = [Bundle([], []) for _ in range(buckets)]
             for rows in below(tables, clock):
                 for bucket, part in split(rows, len(node.keys), buckets):
@@ -234,8 +262,8 @@ class _Builder:
 
         return exchange
 
-    def _local(self, node: LocalAggregate, below: Stage, buckets: int) -> Exchanged:
-        handler, keys = self.handler_of(node.spec), len(node.spec.group_by)
+    def _local(self, node: LocalAggregate, below: Stage, keys: int, buckets: int) -> Exchanged:
+        handler = self.handler_of(node.spec)
         return lambda tables, clock: _aggregated(below(tables, clock), handler, keys, buckets)
 
     def _incremental(self, node: IncrementalAggregate, buckets: int) -> Exchanged:
@@ -243,20 +271,21 @@ class _Builder:
         operators = self._keyed(node.spec, node.input, node.merges, True)
         final, keys = self.handler_of(node.final), len(node.final.group_by)
 
-        def incremental(tables: Mapping[str, Rows], clock: int) -> list[Bundle]:
-            parts = _processed(operators, below(tables, clock), clock)
+        def incremental(tables: Mapping[str, Rows], clock: Clock) -> list[Bundle]:
+            schema = node.spec.handler_schema
+            parts = _processed(operators, below(tables, clock), schema, clock)
             stepped = [run_steps(node.steps, rows) for rows in parts]
             return _aggregated(stepped, final, keys, buckets)
 
         return incremental
 
 
-def _processed(operators: list[GroupAggOperator], bundles: list[Bundle], clock: int) -> Parts:
+def _processed(
+    operators: Sequence[Keyed], bundles: list[Bundle], rows: pa.Schema, clock: Clock
+) -> Parts:
     """What the operator of each bucket makes of its bundle."""
     return [
-        operator.process(
-            *_joined(bundle.rows, operator.spec.handler_schema), clock, bundle.partials
-        )
+        operator.process(*_joined(bundle.rows, rows), clock, bundle.partials)
         for operator, bundle in zip(operators, bundles, strict=True)
     ]
 

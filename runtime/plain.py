@@ -18,6 +18,7 @@ from aggloom.runtime import columns
 from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.handler import HandlerBase
 from aggloom.runtime.literals import pack, unpack
+from aggloom.runtime.namespaced import Namespaced
 from aggloom.runtime.plain_floats import ZERO_SUM
 from aggloom.runtime.plain_sketches import new_sketch
 from aggloom.runtime.plain_views import (
@@ -208,3 +209,7 @@ class Handler(HandlerBase):
 
     def lists(self, data: ListOut, take: Array) -> tuple[Any, Any, Any]:
         return rows_of(data, take)
+
+
+class NamespaceHandler(Namespaced, Handler):
+    """A Handler of which the accumulators belong to windows."""

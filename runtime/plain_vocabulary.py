@@ -2,6 +2,7 @@
 
 from aggloom.runtime.handler import Kernels as Kernels
 from aggloom.runtime.plain import Handler as Handler
+from aggloom.runtime.plain import NamespaceHandler as NamespaceHandler
 from aggloom.runtime.plain_floats import *
 from aggloom.runtime.plain_own import *
 from aggloom.runtime.plain_sketches import *

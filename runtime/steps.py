@@ -7,22 +7,35 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen.planner import Bucket, Calc, Column, Expand, Node
+from aggloom.codegen.planner import (
+    Bucket,
+    Calc,
+    Column,
+    Expand,
+    Node,
+    WindowAssign,
+    WindowTable,
+)
 from aggloom.errors import AggloomError
 from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.key_hash import bucket_column, key_hashes, sort_by_bucket
+from aggloom.runtime.windows.assign import assign_windows, window_rows
 
 Rows = tuple[pa.RecordBatch, Kinds]
 
 
 def run_steps(steps: tuple[Node, ...], rows: Rows) -> Rows:
-    """The rows after Calcs that only pick columns, and Expands, in this order."""
+    """The rows after Calcs that only pick columns, Expands and assignments to windows, in this order."""
     for step in steps:
         if isinstance(step, Expand):
             rows = expand(step, rows)
         elif isinstance(step, Calc) and step.picked is not None:
             batch, kinds = rows
             rows = _rebuilt([batch.column(n) for n in step.picked], step.schema, batch), kinds
+        elif isinstance(step, WindowAssign):
+            rows = assign_windows(step, *rows), rows[1]
+        elif isinstance(step, WindowTable):
+            rows = window_rows(step, *rows)
         else:
             raise AggloomError(f"{type(step).__name__} is no step that runs on packed rows")
     return rows

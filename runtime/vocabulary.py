@@ -4,6 +4,7 @@ from aggloom.runtime.arrivals import *
 from aggloom.runtime.bins import *
 from aggloom.runtime.bits import *
 from aggloom.runtime.compiled import Handler as Handler
+from aggloom.runtime.compiled import NamespaceHandler as NamespaceHandler
 from aggloom.runtime.floats import *
 from aggloom.runtime.handler import Kernels as Kernels
 from aggloom.runtime.jit import cold_kernel as cold_kernel

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from aggloom.errors import StateCorruptError, StateError, StateMismatchError
 from aggloom.runtime.changelog import Kinds
+from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.spark import store as store_module
 from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
 from aggloom.runtime.spark.residency import clean_up, default_root, residence
@@ -24,9 +25,9 @@ OWNER = Owner("GROUP BY name", "0123456789abcdef", 3, 8)
 
 
 def test_round_trip() -> None:
-    frame = unseal(seal(b"data", OWNER, LOG, 7, 1, 2, 99), OWNER, LOG)
+    frame = unseal(seal(b"data", OWNER, LOG, 7, 1, 2, Clock(99, 5)), OWNER, LOG)
     assert bytes(frame.payload) == b"data"
-    assert (frame.entry, frame.part, frame.parts, frame.clock_ms) == (7, 1, 2, 99)
+    assert (frame.entry, frame.part, frame.parts, frame.clock) == (7, 1, 2, Clock(99, 5))
 
 
 @given(st.binary(max_size=64), st.data())
@@ -74,10 +75,10 @@ class Summing:
         self,
         batch: pa.RecordBatch,
         kinds: Kinds,
-        clock_ms: int = 0,
+        clock: Clock = NO_TIME,
         partials: Sequence[bytes | memoryview] = (),
     ) -> tuple[pa.RecordBatch, Kinds]:
-        self.seen += [sum(batch.column(0).to_pylist()), clock_ms, *map(len, partials)]
+        self.seen += [sum(batch.column(0).to_pylist()), clock.processing, *map(len, partials)]
         return batch, kinds
 
     def snapshot(self) -> bytes:
@@ -125,8 +126,8 @@ def _committed(batches: int) -> tuple[BucketStore, Summing, Variable, Variable]:
     for number in range(batches):
         batch = pa.record_batch({"x": pa.array(range(number, number + 50))})
         kinds = np.zeros(50, np.int8)
-        operator.process(batch, kinds, 1000 + number)
-        store.commit(store.head(), operator, Bundle(batch, kinds), 1000 + number)
+        operator.process(batch, kinds, Clock(1000 + number))
+        store.commit(store.head(), operator, Bundle(batch, kinds), Clock(1000 + number))
     return store, operator, snapshot, log
 
 
@@ -148,11 +149,11 @@ def test_snapshot_and_log_give_the_state_back(monkeypatch: pytest.MonkeyPatch) -
 def test_an_empty_batch_is_written_only_where_nothing_is_yet() -> None:
     store, operator, _, log = _committed(0)
     nothing, kinds = pa.record_batch({"x": pa.array([], pa.int64())}), np.empty(0, np.int8)
-    token = store.commit(None, operator, Bundle(nothing, kinds), 0)
+    token = store.commit(None, operator, Bundle(nothing, kinds), NO_TIME)
     assert len(log.rows) == 1
-    assert store.commit(store.head(), operator, Bundle(nothing, kinds), 0) == token
+    assert store.commit(store.head(), operator, Bundle(nothing, kinds), NO_TIME) == token
     assert len(log.rows) == 1
-    assert store.commit(store.head(), operator, Bundle(nothing, kinds), 5) != token
+    assert store.commit(store.head(), operator, Bundle(nothing, kinds), Clock(5)) != token
 
 
 def test_large_batches_and_snapshots_are_cut_and_joined(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 COMPILER = {"pyarrow", "numpy", "jinja2", "black", "sqlglot", "yaml", "click", "rich"}
 KERNEL = {"numpy", "numba", "pyarrow"}
 SHARED = {"aggloom.errors", "aggloom.physical"}
-CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!"}
+CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
 HOST = {"pyspark", "pandas", "google", "rich", "click"}
 
 # A folder's row: what it may import besides the standard library; "aggloom.x" admits aggloom.x and
@@ -21,7 +21,9 @@ HOST = {"pyspark", "pandas", "google", "rich", "click"}
 ROOMS: dict[str, set[str]] = {
     "codegen": COMPILER | SHARED | {"aggloom.codegen"},
     "codegen/planner": COMPILER | SHARED | {"aggloom.codegen"},
+    "codegen/windows": COMPILER | SHARED | {"aggloom.codegen"},
     "runtime": KERNEL | SHARED | {"aggloom.runtime", *CODEGEN},
+    "runtime/windows": KERNEL | SHARED | {"aggloom.runtime", *CODEGEN},
     "runtime/spark": KERNEL | HOST | SHARED | {"aggloom.runtime", *CODEGEN},
     "generated": KERNEL | {"aggloom.runtime"},
     "aggloom": {"click", "pyarrow", "rich", "yaml", "aggloom"},

@@ -13,6 +13,7 @@ import pytest
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import Bucket, Column, Constant, Expand, Scan
 from aggloom.errors import AggloomError
+from aggloom.runtime.clock import NO_TIME
 from aggloom.runtime.group_agg import GroupAggOperator
 from aggloom.runtime.local_agg import LocalAggregator
 from aggloom.runtime.spark.blobs import is_partial
@@ -54,7 +55,7 @@ def table(of: type[Any], rows: list[Any]) -> dict[Any, tuple[Any, ...]]:
         if bundle is None:
             continue
         operator = GroupAggOperator(of, on_orphan_retraction="keep")
-        out, _ = operator.process(bundle.batch, bundle.kinds, 0, bundle.partials)
+        out, _ = operator.process(bundle.batch, bundle.kinds, NO_TIME, bundle.partials)
         found |= {
             row[0]: row[1:] for row in zip(*(c.to_pylist() for c in out.columns), strict=True)
         }
@@ -128,7 +129,7 @@ def test_retractions_that_cancel_in_a_task_still_arrive() -> None:
     pieces = [*packer.add(rows, kinds), *packer.finish()]
     bundle = gather([row[1:] for row in pieces], SCHEMA)
     assert bundle is not None and bundle.partials
-    out, codes = operator.process(bundle.batch, bundle.kinds, 0, bundle.partials)
+    out, codes = operator.process(bundle.batch, bundle.kinds, NO_TIME, bundle.partials)
     assert codes.tolist() == [1, 2]
     assert out.column("m").to_pylist() == [9, 5]
     assert out.column("n").to_pylist() == [2, 2]
@@ -144,7 +145,7 @@ def test_accumulators_may_come_in_any_order() -> None:
         parts.append(local.take())
     nothing = batch([], pa.array([], pa.int64()))
     operator = GroupAggOperator(of, on_orphan_retraction="keep")
-    out, kinds_out = operator.process(nothing, np.zeros(0, np.int8), 0, parts)
+    out, kinds_out = operator.process(nothing, np.zeros(0, np.int8), NO_TIME, parts)
     assert (kinds_out.tolist(), out.to_pylist()) == ([0], [{"k": 1, "m": 3, "s": 3}])
     # The same rows as rows, and then all taken back: nothing is left, and the slot is as new.
     rows = GroupAggOperator(of, on_orphan_retraction="keep")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.planner.lineage import lineage
 from aggloom.codegen.planner.nodes import (
+    Bounds,
     Bucket,
     Calc,
     Column,
@@ -16,14 +17,18 @@ from aggloom.codegen.planner.nodes import (
     Node,
     Scan,
     Union,
+    WindowAggregate,
+    WindowAssign,
+    WindowTable,
     walk,
 )
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
-from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec
+from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
 from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe
 
 __all__ = [
+    "Bounds",
     "Bucket",
     "Calc",
     "Column",
@@ -38,6 +43,9 @@ __all__ = [
     "PlanOptions",
     "Scan",
     "Union",
+    "WindowAggregate",
+    "WindowAssign",
+    "WindowTable",
     "as_json",
     "as_svg",
     "as_text",
@@ -46,5 +54,6 @@ __all__ = [
     "lineage",
     "plan_query",
     "plan_spec",
+    "plan_windows",
     "walk",
 ]

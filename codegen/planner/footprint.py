@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from aggloom.codegen.durations import shown
 from aggloom.codegen.plan import plan_of
 from aggloom.codegen.plan_parts import Block, HandlerPlan, StateView
+from aggloom.codegen.planner.nodes import WindowAggregate
 from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.windows import GlobalWindow, Session, Windowing
 from aggloom.physical import is_pooled
 
 _WORD = 8
@@ -42,13 +45,48 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     }
 
 
+def state_of_windows(node: WindowAggregate, backend: str) -> dict[str, Any]:
+    """The state of an aggregate in windows, as data; `per` is what takes the bytes of a key."""
+    windowing, found = node.windowing, state_of(node.spec, backend, 0)
+    per = _per(windowing)
+    inside = [each.replace("per key", f"per {per}", 1) for each in found["bounded_by"][1:]]
+    if windowing.evictor is not None:
+        inside = [f"per {per}, every row that stays"]
+    found |= {"bounded_by": [_open(node), *inside], "per": per}
+    if not windowing.is_vectorised:
+        # Triggers and evictors remember what they like.
+        found |= {"compiled": False, "bytes_per_key": None}
+    return found
+
+
+def _per(windowing: Windowing) -> str:
+    if isinstance(windowing.assigner, GlobalWindow):
+        return "key"
+    if isinstance(windowing.assigner, Session):
+        return "key and session"
+    return "key and slice" if windowing.is_vectorised else "key and window"
+
+
+def _open(node: WindowAggregate) -> str:
+    """What bounds the number of windows."""
+    windowing, assigner = node.windowing, node.windowing.assigner
+    if isinstance(assigner, GlobalWindow):
+        return "the number of keys" if node.keys else "one key"
+    if not assigner.event_time:
+        return "the open windows, by the clock"
+    late = windowing.allowed_lateness
+    later = f" less {shown(late)}" if late else ""
+    return f"the open windows, by the watermark on `{assigner.columns[0]}`{later}"
+
+
 def bounds(state: dict[str, Any]) -> str:
     """What bounds a state, as a phrase."""
     first, *rest = state["bounded_by"]
-    within = " and ".join(each.removeprefix("per key, ") for each in rest)
+    per = f"per {state.get('per', 'key')}, "
+    within = " and ".join(each.removeprefix(per) for each in rest)
     if not rest:
         return str(first)
-    return f"{first} and, per key, {within}" if first != "one key" else f"one key and {within}"
+    return f"{first} and, {per}{within}" if first != "one key" else f"one key and {within}"
 
 
 def size(state: dict[str, Any]) -> str:
@@ -57,7 +95,7 @@ def size(state: dict[str, Any]) -> str:
         return "Python objects"
     entries = {part["bytes_per_entry"] for part in state["parts"] if "entries" in part}
     more = "".join(f" and {each} an entry" for each in [_range(entries)] if each)
-    return f"{state['bytes_per_key']} bytes a key{more}"
+    return f"{state['bytes_per_key']} bytes a {state.get('per', 'key')}{more}"
 
 
 def _range(sizes: set[int]) -> str:

@@ -7,12 +7,16 @@ import hashlib
 from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.planner.nodes import (
     Aggregate,
+    Bounds,
     Calc,
     Expand,
     GroupAggregate,
     IncrementalAggregate,
     Node,
     Scan,
+    WindowAggregate,
+    WindowAssign,
+    WindowTable,
 )
 
 
@@ -35,8 +39,20 @@ def _lines(node: Node) -> list[str]:
         own = [f"expand {node.projects!r}"]
     elif isinstance(node, Aggregate | GroupAggregate | IncrementalAggregate):
         own = [f"aggregate {node.spec.to_json()}"]
+    elif isinstance(node, WindowTable):
+        own = [f"windows {node.assigner.text} {_bounds(node.bounds)} {node.partition!r}"]
+    elif isinstance(node, WindowAssign):
+        own = [f"assign {node.windowing.text} {node.name!r}"]
+    elif isinstance(node, WindowAggregate):
+        own = [
+            f"window aggregate {node.spec.to_json()} {node.windowing.text} {_bounds(node.bounds)}"
+        ]
     if isinstance(node, IncrementalAggregate):
         own += [line for step in node.steps for line in _lines(step)[-1:]]
     below = [line for each in node.inputs for line in _lines(each)]
     # How many inputs there are tells unions of other shapes apart.
     return [*below, *own, *([f"union {len(node.inputs)}"] if len(node.inputs) > 1 else [])]
+
+
+def _bounds(bounds: Bounds) -> str:
+    return f"{bounds.names!r} {type_name(bounds.type)} {type_name(bounds.time_type)}"

@@ -26,8 +26,16 @@ from aggloom.codegen.planner.nodes import (
     mark,
     pick,
 )
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.script import Script, View
 from aggloom.codegen.planner.traits import appends_only
+from aggloom.codegen.planner.window_query import (
+    grouped_by_window,
+    refuse_windows,
+    table_window,
+)
+from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.scalar_types import common, infer
 from aggloom.codegen.spec import AggCall, AggSpec
 from aggloom.codegen.spec_check import check_function
@@ -36,6 +44,8 @@ from aggloom.codegen.sql_dialect import Call
 from aggloom.codegen.sql_errors import located, span
 from aggloom.codegen.sql_scope import Scope, bare, pretty
 from aggloom.codegen.sql_shape import check_block, refusal
+from aggloom.codegen.sql_window_parser import WindowCall
+from aggloom.codegen.sql_windows import table_arguments
 from aggloom.errors import (
     DuplicateNameError,
     SpecError,
@@ -47,20 +57,28 @@ from aggloom.errors import (
 )
 
 
-def logical_plan(script: Script, tables: Mapping[str, Scan], dialect: str) -> Node:
+def logical_plan(
+    script: Script, tables: Mapping[str, Scan], dialect: str, options: PlanOptions
+) -> Node:
     """The plan of a script's query over its tables; errors show the place in the text."""
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
-    return _Builder(script.text, named, dialect, frozenset()).query(script.query)
+    return _Builder(script.text, named, dialect, options, frozenset()).query(script.query)
 
 
 class _Builder:
     """Builds the plans of queries that see the same names; `open` are the views that are being built."""
 
     def __init__(
-        self, sql: str, named: Mapping[str, Node | View], dialect: str, open_: frozenset[str]
+        self,
+        sql: str,
+        named: Mapping[str, Node | View],
+        dialect: str,
+        options: PlanOptions,
+        open_: frozenset[str],
     ) -> None:
         self.sql, self.named, self.dialect, self.open = sql, dict(named), dialect, open_
+        self.options = options
 
     def query(self, tree: exp.Expression) -> Node:
         inner = self._with(tree)
@@ -81,7 +99,7 @@ class _Builder:
         if clause.args.get("recursive"):
             fix = "no plan ends for it; write the steps out"
             raise refusal(self.sql, clause, "WITH RECURSIVE is", fix)
-        builder = _Builder(self.sql, self.named, self.dialect, self.open)
+        builder = _Builder(self.sql, self.named, self.dialect, self.options, self.open)
         for item in clause.expressions:
             columns = tuple(column.name for column in item.args["alias"].columns)
             plan = builder._renamed(builder.query(item.this), columns, item)
@@ -117,7 +135,7 @@ class _Builder:
     def _grouped(
         self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
     ) -> Node:
-        changes: Any = "append" if appends_only(node) else "retract"
+        changes: Any = self._changes(node)
         dialect: Any = self.dialect
         with self._at(tree):
             return Aggregate(node, AggSpec(node.schema, tuple(keys), calls, changes, dialect))
@@ -187,9 +205,21 @@ class _Builder:
         if isinstance(source, exp.Subquery):
             node = self.query(source.this if source.alias else source)
             names = {source.alias} if source.alias else set()
+        elif isinstance(source.this, WindowCall):
+            node, names = self._windows(source.this), {source.alias}
         else:
             node, names = self._table(source), {source.alias or source.name, source.name}
         return self._renamed(node, columns, source), names
+
+    def _windows(self, call: WindowCall) -> Node:
+        """The plan of a window function in FROM."""
+        arguments = table_arguments(self.sql, call)
+        assert arguments.table is not None
+        table = arguments.table.this
+        rows = self._table(table) if isinstance(table, exp.Table) else self.query(table)
+        names = {table.alias_or_name}
+        scope = Scope(self.sql, rows.schema, self.dialect, names)
+        return table_window(scope, rows, arguments, self.options)
 
     def _table(self, source: exp.Table) -> Node:
         name = source.name.casefold()
@@ -199,7 +229,8 @@ class _Builder:
             message = f"{what}. {nearest(source.name, sorted(self.named))}"
             raise UnknownTableError(located(message, self.sql, source))
         if isinstance(found, View):
-            builder = _Builder(self.sql, self.named, self.dialect, self.open | {name})
+            seen = self.open | {name}
+            builder = _Builder(self.sql, self.named, self.dialect, self.options, seen)
             found = builder._renamed(builder.query(found.query), found.columns, source)
             self.named[name] = found
         return found
@@ -242,6 +273,7 @@ class _Builder:
     def _project(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """A block without aggregates."""
         scope = Scope(self.sql, source.schema, self.dialect, names)
+        refuse_windows(scope, tree)
         where = scope.where_of(tree)
         select, fields = [], []
         for item in (node for each in tree.expressions for node in self._items(each, scope)):
@@ -265,6 +297,8 @@ class _Builder:
         return source if changes_nothing else calc
 
     def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        scope = Scope(self.sql, source.schema, self.dialect, names)
+        tree, source = grouped_by_window(scope, tree, source, self.options)
         schema = source.schema
         if has_sets(tree.args.get("group")):
             if GROUP_ID in schema.names:
@@ -272,8 +306,12 @@ class _Builder:
                 raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
             schema = schema.append(pa.field(GROUP_ID, pa.int64()))
         block = Block(self.sql, tree, schema, self.dialect, names)
-        changes = "append" if appends_only(source) else "retract"
-        return plan_of_spec(block.spec(changes), source, block.sets)
+        return plan_of_spec(block.spec(self._changes(source)), source, block.sets)
+
+    def _changes(self, node: Node) -> str:
+        """What an aggregate gets from a node, whose windows are aggregates that know their windows by then."""
+        settled = windows(node, self.options, Notes())
+        return "append" if appends_only(settled) else "retract"
 
     def _at(self, node: exp.Expression) -> Any:
         return Scope(self.sql, pa.schema([]), self.dialect, set()).at(node)
@@ -295,8 +333,12 @@ def core_of(spec: AggSpec) -> AggSpec:
 
 def rows_of_spec(spec: AggSpec, source: Node) -> Node:
     """WHERE and the computed columns of a spec: the columns that its handler reads."""
+    return calculated(spec, source, [n for n in spec.handler_schema.names if n != GROUP_ID])
+
+
+def calculated(spec: AggSpec, source: Node, names: list[str]) -> Node:
+    """These columns of a spec's input, computed ones among them, of the rows that pass its WHERE."""
     computed = {column.name: column for column in spec.computed}
-    names = [name for name in spec.handler_schema.names if name != GROUP_ID]
     if spec.where is None and not set(names) & set(computed):
         return pick(source, names)
     select = []
@@ -306,7 +348,7 @@ def rows_of_spec(spec: AggSpec, source: Node) -> Node:
             select.append((name, f"CAST({column.sql} AS {type_name(column.type)})"))
         else:
             select.append((name, quoted(name)))
-    columns = pa.schema([spec.handler_schema.field(name) for name in names])
+    columns = pa.schema([spec.input_schema.field(name) for name in names])
     return Calc(source, tuple(select), columns, spec.where)
 
 

@@ -1,7 +1,8 @@
 """The nodes of a plan: frozen, printable, each with the columns that leave it.
 
-Logical: Scan, Calc, Union, Expand, Aggregate. In a physical plan the aggregates have become GroupAggregate over an
-Exchange, perhaps with a LocalAggregate below it, or IncrementalAggregate.
+Logical: Scan, Calc, Union, Expand, Aggregate, WindowTable, WindowAssign, WindowAggregate. In a physical plan the
+aggregates have become GroupAggregate over an Exchange, perhaps with a LocalAggregate below it, or
+IncrementalAggregate; a WindowAggregate reads an Exchange too.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from sqlglot import exp
 
 from aggloom.codegen.expressions import parse_scalar, quoted
 from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.windows import Assigner, Windowing
 
 Role = Literal["", "partial", "final"]
 
@@ -143,6 +145,94 @@ class Aggregate(Node):
     @property
     def schema(self) -> pa.Schema:
         return self.spec.aggregate_schema
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The columns that tell a window: their names, and the types of start and end and of time.
+
+    INSTANT bounds are instants, WALL_CLOCK ones what the clocks of the window's time zone show; time, the last
+    millisecond of the window, is what a further window over the result is laid out by.
+    """
+
+    start: str
+    end: str
+    time: str
+    type: pa.DataType
+    time_type: pa.DataType
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """The names of the columns in their order."""
+        return self.start, self.end, self.time
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns in their order."""
+        types = (self.type, self.type, self.time_type)
+        return [pa.field(name, kind) for name, kind in zip(self.names, types, strict=True)]
+
+
+@dataclass(frozen=True)
+class WindowTable(Node):
+    """Each row once for each window that it belongs to, with the window's bounds after its columns.
+
+    partition: the columns by which rows have sessions of their own; None: the keys that the rows are grouped by.
+    """
+
+    input: Node
+    assigner: Assigner
+    bounds: Bounds
+    partition: tuple[str, ...] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([*self.input.schema, *self.bounds.fields])
+
+
+@dataclass(frozen=True)
+class WindowAssign(Node):
+    """Rows with one more column, BIGINT, by which a WindowAggregate places them.
+
+    It is the end of the row's slice, in milliseconds of the wall clock, if windows are made of slices; else the row's
+    event time, an instant in milliseconds; 0 in processing time, which only the operator knows.
+    """
+
+    input: Node
+    windowing: Windowing
+    name: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema.append(pa.field(self.name, pa.int64()))
+
+
+@dataclass(frozen=True)
+class WindowAggregate(Node):
+    """GROUP BY in windows. The spec's last group key is the column that WindowAssign made.
+
+    columns out: the other keys, the window's bounds, the calls. merges: its input are accumulators by slice. chained:
+    rows come from another window operator, so that they are not late however far the watermark has come with them.
+    """
+
+    input: Node
+    spec: AggSpec
+    windowing: Windowing
+    bounds: Bounds
+    merges: bool = False
+    update_before: bool = True
+    chained: bool = False
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The group keys without the window."""
+        return self.spec.group_by[:-1]
+
+    @property
+    def schema(self) -> pa.Schema:
+        fields = list(self.spec.aggregate_schema)
+        keys = len(self.keys)
+        return pa.schema([*fields[:keys], *self.bounds.fields, *fields[keys + 1 :]])
 
 
 @dataclass(frozen=True)

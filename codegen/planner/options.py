@@ -7,18 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from aggloom.codegen.durations import milliseconds
+from aggloom.codegen.windows.zones import check_zone
 from aggloom.errors import OptionError, nearest
 
 PhaseStrategy = Literal["AUTO", "ONE_PHASE", "TWO_PHASE"]
 OrphanPolicy = Literal["drop", "error", "keep"]
-
-_UNITS = {
-    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), 1),
-    **dict.fromkeys(("s", "sec", "second", "seconds"), 1000),
-    **dict.fromkeys(("m", "min", "minute", "minutes"), 60_000),
-    **dict.fromkeys(("h", "hour", "hours"), 3_600_000),
-    **dict.fromkeys(("d", "day", "days"), 86_400_000),
-}
 
 
 @dataclass(frozen=True)
@@ -32,6 +26,11 @@ class PlanOptions:
     aggregate that meet become one node. state_ttl: after how long without a change a key is forgotten; 0 is never.
     update_before: whether updates of the result come with the row that they replace. on_orphan_retraction: what
     becomes of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count.
+
+    Of windows in SQL: early_fire_*, late_fire_*: whether a window gives out results before its end and after it, and
+    how long after the row that changes them; 0 is with every row. allow_lateness: how long after its end a window
+    still takes rows. local_time_zone: on whose clocks windows over instants lie. source_idle_timeout: after how long
+    without rows a source holds back the watermark no more; 0 is never.
     """
 
     mini_batch_enabled: bool = True
@@ -44,6 +43,13 @@ class PlanOptions:
     state_ttl: int = 0
     update_before: bool = True
     on_orphan_retraction: OrphanPolicy = "drop"
+    early_fire_enabled: bool = False
+    early_fire_delay: int = 0
+    late_fire_enabled: bool = False
+    late_fire_delay: int = 0
+    allow_lateness: int = 0
+    local_time_zone: str = "UTC"
+    source_idle_timeout: int = 0
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **keywords: Any) -> PlanOptions:
@@ -81,6 +87,13 @@ FLINK_NAMES = {
     "table.optimizer.distinct-agg.split.bucket-num": "distinct_agg_split_bucket_num",
     "table.optimizer.incremental-agg-enabled": "incremental_agg_enabled",
     "table.exec.state.ttl": "state_ttl",
+    "table.exec.emit.early-fire.enabled": "early_fire_enabled",
+    "table.exec.emit.early-fire.delay": "early_fire_delay",
+    "table.exec.emit.late-fire.enabled": "late_fire_enabled",
+    "table.exec.emit.late-fire.delay": "late_fire_delay",
+    "table.exec.emit.allow-lateness": "allow_lateness",
+    "table.local-time-zone": "local_time_zone",
+    "table.exec.source.idle-timeout": "source_idle_timeout",
 }
 
 
@@ -89,13 +102,6 @@ def _flag(name: str, value: Any) -> bool:
     if text not in ("true", "false"):
         raise OptionError(f"{name} is {value!r}; it must be true or false.")
     return text == "true"
-
-
-def _duration(name: str, value: Any) -> int:
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", str(value).strip().lower())
-    if match is None or match[2] not in _UNITS:
-        raise OptionError(f"{name} is {value!r}; it must be a duration such as '500 ms' or '1 h'.")
-    return int(match[1]) * _UNITS[match[2]]
 
 
 def _count(least: int) -> Callable[[str, Any], int]:
@@ -118,15 +124,33 @@ def _choice(kind: Any, spelled: Callable[[str], str]) -> Callable[[str, Any], st
     return read
 
 
+def _length(name: str, value: Any) -> int:
+    ms = milliseconds(name, value)
+    if ms < 0:
+        raise OptionError(f"{name} is {value!r}; it must be a duration that is not negative.")
+    return ms
+
+
+def _zone(name: str, value: Any) -> str:
+    return check_zone(str(value).strip())
+
+
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "mini_batch_enabled": _flag,
-    "mini_batch_allow_latency": _duration,
+    "mini_batch_allow_latency": _length,
     "mini_batch_size": _count(-1),
     "agg_phase_strategy": _choice(PhaseStrategy, str.upper),
     "distinct_agg_split_enabled": _flag,
     "distinct_agg_split_bucket_num": _count(1),
     "incremental_agg_enabled": _flag,
-    "state_ttl": _duration,
+    "state_ttl": _length,
     "update_before": _flag,
     "on_orphan_retraction": _choice(OrphanPolicy, str.lower),
+    "early_fire_enabled": _flag,
+    "early_fire_delay": _length,
+    "late_fire_enabled": _flag,
+    "late_fire_delay": _length,
+    "allow_lateness": _length,
+    "local_time_zone": _zone,
+    "source_idle_timeout": _length,
 }

@@ -18,6 +18,7 @@ from aggloom.codegen.planner.nodes import (
     Node,
     Scan,
     Union,
+    WindowAggregate,
     walk,
 )
 from aggloom.codegen.planner.notes import Notes
@@ -27,12 +28,18 @@ from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.split_distinct import split_distinct
 from aggloom.codegen.planner.traits import unique_key
 from aggloom.codegen.planner.two_phase import exchanges, two_phase
+from aggloom.codegen.planner.window_checks import check_windows
+from aggloom.codegen.planner.window_query import NAMES
+from aggloom.codegen.planner.window_spec import plan_of_windows
+from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.spec import AggSpec, SchemaLike, to_schema
+from aggloom.codegen.windows import Windowing
 from aggloom.errors import OptionError, SpecError, nearest
 
 Rule = Callable[[Node, PlanOptions, Notes], Node]
 
 RULES: tuple[Rule, ...] = (
+    windows,
     prune_calls,
     monotonic_extremes,
     split_distinct,
@@ -88,8 +95,10 @@ def plan_query(
         name: Scan(name, to_schema(schema, dialect), _changes(name, input_changes, tables))  # type: ignore[arg-type]
         for name, schema in tables.items()
     }
-    logical = logical_plan(script, scans, dialect)
-    return _planned(logical, RULES, chosen, dialect)
+    logical = logical_plan(script, scans, dialect, chosen)
+    plan = _planned(logical, RULES, chosen, dialect)
+    check_windows(plan.root, plan.notes, script.text)
+    return plan
 
 
 def plan_spec(
@@ -103,8 +112,39 @@ def plan_spec(
     return _planned(logical, rules, chosen, spec.dialect)
 
 
-def _planned(logical: Node, rules: tuple[Rule, ...], options: PlanOptions, dialect: str) -> Plan:
-    notes, root = Notes(), logical
+def plan_windows(
+    spec: AggSpec,
+    windowing: Windowing,
+    *,
+    options: PlanOptions | None = None,
+    inserts_only: bool = False,
+    bounds_names: tuple[str, str, str] = NAMES,
+    having: str | None = None,
+    select: Mapping[str, str] | None = None,
+) -> Plan:
+    """The plan of a spec's calls in windows over the table t, whose rows hold the time that windows go by.
+
+    columns out: the keys, the window's bounds, the calls; with `select` (of the spec, or given here, where it may name
+    the bounds) what it says. having: as in the spec, over all these columns.
+    """
+    changes = "append" if inserts_only else spec.input_changes
+    chosen = options or PlanOptions()
+    notes = Notes()
+    scan = Scan("t", spec.schema, changes)
+    shown = select if select is None else tuple(select.items())
+    logical = plan_of_windows(spec, windowing, scan, chosen, notes, bounds_names, having, shown)
+    rules = tuple(rule for rule in RULES if rule is not prune_calls)
+    return _planned(logical, rules, chosen, spec.dialect, notes)
+
+
+def _planned(
+    logical: Node,
+    rules: tuple[Rule, ...],
+    options: PlanOptions,
+    dialect: str,
+    notes: Notes | None = None,
+) -> Plan:
+    notes, root = notes or Notes(), logical
     for rule in rules:
         root = rule(root, options, notes)
     if not options.update_before:
@@ -114,7 +154,7 @@ def _planned(logical: Node, rules: tuple[Rule, ...], options: PlanOptions, diale
 
 def _without_before(node: Node) -> Node:
     """The plan whose last aggregates emit no -U: what reads them is no aggregate."""
-    if isinstance(node, GroupAggregate):
+    if isinstance(node, GroupAggregate | WindowAggregate):
         return replace(node, update_before=False)
     if isinstance(node, Calc):
         return node.over(_without_before(node.input))

@@ -24,6 +24,7 @@ from aggloom.codegen.planner.nodes import (
     Expand,
     Item,
     Node,
+    WindowAggregate,
     mark,
     transform,
 )
@@ -41,6 +42,8 @@ def split_distinct(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Replace every aggregate with a DISTINCT call by a partial and a final one."""
 
     def change(node: Node) -> Node:
+        if isinstance(node, WindowAggregate) and any(call.distinct for call in node.spec.calls):
+            notes.add("split_distinct", node.spec, False, "an aggregate in windows stays whole")
         if not isinstance(node, Aggregate) or node.role:
             return node
         if not any(call.distinct and _part(call, node.spec) != "whole" for call in node.spec.calls):

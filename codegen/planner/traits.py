@@ -21,9 +21,12 @@ from aggloom.codegen.planner.nodes import (
     Node,
     Scan,
     Union,
+    WindowAggregate,
+    WindowTable,
     column_name,
 )
 from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.windows import Aligned
 
 Trend = Literal["constant", "increasing", "decreasing"]
 _TRENDS: dict[str, Trend] = {"COUNT": "increasing", "MAX": "increasing", "MIN": "decreasing"}
@@ -56,6 +59,11 @@ def changelog(node: Node) -> tuple[str, ...]:
         before = isinstance(node, Aggregate) or node.update_before
         kinds = ("I", "UB", "UA") if before else ("I", "UA")
         return kinds if never_deletes(node) else (*kinds, "D")
+    if isinstance(node, WindowAggregate):
+        if not _updates(node):
+            return ("I",)
+        kinds = ("I", "UB", "UA") if node.update_before else ("I", "UA")
+        return kinds if never_deletes(node) else (*kinds, "D")
     found = {kind for each in node.inputs for kind in changelog(each)}
     if isinstance(node, Calc) and "UA" in found and not never_deletes(node):
         found.add("D")
@@ -71,7 +79,7 @@ def is_complete(node: Node) -> bool:
     """Whether each retraction follows the row that it takes back: so it is for what an operator emits."""
     if isinstance(node, Scan):
         return node.changes == "append"
-    if isinstance(node, Aggregate | GroupAggregate):
+    if isinstance(node, Aggregate | GroupAggregate | WindowAggregate):
         return True
     return all(is_complete(each) for each in node.inputs)
 
@@ -80,6 +88,12 @@ def unique_key(node: Node) -> tuple[str, ...] | None:
     """Columns of which no two rows have the same values; None if there are none."""
     if isinstance(node, Aggregate | GroupAggregate):
         return node.spec.group_by
+    if isinstance(node, WindowAggregate):
+        once = node.windowing.on_time_only or _updates(node)
+        return (*node.keys, node.bounds.start, node.bounds.end) if once else None
+    if isinstance(node, WindowTable):
+        key = unique_key(node.input)
+        return None if key is None else (*key, node.bounds.start, node.bounds.end)
     if isinstance(node, Calc):
         key = unique_key(node.input)
         if key is None:
@@ -106,6 +120,10 @@ def never_deletes(node: Node) -> bool:
         below = _rows_below(node)
         moves = not appends_only(below) and not set(node.spec.group_by) <= _constants(below)
         return never_deletes(below) and not moves
+    if isinstance(node, WindowAggregate):
+        # A session that grows into another takes its result back; what an evictor leaves may be nothing.
+        apart = node.windowing.is_vectorised and isinstance(node.windowing.assigner, Aligned)
+        return not _updates(node) or (apart and appends_only(_rows_below(node)))
     return all(never_deletes(each) for each in node.inputs)
 
 
@@ -127,6 +145,9 @@ def trends(node: Node) -> dict[str, Trend]:
         return _expanded(node)
     if isinstance(node, Aggregate | GroupAggregate):
         return _aggregated(node.spec, _rows_below(node))
+    if isinstance(node, WindowAggregate):
+        kept = [*node.keys, *node.bounds.names] if _updates(node) else node.schema.names
+        return dict.fromkeys(kept, "constant")
     return trends(node.inputs[0])
 
 
@@ -154,6 +175,11 @@ def _aggregated(spec: AggSpec, input_: Node) -> dict[str, Trend]:
         if trend is not None:
             found[call.output_name] = trend
     return found
+
+
+def _updates(node: WindowAggregate) -> bool:
+    """Whether results are replaced: else each is a row of its own, given out once and for all."""
+    return node.windowing.fires_again and bool(node.windowing.updates)
 
 
 def _rows_below(node: Node) -> Node:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from aggloom.codegen.call import describe_call
 from aggloom.codegen.dtypes import type_name
-from aggloom.codegen.planner.footprint import bounds, size, state_of
+from aggloom.codegen.planner.footprint import bounds, size, state_of, state_of_windows
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Bucket,
@@ -32,11 +32,15 @@ from aggloom.codegen.planner.nodes import (
     Node,
     Scan,
     Union,
+    WindowAggregate,
+    WindowAssign,
+    WindowTable,
     column_name,
 )
 from aggloom.codegen.planner.plan import Plan
 from aggloom.codegen.planner.traits import changelog, unique_key
 from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.windows import Windowing
 
 _SPECIAL = re.compile(r"[`,\[\]{}\x00-\x1f\x7f\u0085\u2028\u2029]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+")
@@ -127,11 +131,11 @@ class _Describer:
     def _state(self, node: Node, backend: str) -> dict[str, Any]:
         if isinstance(node, LocalAggregate):
             return {"handler": node.spec.digest}
-        if not isinstance(node, GroupAggregate | IncrementalAggregate):
+        if not isinstance(node, GroupAggregate | IncrementalAggregate | WindowAggregate):
             return {}
         found = {
             "id": next(self.numbers),
-            "keys": list(node.spec.group_by),
+            "keys": list(node.keys if isinstance(node, WindowAggregate) else node.spec.group_by),
             "handler": node.spec.digest,
         }
         if isinstance(node, IncrementalAggregate):
@@ -140,8 +144,11 @@ class _Describer:
             {"rule": note.rule, "fired": note.fired, "why": note.why}
             for note in self.plan.notes.of(node.spec)
         ]
-        ttl = self.plan.options.state_ttl
-        return {**found, "state": state_of(node.spec, backend, ttl), "rules": rules}
+        if isinstance(node, WindowAggregate):
+            state = state_of_windows(node, backend)
+        else:
+            state = state_of(node.spec, backend, self.plan.options.state_ttl)
+        return {**found, "state": state, "rules": rules}
 
 
 def title(node: Node) -> tuple[str, dict[str, list[str]]]:
@@ -172,6 +179,14 @@ def title(node: Node) -> tuple[str, dict[str, list[str]]]:
             return "IncrementalGroupAggregate", details | (
                 {"between": [_line(*title(step)) for step in between]} if between else {}
             )
+        case WindowTable():
+            return "WindowTableFunction", {"window": [node.assigner.text]}
+        case WindowAssign():
+            return "WindowAssign", {"window": [node.windowing.assigner.text]}
+        case WindowAggregate():
+            return "Global" * node.merges + "WindowAggregate", _windowed(node)
+        case LocalAggregate() if node.spec.namespace:
+            return "LocalWindowAggregate", _windowed(node)
         case LocalAggregate():
             return "LocalGroupAggregate", _aggregated(node)
         case GroupAggregate():
@@ -195,6 +210,23 @@ def _aggregated(node: Aggregate | LocalAggregate | GroupAggregate) -> dict[str, 
     if node.role:
         found["partialFinalType"] = [node.role.upper()]
     return {**found, "select": _calls(node.spec)}
+
+
+def _windowed(node: WindowAggregate | LocalAggregate) -> dict[str, list[str]]:
+    keys = node.spec.group_by[:-1]
+    window, shown_keys = _windowing(node).text, list(node.spec.group_by)
+    if isinstance(node, WindowAggregate):
+        shown_keys = [*keys, *node.bounds.names]
+    calls = _calls(node.spec)[len(node.spec.group_by) :]
+    found = {"groupBy": _names(keys)} if keys else {}
+    return {**found, "window": [window], "select": [*_names(shown_keys), *calls]}
+
+
+def _windowing(node: Node) -> Windowing:
+    """The windows of an aggregate; its local half finds them where rows get them."""
+    while not isinstance(node, WindowAggregate | WindowAssign):
+        (node,) = node.inputs
+    return node.windowing
 
 
 def _calls(spec: AggSpec) -> list[str]:

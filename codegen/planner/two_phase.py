@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aggloom.codegen.aggregate import Aggregate as Entry
 from aggloom.codegen.own import unmergeable
 from aggloom.codegen.planner.nodes import (
@@ -11,6 +13,8 @@ from aggloom.codegen.planner.nodes import (
     GroupAggregate,
     LocalAggregate,
     Node,
+    WindowAggregate,
+    WindowAssign,
     column_name,
     transform,
 )
@@ -24,6 +28,8 @@ def exchanges(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """The physical plan in one phase: each aggregate reads the rows of its keys, exchanged."""
 
     def change(node: Node) -> Node:
+        if isinstance(node, WindowAggregate):
+            return node.over(Exchange(node.input, node.keys))
         if not isinstance(node, Aggregate):
             return node
         return GroupAggregate(Exchange(node.input, node.spec.group_by), node.spec, node.role)
@@ -35,23 +41,36 @@ def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Put a local half before the exchange of every aggregate for which that is sound (SEMANTICS 3.3 and 3.7)."""
 
     def change(node: Node) -> Node:
-        if not isinstance(node, GroupAggregate) or node.merges:
+        if not isinstance(node, GroupAggregate | WindowAggregate) or node.merges:
             return node
-        reason = _obstacle(node, options)
+        exchange = node.input
+        assert isinstance(exchange, Exchange)
+        reason = _unsliced(node) or _obstacle(node.spec, exchange, options)
         notes.add("two_phase", node.spec, not reason, reason or "every call merges")
         if reason:
             return node
-        local = LocalAggregate(node.input.input, node.spec, node.role)
-        return GroupAggregate(
-            Exchange(local, node.input.keys), node.spec, node.role, True, node.update_before
-        )
+        role = node.role if isinstance(node, GroupAggregate) else ""
+        local = LocalAggregate(exchange.input, node.spec, role)
+        return replace(node, input=Exchange(local, exchange.keys), merges=True)
 
     return transform(root, change)
 
 
-def _obstacle(node: GroupAggregate, options: PlanOptions) -> str:
+def _unsliced(node: GroupAggregate | WindowAggregate) -> str:
+    """Why rows cannot be added up before it is known which window they are in; empty if they can."""
+    if isinstance(node, GroupAggregate) or node.windowing.is_sliced:
+        return ""
+    windowing = node.windowing
+    if not windowing.is_vectorised:
+        return "its windows look at single rows"
+    if not windowing.assigner.event_time:
+        return "the windows of processing time are known only where they are kept"
+    return "sessions are known only where all rows of a key are"
+
+
+def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
     """Why an aggregate stays in one phase; empty if it need not."""
-    spec, rows = node.spec, node.input.input
+    rows = exchange.input
     if not options.mini_batch_enabled:
         return "table.exec.mini-batch.enabled is false"
     if options.agg_phase_strategy == "ONE_PHASE":
@@ -75,7 +94,7 @@ def _obstacle(node: GroupAggregate, options: PlanOptions) -> str:
             f"the input may take back rows that never came, and on_orphan_retraction={policy!r} "
             "asks for each whether it did"
         )
-    if spec.group_by and _is_distributed(rows, spec):
+    if exchange.keys and _is_distributed(rows, exchange.keys):
         return "the rows of a key are in one place already"
     return ""
 
@@ -94,11 +113,14 @@ def _obstacle_of_class(entry: Entry, retracts: bool, options: PlanOptions) -> st
     return ""
 
 
-def _is_distributed(rows: Node, spec: AggSpec) -> bool:
+def _is_distributed(rows: Node, keys: tuple[str, ...]) -> bool:
     """Whether the rows below come from an aggregate by the same key."""
-    keys: list[str | None] = list(spec.group_by)
-    while isinstance(rows, Calc):
-        sources = {name: column_name(sql) for name, sql in rows.select}
-        keys = [sources.get(key or "") for key in keys]
+    names: list[str | None] = list(keys)
+    while isinstance(rows, Calc | WindowAssign):
+        if isinstance(rows, Calc):
+            sources = {name: column_name(sql) for name, sql in rows.select}
+            names = [sources.get(key or "") for key in names]
         rows = rows.input
-    return isinstance(rows, GroupAggregate) and set(keys) == set(rows.spec.group_by)
+    if isinstance(rows, WindowAggregate):
+        return set(names) == set(rows.keys)
+    return isinstance(rows, GroupAggregate) and set(names) == set(rows.spec.group_by)

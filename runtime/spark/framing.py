@@ -11,14 +11,15 @@ import zlib
 from dataclasses import dataclass
 
 from aggloom.errors import StateCorruptError, StateMismatchError
+from aggloom.runtime.clock import NO_TIME, Clock
 
 MAGIC = b"AGLM"
-LAYOUT = 1
+LAYOUT = 2
 SNAPSHOT, LOG = 1, 2
 _NAMES = {SNAPSHOT: "snapshot", LOG: "log"}
 
-# magic, layout, content, digest, bucket, buckets, entry, part, parts, clock, length
-_HEADER = struct.Struct("<4sHH16siiIIIqQ")
+# magic, layout, content, digest, bucket, buckets, entry, part, parts, clock, watermark, length
+_HEADER = struct.Struct("<4sHH16siiIIIqqQ")
 _CHECKSUM = struct.Struct("<I")
 OVERHEAD = _HEADER.size + _CHECKSUM.size
 
@@ -50,7 +51,7 @@ class Frame:
     entry: int
     part: int
     parts: int
-    clock_ms: int
+    clock: Clock
     payload: memoryview
 
 
@@ -61,7 +62,7 @@ def seal(
     entry: int = 0,
     part: int = 0,
     parts: int = 1,
-    clock_ms: int = 0,
+    clock: Clock = NO_TIME,
 ) -> bytes:
     """Frame a payload; `entry` and `part` give its place among its kind."""
     header = _HEADER.pack(
@@ -74,7 +75,8 @@ def seal(
         entry,
         part,
         parts,
-        clock_ms,
+        clock.processing,
+        clock.watermark,
         len(payload),
     )
     checksum = zlib.crc32(payload, zlib.crc32(header))
@@ -87,7 +89,7 @@ def unseal(blob: bytes, owner: Owner, content: int) -> Frame:
     if len(blob) < OVERHEAD or blob[:4] != MAGIC:
         raise StateCorruptError(f"{where}: not a state blob of aggloom. {_START_OVER}")
     fields = _HEADER.unpack_from(blob)
-    layout, found, digest, bucket, buckets, entry, part, parts, clock_ms, length = fields[1:]
+    layout, found, digest, bucket, buckets, entry, part, parts, now, watermark, length = fields[1:]
     payload = memoryview(blob)[OVERHEAD:]
     if layout != LAYOUT:
         raise StateMismatchError(
@@ -104,7 +106,7 @@ def unseal(blob: bytes, owner: Owner, content: int) -> Frame:
     _check_owner(digest.rstrip(b"\0").decode("ascii"), bucket, buckets, owner, where)
     if found != content:
         raise StateCorruptError(f"{where}: holds a {_NAMES.get(found, found)}. {_START_OVER}")
-    return Frame(found, entry, part, parts, clock_ms, payload)
+    return Frame(found, entry, part, parts, Clock(now, watermark), payload)
 
 
 def _check_owner(digest: str, bucket: int, buckets: int, owner: Owner, where: str) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from aggloom.errors import StateCorruptError
 from aggloom.runtime.changelog import Kinds
+from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.spark.blobs import (
     BLOB_BYTES,
     concat,
@@ -42,7 +43,7 @@ class Operator(Protocol):
         self,
         batch: pa.RecordBatch,
         kinds: Kinds,
-        clock_ms: int = 0,
+        clock: Clock = NO_TIME,
         partials: Sequence[bytes | memoryview] = (),
     ) -> tuple[pa.RecordBatch, Kinds]: ...
 
@@ -106,10 +107,10 @@ class BucketStore:
         head: Head | None,
         operator: Operator,
         bundle: Bundle,
-        clock_ms: int,
+        clock: Clock,
     ) -> str:
         """Make the bundle that `operator` has just processed durable; the token of the new version."""
-        if head and not bundle.batch.num_rows and not bundle.partials and not clock_ms:
+        if head and not bundle.batch.num_rows and not bundle.partials and clock == NO_TIME:
             return head.token
         old = head or Head("")
         token = uuid.uuid4().hex
@@ -120,7 +121,7 @@ class BucketStore:
         pieces = [write_blob(piece.schema, [(piece, b"")], LOG_CODEC) for piece in cut(whole)]
         pieces += [bytes(data) for data in bundle.partials]
         frames = [
-            (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock_ms),)
+            (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock),)
             for part, piece in enumerate(pieces)
         ]
         self._log.appendList(frames)
@@ -185,7 +186,7 @@ class BucketStore:
                     b for piece in pieces if not is_partial(piece) for b, _ in read_blob(piece)
                 ]
                 partials = [piece for piece in pieces if is_partial(piece)]
-                operator.process(*split_kinds(concat(batches)), frame.clock_ms, partials)
+                operator.process(*split_kinds(concat(batches)), frame.clock, partials)
                 pieces = []
                 entry += 1
         if (read, entry) != (head.log_frames, head.log_entries):

@@ -1,0 +1,56 @@
+"""What of windows no operator can do, once the rules have done what they can."""
+
+from __future__ import annotations
+
+import re
+
+from aggloom.codegen.planner.clock import clock_value
+from aggloom.codegen.planner.nodes import Node, WindowTable, walk
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.sql_shape import refusal
+from aggloom.codegen.windows import Assigner, Session
+
+
+def check_windows(root: Node, notes: Notes, sql: str) -> None:
+    """Refuse sessions and windows by the clock that are not grouped by, and PROCTIME() as a value."""
+    for node in walk(root):
+        if isinstance(node, WindowTable) and not _is_stateless(node.assigner):
+            place = _place(sql, _word(node.assigner))
+            raise refusal(sql, place, _what(node, notes), _fix(node))
+    column = clock_value(root)
+    if column is not None:
+        fix = f"take {column!r} out, or use it as the time column of a window only"
+        raise refusal(sql, _place(sql, "PROCTIME"), "PROCTIME() as a value is", fix)
+
+
+def _is_stateless(assigner: Assigner) -> bool:
+    """Whether each row's windows are known from the row alone."""
+    return assigner.event_time and not assigner.merges
+
+
+def _what(node: WindowTable, notes: Notes) -> str:
+    """What is refused, and why it is no aggregate in windows, if the rule has a single answer."""
+    clock = "" if node.assigner.event_time else " in processing time"
+    told = [note for listed in notes.by_spec.values() for note in listed]
+    whys = {note.why for note in told if note.rule == "windows" and not note.fired}
+    why = f" ({whys.pop()})" if len(whys) == 1 else ""
+    return f"{_word(node.assigner)}{clock} without a GROUP BY of its windows{why} is"
+
+
+def _fix(node: WindowTable) -> str:
+    fix = f"GROUP BY {node.bounds.start}, {node.bounds.end}"
+    if not isinstance(node.assigner, Session):
+        return f"{fix}, and compute with them only after it"
+    keys = ", ".join(node.partition or ())
+    same = f" and the keys of PARTITION BY ({keys})" if keys else " alone"
+    return f"{fix}{same}, filter its table before it, and compute with the bounds after it"
+
+
+def _word(assigner: Assigner) -> str:
+    return type(assigner).__name__.upper()
+
+
+def _place(sql: str, word: str) -> tuple[int, int] | None:
+    """Where the only call of a function is; None if there are several."""
+    found = list(re.finditer(rf"\b{word}\b(?=\s*\()", sql, re.I))
+    return found[0].span() if len(found) == 1 else None

@@ -1,0 +1,57 @@
+"""When windows in SQL fire: what the options of a plan say of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from aggloom.codegen.durations import shown
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.windows import (
+    Assigner,
+    EventTimeTrigger,
+    GlobalWindow,
+    ProcessingTimeTrigger,
+    Windowing,
+)
+from aggloom.errors import OptionError
+
+_LATE = "table.exec.emit.late-fire.enabled"
+_LATENESS = "table.exec.emit.allow-lateness"
+
+
+def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
+    """The windows of an assigner with the trigger and the lateness that the options ask for (SEMANTICS 4.1)."""
+    early = options.early_fire_delay if options.early_fire_enabled else None
+    if not assigner.event_time:
+        return Windowing(assigner, ProcessingTimeTrigger(early))
+    late = options.late_fire_delay if options.late_fire_enabled else None
+    lateness = options.allow_lateness or (0 if late is None else options.state_ttl)
+    if late is not None and not lateness:
+        raise OptionError(f"{_LATE} needs {_LATENESS}; set it to how long windows take late rows.")
+    if late is not None and late > lateness:
+        raise OptionError(
+            f"late results come {shown(late)} after their rows, but windows live only {shown(lateness)} longer; "
+            f"set {_LATENESS} to at least the delay."
+        )
+    return Windowing(assigner, EventTimeTrigger(early, late or None), allowed_lateness=lateness)
+
+
+def with_options(windowing: Windowing, options: PlanOptions) -> Windowing:
+    """A user's windows; where they say nothing of firing, the options do."""
+    plain = Windowing(windowing.assigner)
+    told = windowing.trigger != plain.trigger or windowing.evictor != plain.evictor
+    if told or windowing.allowed_lateness or isinstance(windowing.assigner, GlobalWindow):
+        return windowing
+    found = windowing_of(windowing.assigner, options)
+    changes: dict[str, Any] = {"late_rows": windowing.late_rows}
+    if windowing.updates:
+        changes["updates"] = True
+    return replace(found, **changes)
+
+
+def in_zone(assigner: Assigner, zone: str) -> Assigner:
+    """The assigner on the clocks of a time zone, unless it says its own."""
+    if zone == "UTC" or not hasattr(assigner, "time_zone") or assigner.time_zone is not None:
+        return assigner
+    return replace(assigner, time_zone=zone)  # type: ignore[call-arg]

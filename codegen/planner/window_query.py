@@ -1,0 +1,247 @@
+"""Windows in a query: the WindowTable of a table function in FROM, and of a window in GROUP BY."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK, type_name
+from aggloom.codegen.expressions import quoted
+from aggloom.codegen.planner.clock import clock_columns
+from aggloom.codegen.planner.nodes import Bounds, Calc, Node, WindowTable, mark
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.window_options import in_zone
+from aggloom.codegen.scalar_types import infer
+from aggloom.codegen.sql_scope import Scope, bare, named, text_of
+from aggloom.codegen.sql_shape import is_clock, refusal
+from aggloom.codegen.sql_window_parser import PARTS, SPARK_FUNCTIONS, WindowCall
+from aggloom.codegen.sql_windows import WindowArguments, group_arguments
+from aggloom.errors import TypeMismatchError
+
+NAMES = ("window_start", "window_end", "window_time")
+_PARTS = dict(zip(PARTS, (0, 1, 2, 2), strict=True))
+
+
+def time_type(node: Node, name: str, what: str) -> pa.DataType:
+    """The type of a column that windows can go by; raises TypeMismatchError for others."""
+    dtype = node.schema.field(name).type
+    if dtype not in (INSTANT, WALL_CLOCK):
+        raise TypeMismatchError(
+            f"{what} needs a time column of type TIMESTAMP; column {name!r} is {type_name(dtype)}: "
+            f"make it one before, by CAST({name} AS TIMESTAMP) or TO_TIMESTAMP({name})."
+        )
+    return dtype
+
+
+def bounds_types(dtype: pa.DataType, dialect: str) -> tuple[pa.DataType, pa.DataType]:
+    """The types of a window's start and end, and of its time, by the type of the time column."""
+    return (WALL_CLOCK if dialect == "flink" else dtype), dtype
+
+
+def table_window(
+    scope: Scope, rows: Node, arguments: WindowArguments, options: PlanOptions
+) -> WindowTable:
+    """The WindowTable of a function in FROM over the plan of its table."""
+    column = bare(scope.resolved(arguments.time))
+    keys = [bare(scope.resolved(key)) for key in arguments.partition]
+    rows, renamed = _shadowed(rows)
+    on = renamed.get(column.name, column.name)
+    partition = tuple(renamed.get(key.name, key.name) for key in keys)
+    return _made(scope, rows, arguments, on, options, NAMES, partition)
+
+
+def _made(
+    scope: Scope,
+    rows: Node,
+    arguments: WindowArguments,
+    on: str | None,
+    options: PlanOptions,
+    names: tuple[str, str, str],
+    partition: tuple[str, ...] | None,
+) -> WindowTable:
+    if on is None or on in clock_columns(rows):
+        on, dtype = None, INSTANT
+    else:
+        with scope.at(arguments.time):
+            dtype = time_type(rows, on, arguments.call.name)
+    with scope.at(arguments.call):
+        assigner = arguments.assigner(on, None)
+    if dtype == INSTANT:
+        assigner = in_zone(assigner, options.local_time_zone)
+    bounds = Bounds(*names, *bounds_types(dtype, scope.dialect))
+    return WindowTable(rows, assigner, bounds, partition)
+
+
+def _shadowed(rows: Node) -> tuple[Node, dict[str, str]]:
+    """The rows with other names for columns that are called as the bounds are, and those names."""
+    taken = set(rows.schema.names)
+    renamed = {}
+    for name in NAMES:
+        if name in taken:
+            renamed[name] = next(n for i in range(999) if (n := f"{name}{i}") not in taken)
+            taken.add(renamed[name])
+    if not renamed:
+        return rows, {}
+    names = [renamed.get(name, name) for name in rows.schema.names]
+    select = zip(names, map(quoted, rows.schema.names), strict=True)
+    fields = [pa.field(n, f.type) for n, f in zip(names, rows.schema, strict=True)]
+    return Calc(rows, tuple(select), pa.schema(fields)), renamed
+
+
+def grouped_by_window(
+    scope: Scope, tree: exp.Select, rows: Node, options: PlanOptions
+) -> tuple[exp.Select, Node]:
+    """A SELECT and its rows with the window in its GROUP BY written as columns; without one, as they were."""
+    group = tree.args.get("group")
+    calls = [] if group is None else list(group.find_all(WindowCall))
+    refuse_windows(scope, tree, grouped=bool(calls))
+    if not calls:
+        return tree, rows
+    return _GroupWindow(scope, tree, rows, calls, options).result()
+
+
+def refuse_windows(scope: Scope, tree: exp.Select, *, grouped: bool = False) -> None:
+    """Raise for a window function where there are no windows."""
+    parts = [tree.args.get("where")]
+    parts += [] if grouped else [*tree.expressions, tree.args.get("having")]
+    for part in parts:
+        for call in () if part is None else part.find_all(WindowCall):
+            fix = "read FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)), or write it in GROUP BY"
+            raise refusal(scope.sql, call, f"{call.name} outside GROUP BY is", fix)
+
+
+class _GroupWindow:
+    """One SELECT whose GROUP BY holds a window, on its way to columns."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        tree: exp.Select,
+        rows: Node,
+        calls: list[WindowCall],
+        options: PlanOptions,
+    ) -> None:
+        self.scope, self.tree, self.options = scope, tree.copy(), options
+        self.arguments = group_arguments(scope.sql, calls[0])
+        self.identity = self._identity(calls[0])
+        for call in calls[1:]:
+            self._require_same(call)
+        self.rows, self.on = self._timed(rows)
+        taken = {*self.rows.schema.names, *rows.schema.names}
+        sign = mark(self.rows.schema) if taken & set(NAMES) else ""
+        start, end, time = (sign + name for name in NAMES)
+        self.names = start, end, time
+        self.reads_time = False
+
+    def result(self) -> tuple[exp.Select, Node]:
+        items = [self._item(each) for each in self.tree.expressions]
+        self.tree.set("expressions", items)
+        having = self.tree.args.get("having")
+        if having is not None:
+            having.set("this", self._replaced(having.this))
+        # Only now: whether the window's time is a key depends on who reads it.
+        self._group(self.tree.args["group"])
+        return self.tree, _made(
+            self.scope, self.rows, self.arguments, self.on, self.options, self.names, None
+        )
+
+    def _timed(self, rows: Node) -> tuple[Node, str | None]:
+        """The rows with the time that the window goes by as a column, and its name; None is the clock."""
+        time = bare(self.scope.resolved(self.arguments.time))
+        if is_clock(time):
+            return rows, None
+        if isinstance(time, exp.Column):
+            return rows, time.name
+        with self.scope.at(time):
+            dtype = infer(time, self.scope.types)
+        name = f"{mark(rows.schema)}time"
+        select = [(each, quoted(each)) for each in rows.schema.names]
+        select.append((name, self.scope.input_sql(time)))
+        return Calc(rows, tuple(select), rows.schema.append(pa.field(name, dtype))), name
+
+    def _identity(self, call: WindowCall) -> tuple[object, ...]:
+        """What makes two window calls mean the same windows."""
+        arguments = group_arguments(self.scope.sql, call)
+        time = text_of(bare(self.scope.resolved(arguments.time)))
+        return arguments.kind, time, tuple(sorted(arguments.lengths.items()))
+
+    def _require_same(self, call: WindowCall, written: WindowCall | None = None) -> None:
+        if self._identity(call) != self.identity:
+            raise refusal(
+                self.scope.sql,
+                written or call,
+                "a window other than that of GROUP BY is",
+                "write the same times in both, or group by the second window in a query of its own",
+            )
+
+    def _item(self, item: exp.Expression) -> exp.Expression:
+        """An item of SELECT; a bound without a name is called as its column would be."""
+        place = self._bound(item)
+        if place is None:
+            return self._replaced(item)
+        name = item.name if isinstance(item, exp.Column) else NAMES[place]
+        return exp.alias_(self._column(place), name, quoted=True)
+
+    def _replaced(self, node: exp.Expression) -> exp.Expression:
+        def visit(part: exp.Expression) -> exp.Expression:
+            place = self._bound(part)
+            return part if place is None else self._column(place)
+
+        return node.transform(visit)
+
+    def _column(self, place: int) -> exp.Column:
+        self.reads_time = self.reads_time or place == 2
+        return named(self.names[place])
+
+    def _bound(self, node: exp.Expression) -> int | None:
+        """Which of the window's columns an expression stands for."""
+        if isinstance(node, exp.Column):
+            return self._field(node)
+        if not isinstance(node, WindowCall):
+            return None
+        base, _, part = node.name.rpartition("_")
+        if node.name == "WINDOW_TIME":
+            return 2
+        if part not in _PARTS or node.name in SPARK_FUNCTIONS:
+            fix = "take its start and end: TUMBLE_START(...), or window.start in Spark's form"
+            raise refusal(self.scope.sql, node, "a window as a value is", fix)
+        call = WindowCall(this=base, expressions=[each.copy() for each in node.expressions])
+        self._require_same(call, node)
+        return _PARTS[part]
+
+    def _field(self, node: exp.Column) -> int | None:
+        """`window.start` and `window.end`, where GROUP BY has Spark's window."""
+        own = self.arguments.call.name
+        if own not in SPARK_FUNCTIONS or isinstance(node.this, exp.Star):
+            return None
+        if node.table.upper() == own and node.name.lower() in ("start", "end"):
+            return ("start", "end").index(node.name.lower())
+        if not node.table and node.name.upper() == own and self.scope.find(node.name) is None:
+            word = own.lower()
+            fix = f"select {word}.start and {word}.end"
+            raise refusal(self.scope.sql, node, "a window as a value is", fix)
+        return None
+
+    def _group(self, group: exp.Group) -> None:
+        """GROUP BY with the window's columns in the place of its calls."""
+        for call in list(group.find_all(WindowCall)):
+            columns = list(self._keys())
+            if isinstance(call.parent, exp.Paren):
+                call.parent.replace(exp.Tuple(expressions=columns))
+            elif isinstance(call.parent, exp.Group | exp.Tuple):
+                call.parent.set("expressions", list(_spliced(call, columns)))
+            else:
+                fix = "write it beside the other keys, GROUP BY TUMBLE(...), ROLLUP (a, b)"
+                raise refusal(self.scope.sql, call, "a window inside an expression is", fix)
+
+    def _keys(self) -> Iterator[exp.Column]:
+        for place in range(2 + self.reads_time):
+            yield named(self.names[place])
+
+
+def _spliced(call: WindowCall, columns: list[exp.Column]) -> Iterator[exp.Expression]:
+    assert call.parent is not None
+    for each in call.parent.expressions:
+        yield from columns if each is call else [each]

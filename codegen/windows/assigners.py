@@ -1,0 +1,371 @@
+"""Which windows a row belongs to. Times are milliseconds since 1970, on the wall clock of the assigner's time zone.
+
+Windows are [start, end). Tumbling, hopping and cumulating windows are made of slices, named by their end: a row is
+added to one slice, however many windows share it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggloom.codegen.durations import milliseconds, shown
+from aggloom.codegen.windows.zones import check_zone
+from aggloom.errors import SpecError
+
+Times = NDArray[np.int64]
+Rows = NDArray[np.int64]
+Stagger = Literal["aligned", "random", "natural"]
+FOREVER = 2**62
+"""The end of the window that never ends, and the watermark after the last row."""
+
+
+class Window(NamedTuple):
+    """The milliseconds from start up to, without, end."""
+
+    start: int
+    end: int
+
+    @property
+    def max_timestamp(self) -> int:
+        """The last millisecond that is in it."""
+        return self.end - 1
+
+    def touches(self, other: Window) -> bool:
+        """Whether they overlap or meet, which makes two sessions one."""
+        return self.start <= other.end and other.start <= self.end
+
+    def cover(self, other: Window) -> Window:
+        """The smallest window with both in it."""
+        return Window(min(self.start, other.start), max(self.end, other.end))
+
+
+@dataclass(frozen=True)
+class Assigner:
+    """What every assigner has. on: the column of the event time; None is processing time."""
+
+    merges: ClassVar[bool] = False
+    """Whether windows that touch become one."""
+
+    @property
+    def event_time(self) -> bool:
+        """Whether rows are placed by a column, and not by the clock."""
+        return getattr(self, "on", None) is not None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a row that it looks at."""
+        named = (getattr(self, "on", None), getattr(self, "gap_column", None))
+        return tuple(name for name in named if name is not None)
+
+    @property
+    def zone(self) -> str:
+        """The time zone in which windows are laid out."""
+        return getattr(self, "time_zone", None) or "UTC"
+
+    def assign(self, times: Times, gaps: Times | None = None) -> tuple[Rows, Times, Times]:
+        """All windows of all rows: (number of the row, start, end), windows of a row in order of time."""
+        raise SpecError(f"{type(self).__name__} assigns no windows.")
+
+    @property
+    def text(self) -> str:
+        """The assigner as in EXPLAIN."""
+        return type(self).__name__.upper()
+
+
+@dataclass(frozen=True)
+class Aligned(Assigner):
+    """Windows that lie at fixed places on the time axis: those that slices make up."""
+
+    @property
+    def slice_ms(self) -> int:
+        """The length of a slice."""
+        raise SpecError(f"{type(self).__name__} has no slices.")
+
+    @property
+    def size_ms(self) -> int:
+        """The length of the longest window."""
+        raise SpecError(f"{type(self).__name__} has no size.")
+
+    @property
+    def step_ms(self) -> int:
+        """The distance of the ends of windows."""
+        return self.slice_ms
+
+    @property
+    def shift_ms(self) -> int:
+        """Where windows start, after 1970."""
+        return int(getattr(self, "offset", 0))
+
+    @property
+    def end_shift_ms(self) -> int:
+        """Where windows end, by step_ms."""
+        return self.shift_ms
+
+    def slices(self, times: Times) -> Times:
+        """The end of the slice that each time is in."""
+        since = times - self.shift_ms
+        return since - since % self.slice_ms + (self.slice_ms + self.shift_ms)
+
+    def spans(self, slices: Times) -> tuple[Rows, Times]:
+        """The windows that slices belong to: (number of the slice, end of the window), in order of time."""
+        step = self.step_ms
+        first = slices + (self.end_shift_ms - slices) % step
+        counts = np.maximum(0, (self.last_ends(slices) - first) // step + 1)
+        rows = np.repeat(np.arange(len(slices), dtype=np.int64), counts)
+        return rows, first[rows] + numbered(counts) * step
+
+    def last_ends(self, slices: Times) -> Times:
+        """The end of the last window that a slice belongs to; less than the slice's own if it is in none."""
+        latest = slices - self.slice_ms + self.size_ms
+        return latest - (latest - self.end_shift_ms) % self.step_ms
+
+    def starts(self, ends: Times) -> Times:
+        """The starts of windows that end then."""
+        return ends - self.size_ms
+
+    def assign(self, times: Times, gaps: Times | None = None) -> tuple[Rows, Times, Times]:
+        rows, ends = self.spans(self.slices(times))
+        return rows, self.starts(ends), ends
+
+    def staggered(self, offset: int) -> Aligned:
+        """The same windows, later by so many milliseconds."""
+        return replace(self, offset=(self.shift_ms + offset) % self.size_ms)  # type: ignore[call-arg]
+
+
+@dataclass(frozen=True)
+class Tumble(Aligned):
+    """Windows of one size, side by side.
+
+    on: the event-time column, None for processing time. offset: where they start, after midnight of 1970 UTC or of
+    time_zone. stagger (processing time): aligned; random: each bucket at an offset of its own; natural: each bucket
+    by the time of its first row.
+    """
+
+    size: Any
+    on: str | None = None
+    offset: Any = 0
+    time_zone: str | None = None
+    stagger: Stagger = "aligned"
+
+    def __post_init__(self) -> None:
+        _settle(self, "size")
+        if self.stagger not in ("aligned", "random", "natural"):
+            raise SpecError(f"stagger={self.stagger!r}: known are aligned, random and natural.")
+        if self.stagger != "aligned" and self.event_time:
+            raise SpecError("stagger is for windows in processing time; take on=... or it out.")
+
+    @property
+    def slice_ms(self) -> int:
+        return int(self.size)
+
+    @property
+    def size_ms(self) -> int:
+        return int(self.size)
+
+    @property
+    def text(self) -> str:
+        return f"TUMBLE({_on(self)}, size={shown(self.size)}{_extra(self)})"
+
+
+@dataclass(frozen=True)
+class Hop(Aligned):
+    """Windows of one size, of which one starts every `slide`: they overlap, or leave gaps if slide > size."""
+
+    size: Any
+    slide: Any
+    on: str | None = None
+    offset: Any = 0
+    time_zone: str | None = None
+
+    def __post_init__(self) -> None:
+        _settle(self, "size", "slide")
+
+    @property
+    def slice_ms(self) -> int:
+        return math.gcd(self.size, self.slide)
+
+    @property
+    def size_ms(self) -> int:
+        return int(self.size)
+
+    @property
+    def step_ms(self) -> int:
+        return int(self.slide)
+
+    @property
+    def end_shift_ms(self) -> int:
+        return self.shift_ms + self.size_ms
+
+    @property
+    def text(self) -> str:
+        sizes = f"size={shown(self.size)}, slide={shown(self.slide)}"
+        return f"HOP({_on(self)}, {sizes}{_extra(self)})"
+
+
+@dataclass(frozen=True)
+class Cumulate(Aligned):
+    """Windows that start together every `size` and end one `step` after the other, up to the size."""
+
+    size: Any
+    step: Any
+    on: str | None = None
+    offset: Any = 0
+    time_zone: str | None = None
+
+    def __post_init__(self) -> None:
+        _settle(self, "size", "step")
+        if self.size % self.step:
+            raise SpecError(
+                f"Cumulate: the size {shown(self.size)} is no multiple of the step {shown(self.step)}; "
+                "take a step that divides it."
+            )
+
+    @property
+    def slice_ms(self) -> int:
+        return int(self.step)
+
+    @property
+    def size_ms(self) -> int:
+        return int(self.size)
+
+    def last_ends(self, slices: Times) -> Times:
+        return np.asarray(self.starts(slices) + self.size)
+
+    def starts(self, ends: Times) -> Times:
+        since = ends - 1 - self.offset
+        return np.asarray(since - since % self.size + self.offset)
+
+    @property
+    def text(self) -> str:
+        sizes = f"max_size={shown(self.size)}, step={shown(self.step)}"
+        return f"CUMULATE({_on(self)}, {sizes}{_extra(self)})"
+
+
+@dataclass(frozen=True)
+class Session(Assigner):
+    """Windows of activity: a row keeps its session open for `gap`, or for as many ms as `gap_column` says.
+
+    Rows whose windows [time, time + gap) touch are in one session (SEMANTICS 4.2). A retraction goes to the session
+    of its row; no session becomes shorter or falls apart. time_zone: where the clocks hang that bounds are told by.
+    """
+
+    merges: ClassVar[bool] = True
+
+    gap: Any = None
+    on: str | None = None
+    gap_column: str | None = None
+    time_zone: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.gap is None) == (self.gap_column is None):
+            raise SpecError("Session: give either gap, a duration, or gap_column.")
+        if self.gap is not None:
+            object.__setattr__(self, "gap", _positive("gap", self.gap))
+        if self.time_zone is not None:
+            check_zone(self.time_zone)
+
+    def assign(self, times: Times, gaps: Times | None = None) -> tuple[Rows, Times, Times]:
+        lengths = np.int64(self.gap) if gaps is None else gaps
+        return np.arange(len(times), dtype=np.int64), times, times + lengths
+
+    @property
+    def text(self) -> str:
+        gap = shown(self.gap) if self.gap_column is None else f"`{self.gap_column}` ms"
+        return f"SESSION({_on(self)}, gap={gap}{_extra(self)})"
+
+
+@dataclass(frozen=True)
+class GlobalWindow(Assigner):
+    """One window for all rows of a key; it fires when its trigger says so, and else never."""
+
+    on: str | None = None
+
+    def assign(self, times: Times, gaps: Times | None = None) -> tuple[Rows, Times, Times]:
+        n = len(times)
+        return (
+            np.arange(n, dtype=np.int64),
+            np.full(n, -FOREVER, np.int64),
+            np.full(n, FOREVER, np.int64),
+        )
+
+    @property
+    def text(self) -> str:
+        return "GLOBAL()"
+
+
+@dataclass(frozen=True)
+class CountWindow(GlobalWindow):
+    """Every `size` rows of a key; with `slide`, every `slide` rows the last `size`.
+
+    It is the global window with a trigger, and with `slide` an evictor: see Windowing. What is counted are changes.
+    """
+
+    size: int = field(kw_only=True)
+    slide: int | None = field(default=None, kw_only=True)
+
+    def __init__(self, size: int, slide: int | None = None, on: str | None = None) -> None:
+        for name, value in (("size", size), ("slide", slide), ("on", on)):
+            object.__setattr__(self, name, value)
+        for name, value in (("size", size), ("slide", slide)):
+            whole = isinstance(value, int) and not isinstance(value, bool)
+            if value is not None and not (whole and value > 0):
+                raise SpecError(f"CountWindow: {name} is {value!r}; it must be a number of rows.")
+
+    @property
+    def text(self) -> str:
+        slide = "" if self.slide is None else f", slide={self.slide} rows"
+        return f"COUNT(size={self.size} rows{slide})"
+
+
+def numbered(counts: Times) -> Times:
+    """0, 1, ... for each of the counts, one after the other."""
+    total = int(counts.sum())
+    return np.arange(total, dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def distinct_times(times: Times, step: int) -> tuple[Times, Rows]:
+    """The different times, ascending, and for each time its place among them; they are whole steps apart."""
+    if not len(times):
+        return times, np.zeros(0, np.int64)
+    least = int(times.min())
+    places = (times - least) // step
+    reach = int(places.max()) + 1
+    if reach > 4 * len(times) + 4096:
+        found, inverse = np.unique(times, return_inverse=True)
+        return found, inverse
+    there = np.zeros(reach, np.bool_)
+    there[places] = True
+    return least + np.flatnonzero(there) * step, (np.cumsum(there) - 1)[places]
+
+
+def _settle(assigner: Any, *lengths: str) -> None:
+    for name in lengths:
+        object.__setattr__(assigner, name, _positive(name, getattr(assigner, name)))
+    offset = milliseconds("offset", assigner.offset)
+    object.__setattr__(assigner, "offset", offset)
+    if assigner.time_zone is not None:
+        check_zone(assigner.time_zone)
+
+
+def _positive(name: str, value: Any) -> int:
+    ms = milliseconds(name, value)
+    if ms <= 0:
+        raise SpecError(f"{name} is {value!r}; a window's {name} must be longer than nothing.")
+    return ms
+
+
+def _on(assigner: Any) -> str:
+    return "processing time" if assigner.on is None else f"on=`{assigner.on}`"
+
+
+def _extra(assigner: Any) -> str:
+    shift = getattr(assigner, "offset", 0)
+    offset = f", offset={shown(shift)}" if shift else ""
+    zone = f", time zone {assigner.time_zone}" if assigner.time_zone else ""
+    stagger = getattr(assigner, "stagger", "aligned")
+    return offset + zone + (f", {stagger} stagger" if stagger != "aligned" else "")

@@ -1,0 +1,400 @@
+"""When a window gives out its result: built-in triggers, and the interface that users write theirs against.
+
+A trigger is asked about each row and each timer of a window, and answers with a TriggerResult. What it wants to remember
+for a window it keeps in `ctx.state`, numbers and texts by name; that, and its timers, survive a restart.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol
+
+from aggloom.codegen.durations import milliseconds, shown
+from aggloom.codegen.windows.assigners import Window
+from aggloom.errors import SpecError
+
+
+class TriggerResult(Enum):
+    """What becomes of a window: fire gives its result out, purge forgets its rows."""
+
+    CONTINUE = (False, False)
+    FIRE = (True, False)
+    PURGE = (False, True)
+    FIRE_AND_PURGE = (True, True)
+
+    @property
+    def fires(self) -> bool:
+        """Whether the result is given out."""
+        return self.value[0]
+
+    @property
+    def purges(self) -> bool:
+        """Whether the rows are forgotten."""
+        return self.value[1]
+
+
+CONTINUE, FIRE, PURGE, FIRE_AND_PURGE = TriggerResult
+
+
+class TriggerContext(Protocol):
+    """What a trigger sees of its window; times in milliseconds since 1970."""
+
+    @property
+    def watermark(self) -> int:
+        """No row at or before this time is expected any more."""
+
+    @property
+    def processing_time(self) -> int:
+        """What the clock says."""
+
+    @property
+    def state(self) -> MutableMapping[str, Any]:
+        """What the trigger remembers for the window: numbers, texts and booleans by name."""
+
+    def register_event_time_timer(self, time: int) -> None:
+        """Ask for on_event_time once the watermark reaches a time; at once if it has."""
+
+    def register_processing_time_timer(self, time: int) -> None:
+        """Ask for on_processing_time once the clock reaches a time."""
+
+    def delete_event_time_timer(self, time: int) -> None:
+        """Take back what was asked for."""
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        """Take back what was asked for."""
+
+
+class OnMergeContext(TriggerContext, Protocol):
+    """What a trigger sees when windows become one: the window that results, with no state yet."""
+
+    @property
+    def merged(self) -> list[MutableMapping[str, Any]]:
+        """What was remembered for each of the windows that were merged."""
+
+
+class Trigger(ABC):
+    """When a window fires. Subclass it for rules of your own; it must be picklable to run on Spark."""
+
+    @abstractmethod
+    def on_element(
+        self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """A row (its columns that the query reads, by name) has come into the window."""
+
+    @abstractmethod
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """A timer that was registered for this time has come due by the watermark."""
+
+    @abstractmethod
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """A timer that was registered for this time has come due by the clock."""
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        """Windows have become this one: take over what they remembered, and register timers anew."""
+        raise SpecError(
+            f"{type(self).__name__} cannot be used with sessions; give it a method on_merge."
+        )
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: B027
+        """The window is gone: delete the timers that were registered for it. Its state is deleted anyway."""
+
+    @property
+    def text(self) -> str:
+        """The trigger as in EXPLAIN."""
+        return type(self).__name__
+
+
+@dataclass(frozen=True)
+class EventTimeTrigger(Trigger):
+    """Fires when the watermark passes the end of the window, and again for each late row that is allowed.
+
+    early: fires before, too: so long after the window's first row in processing time, and again and again; 0: with
+    every row. late: rows that come after the end are given out only so long after the first of them.
+    """
+
+    early: Any = None
+    late: Any = None
+
+    def __post_init__(self) -> None:
+        _settle(self, "early", "late")
+
+    def on_element(
+        self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        if window.max_timestamp <= ctx.watermark:
+            return self._wait(self.late, ctx)
+        ctx.register_event_time_timer(window.max_timestamp)
+        return CONTINUE if self.early is None else self._wait(self.early, ctx)
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if time != window.max_timestamp:
+            return CONTINUE
+        self._forget(ctx)
+        return FIRE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if ctx.state.get("next") != time:
+            return CONTINUE
+        del ctx.state["next"]
+        if window.max_timestamp > ctx.watermark:
+            self._wait(self.early, ctx)
+        return FIRE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        if window.max_timestamp > ctx.watermark:
+            ctx.register_event_time_timer(window.max_timestamp)
+        times = [state["next"] for state in ctx.merged if "next" in state]
+        if times:
+            ctx.state["next"] = min(times)
+            ctx.register_processing_time_timer(min(times))
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp)
+        self._forget(ctx)
+
+    @property
+    def text(self) -> str:
+        early = "" if self.early is None else f"early={shown(self.early)}"
+        late = "" if self.late is None else f"late={shown(self.late)}"
+        return f"event time({', '.join(each for each in (early, late) if each)})"
+
+    def _wait(self, delay: int | None, ctx: TriggerContext) -> TriggerResult:
+        if not delay:
+            return FIRE
+        if "next" not in ctx.state:
+            ctx.state["next"] = ctx.processing_time + delay
+            ctx.register_processing_time_timer(ctx.state["next"])
+        return CONTINUE
+
+    def _forget(self, ctx: TriggerContext) -> None:
+        if "next" in ctx.state:
+            ctx.delete_processing_time_timer(ctx.state.pop("next"))
+
+
+@dataclass(frozen=True)
+class ProcessingTimeTrigger(Trigger):
+    """Fires when the clock passes the end of the window; `early` as in EventTimeTrigger."""
+
+    early: Any = None
+
+    def __post_init__(self) -> None:
+        _settle(self, "early")
+
+    def on_element(
+        self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp)
+        if self.early is None:
+            return CONTINUE
+        if not self.early:
+            return FIRE
+        if "next" not in ctx.state:
+            ctx.state["next"] = ctx.processing_time + self.early
+            ctx.register_processing_time_timer(ctx.state["next"])
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp:
+            return FIRE
+        if ctx.state.get("next") != time:
+            return CONTINUE
+        ctx.state["next"] = time + self.early
+        ctx.register_processing_time_timer(ctx.state["next"])
+        return FIRE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.register_processing_time_timer(window.max_timestamp)
+        times = [state["next"] for state in ctx.merged if "next" in state]
+        if times:
+            ctx.state["next"] = min(times)
+            ctx.register_processing_time_timer(min(times))
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        ctx.delete_processing_time_timer(window.max_timestamp)
+        if "next" in ctx.state:
+            ctx.delete_processing_time_timer(ctx.state["next"])
+
+    @property
+    def text(self) -> str:
+        early = "" if self.early is None else f"early={shown(self.early)}"
+        return f"processing time({early})"
+
+
+@dataclass(frozen=True)
+class CountTrigger(Trigger):
+    """Fires with every `count`-th row of a window."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or isinstance(self.count, bool) or self.count < 1:
+            raise SpecError(f"CountTrigger: count is {self.count!r}; it must be a number of rows.")
+
+    def on_element(
+        self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        seen = ctx.state.get("rows", 0) + 1
+        ctx.state["rows"] = 0 if seen >= self.count else seen
+        return FIRE if seen >= self.count else CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        ctx.state["rows"] = sum(state.get("rows", 0) for state in ctx.merged)
+
+    @property
+    def text(self) -> str:
+        return f"count({self.count})"
+
+
+@dataclass(frozen=True)
+class ContinuousTrigger(Trigger):
+    """Fires at every multiple of `interval`, by the watermark or (event_time=False) the clock, and at the end.
+
+    Multiples that pass at once, with no row in between, are one.
+    """
+
+    interval: Any
+    event_time: bool = True
+
+    def __post_init__(self) -> None:
+        _settle(self, "interval")
+        if not self.interval:
+            raise SpecError("ContinuousTrigger: the interval must be longer than nothing.")
+
+    def on_element(
+        self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        if self.event_time and window.max_timestamp <= ctx.watermark:
+            return FIRE
+        self._end(window, ctx)
+        if "next" not in ctx.state:
+            self._next(time if self.event_time else ctx.processing_time, window, ctx)
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return self._due(time, window, ctx) if self.event_time else CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE if self.event_time else self._due(time, window, ctx)
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        self._end(window, ctx)
+        times = [state["next"] for state in ctx.merged if "next" in state]
+        if times:
+            self._wait(min(times), ctx)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        delete = (
+            ctx.delete_event_time_timer if self.event_time else ctx.delete_processing_time_timer
+        )
+        delete(window.max_timestamp)
+        if "next" in ctx.state:
+            delete(ctx.state["next"])
+
+    @property
+    def text(self) -> str:
+        return f"continuous({shown(self.interval)} of {'event' if self.event_time else 'processing'} time)"
+
+    def _due(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if ctx.state.get("next") == time:
+            del ctx.state["next"]
+            self._next(ctx.watermark if self.event_time else ctx.processing_time, window, ctx)
+            return FIRE
+        return FIRE if time == window.max_timestamp else CONTINUE
+
+    def _end(self, window: Window, ctx: TriggerContext) -> None:
+        if self.event_time:
+            ctx.register_event_time_timer(window.max_timestamp)
+        elif window.max_timestamp > ctx.processing_time:
+            # A window in event time may lie far behind the clock: it has no end by that.
+            ctx.register_processing_time_timer(window.max_timestamp)
+
+    def _next(self, now: int, window: Window, ctx: TriggerContext) -> None:
+        time = now - now % self.interval + self.interval
+        if time < window.max_timestamp or not self.event_time:
+            self._wait(time, ctx)
+
+    def _wait(self, time: int, ctx: TriggerContext) -> None:
+        ctx.state["next"] = time
+        if self.event_time:
+            ctx.register_event_time_timer(time)
+        else:
+            ctx.register_processing_time_timer(time)
+
+
+@dataclass(frozen=True)
+class PurgingTrigger(Trigger):
+    """Fires as another trigger does, and forgets the rows each time."""
+
+    inner: Trigger
+
+    def on_element(
+        self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        return self._purging(self.inner.on_element(row, time, window, ctx))
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return self._purging(self.inner.on_event_time(time, window, ctx))
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return self._purging(self.inner.on_processing_time(time, window, ctx))
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        self.inner.on_merge(window, ctx)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        self.inner.clear(window, ctx)
+
+    @property
+    def text(self) -> str:
+        return f"purging {self.inner.text}"
+
+    def _purging(self, result: TriggerResult) -> TriggerResult:
+        return FIRE_AND_PURGE if result.fires else result
+
+
+@dataclass(frozen=True)
+class NeverTrigger(Trigger):
+    """Never fires: what a global window does unless it is given a trigger."""
+
+    def on_element(
+        self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        return CONTINUE
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return CONTINUE
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        return None
+
+    @property
+    def text(self) -> str:
+        return "never"
+
+
+def _settle(trigger: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(trigger, name)
+        if value is None:
+            continue
+        ms = milliseconds(name, value)
+        if ms < 0:
+            raise SpecError(
+                f"{type(trigger).__name__}: {name} is {value!r}; it must not be negative."
+            )
+        object.__setattr__(trigger, name, ms)

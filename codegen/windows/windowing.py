@@ -1,0 +1,141 @@
+"""All that an aggregate in windows needs besides its calls: where rows go, when windows fire, and how long they live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from aggloom.codegen.durations import milliseconds, shown
+from aggloom.codegen.windows.assigners import (
+    Aligned,
+    Assigner,
+    CountWindow,
+    GlobalWindow,
+    Session,
+)
+from aggloom.codegen.windows.evictors import CountEvictor, Evictor
+from aggloom.codegen.windows.triggers import (
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
+from aggloom.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Windowing:
+    """An assigner with its trigger (None: the assigner's own), evictor, and allowed lateness in milliseconds.
+
+    allowed_lateness: how long after its end, by the watermark, a window still takes rows; each then brings an update of
+    the result that was given out. updates: results come as -U and +U where a window fires again, rather than as more
+    rows; None: where it can fire again at all. late_rows: whether rows that come too late are handed out.
+    """
+
+    assigner: Assigner
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    allowed_lateness: Any = 0
+    updates: bool | None = None
+    late_rows: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.assigner, Assigner):
+            raise SpecError(
+                f"window is {self.assigner!r}; give an assigner such as Tumble('1 hour', on='ts')."
+            )
+        lateness = milliseconds("allowed_lateness", self.allowed_lateness)
+        if lateness < 0:
+            raise SpecError(f"allowed_lateness is {self.allowed_lateness!r}; it must not be negative.")
+        if lateness and not self.assigner.event_time:
+            raise SpecError("allowed_lateness is for event time; give the window a column on=....")
+        object.__setattr__(self, "allowed_lateness", lateness)
+        trigger, evictor = self._defaults()
+        object.__setattr__(self, "trigger", self.trigger or trigger)
+        object.__setattr__(self, "evictor", self.evictor or evictor)
+        if not isinstance(self.trigger, Trigger):
+            raise SpecError(f"trigger is {self.trigger!r}; give a Trigger such as CountTrigger(10).")
+        if self.evictor is not None and not isinstance(self.evictor, Evictor):
+            raise SpecError(f"evictor is {self.evictor!r}; give an Evictor such as CountEvictor(10).")
+        if isinstance(self.trigger, EventTimeTrigger) and not self.assigner.event_time:
+            raise SpecError(
+                "an EventTimeTrigger needs event time; give the window a column on=...."
+            )
+        if getattr(self.trigger, "late", None) is not None and not lateness:
+            raise SpecError("late firing needs allowed_lateness; say how long windows wait.")
+        if self.updates is None:
+            object.__setattr__(self, "updates", self.fires_again)
+
+    @classmethod
+    def of(
+        cls,
+        window: Assigner | Windowing | None,
+        trigger: Trigger | None = None,
+        evictor: Evictor | None = None,
+        allowed_lateness: Any = 0,
+        late_rows: bool = False,
+    ) -> Windowing | None:
+        """The windowing that keywords describe, of which `window` may be all; None without one."""
+        more = trigger or evictor or allowed_lateness or late_rows
+        if window is None or isinstance(window, Windowing):
+            if more:
+                raise SpecError(
+                    "trigger, evictor, allowed_lateness and late_rows go with an assigner; "
+                    "give window=Tumble('1 hour', on='ts') or another."
+                )
+            return window
+        return cls(window, trigger, evictor, allowed_lateness, late_rows=late_rows)
+
+    @property
+    def on_time_only(self) -> bool:
+        """Whether every window fires once, at its end."""
+        return not self.fires_again and self.is_vectorised
+
+    @property
+    def fires_again(self) -> bool:
+        """Whether a window may give out its result more than once."""
+        trigger = self.trigger
+        if isinstance(trigger, EventTimeTrigger | ProcessingTimeTrigger):
+            return trigger.early is not None or bool(self.allowed_lateness)
+        return not isinstance(trigger, PurgingTrigger) and not isinstance(self.assigner, CountWindow)
+
+    @property
+    def is_vectorised(self) -> bool:
+        """Whether whole columns can be processed at once: no evictor, and a trigger that only looks at times."""
+        fits = isinstance(self.trigger, EventTimeTrigger | ProcessingTimeTrigger)
+        if isinstance(self.assigner, Session):
+            delays = (getattr(self.trigger, name, None) for name in ("early", "late"))
+            fits = fits and not any(delay is not None for delay in delays)
+        return fits and self.evictor is None and isinstance(self.assigner, Aligned | Session)
+
+    @property
+    def is_sliced(self) -> bool:
+        """Whether rows can be added up by slice before they reach their bucket."""
+        return (
+            self.is_vectorised and isinstance(self.assigner, Aligned) and self.assigner.event_time
+        )
+
+    @property
+    def text(self) -> str:
+        """All of it as in EXPLAIN."""
+        parts = [self.assigner.text]
+        default, _ = self._defaults()
+        if self.trigger != default and self.trigger is not None:
+            parts.append(f"trigger=[{self.trigger.text}]")
+        if self.evictor is not None:
+            parts.append(f"evictor=[{self.evictor.text}]")
+        if self.allowed_lateness:
+            parts.append(f"allowed_lateness={shown(self.allowed_lateness)}")
+        return ", ".join(parts)
+
+    def _defaults(self) -> tuple[Trigger, Evictor | None]:
+        assigner = self.assigner
+        if isinstance(assigner, CountWindow):
+            if assigner.slide is None:
+                return PurgingTrigger(CountTrigger(assigner.size)), None
+            return CountTrigger(assigner.slide), CountEvictor(assigner.size)
+        if isinstance(assigner, GlobalWindow):
+            return NeverTrigger(), None
+        return (EventTimeTrigger() if assigner.event_time else ProcessingTimeTrigger()), None

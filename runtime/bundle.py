@@ -1,0 +1,135 @@
+"""A bundle of rows on its way into an operator's state: which slots it touches, and how it is added up there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import OrphanRetractionError
+from aggloom.runtime.arena import Array
+from aggloom.runtime.jit import kernel
+from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState
+
+
+@kernel
+def _touched(slots: Array, rows: Array, out: Array) -> int:
+    """The distinct slots in the order of their first row; `rows`, zero before, counts the rows of each."""
+    found = 0
+    for r in range(len(slots)):
+        if rows[slots[r]] == 0:
+            out[found] = slots[r]
+            found += 1
+        rows[slots[r]] += 1
+    return found
+
+
+@kernel
+def _grouped(slots: Array, rows: Array, touched: Array, out: Array) -> None:
+    """The numbers of the rows, slot by slot, in each by arrival; `rows`, from _touched, is used up."""
+    at = 0
+    for k in range(len(touched)):
+        at += rows[touched[k]]
+        rows[touched[k]] = at - rows[touched[k]]
+    for r in range(len(slots)):
+        out[rows[slots[r]]] = r
+        rows[slots[r]] += 1
+
+
+@kernel
+def _first_orphan(slots: Array, retracts: Array, records: Array) -> int:
+    """The first row that retracts from a slot without rows, or -1; `records` is scratch."""
+    for r in range(len(slots)):
+        if not retracts[r]:
+            records[slots[r]] += 1
+        elif records[slots[r]] > 0:
+            records[slots[r]] -= 1
+        else:
+            return r
+    return -1
+
+
+class Slots(Protocol):
+    """What rows are added up in: a KeyedState, or sessions."""
+
+    handler: Any
+    accumulators: Any
+
+    @property
+    def records(self) -> Array: ...
+
+    @property
+    def capacity(self) -> int: ...
+
+    def reset(self, slots: Array) -> None: ...
+
+    def merge(self, slots: Array, other: KeyedState, others: Array | None = None) -> None: ...
+
+    def place(self, slot: int) -> str: ...
+
+    def forget(self, slots: Array) -> None: ...
+
+
+class Applier:
+    """Adds bundles up in a state; it remembers nothing from one to the next but room to count in."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros(0, np.int64)
+
+    def distinct(self, state: Slots, slots: Array) -> Array:
+        """The slots that rows go to, in the order of their first; counts the rows of each until `done`."""
+        if len(self._rows) != state.capacity:
+            self._rows = np.zeros(state.capacity, np.int64)
+        touched = np.empty(min(len(slots), state.capacity), np.int64)
+        return touched[: _touched(slots, self._rows, touched)]
+
+    def done(self, touched: Array) -> None:
+        """Forget the counts of the slots that `distinct` has found."""
+        self._rows[touched] = 0
+
+    def apply(
+        self,
+        state: Slots,
+        touched: Array,
+        rows: tuple[pa.RecordBatch, Array, Array],
+        merged: Sequence[tuple[Array, KeyedState, Array | None]] = (),
+        *,
+        keep: bool,
+    ) -> int:
+        """Add up rows (batch, slots, retracts) and other states (target slots, state, its slots); returns the orphans dropped."""
+        batch, slots, retracts = rows
+        handler = state.handler
+        # What is kept may come in any order: no accumulator may pass through zero rows, where it resets itself.
+        away = AWAY_FROM_ZERO if keep and handler.RETRACTING else 0
+        if away:
+            state.accumulators.shift_records(touched, away)
+        dropped = 0
+        if len(slots):
+            inputs = handler.bind(batch)
+            if handler.VIEWS and not merged:
+                # Slot by slot: a slot's views are in the cache for all its rows, and rows are read in sequence.
+                order = np.empty(len(slots), np.int64)
+                _grouped(slots, self._rows, touched, order)
+                inputs, slots, retracts = handler.pick(inputs, order), slots[order], retracts[order]
+            dropped = handler.update(inputs, slots, retracts, keep_orphans=keep)
+        for targets, other, others in merged:
+            state.merge(targets, other, others)
+        if away:
+            state.accumulators.shift_records(touched, -away)
+            state.reset(touched[state.records[touched] == 0])
+        return dropped
+
+
+def refuse_orphans(state: Slots, slots: Array, retracts: Array) -> None:
+    """Raise OrphanRetractionError if a row retracts from a slot that holds none; what lookup has made is undone."""
+    row = _first_orphan(slots, retracts, state.records.astype(np.int64))
+    if row < 0:
+        return
+    place = state.place(int(slots[row]))
+    state.forget(np.unique(slots[state.records[slots] == 0]))
+    raise OrphanRetractionError(
+        f"row {row} retracts from {place}, which holds no row; "
+        "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
+    )

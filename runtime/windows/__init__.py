@@ -1,0 +1,1 @@
+"""Operators of aggregates in windows, and what they are made of."""

@@ -1,0 +1,69 @@
+"""Which operator runs a WindowAggregate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen.planner import Bounds, PlanOptions, WindowAggregate
+from aggloom.codegen.windows import Session, Windowing
+from aggloom.runtime.windows.base import WindowOperator
+from aggloom.runtime.windows.general import GeneralWindowOperator
+from aggloom.runtime.windows.sessions import SessionWindowOperator
+from aggloom.runtime.windows.slicing import SlicingWindowOperator
+
+
+@dataclass(frozen=True)
+class WindowSettings:
+    """What a worker needs, besides the handler, to make the operator of a WindowAggregate."""
+
+    windowing: Windowing
+    bounds: Bounds
+    rows: pa.Schema
+    on_orphan_retraction: str
+    update_before: bool
+    chained: bool
+    per_record: bool
+
+    @classmethod
+    def of(cls, node: WindowAggregate, options: PlanOptions) -> WindowSettings:
+        """The settings of a node of a plan."""
+        return cls(
+            node.windowing,
+            node.bounds,
+            node.spec.handler_schema if node.merges else node.input.schema,
+            # What merges has been found to hold no orphans, or to keep them.
+            "keep" if node.merges else options.on_orphan_retraction,
+            node.update_before,
+            node.chained,
+            not options.mini_batch_enabled,
+        )
+
+    def make(
+        self, handler_class: type[Any], bucket: int = 0, directory: Path | None = None
+    ) -> WindowOperator:
+        """The operator of a bucket, over the mapped files of `directory` if given."""
+        options: dict[str, Any] = {
+            "on_orphan_retraction": self.on_orphan_retraction,
+            "update_before": self.update_before,
+            "chained": self.chained,
+            "directory": directory,
+        }
+        if not self.windowing.is_vectorised:
+            return GeneralWindowOperator(
+                handler_class,
+                self.windowing,
+                self.bounds,
+                row_schema=self.rows,
+                bucket=bucket,
+                **options,
+            )
+        options["per_record"] = self.per_record
+        if isinstance(self.windowing.assigner, Session):
+            return SessionWindowOperator(handler_class, self.windowing, self.bounds, **options)
+        return SlicingWindowOperator(
+            handler_class, self.windowing, self.bounds, bucket=bucket, **options
+        )

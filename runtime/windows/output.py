@@ -1,0 +1,67 @@
+"""What leaves a window operator: keys, the window's bounds, and the values of its calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import AggSpec
+from aggloom.codegen.planner import Bounds
+from aggloom.runtime.arena import Array
+from aggloom.runtime.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
+from aggloom.runtime.steps import Rows, no_rows
+from aggloom.runtime.windows.assign import bound_columns
+
+
+class WindowOutput:
+    """Puts together the rows of windows laid out in `zone`."""
+
+    def __init__(self, spec: AggSpec, bounds: Bounds, zone: str) -> None:
+        self.bounds, self.zone = bounds, zone
+        fields = list(spec.aggregate_schema)
+        keys = len(spec.group_by)
+        self.results = fields[keys:]
+        self.schema = pa.schema([*fields[: keys - 1], *bounds.fields, *self.results])
+
+    def batch(
+        self, keys: list[pa.Array], starts: Array, ends: Array, values: list[pa.Array]
+    ) -> pa.RecordBatch:
+        """Rows of windows; starts and ends in milliseconds of the wall clock, forever is NULL."""
+        bounds = bound_columns(self.bounds, starts, ends, self.zone)
+        return pa.RecordBatch.from_arrays([*keys, *bounds, *values], schema=self.schema)
+
+    def changes(
+        self,
+        handler: Any,
+        keys: Any,
+        windows: tuple[Array, Array],
+        results: tuple[Any, Any],
+        live: tuple[Array, Array],
+        update_before: bool,
+    ) -> Rows:
+        """The changes of windows (starts, ends) from results before to results after; live: which were and are there.
+
+        keys: from numbers of windows to their key columns.
+        """
+        (before, after), (was, now) = results, live
+        n = len(was)
+        if not n:
+            return no_rows(self.schema)
+        both = was & now
+        both &= handler.differ(before, after, n)
+        first = np.full(n, -1, np.int8)
+        first[was & ~now] = DELETE
+        if update_before:
+            first[both] = UPDATE_BEFORE
+        second = np.full(n, -1, np.int8)
+        second[both] = UPDATE_AFTER
+        second[now & ~was] = INSERT
+        kinds: Kinds = np.stack([first, second], axis=1).reshape(-1)
+        picked = np.flatnonzero(kinds >= 0)
+        item = picked >> 1
+        pair = handler.concatenate(before, after)
+        values = handler.to_arrow(pair, self.results, np.where(picked & 1, item + n, item))
+        starts, ends = windows
+        return self.batch(keys(item), starts[item], ends[item], values), kinds[picked]

@@ -1,0 +1,403 @@
+"""Tumbling, hopping and cumulating windows, whole columns at a time.
+
+A row is added to the accumulators of its key and slice; a window that fires merges its slices (SEMANTICS 4.3). Which
+windows are due follows from the slices that are there and from how far the clock has come: windows that fire once need
+no timers and no state of their own. Windows that can fire again keep what they gave out last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen.planner import Bounds
+from aggloom.codegen.windows import (
+    Aligned,
+    Cumulate,
+    Windowing,
+    distinct_times,
+    numbered,
+    to_instants,
+    to_local,
+)
+from aggloom.runtime.arena import Array
+from aggloom.runtime.bundle import Applier, refuse_orphans
+from aggloom.runtime.clock import AFTER_ALL
+from aggloom.runtime.keyed_state import KeyedState
+from aggloom.runtime.steps import Rows
+from aggloom.runtime.windows.base import (
+    DUE,
+    FIRED,
+    PROCESSING,
+    STAGGER,
+    WATERMARK,
+    WindowOperator,
+    joined,
+)
+from aggloom.runtime.windows.stagger import stagger_offset
+
+
+class SlicingWindowOperator(WindowOperator):
+    """One bucket's operator for windows that lie at fixed places on the time axis.
+
+    Deterministic: the same bundles in the same order give the same changes. After an error in the middle of a bundle
+    it refuses further work: restore a snapshot. bucket: by which windows in processing time are staggered.
+    """
+
+    def __init__(
+        self,
+        handler_class: type[Any],
+        windowing: Windowing,
+        bounds: Bounds,
+        *,
+        on_orphan_retraction: str = "drop",
+        update_before: bool = True,
+        chained: bool = False,
+        per_record: bool = False,
+        bucket: int = 0,
+        directory: Path | None = None,
+    ) -> None:
+        assigner = windowing.assigner
+        assert isinstance(assigner, Aligned)
+        super().__init__(handler_class, windowing, bounds, chained, update_before)
+        self.on_orphan_retraction = on_orphan_retraction
+        self._per_record = per_record and bool(windowing.updates)
+        self._bucket = bucket
+        self._early = getattr(windowing.trigger, "early", None)
+        self._late_delay = getattr(windowing.trigger, "late", None) or 0
+        self._applier = Applier()
+        self.slices = KeyedState(handler_class, directory and directory / "slices")
+        self.windows: KeyedState | None = None
+        if windowing.updates:
+            place = directory and directory / "windows"
+            self.windows = KeyedState(handler_class, place, stamps=("next", "fired"))
+        self._merges_in_order = any(self.spec.entry(c).by_arrival for c in self.spec.calls)
+        self._settle()
+
+    @property
+    def states(self) -> list[KeyedState]:
+        return [self.slices, *([self.windows] if self.windows is not None else [])]
+
+    @property
+    def keys(self) -> int:
+        """Slices, and windows that were given out, of all keys."""
+        return sum(len(state) for state in self.states)
+
+    def contents(self) -> Rows:
+        """What has been given out and may still change: each row an insertion."""
+        if self.windows is None:
+            return self.nothing
+        slots = self.windows.index.used_slots()
+        slots = slots[self.windows.records[slots] > 0]
+        values = self.windows.handler.values(slots)
+        live = np.ones(len(slots), np.bool_)
+        return self._changes(self.windows, slots, values, values, ~live, live)
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        """The next time at which something is due, by the watermark and by the clock."""
+        due = [int(self.clock[DUE])] if self.clock[DUE] < AFTER_ALL else []
+        waiting: Array = np.zeros(0, np.int64)
+        if self.windows is not None:
+            waiting = self.windows.stamps("next")
+            waiting = waiting[waiting > 0]
+        now = [int(waiting.min())] if len(waiting) else []
+        if self._event_time:
+            return (due[0] if due else None), (now[0] if now else None)
+        return None, min(due + now, default=None)
+
+    # A bundle of rows.
+
+    def _take(
+        self, batch: pa.RecordBatch, kinds: Array, partials: Sequence[bytes | memoryview]
+    ) -> Rows:
+        if self._per_record and batch.num_rows > 1:
+            # Each row acts at once, so that a window may fire several times.
+            parts = [self._take(batch.slice(i, 1), kinds[i : i + 1], ()) for i in range(len(kinds))]
+            return joined(parts, self.schema)
+        batch, kinds = self._placed(batch, kinds)
+        state = self.slices
+        retracts = self.retractions(kinds)
+        slots = state.lookup(batch)
+        if self.on_orphan_retraction == "error":
+            refuse_orphans(state, slots, retracts)
+        merged = [each for each in map(self._opened, partials) if len(each[0])]
+        every = np.concatenate([slots, *(targets for targets, _, _ in merged)])
+        touched = self._applier.distinct(state, every)
+        keep = self.on_orphan_retraction == "keep"
+        rows = batch, slots, retracts
+        dropped = self._applier.apply(state, touched, rows, merged, keep=keep)
+        self._applier.done(touched)
+        self.counters["orphans_dropped"] += dropped
+        changes = self._after_rows(touched)
+        records = state.records[touched]
+        gone = touched[records == 0 if keep else records <= 0]
+        state.reset(gone)
+        state.forget(gone)
+        return changes
+
+    def _placed(self, batch: pa.RecordBatch, kinds: Array) -> Rows:
+        """The rows that are not late, with the end of their slice in the window's column."""
+        place = len(self.spec.group_by) - 1
+        slices = np.asarray(batch.column(place))
+        if not self._event_time and batch.num_rows:
+            now = int(self.clock[PROCESSING])
+            if not self.clock[STAGGER]:
+                offset = stagger_offset(self._assigner, now, self.spec.digest, self._bucket)
+                self.clock[STAGGER] = 1 + offset
+                self._settle()
+            local = to_local(np.array([now], np.int64), self._assigner.zone)
+            slices = np.repeat(self._assigner.slices(local), batch.num_rows)
+            batch = batch.set_column(place, batch.schema.field(place), pa.array(slices))
+        stays = self._stays(slices)
+        if stays is None:
+            return batch, kinds
+        late = ~stays & (self._assigner.last_ends(slices) >= slices)
+        self.drop_late(batch, kinds, late)
+        return batch.filter(pa.array(stays)), kinds[stays]
+
+    def _stays(self, slices: Array) -> Array | None:
+        """Which slices still belong to a window that takes rows; None: all."""
+        if not len(slices):
+            return None
+        last = self._assigner.last_ends(slices)
+        gaps = last < slices
+        if not self._event_time:
+            return ~gaps if gaps.any() else None
+        if not gaps.any() and self._cleanup(last.min(keepdims=True))[0] > self.clock[WATERMARK]:
+            return None
+        ends, places = distinct_times(last, self._assigner.step_ms)
+        return ~gaps & (self._cleanup(ends) > self.clock[WATERMARK])[places]
+
+    def _opened(self, partial: bytes | memoryview) -> tuple[Array, KeyedState, Array]:
+        """Accumulators by slice that a local aggregate sent: target slots, their state, its slots."""
+        other = KeyedState(self.handler_class)
+        other.restore(partial)
+        slots = other.index.used_slots()
+        stays = self._stays(other.windows[slots])
+        if stays is not None:
+            self.counters["late_dropped"] += int(np.abs(other.records[slots[~stays]]).sum())
+            slots = slots[stays]
+        self.counters["rows"] += int(np.abs(other.records[slots]).sum())
+        return self.slices.lookup_keys_of(other, slots), other, slots
+
+    def _after_rows(self, touched: Array) -> Rows:
+        """What rows bring at once: late updates, early results, and the times that are waited for."""
+        ends = self.slices.windows[touched]
+        if self.windows is None:
+            if len(touched):
+                ends, _ = distinct_times(ends, self._assigner.slice_ms)
+                due = self._fires(self._assigner.spans(ends)[1])
+                self._wait(due[due > self._now])
+            return self.nothing
+        rows, windows = self._assigner.spans(ends)
+        open_ = self._cleanup(windows) > self._now
+        rows, windows = rows[open_], windows[open_]
+        slots = np.unique(self.windows.lookup_keys_of(self.slices, touched[rows], windows))
+        due = self._fires(self.windows.windows[slots])
+        passed = due <= self._now
+        self._wait(due[~passed])
+        self._wait(due[passed] + self.windowing.allowed_lateness)
+        delays = np.where(passed, self._late_delay, -1 if self._early is None else self._early)
+        waits = self.windows.stamps("next")
+        starting = (delays > 0) & (waits[slots] == 0)
+        waits[slots[starting]] = self.clock[PROCESSING] + delays[starting]
+        return self._refire(slots[delays == 0])
+
+    # The clock moves.
+
+    def _advance(self) -> Rows:
+        parts = []
+        if self.windows is not None:
+            parts.append(self._advance_waits())
+        if self.clock[DUE] <= self._now:
+            parts.append(self._fire_once() if self.windows is None else self._advance_windows())
+            self._plan_next()
+        return joined(parts, self.schema)
+
+    def _advance_waits(self) -> Rows:
+        """Fire the windows of which an early or late result is due by the clock, and let early ones wait again."""
+        assert self.windows is not None
+        waits, now = self.windows.stamps("next"), self.clock[PROCESSING]
+        slots = np.flatnonzero((waits > 0) & (waits <= now))
+        if not len(slots):
+            return self.nothing
+        times = waits[slots]
+        waits[slots] = 0
+        if self._early:
+            ahead = self._fires(self.windows.windows[slots]) > self._now
+            waits[slots[ahead]] = (times + ((now - times) // self._early + 1) * self._early)[ahead]
+        return self._refire(slots)
+
+    def _advance_windows(self) -> Rows:
+        """Fire what is due, for good or for now, and forget the windows that take no more rows."""
+        assert self.windows is not None
+        state = self.windows
+        used = state.index.used_slots()
+        due = self._fires(state.windows[used])
+        on_time = (due <= self._now) & (state.stamps("fired")[used] == 0)
+        over = due + self.windowing.allowed_lateness <= self._now
+        # What waits to be given out late goes out before its window does.
+        last_words = over & (state.stamps("next")[used] > 0)
+        changes = self._refire(used[on_time | last_words])
+        state.stamps("fired")[used[on_time]] = 1
+        state.stamps("next")[used[due <= self._now]] *= 1 if self._late_delay else 0
+        state.reset(used[over])
+        state.forget(used[over])
+        self._forget_slices()
+        return changes
+
+    def _refire(self, slots: Array) -> Rows:
+        """Give out what has changed of windows, told by their slots in `windows`."""
+        assert self.windows is not None
+        state, n = self.windows, len(slots)
+        if not n:
+            return self.nothing
+        self.counters["fired"] += n
+        targets, ends = self._slices_of(state.windows[slots])
+        found = self.slices.find_keys_of(state, slots[targets], ends)
+        there = found >= 0
+        scratch = state.handler.create(n)
+        self._merge(scratch, targets[there], found[there], ends[there])
+        before, was = state.handler.values(slots), state.records[slots] > 0
+        handler = self.handler_class()
+        handler.set(scratch, np.arange(n))
+        after, now = handler.values(np.arange(n)), np.asarray(scratch.records)[:n] > 0
+        handler.refuse_overflow(after, lambda slot: state.place(int(slots[slot])))
+        changes = self._changes(state, slots, before, after, was, now)
+        state.reset(slots)
+        handler.merge_slots(state.accumulators, slots, scratch)
+        return changes
+
+    def _fire_once(self) -> Rows:
+        """Give out the windows that have become due, and forget the slices that no later window needs."""
+        state = self.slices
+        used = state.index.used_slots()
+        rows, ends = self._due(state.windows[used])
+        slots = used[rows]
+        if not len(slots):
+            self._forget_slices()
+            return self.nothing
+        if self._assigner.size_ms == self._assigner.slice_ms:
+            results, shown = state, slots
+        else:
+            results = KeyedState(self.handler_class)
+            targets = results.lookup_keys_of(state, slots, ends)
+            self._merge(results.accumulators, targets, slots, ends)
+            shown = results.index.used_slots()
+        shown = shown[results.records[shown] > 0]
+        self.counters["fired"] += len(shown)
+        values = results.handler.values(shown)
+        results.handler.refuse_overflow(values, results.place)
+        live = np.ones(len(shown), np.bool_)
+        changes = self._changes(results, shown, values, values, ~live, live)
+        if isinstance(self._assigner, Cumulate):
+            self._fold(slots, ends, results)
+        self._forget_slices()
+        return changes
+
+    def _fold(self, slots: Array, ends: Array, results: KeyedState) -> None:
+        """Let the first slice of a cumulating window hold all that its last firing has merged."""
+        state = self.slices
+        later = ends < self._assigner.last_ends(ends)
+        newest = np.zeros(state.capacity, np.int64)
+        newest[:] = -AFTER_ALL
+        np.maximum.at(newest, slots[later], ends[later])
+        last = later & (newest[slots] == ends)
+        slots, targets = slots[last], results.find_keys_of(state, slots[last], ends[last])
+        order = np.lexsort((state.windows[slots], targets))
+        slots, targets = slots[order], targets[order]
+        first = np.concatenate([[True], targets[1:] != targets[:-1]]) if len(slots) else slots > 0
+        state.reset(slots)
+        state.merge(slots[first], results, targets[first])
+        state.forget(slots[~first])
+
+    def _due(self, slices: Array) -> tuple[Array, Array]:
+        """(number of the slice, end of the window) of the windows that have become due since the last firing."""
+        ends, places = distinct_times(slices, self._assigner.slice_ms)
+        owners, windows = self._assigner.spans(ends)
+        due = self._fires(windows)
+        picked = (due <= self._now) & (due > self.clock[FIRED])
+        owners, windows = owners[picked], windows[picked]
+        counts = np.bincount(owners, minlength=len(ends))
+        firsts = np.cumsum(counts) - counts
+        hit = np.flatnonzero(counts[places])
+        rows = np.repeat(hit, counts[places[hit]])
+        return rows, windows[numbered(counts[places[hit]]) + firsts[places[rows]]]
+
+    def _merge(self, into: Any, targets: Array, slots: Array, ends: Array) -> None:
+        """Merge slices into accumulators, in order of time; a slice may go to several windows."""
+        handler = self.slices.handler
+        if self._merges_in_order or handler.VIEWS:
+            # Room is made for each slice once, so that windows of one end go together.
+            order = np.lexsort((self.slices.windows[slots], ends))
+            targets, slots, ends = targets[order], slots[order], ends[order]
+            cuts = np.flatnonzero(np.diff(ends)) + 1
+        else:
+            cuts = np.zeros(0, np.int64)
+        parts = zip(np.split(targets, cuts), np.split(slots, cuts), strict=True)
+        for target, slot in parts:
+            handler.merge_slots(into, target, self.slices.accumulators, slot)
+
+    def _slices_of(self, ends: Array) -> tuple[Array, Array]:
+        """(number of the window, end of the slice) of all slices of windows."""
+        step = self._assigner.slice_ms
+        starts = self._assigner.starts(ends)
+        counts = (ends - starts) // step
+        rows = np.repeat(np.arange(len(ends), dtype=np.int64), counts)
+        return rows, starts[rows] + (numbered(counts) + 1) * step
+
+    def _forget_slices(self) -> None:
+        state = self.slices
+        used = state.index.used_slots()
+        ends, places = distinct_times(state.windows[used], self._assigner.slice_ms)
+        over = used[(self._cleanup(self._assigner.last_ends(ends)) <= self._now)[places]]
+        state.reset(over)
+        state.forget(over)
+
+    def _plan_next(self) -> None:
+        """Find out when the next window is due, or is to be forgotten."""
+        self.clock[DUE], self.clock[FIRED] = AFTER_ALL, self._now
+        if self.windows is not None:
+            due = self._fires(self.windows.windows[self.windows.index.used_slots()])
+            later = due + self.windowing.allowed_lateness
+            self._wait(np.where(due > self._now, due, later))
+            return
+        used = self.slices.index.used_slots()
+        ends, _ = distinct_times(self.slices.windows[used], self._assigner.slice_ms)
+        due = self._fires(self._assigner.spans(ends)[1])
+        self._wait(due[due > self._now])
+
+    def _wait(self, times: Array) -> None:
+        if len(times):
+            self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
+
+    def _fires(self, ends: Array) -> Array:
+        """When windows that end then are due: at their last millisecond."""
+        return to_instants(ends, self._assigner.zone) - 1
+
+    def _cleanup(self, ends: Array) -> Array:
+        """When windows that end then take no more rows."""
+        return self._fires(ends) + self.windowing.allowed_lateness
+
+    def _changes(
+        self, state: KeyedState, slots: Array, before: Any, after: Any, was: Array, now: Array
+    ) -> Rows:
+        ends = state.windows[slots]
+        windows = self._assigner.starts(ends), ends
+        keys = lambda items: state.key_columns(slots[items])[:-1]  # noqa: E731
+        return self._give_out(state.handler, keys, windows, (before, after), (was, now))
+
+    @property
+    def _now(self) -> int:
+        """The clock that windows fire by."""
+        return int(self.clock[WATERMARK] if self._event_time else self.clock[PROCESSING])
+
+    def _settle(self) -> None:
+        assigner = self.windowing.assigner
+        assert isinstance(assigner, Aligned)
+        self._event_time = assigner.event_time
+        self._assigner = assigner.staggered(max(0, int(self.clock[STAGGER]) - 1))

@@ -1,0 +1,484 @@
+"""Windows in SQL: every way to write one, what it means, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK
+from aggloom.codegen.planner import (
+    Plan,
+    PlanOptions,
+    WindowAggregate,
+    WindowTable,
+    plan_query,
+    walk,
+)
+from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.windows import Assigner, Cumulate, Hop, Session, Tumble
+from aggloom.errors import (
+    OptionError,
+    SpecError,
+    SqlError,
+    TypeMismatchError,
+    UnknownColumnError,
+    UnknownFunctionError,
+    UnknownTableError,
+    UnsupportedSqlError,
+)
+
+TABLES = {
+    "bid": "name STRING, cnt INT, ts TIMESTAMP_LTZ, window STRING",
+    "clock": "name STRING, cnt INT, ts TIMESTAMP_NTZ, window_start INT",
+}
+HOUR = "INTERVAL '1' HOUR"
+TVF = f"TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), {HOUR}))"
+KEYS = "GROUP BY window_start, window_end"
+MINUTE = 60_000
+
+
+def planned(sql: str, dialect: str = "spark", changes: str = "append", **options: Any) -> Plan:
+    """The plan of a query over the tables."""
+    chosen = PlanOptions.of({}, **options)
+    return plan_query(sql, TABLES, input_changes=changes, dialect=dialect, options=chosen)
+
+
+def windows(plan: Plan) -> list[WindowAggregate]:
+    """The aggregates in windows, inputs first."""
+    return [node for node in walk(plan.root) if isinstance(node, WindowAggregate)]
+
+
+def assigner(sql: str, **options: Any) -> Assigner:
+    """The windows of the only aggregate of a query."""
+    (node,) = windows(planned(sql, **options))
+    return node.windowing.assigner
+
+
+def columns(plan: Plan) -> dict[str, pa.DataType]:
+    """The names and types of a plan's columns."""
+    return dict(zip(plan.schema.names, plan.schema.types, strict=True))
+
+
+# Table functions
+
+FIVE = "INTERVAL '5' MINUTE"
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (f"TUMBLE(TABLE bid, DESCRIPTOR(ts), {HOUR})", Tumble("1 h", "ts")),
+        (f"TUMBLE(TABLE bid, DESCRIPTOR(ts), {HOUR}, {FIVE})", Tumble("1 h", "ts", "5 min")),
+        (
+            f"TUMBLE(TABLE bid, DESCRIPTOR(ts), {HOUR}, -{FIVE})",
+            Tumble("1 h", "ts", -5 * MINUTE),
+        ),
+        (f"HOP(TABLE bid, DESCRIPTOR(ts), {FIVE}, {HOUR})", Hop("1 h", "5 min", "ts")),
+        (
+            f"HOP(TABLE bid, DESCRIPTOR(ts), {FIVE}, {HOUR}, INTERVAL '1' SECOND)",
+            Hop("1 h", "5 min", "ts", "1 s"),
+        ),
+        (f"CUMULATE(TABLE bid, DESCRIPTOR(ts), {FIVE}, {HOUR})", Cumulate("1 h", "5 min", "ts")),
+        (f"SESSION(TABLE bid, DESCRIPTOR(ts), {FIVE})", Session("5 min", "ts")),
+        (
+            f"tumble(DATA => TABLE bid, TIMECOL => DESCRIPTOR(ts), SIZE => {HOUR})",
+            Tumble("1 h", "ts"),
+        ),
+        (
+            f'TUMBLE(SIZE => {HOUR}, "OFFSET" => {FIVE}, data => TABLE bid, timecol => DESCRIPTOR(ts))',
+            Tumble("1 h", "ts", "5 min"),
+        ),
+        (
+            f"HOP(DATA => TABLE bid, TIMECOL => DESCRIPTOR(ts), SIZE => {HOUR}, SLIDE => {FIVE})",
+            Hop("1 h", "5 min", "ts"),
+        ),
+        (
+            f"CUMULATE(DATA => TABLE bid, TIMECOL => DESCRIPTOR(ts), SIZE => {HOUR}, STEP => {FIVE}, OFFSET => {FIVE})",
+            Cumulate("1 h", "5 min", "ts", "5 min"),
+        ),
+        (
+            f"SESSION(DATA => TABLE bid, TIMECOL => DESCRIPTOR(ts), GAP => {FIVE})",
+            Session("5 min", "ts"),
+        ),
+        (f"TUMBLE(TABLE (SELECT ts FROM bid), DESCRIPTOR(ts), {HOUR})", Tumble("1 h", "ts")),
+        (f"TUMBLE((SELECT ts FROM bid), DESCRIPTOR(ts), {HOUR})", Tumble("1 h", "ts")),
+        (f"TUMBLE(TABLE BID, DESCRIPTOR(TS), {HOUR})", Tumble("1 h", "ts")),
+    ],
+)
+def test_a_table_function_is_its_windows(function: str, expected: Assigner) -> None:
+    for source in (f"TABLE({function})", function, f"TABLE({function}) AS w"):
+        assert assigner(f"SELECT COUNT(*) FROM {source} {KEYS}") == expected
+
+
+@pytest.mark.parametrize(
+    "keys", ["PARTITION BY name", "PARTITION BY (name)", "PARTITION BY name, cnt"]
+)
+def test_sessions_have_the_keys_of_partition_by(keys: str) -> None:
+    names = keys.removeprefix("PARTITION BY ").strip("()")
+    for time in ("DESCRIPTOR(ts)", "TIMECOL => DESCRIPTOR(ts)"):
+        data, gap = ("DATA => ", "GAP => ") if "=>" in time else ("", "")
+        source = f"TABLE(SESSION({data}TABLE bid {keys}, {time}, {gap}{HOUR}))"
+        (node,) = windows(planned(f"SELECT COUNT(*) FROM {source} {KEYS}, {names}"))
+        assert node.keys == tuple(names.split(", "))
+
+
+def test_an_alias_may_rename_the_columns_and_the_bounds() -> None:
+    source = f"TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), {HOUR})) AS w (a, b, c, d, s, e, t)"
+    plan = planned(f"SELECT w.a, w.s, w.t, SUM(w.b) AS n FROM {source} GROUP BY w.a, w.s, w.e, w.t")
+    assert list(columns(plan)) == ["a", "s", "t", "n"]
+    assert windows(plan)[0].bounds.names == ("window_start", "window_end", "window_time")
+
+
+def test_a_window_stands_over_views_and_with_queries() -> None:
+    function = f"TABLE(TUMBLE(TABLE v, DESCRIPTOR(at), {HOUR}))"
+    query = f"SELECT n, SUM(c) AS s FROM {function} {KEYS}, n"
+    body = "SELECT name AS n, cnt AS c, ts AS at FROM bid WHERE cnt > 0"
+    for script in (f"CREATE VIEW v AS {body}; {query}", f"WITH v AS ({body}) {query}"):
+        assert assigner(script) == Tumble("1 h", "at")
+
+
+def test_rows_with_their_windows_are_a_table() -> None:
+    plan = planned(f"SELECT * FROM {TVF}")
+    assert list(columns(plan))[-3:] == ["window_start", "window_end", "window_time"]
+    assert isinstance(plan.root, WindowTable)
+
+
+def test_a_column_that_is_called_like_a_bound_is_hidden() -> None:
+    plan = planned(f"SELECT * FROM TABLE(TUMBLE(TABLE clock, DESCRIPTOR(ts), {HOUR}))")
+    names = ["name", "cnt", "ts", "window_start0", "window_start", "window_end", "window_time"]
+    assert list(columns(plan)) == names
+    assert columns(plan)["window_start"] == WALL_CLOCK
+
+
+# The older calls, and Spark's
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (f"TUMBLE(ts, {HOUR})", Tumble("1 h", "ts")),
+        (f"tumble(bid.ts, {HOUR}, {FIVE})", Tumble("1 h", "ts", "5 min")),
+        (f"HOP(ts, {FIVE}, {HOUR})", Hop("1 h", "5 min", "ts")),
+        (f"SESSION(ts, {FIVE})", Session("5 min", "ts")),
+        ("window(ts, '1 hour')", Tumble("1 h", "ts")),
+        ("window(ts, '1 hour', '1 hour')", Tumble("1 h", "ts")),
+        ("window(ts, '1 hour', '5 minutes')", Hop("1 h", "5 min", "ts")),
+        ("window(ts, '1 hour', '5 minutes', '1 minute')", Hop("1 h", "5 min", "ts", "1 min")),
+        ("window(ts, '1 hour', '1 hour', '1 minute')", Tumble("1 h", "ts", "1 min")),
+        ("window(ts, INTERVAL 1 HOUR)", Tumble("1 h", "ts")),
+        ("session_window(ts, '5 minutes')", Session("5 min", "ts")),
+    ],
+)
+def test_a_window_in_group_by_is_its_windows(call: str, expected: Assigner) -> None:
+    assert assigner(f"SELECT COUNT(*) FROM bid GROUP BY name, {call}") == expected
+    assert assigner(f"SELECT COUNT(*) FROM bid WHERE cnt > 1 GROUP BY {call}, 'a'") == expected
+
+
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+@pytest.mark.parametrize(
+    ("name", "arguments"), [("TUMBLE", HOUR), ("HOP", f"{FIVE}, {HOUR}"), ("SESSION", HOUR)]
+)
+def test_the_parts_of_a_window_are_columns(name: str, arguments: str, dialect: str) -> None:
+    call = f"(ts, {arguments})"
+    parts = f"{name}_START{call}, {name}_END{call} AS e, {name}_ROWTIME{call} AS t"
+    plan = planned(
+        f"SELECT {parts}, COUNT(*) AS n FROM bid GROUP BY {name}{call} "
+        f"HAVING {name}_START{call} < {name}_END{call}",
+        dialect,
+    )
+    bound = WALL_CLOCK if dialect == "flink" else INSTANT
+    assert columns(plan) == {"window_start": bound, "e": bound, "t": INSTANT, "n": pa.int64()}
+
+
+def test_sparks_window_has_fields() -> None:
+    query = (
+        "SELECT window.start, window.end AS e, COUNT(*) AS n FROM bid GROUP BY window(ts, '1 h')"
+    )
+    assert list(columns(planned(query))) == ["start", "e", "n"]
+    query = "SELECT session_window.end, window_time(session_window) FROM bid GROUP BY session_window(ts, '1 h')"
+    assert list(columns(planned(query))) == ["end", "window_time"]
+
+
+def test_the_time_may_be_computed() -> None:
+    query = "SELECT window.start, COUNT(*) FROM bid GROUP BY window(CAST(name AS TIMESTAMP), '1 h')"
+    assert assigner(query) == Tumble("1 h", "$time")
+
+
+def test_a_window_may_be_in_every_grouping_set() -> None:
+    call = f"TUMBLE(ts, {HOUR})"
+    for group in (f"GROUPING SETS (({call}, name), ({call}))", f"ROLLUP(name), {call}"):
+        (node,) = windows(planned(f"SELECT name, COUNT(*) FROM bid GROUP BY {group}"))
+        assert node.keys == ("name", "$e")
+
+
+def test_bounds_have_names_that_no_column_has() -> None:
+    plan = planned(
+        f"SELECT TUMBLE_END(ts, {HOUR}), window_start FROM clock GROUP BY window_start, TUMBLE(ts, {HOUR})"
+    )
+    assert list(columns(plan)) == ["window_end", "window_start"]
+    assert columns(plan)["window_start"] == pa.int32()
+
+
+# Lengths of time
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("INTERVAL '10' SECOND", 10_000),
+        ("INTERVAL '0.003' SECOND", 3),
+        ("INTERVAL '1' DAY", 86_400_000),
+        ("INTERVAL '1' DAY(3)", 86_400_000),
+        ("INTERVAL '7' SECOND(3)", 7000),
+        ("INTERVAL '1:30' HOUR TO MINUTE", 90 * MINUTE),
+        ("INTERVAL '2 03:04:05.006' DAY TO SECOND", 183_845_006),
+        ("INTERVAL '01:30' MINUTE TO SECOND", 90_000),
+        ("INTERVAL 10 SECONDS", 10_000),
+        ("INTERVAL '1 hour'", 60 * MINUTE),
+        ("INTERVAL '1 hour 30 minutes'", 90 * MINUTE),
+        ("INTERVAL 1 HOUR 30 MINUTES", 90 * MINUTE),
+        ("'2 weeks'", 1_209_600_000),
+        ("'interval 5 minutes'", 5 * MINUTE),
+    ],
+)
+def test_lengths_of_time(text: str, ms: int) -> None:
+    assert assigner(f"SELECT COUNT(*) FROM bid GROUP BY TUMBLE(ts, {text})") == Tumble(ms, "ts")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("INTERVAL '1' MONTH", "a month has no fixed length; write days"),
+        ("INTERVAL '1-2' YEAR TO MONTH", "a year has no fixed length"),
+        ("'1 year'", "a year has no fixed length"),
+        ("INTERVAL '1 month'", "a month has no fixed length"),
+        ("INTERVAL '0' HOUR", "longer than nothing; write a larger one"),
+        ("INTERVAL '-1' HOUR", "longer than nothing"),
+        ("INTERVAL '0.0001' SECOND", "whole milliseconds"),
+        ("INTERVAL 'x' SECOND", "no length of time; write INTERVAL '10' MINUTE"),
+        ("INTERVAL '1:2:3' HOUR TO MINUTE", "HOUR TO MINUTE are 2 numbers"),
+        ("cnt", "no length of time; write INTERVAL '10' MINUTE"),
+        ("'1 fortnight'", "a duration such as"),
+    ],
+)
+def test_a_wrong_length_says_why(text: str, words: str) -> None:
+    with pytest.raises(SqlError) as caught:
+        planned(f"SELECT COUNT(*) FROM bid GROUP BY TUMBLE(ts, {text})")
+    assert words in str(caught.value).splitlines()[0]
+    assert "^" in str(caught.value)
+
+
+# Types, zones, options
+
+
+def test_bounds_have_the_types_of_the_dialect() -> None:
+    times = "window_start, window_end, window_time"
+    for table, time in (("bid", INSTANT), ("clock", WALL_CLOCK)):
+        source = f"TABLE(TUMBLE(TABLE {table}, DESCRIPTOR(ts), {HOUR}))"
+        query = f"SELECT {times}, COUNT(*) AS n FROM {source} GROUP BY {times}"
+        assert planned(query).schema.types[:3] == [time] * 3
+        assert planned(query, "flink").schema.types[:3] == [WALL_CLOCK, WALL_CLOCK, time]
+
+
+def test_windows_over_instants_lie_in_the_local_time_zone() -> None:
+    zone = "Asia/Shanghai"
+    for function in ("TUMBLE", "SESSION"):
+        query = f"SELECT COUNT(*) FROM {{}} GROUP BY {function}(ts, {HOUR})"
+        assert assigner(query.format("bid"), local_time_zone=zone).zone == zone
+        assert assigner(query.format("bid")).zone == "UTC"
+        # A wall clock is no zone's.
+        assert assigner(query.format("clock"), local_time_zone=zone).zone == "UTC"
+    query = f"SET 'table.local-time-zone' = 'Nowhere'; SELECT COUNT(*) FROM bid GROUP BY TUMBLE(ts, {HOUR})"
+    with pytest.raises(OptionError, match="no time zone 'Nowhere'"):
+        planned(query)
+
+
+def test_options_say_when_windows_fire() -> None:
+    query = f"SELECT COUNT(*) FROM bid GROUP BY TUMBLE(ts, {HOUR})"
+    settings = (
+        "SET 'table.exec.emit.early-fire.enabled' = 'true'; SET 'table.exec.emit.early-fire.delay' = '5 s'; "
+        "SET 'table.exec.emit.late-fire.enabled' = 'true'; SET 'table.exec.emit.late-fire.delay' = '0 s'; "
+        "SET 'table.exec.emit.allow-lateness' = '1 h';"
+    )
+    (node,) = windows(planned(settings + query))
+    assert node.windowing.text == (
+        "TUMBLE(on=`ts`, size=1 h), trigger=[event time(early=5 s)], allowed_lateness=1 h"
+    )
+    assert node.windowing.updates
+    (node,) = windows(planned(query, early_fire_enabled=True))
+    assert "early=0 ms" in node.windowing.text
+    (node,) = windows(planned(query, late_fire_enabled=True, state_ttl="2 h"))
+    assert node.windowing.allowed_lateness == 120 * MINUTE
+    (node,) = windows(
+        planned(
+            f"SELECT COUNT(*) FROM bid GROUP BY TUMBLE(PROCTIME(), {HOUR})", early_fire_enabled=True
+        )
+    )
+    assert "trigger=[processing time(early=0 ms)]" in node.windowing.text
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"late_fire_enabled": True}, "needs table.exec.emit.allow-lateness; set it"),
+        (
+            {"late_fire_enabled": True, "late_fire_delay": "1 h", "allow_lateness": "1 min"},
+            "set table.exec.emit.allow-lateness to at least the delay",
+        ),
+        ({"early_fire_delay": "-1 s"}, "not negative"),
+    ],
+)
+def test_options_that_do_not_fit_say_so(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        planned(f"SELECT COUNT(*) FROM bid GROUP BY TUMBLE(ts, {HOUR})", **options)
+
+
+# Processing time
+
+CLOCKED = "CREATE VIEW v AS SELECT *, PROCTIME() AS pt FROM bid; "
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"{CLOCKED}SELECT name, COUNT(*) FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(pt), {HOUR})) {KEYS}, name",
+        f"{CLOCKED}SELECT name, COUNT(*) FROM v GROUP BY name, TUMBLE(pt, {HOUR})",
+        f"SELECT TUMBLE_PROCTIME(PROCTIME(), {HOUR}) FROM bid GROUP BY TUMBLE(PROCTIME(), {HOUR})",
+        "SELECT COUNT(*) FROM (SELECT p AS q FROM (SELECT PROCTIME() AS p FROM bid)) "
+        f"GROUP BY TUMBLE(q, {HOUR})",
+        "SELECT COUNT(*) FROM (SELECT PROCTIME() AS p FROM bid UNION ALL SELECT PROCTIME() FROM clock) "
+        f"GROUP BY TUMBLE(p, {HOUR})",
+    ],
+)
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+def test_proctime_means_the_clock(query: str, dialect: str) -> None:
+    (node,) = windows(planned(query, dialect))
+    assert node.windowing.assigner == Tumble("1 h")
+    assert node.bounds.type == (WALL_CLOCK if dialect == "flink" else INSTANT)
+    assert node.bounds.time_type == INSTANT
+
+
+def test_a_window_over_windows_by_the_clock_goes_by_the_clock() -> None:
+    inner = (
+        f"{CLOCKED}CREATE VIEW w AS SELECT name, window_time, COUNT(*) AS n "
+        f"FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(pt), {FIVE})) {KEYS}, window_time, name; "
+    )
+    plan = planned(
+        f"{inner}SELECT SUM(n) FROM TABLE(TUMBLE(TABLE w, DESCRIPTOR(window_time), {HOUR})) {KEYS}"
+    )
+    assert [node.windowing.assigner for node in windows(plan)] == [Tumble("5 min"), Tumble("1 h")]
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT PROCTIME() AS p FROM bid", "take 'p' out, or use it as the time column"),
+        ("SELECT name FROM bid WHERE PROCTIME() > ts", "select it AS a column"),
+        ("SELECT CAST(PROCTIME() AS STRING) FROM bid", "select it AS a column"),
+        ("SELECT COUNT(*) FROM bid GROUP BY PROCTIME()", "select it AS a column"),
+        ("SELECT MAX(PROCTIME()) FROM bid", "select it AS a column"),
+        ("SELECT MAX(p) FROM (SELECT PROCTIME() AS p FROM bid)", "take 'p' out"),
+        ("SELECT name, PROCTIME() AS p, COUNT(*) FROM bid GROUP BY name", "take 'p' out"),
+    ],
+)
+def test_proctime_is_no_value(query: str, words: str) -> None:
+    with pytest.raises(UnsupportedSqlError) as caught:
+        planned(query)
+    message = str(caught.value)
+    assert "PROCTIME()" in message.splitlines()[0]
+    assert words in message.splitlines()[0]
+    assert "^" in message
+
+
+# Refusals
+
+COUNTED = "SELECT COUNT(*) FROM"
+
+
+@pytest.mark.parametrize(
+    ("query", "error", "words", "place"),
+    [
+        (f"{COUNTED} TABLE(TUMBEL(TABLE bid, DESCRIPTOR(ts), {HOUR}))", UnknownFunctionError, "Did you mean 'TUMBLE'?", "TUMBEL"),
+        (f"{COUNTED} TABLE(explode(bid))", UnknownFunctionError, "Known: 'TUMBLE'", "explode"),
+        (f"{COUNTED} foo(TABLE bid)", UnknownFunctionError, "no window function 'foo'", "foo"),
+        (f"{COUNTED} TUMBLE(TABLE bids, DESCRIPTOR(ts), {HOUR})", UnknownTableError, "Did you mean 'bid'?", "bids"),
+        (f"{COUNTED} TUMBLE(TABLE bid, DESCRIPTOR(tz), {HOUR})", UnknownColumnError, "no column 'tz'", "tz"),
+        (f"{COUNTED} SESSION(TABLE bid PARTITION BY nam, DESCRIPTOR(ts), {HOUR})", UnknownColumnError, "Did you mean 'name'?", "nam"),
+        (f"{COUNTED} TUMBLE(TABLE bid, DESCRIPTOR(cnt), {HOUR})", TypeMismatchError, "column 'cnt' is INT: make it one before, by CAST", "cnt"),
+        (f"{COUNTED} bid GROUP BY TUMBLE(name, {HOUR})", TypeMismatchError, "TO_TIMESTAMP(name)", "name"),
+        (f"{COUNTED} TUMBLE(TABLE bid, DESCRIPTOR(ts))", SqlError, "SIZE is missing", "TUMBLE"),
+        (f"{COUNTED} TUMBLE(TABLE bid, ts, {HOUR})", SqlError, "write DESCRIPTOR(ts)", "ts"),
+        (f"{COUNTED} TUMBLE(TABLE bid, DESCRIPTOR(ts, cnt), {HOUR})", SqlError, "write DESCRIPTOR(ts)", "DESCRIPTOR"),
+        (f"{COUNTED} TUMBLE(bid, DESCRIPTOR(ts), {HOUR})", SqlError, "write TABLE and its name", "bid"),
+        (f"{COUNTED} HOP(TABLE bid, DESCRIPTOR(ts), {FIVE}, {HOUR}, {HOUR}, {HOUR})", SqlError, "takes at most 5", "'1'"),
+        (f"{COUNTED} HOP(DATA => TABLE bid, TIMECOL => DESCRIPTOR(ts), GAP => {HOUR})", SqlError, "no argument 'GAP'", "'1'"),
+        (f"{COUNTED} TUMBLE(TABLE bid, DESCRIPTOR(ts), {HOUR}, SIZE => {HOUR})", SqlError, "SIZE twice", "'1'"),
+        (f"{COUNTED} TUMBLE(TABLE bid PARTITION BY name, DESCRIPTOR(ts), {HOUR})", SqlError, "take PARTITION BY out", "name"),
+        (f"{COUNTED} CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '7' MINUTE, {HOUR})", SpecError, "no multiple of the step", "CUMULATE"),
+        (f"{COUNTED} bid GROUP BY CUMULATE(ts, {FIVE}, {HOUR})", UnsupportedSqlError, "read FROM TABLE(CUMULATE(", "CUMULATE"),
+        (f"{COUNTED} bid GROUP BY TUMBLE(DESCRIPTOR(ts), {HOUR})", SqlError, "takes the time column itself", "DESCRIPTOR"),
+        (f"{COUNTED} bid GROUP BY TUMBLE(ts, {HOUR}), HOP(ts, {FIVE}, {HOUR})", UnsupportedSqlError, "a window other than that of GROUP BY", "HOP"),
+        (f"{COUNTED} bid GROUP BY ROLLUP(name, TUMBLE(ts, {HOUR}))", UnsupportedSqlError, "write it beside the other keys", "TUMBLE"),
+        (f"SELECT TUMBLE_START(ts, {HOUR}) FROM bid", UnsupportedSqlError, "TUMBLE_START outside GROUP BY", "TUMBLE_START"),
+        (f"SELECT TUMBLE_START(ts, {FIVE}) FROM bid GROUP BY TUMBLE(ts, {HOUR})", UnsupportedSqlError, "write the same times in both", "TUMBLE_START"),
+        (f"SELECT HOP_START(ts, {FIVE}, {HOUR}) FROM bid GROUP BY TUMBLE(ts, {HOUR})", UnsupportedSqlError, "write the same times in both", "HOP_START"),
+        (f"SELECT TUMBLE(ts, {HOUR}) FROM bid GROUP BY TUMBLE(ts, {HOUR})", UnsupportedSqlError, "take its start and end", "TUMBLE"),
+        (f"SELECT COUNT(*) FROM bid WHERE TUMBLE_END(ts, {HOUR}) > ts GROUP BY TUMBLE(ts, {HOUR})", UnsupportedSqlError, "outside GROUP BY", "TUMBLE_END"),
+        ("SELECT window(ts, '1 h') FROM bid", UnsupportedSqlError, "WINDOW outside GROUP BY", "window"),
+        ("SELECT session_window FROM bid GROUP BY session_window(ts, '1 h')", UnsupportedSqlError, "select session_window.start", "session_window"),
+        (f"SELECT * FROM SESSION(TABLE bid, DESCRIPTOR(ts), {HOUR})", UnsupportedSqlError, "GROUP BY window_start, window_end", "SESSION"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_place(
+    query: str, error: type[SpecError], words: str, place: str
+) -> None:
+    with pytest.raises(error) as caught:
+        planned(query)
+    first, at, line, carets = str(caught.value).splitlines()
+    assert words in first
+    assert at.startswith("At line 1")
+    marked = line[carets.index("^") : carets.rindex("^") + 1]
+    assert marked.startswith(place)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (f"SESSION(TABLE bid, DESCRIPTOR(ts), {HOUR})) {KEYS}, name", "sessions with no PARTITION BY are not those"),
+        (f"SESSION(TABLE bid PARTITION BY name, DESCRIPTOR(ts), {HOUR})) {KEYS}", "sessions with PARTITION BY name are not those"),
+        (f"SESSION(TABLE bid PARTITION BY name, DESCRIPTOR(ts), {HOUR})) WHERE cnt > 1 {KEYS}, name", "WHERE `cnt` > 1 stands after"),
+        (f"SESSION(TABLE bid, DESCRIPTOR(ts), {HOUR})) GROUP BY window_start", "GROUP BY lacks the window's start or end"),
+    ],
+)  # fmt: skip
+def test_sessions_that_are_not_grouped_by_are_refused_with_the_reason(
+    source: str, words: str
+) -> None:
+    with pytest.raises(UnsupportedSqlError) as caught:
+        planned(f"SELECT COUNT(*) FROM TABLE({source}")
+    assert words in str(caught.value).splitlines()[0]
+
+
+def test_windows_by_the_clock_are_refused_where_they_are_not_grouped_by() -> None:
+    with pytest.raises(UnsupportedSqlError, match="TUMBLE in processing time without a GROUP BY"):
+        planned(
+            f"{CLOCKED}SELECT name, window_end FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(pt), {HOUR}))"
+        )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT COUNT(*) FROM {TVF.replace('bid', 't')} {KEYS}",
+        f"SELECT COUNT(*) FROM t GROUP BY TUMBLE(ts, {HOUR})",
+    ],
+)
+def test_a_single_spec_has_no_windows(query: str) -> None:
+    with pytest.raises(UnsupportedSqlError, match="a window is not supported here"):
+        AggSpec.from_sql(query, "ts TIMESTAMP")
+
+
+def test_words_of_windows_are_names_elsewhere() -> None:
+    plan = planned("SELECT window, COUNT(*) AS session FROM bid GROUP BY `window`")
+    assert list(columns(plan)) == ["window", "session"]
