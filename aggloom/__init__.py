@@ -32,6 +32,29 @@ if TYPE_CHECKING:
         register,
         unregister,
     )
+    from aggloom.codegen.planner import window_spec
+    from aggloom.codegen.windows import (
+        ContinuousTrigger,
+        CountEvictor,
+        CountTrigger,
+        CountWindow,
+        Cumulate,
+        DeltaEvictor,
+        EventTimeTrigger,
+        Evictor,
+        GlobalWindow,
+        Hop,
+        NeverTrigger,
+        ProcessingTimeTrigger,
+        PurgingTrigger,
+        Session,
+        TimeEvictor,
+        Trigger,
+        TriggerResult,
+        Tumble,
+        Window,
+        Windowing,
+    )
     from aggloom.runtime.group_agg import GroupAggOperator
     from aggloom.runtime.harness import Harness
     from aggloom.runtime.spark.failures import await_end
@@ -40,6 +63,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import write_changes
     from aggloom.runtime.spark.sources import read_changes
+    from aggloom.runtime.spark.window_aggregate import window_aggregate
 
 __version__ = "0.1.0"
 
@@ -49,14 +73,34 @@ __all__ = [
     "Aggregate",
     "Argument",
     "Computed",
+    "ContinuousTrigger",
+    "CountEvictor",
+    "CountTrigger",
+    "CountWindow",
+    "Cumulate",
+    "DeltaEvictor",
+    "EventTimeTrigger",
+    "Evictor",
     "Example",
     "Field",
     "GeneratedSource",
+    "GlobalWindow",
     "GroupAggOperator",
     "Harness",
+    "Hop",
+    "NeverTrigger",
     "Option",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
+    "Session",
     "Shape",
+    "TimeEvictor",
+    "Trigger",
+    "TriggerResult",
+    "Tumble",
     "View",
+    "Window",
+    "Windowing",
     "aggregate",
     "await_end",
     "errors",
@@ -71,9 +115,33 @@ __all__ = [
     "session",
     "sql",
     "unregister",
+    "window_aggregate",
+    "window_spec",
     "write_changes",
 ]
 
+_WINDOWS = (
+    "ContinuousTrigger",
+    "CountEvictor",
+    "CountTrigger",
+    "CountWindow",
+    "Cumulate",
+    "DeltaEvictor",
+    "EventTimeTrigger",
+    "Evictor",
+    "GlobalWindow",
+    "Hop",
+    "NeverTrigger",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
+    "Session",
+    "TimeEvictor",
+    "Trigger",
+    "TriggerResult",
+    "Tumble",
+    "Window",
+    "Windowing",
+)
 _HOMES = {
     "GroupAggOperator": "aggloom.runtime.group_agg",
     "Harness": "aggloom.runtime.harness",
@@ -82,7 +150,10 @@ _HOMES = {
     "read_changes": "aggloom.runtime.spark.sources",
     "sql": "aggloom.runtime.spark.query",
     "session": "aggloom.runtime.spark.session",
+    "window_aggregate": "aggloom.runtime.spark.window_aggregate",
+    "window_spec": "aggloom.codegen.planner",
     "write_changes": "aggloom.runtime.spark.sinks",
+    **dict.fromkeys(_WINDOWS, "aggloom.codegen.windows"),
 }
 
 

@@ -369,7 +369,9 @@ class Harness:
         ]
 
 
-def window_handler(plan: Plan, handler: type[Any] | str | Path | None, backend: Backend) -> type[Any]:
+def window_handler(
+    plan: Plan, handler: type[Any] | str | Path | None, backend: Backend
+) -> type[Any]:
     """The handler class of a plan's one window aggregate: generated, or the one that is given for it.
 
     Raises SpecError if the given one was made from another spec.

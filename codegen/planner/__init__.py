@@ -24,7 +24,13 @@ from aggloom.codegen.planner.nodes import (
 )
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
-from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
+from aggloom.codegen.planner.plan import (
+    Plan,
+    plan_query,
+    plan_spec,
+    plan_windows,
+    window_spec,
+)
 from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe
 
 __all__ = [
@@ -56,4 +62,5 @@ __all__ = [
     "plan_spec",
     "plan_windows",
     "walk",
+    "window_spec",
 ]

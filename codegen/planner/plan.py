@@ -33,7 +33,7 @@ from aggloom.codegen.planner.window_query import NAMES
 from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.spec import AggSpec, SchemaLike, to_schema
-from aggloom.codegen.windows import Windowing
+from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import OptionError, SpecError, nearest
 
 Rule = Callable[[Node, PlanOptions, Notes], Node]
@@ -135,6 +135,13 @@ def plan_windows(
     logical = plan_of_windows(spec, windowing, scan, chosen, notes, bounds_names, having, shown)
     rules = tuple(rule for rule in RULES if rule is not prune_calls)
     return _planned(logical, rules, chosen, spec.dialect, notes)
+
+
+def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:
+    """The spec from which the handler of a spec's calls in windows is generated: `generate(window_spec(...))`."""
+    windowing = window if isinstance(window, Windowing) else Windowing(window)
+    plan = plan_windows(spec, windowing)
+    return next(each.spec for each in walk(plan.root) if isinstance(each, WindowAggregate))
 
 
 def _planned(

@@ -72,9 +72,11 @@ def _spare(node: Calc) -> tuple[tuple[str, str], ...]:
 
 
 def _united(node: Union, names: list[str], notes: Notes) -> Node:
-    listed, by_clock = list(node.schema.names), clock_columns(node)
+    listed = list(node.schema.names)
     chosen = [name for name in listed if name in names]
-    chosen = chosen or [name for name in listed if name not in by_clock][:1]
+    if not chosen:
+        by_clock = clock_columns(node)
+        chosen = [name for name in listed if name not in by_clock][:1]
     if not chosen:
         field = pa.schema([node.schema.field(0)])
         select = ((listed[0], _NO_TIME),)

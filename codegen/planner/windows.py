@@ -77,8 +77,9 @@ def over_windows(
 
 def bounds_of(spec: AggSpec, table: Bounds) -> Bounds:
     """Bounds whose names are no others of the aggregate's columns."""
-    fields = spec.aggregate_schema
-    sign = "" if not set(table.names) & set(fields.names) else mark(fields)
+    sign, taken = "", set(spec.aggregate_schema.names)
+    while taken & {sign + name for name in table.names}:
+        sign += "$"
     start, end, time = (sign + name for name in table.names)
     return replace(table, start=start, end=end, time=time)
 

@@ -279,7 +279,9 @@ class ContinuousTrigger(Trigger):
             return FIRE
         self._end(window, ctx)
         if "next" not in ctx.state:
-            self._next(time if self.event_time else ctx.processing_time, window, ctx)
+            self._next(
+                max(time, ctx.watermark) if self.event_time else ctx.processing_time, window, ctx
+            )
         return CONTINUE
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:

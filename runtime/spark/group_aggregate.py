@@ -28,8 +28,12 @@ def resolve(what: Any) -> tuple[AggSpec, HandlerText]:
             f"group_aggregate: {what!r} is neither an AggSpec, nor a loaded handler class, nor the path of "
             "a generated module"
         )
-    text = Path(what.SOURCE_PATH).read_text(encoding="utf-8")
-    return AggSpec.from_json(what.SPEC_JSON), HandlerText(text, what.DIGEST)
+    return AggSpec.from_json(what.SPEC_JSON), handler_text(what)
+
+
+def handler_text(handler: type[Any]) -> HandlerText:
+    """A loaded handler class as workers get it."""
+    return HandlerText(Path(handler.SOURCE_PATH).read_text(encoding="utf-8"), handler.DIGEST)
 
 
 def group_aggregate(

@@ -7,11 +7,12 @@ the bucket's last committed state, processes, commits, and turns the changes int
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pandas as pd
 import pyarrow as pa
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from aggloom.runtime.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
 from aggloom.runtime.spark.blobs import cut, with_kinds, write_blob
 from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.partitioning import hash_int
@@ -32,6 +34,7 @@ from aggloom.runtime.spark.residency import Residence, clean_up, default_root, r
 from aggloom.runtime.spark.routes import PACKED_DDL, Packer, Route
 from aggloom.runtime.spark.store import BucketStore, Bundle, Head, Operator, gather
 from aggloom.runtime.steps import no_rows
+from aggloom.runtime.windows.base import WindowOperator
 
 BLOB_DDL = "blob BINARY"
 _BLOB = StructType([StructField("blob", BinaryType())])
@@ -60,18 +63,22 @@ class OperatorFactory(Protocol):
     @property
     def input_schema(self) -> pa.Schema: ...
 
-    def open(self, directory: Path | None) -> Operator: ...
+    def open(self, directory: Path | None, bucket: int) -> Operator: ...
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the host itself needs to know. `place` tells the nodes of a query apart; `route`: where changes go on to."""
+    """What the host itself needs to know. `place` tells the nodes of a query apart; `route`: where changes go on to.
+
+    time_mode: Spark's word for the timers that there are.
+    """
 
     buckets: int
     state_ttl_ms: int = 0
     state_directory: str | None = None
     place: int = 0
     route: Route | None = None
+    time_mode: Literal["None", "ProcessingTime", "EventTime"] = "None"
 
     @property
     def output_ddl(self) -> str:
@@ -110,7 +117,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
-        """Let the operator expire what is past its time to live."""
+        """Let the operator expire what is past its time to live, and fire windows that are due."""
         yield from self._run(int(key[0]), None, timerValues)
 
     def close(self) -> None:
@@ -127,29 +134,52 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         bucket = hash_int(key)
         owner = Owner(factory.name, factory.digest, bucket, options.buckets)
         bundle = bundle or Bundle(*no_rows(factory.input_schema))
-        clock_ms = 0
+        clock = self._clock(timerValues)
         if options.state_ttl_ms:
-            clock_ms = timerValues.getCurrentProcessingTimeInMs()
-            self._arm_timer(clock_ms)
+            self._arm_timer(clock.processing)
         if not self._query:
-            # A batch query sees each bucket once and keeps nothing.
-            operator = factory.open(None)
-            yield from self._emit(bucket, *_processed(operator, bundle, clock_ms))
-            operator.close()
+            yield from self._run_once(bucket, bundle, clock)
             return
         store = BucketStore(self._head, self._snapshot, self._log, owner)
         directory = f"{self._query}-{options.place}-{factory.digest}-{options.buckets}"
         with residence(self._root(), directory, bucket) as home:
             head = store.head()
-            operator = _wake(factory, store, head, home)
+            operator = _wake(factory, store, head, home, bucket)
             if home:
                 home.mark_dirty()
-            changes, change_kinds = _processed(operator, bundle, clock_ms)
-            token = store.commit(head, operator, bundle, clock_ms)
+            changes, change_kinds = _processed(operator, bundle, clock)
+            self._set_timer(operator)
+            token = store.commit(head, operator, bundle, clock)
             operator.close()
             if home:
                 home.mark_clean(token)
         yield from self._emit(bucket, changes, change_kinds)
+
+    def _run_once(self, bucket: int, bundle: Bundle, clock: Clock) -> Iterator[pd.DataFrame]:
+        """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
+        operator = self._factory.open(None, bucket)
+        yield from self._emit(bucket, *_processed(operator, bundle, clock))
+        if isinstance(operator, WindowOperator):
+            nothing = Bundle(*no_rows(self._factory.input_schema))
+            yield from self._emit(
+                bucket, *_processed(operator, nothing, Clock(AFTER_ALL, AFTER_ALL))
+            )
+        operator.close()
+
+    def _clock(self, timer_values: Any) -> Clock:
+        """What the batch knows of time.
+
+        Spark's watermark is a time at which rows may still come; an operator's is one at which none does.
+        """
+        if self._options.time_mode == "None":
+            return NO_TIME if self._query else Clock(time.time_ns() // 1_000_000)
+        now = timer_values.getCurrentProcessingTimeInMs()
+        watermark = timer_values.getCurrentWatermarkInMs()
+        event_time = self._options.time_mode == "EventTime" and watermark > 0
+        return Clock(
+            now if now > 0 else time.time_ns() // 1_000_000,
+            watermark - 1 if event_time else BEFORE_ALL,
+        )
 
     def _emit(self, bucket: int, changes: pa.RecordBatch, kinds: Any) -> Iterator[pd.DataFrame]:
         """The changes as frames: of one binary each, or packed for the operator that they go on to."""
@@ -164,6 +194,21 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         if rows:
             yield pd.DataFrame(rows, columns=["bucket", "partition", "seq", "blob"])
 
+    def _set_timer(self, operator: Operator) -> None:
+        """One timer a bucket: when the next of the operator's own is due."""
+        if not isinstance(operator, WindowOperator):
+            return
+        event, processing = operator.next_timers()
+        due = processing if self._options.time_mode == "ProcessingTime" else event
+        # The operator's watermark is one millisecond behind Spark's.
+        due = due + 1 if due is not None and self._options.time_mode == "EventTime" else due
+        armed = list(self._handle.listTimers())
+        for old in armed:
+            if old != due:
+                self._handle.deleteTimer(old)
+        if due is not None and due not in armed:
+            self._handle.registerTimer(due)
+
     def _arm_timer(self, clock_ms: int) -> None:
         """Wake up when what this batch touched expires; times are rounded so that timers coincide."""
         step = max(1, self._options.state_ttl_ms // _TIMER_STEPS)
@@ -172,14 +217,18 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
 
 
 def _wake(
-    factory: OperatorFactory, store: BucketStore, head: Head | None, home: Residence | None
+    factory: OperatorFactory,
+    store: BucketStore,
+    head: Head | None,
+    home: Residence | None,
+    bucket: int,
 ) -> Operator:
     """The operator in the state of `head`: as it lies in its residence, else rebuilt from the store."""
     if home and head and home.holds(head.token):
-        return factory.open(home.arena)
+        return factory.open(home.arena, bucket)
     if home:
         home.wipe()
-    operator = factory.open(home.arena if home else None)
+    operator = factory.open(home.arena if home else None, bucket)
     if head:
         try:
             store.rebuild(head, operator)
@@ -209,5 +258,5 @@ def _columns(frame: pd.DataFrame) -> Iterable[tuple[int, int, bytes]]:
     return zip(frame.iloc[:, -3], frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
 
 
-def _processed(operator: Operator, bundle: Bundle, clock_ms: int) -> tuple[pa.RecordBatch, Any]:
-    return operator.process(bundle.batch, bundle.kinds, clock_ms, bundle.partials)
+def _processed(operator: Operator, bundle: Bundle, clock: Clock) -> tuple[pa.RecordBatch, Any]:
+    return operator.process(bundle.batch, bundle.kinds, clock, bundle.partials)

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -30,6 +30,9 @@ from aggloom.codegen.planner import (
     Plan,
     Scan,
     Union,
+    WindowAggregate,
+    WindowAssign,
+    WindowTable,
     lineage,
 )
 from aggloom.runtime.changelog import CHANGE_COLUMNS, PROFILES
@@ -45,18 +48,24 @@ from aggloom.runtime.spark.host import OperatorProcessor, Options
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.routes import PACKED_DDL, HandlerText, Route
 from aggloom.runtime.spark.store import Operator
-from aggloom.runtime.spark.unpack import Having, Respell, Unpack
+from aggloom.runtime.spark.unpack import Having, Respell, Stepped, Unpack
+from aggloom.runtime.windows.make import WindowSettings
 
 HandlerOf = Callable[[AggSpec], HandlerText]
 _KIND, _TIME, _PATH = "row kind", "file time", "file path"
+Keyed = GroupAggregate | IncrementalAggregate | WindowAggregate
 
 
 @dataclass(frozen=True)
 class Table:
-    """A DataFrame of the query, and its change column; without one every row is an insertion."""
+    """A DataFrame of the query, and its change column; without one every row is an insertion.
+
+    moving: whether it has a watermark.
+    """
 
     df: DataFrame
     change_column: str | None = None
+    moving: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,12 +85,14 @@ class OperatorFactory:
     digest: str
     handler: HandlerText
     input_schema: pa.Schema
-    settings: tuple[tuple[str, Any], ...]
+    settings: tuple[tuple[str, Any], ...] | WindowSettings
 
-    def open(self, directory: Path | None) -> Operator:
-        """The operator, over the mapped files of `directory` if given."""
+    def open(self, directory: Path | None, bucket: int) -> Operator:
+        """The operator of a bucket, over the mapped files of `directory` if given."""
         from aggloom.runtime.group_agg import GroupAggOperator
 
+        if isinstance(self.settings, WindowSettings):
+            return self.settings.make(self.handler.load(), bucket, directory)
         made = GroupAggOperator(self.handler.load(), directory=directory, **dict(self.settings))
         return cast(Operator, made)
 
@@ -109,6 +120,7 @@ class Lowering:
     ) -> None:
         self.plan, self.tables, self.handler_of, self.settings = plan, tables, handler_of, settings
         self._places = 0
+        self._streams = any(table.df.isStreaming for table in tables.values())
         partitions = _any(tables).df.sparkSession.conf.get("spark.sql.shuffle.partitions")
         self._buckets = settings.buckets or 2 * int(partitions or 200)
 
@@ -130,8 +142,10 @@ class Lowering:
             for part in parts[1:]:
                 whole = whole.union(part)
             return whole
-        if isinstance(node, GroupAggregate):
+        if isinstance(node, GroupAggregate | WindowAggregate):
             return self._unpacked(node, profile)
+        if isinstance(node, WindowTable):
+            return _stepped(self._shown(node.input), node, (StringType(), _KIND))
         if isinstance(node, Calc):
             below = self._shown(node.input)
             if node.where is not None:
@@ -154,8 +168,11 @@ class Lowering:
         """A part of the plan below an aggregate as ordinary columns."""
         if isinstance(node, Scan):
             return self._scan(node)
-        if isinstance(node, GroupAggregate):
+        if isinstance(node, GroupAggregate | WindowAggregate):
             return _Rows(self._unpacked(node, None), _KIND, change_column=_KIND)
+        if isinstance(node, WindowTable):
+            rows = self._rows(node.input)
+            return replace(rows, df=_stepped(rows.df, node, *_extra_fields(rows)))
         assert isinstance(node, Calc)
         below = self._rows(node.input)
         df = below.df if node.where is None else below.df.where(node.where)
@@ -190,9 +207,9 @@ class Lowering:
             steps = (*node.steps, *route.steps)
             local = self.handler_of(node.final)
             return self._hosted(node, replace(route, steps=steps, local=local))
-        if isinstance(node, GroupAggregate):
+        if isinstance(node, GroupAggregate | WindowAggregate):
             return self._hosted(node, route)
-        if isinstance(node, Expand):
+        if isinstance(node, Expand | WindowAssign | WindowTable):
             further = replace(route, steps=(node, *route.steps))
             return self._packed(node.input, further, name, ordered)
         if isinstance(node, Union):
@@ -227,52 +244,85 @@ class Lowering:
             append_only=rows.append_only,
             ordered=bool(files),
         )
-        return rows.df.select(*(columns or [F.lit(0).alias("nothing")])).mapInArrow(
-            pack, PACKED_DDL
-        )
+        bare = rows.df.select(*(columns or [F.lit(0).alias("nothing")]))
+        return bare.mapInArrow(pack, PACKED_DDL)
 
-    def _unpacked(self, node: GroupAggregate, profile: str | None) -> DataFrame:
+    def _unpacked(self, node: GroupAggregate | WindowAggregate, profile: str | None) -> DataFrame:
         """An aggregate's changes as ordinary columns."""
         kind = pa.string() if profile else pa.int8()
         schema = _with_kind(spark_arrow(node.schema), kind)
         columns = _spark(node.schema, StringType() if profile else ByteType())
         return self._hosted(node, None).mapInArrow(Unpack(schema, profile), columns)
 
-    def _hosted(
-        self, node: GroupAggregate | IncrementalAggregate, route: Route | None
-    ) -> DataFrame:
+    def _hosted(self, node: Keyed, route: Route | None) -> DataFrame:
         """A keyed operator: what leaves are blobs, or packed rows if there is a route."""
         spec, options, exchange = node.spec, self.plan.options, node.input
+        assert isinstance(exchange, Exchange)
         place, self._places = self._places, self._places + 1
-        merges = node.merges
-        name = f"GROUP BY {', '.join(spec.group_by) or '()'}"
-        here = Route(spec.handler_schema, len(spec.group_by), self._count(exchange))
-        packed = self._packed(exchange.input, here, name, _needs_order(spec))
+        settings = self._settings(node)
+        windowed = isinstance(settings, WindowSettings)
+        keys = spec.group_by[:-1] if windowed else spec.group_by
+        name = f"GROUP BY {', '.join(keys) or '()'}{' in windows' if windowed else ''}"
+        rows = settings.rows if isinstance(settings, WindowSettings) else spec.handler_schema
+        wakes = isinstance(settings, WindowSettings) and _needs_waking(settings)
+        here = Route(rows, len(keys), self._count(exchange), wakes=wakes)
+        packed = self._packed(exchange.input, here, name, windowed or _needs_order(spec))
         factory = OperatorFactory(
             name=name,
             digest=lineage(node),
             handler=self.handler_of(spec),
-            input_schema=spec.handler_schema,
-            settings=(
-                ("mode", "mini_batch" if options.mini_batch_enabled else "per_record"),
-                ("update_before", getattr(node, "update_before", True)),
-                ("on_orphan_retraction", "keep" if merges else options.on_orphan_retraction),
-                ("state_ttl_ms", options.state_ttl),
-            ),
+            input_schema=rows,
+            settings=settings,
         )
-        hosting = Options(
-            here.buckets, options.state_ttl, self.settings.state_directory, place, route
-        )
+        mode = self._time_mode(node)
+        ttl = options.state_ttl if mode == "ProcessingTime" and not windowed else 0
+        hosting = Options(here.buckets, ttl, self.settings.state_directory, place, route, mode)
         return packed.groupBy("bucket").transformWithStateInPandas(
             OperatorProcessor(factory, hosting),
             outputStructType=hosting.output_ddl,
             outputMode="Append",
-            timeMode="ProcessingTime" if options.state_ttl else "None",
+            timeMode=mode,
         )
+
+    def _settings(self, node: Keyed) -> tuple[tuple[str, Any], ...] | WindowSettings:
+        options = self.plan.options
+        if isinstance(node, WindowAggregate):
+            return WindowSettings.of(node, options)
+        return (
+            ("mode", "mini_batch" if options.mini_batch_enabled else "per_record"),
+            ("update_before", getattr(node, "update_before", True)),
+            ("on_orphan_retraction", "keep" if node.merges else options.on_orphan_retraction),
+            ("state_ttl_ms", options.state_ttl),
+        )
+
+    def _time_mode(self, node: Keyed) -> Literal["None", "ProcessingTime", "EventTime"]:
+        """The timers that a node has; batch queries need none: with their rows time ends."""
+        if not self._streams:
+            return "None"
+        if isinstance(node, WindowAggregate):
+            return "EventTime" if node.windowing.assigner.event_time else "ProcessingTime"
+        return "ProcessingTime" if self.plan.options.state_ttl else "None"
 
     def _count(self, exchange: Exchange) -> int:
         """How many buckets an operator has; a global aggregate has one key, so one bucket."""
         return self._buckets if exchange.keys else 1
+
+
+def _needs_waking(settings: WindowSettings) -> bool:
+    """Whether something may be due by the clock in a node that has timers by the watermark only."""
+    windowing = settings.windowing
+    return windowing.assigner.event_time and not windowing.on_time_only
+
+
+def _extra_fields(rows: _Rows) -> list[tuple[Any, str]]:
+    """The types and names of the columns that stand after the node's."""
+    return [(rows.df.schema[name].dataType, name) for name in rows.extra]
+
+
+def _stepped(df: DataFrame, node: WindowTable, *extra: tuple[Any, str]) -> DataFrame:
+    """Rows as ordinary columns after a step that Arrow does; the extra columns go along."""
+    fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
+    return df.mapInArrow(Stepped(node), StructType(fields))
 
 
 def _any(tables: Mapping[str, Table]) -> Table:
@@ -299,7 +349,7 @@ def _is_packed(node: Node) -> bool:
     """Whether rows leave a node packed, through Calcs that only pick columns."""
     while isinstance(node, Calc) and node.picked is not None:
         node = node.input
-    return isinstance(node, GroupAggregate | Expand)
+    return isinstance(node, Keyed | Expand | WindowAssign | WindowTable)
 
 
 def _needs_order(spec: AggSpec) -> bool:

@@ -11,12 +11,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from aggloom.codegen import AggSpec, generate, to_schema
-from aggloom.codegen.planner import PlanOptions, plan_query
+from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.group_aggregate import find_change_column, hosting
 from aggloom.runtime.spark.lower import HandlerOf, Lowering, Table
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.session import ensure_query_settings
+from aggloom.runtime.spark.window_aggregate import require_watermarks, watermarked
 
 
 def sql(
@@ -31,6 +32,7 @@ def sql(
     buckets: int | None = None,
     output_profile: str = "spark",
     state_directory: str | Path | None = None,
+    watermarks: Mapping[str, tuple[str, Any]] | None = None,
     options: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> DataFrame:
@@ -39,7 +41,8 @@ def sql(
     Tables are keywords, `sql("SELECT ... FROM t", t=df)`, or in `tables`; every other keyword is a planner option
     (see PlanOptions), as is what `options` holds by Flink's names. A table with a column `_change_type` or `op` is one
     of changes; `change_column` names another column, for all tables or by table, or None if there is none.
-    `input_changes` says "append" of tables whose change column never takes anything back.
+    `input_changes` says "append" of tables whose change column never takes anything back. `watermarks`: by table the
+    event-time column and how far rows may be out of order, unless `df.withWatermark` said so.
     Raises SpecError and its kin, with the place in the text.
     """
     frames = dict(tables or {})
@@ -51,7 +54,10 @@ def sql(
             keywords[name] = value
     if not frames:
         raise SpecError("sql: no table is given; pass DataFrames by name: sql(query, t=df)")
-    given = {name: _table(name, df, change_column) for name, df in frames.items()}
+    given = {
+        name: _table(name, df, change_column, (watermarks or {}).get(name))
+        for name, df in frames.items()
+    }
     plan = plan_query(
         query,
         {name: _columns(table) for name, table in given.items()},
@@ -65,7 +71,8 @@ def sql(
     )
     settings = hosting(buckets, output_profile, state_directory)
     first = next(iter(frames.values()))
-    ensure_query_settings(first.sparkSession, timers=bool(plan.options.state_ttl))
+    require_watermarks(plan, given)
+    ensure_query_settings(first.sparkSession, timers=_waits_for_the_clock(plan))
     return Lowering(plan, given, handler_texts(backend), settings).result()
 
 
@@ -80,18 +87,31 @@ def handler_texts(backend: Literal["numba", "python"]) -> HandlerOf:
     return text
 
 
-def _table(name: str, df: DataFrame, change_column: str | Mapping[str, str | None] | None) -> Table:
+def _waits_for_the_clock(plan: Plan) -> bool:
+    """Whether an operator has timers in processing time."""
+    windows = [
+        node.windowing.assigner for node in walk(plan.root) if isinstance(node, WindowAggregate)
+    ]
+    return bool(plan.options.state_ttl) or any(not each.event_time for each in windows)
+
+
+def _table(
+    name: str,
+    df: DataFrame,
+    change_column: str | Mapping[str, str | None] | None,
+    watermark: tuple[str, Any] | None,
+) -> Table:
     asked = change_column
     if isinstance(change_column, Mapping):
         asked = change_column.get(name, "")
     if asked == "":
-        return Table(df, find_change_column(df, []))
+        return watermarked(df, find_change_column(df, []), watermark)
     assert asked is None or isinstance(asked, str)
     if asked is not None and asked not in df.columns:
         raise UnknownColumnError(
             f"table {name}: there is no change column {asked!r}. {nearest(asked, df.columns)}"
         )
-    return Table(df, asked)
+    return watermarked(df, asked, watermark)
 
 
 def _columns(table: Table) -> pa.Schema:

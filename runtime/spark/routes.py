@@ -49,8 +49,9 @@ class HandlerText:
 class Route:
     """Where rows go. `schema`: the next operator's columns, of which the first `keys` are its key.
 
-    steps: Calcs that pick columns, and Expands, before. local: the handler that aggregates them first, if that
-    makes them fewer. side: which input of a union this is.
+    steps: Calcs that pick columns, Expands and assignments to windows, before. local: the handler that aggregates
+    them first, if that makes them fewer. side: which input of a union this is. wakes: whether every bucket is called
+    whenever there are rows for any.
     """
 
     schema: pa.Schema
@@ -59,6 +60,7 @@ class Route:
     steps: tuple[Node, ...] = ()
     local: HandlerText | None = None
     side: int = 0
+    wakes: bool = False
     blob_bytes: int = BLOB_BYTES
 
 
@@ -99,8 +101,9 @@ class Packer:
             yield from self._partials(self._local.finish())
             for batch, kinds in self._local.kept():
                 yield from self._hold(batch, kinds, b"")
-        if self._nothing is not None and not self._held[0]:
-            self._held[0].append((self._nothing, b""))
+        for bucket in range(self._route.buckets if self._route.wakes else 1):
+            if self._nothing is not None and not self._held[bucket]:
+                self._held[bucket].append((self._nothing, b""))
         for bucket in range(self._route.buckets):
             if self._held[bucket]:
                 yield self._emit(bucket)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import having_kinds
+from aggloom.codegen.planner import WindowTable
 from aggloom.runtime.changelog import (
     UPDATE_BEFORE,
     Kinds,
@@ -16,6 +17,7 @@ from aggloom.runtime.changelog import (
     parse_kinds,
 )
 from aggloom.runtime.spark.blobs import concat, read_blob, split_kinds
+from aggloom.runtime.windows.assign import window_rows
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,30 @@ class Unpack:
                     columns = [*batch.columns, words]
                     fitted = [c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
                     yield pa.RecordBatch.from_arrays(fitted, schema=self.schema)
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The `mapInArrow` stage of a WindowTable over ordinary columns; what stands after the columns goes along."""
+
+    node: WindowTable
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Repeat each row for its windows."""
+        width = len(self.node.input.schema)
+        for batch in batches:
+            rows = np.arange(batch.num_rows, dtype=np.int64)
+            known = pa.RecordBatch.from_arrays(
+                [
+                    c.cast(f.type)
+                    for c, f in zip(batch.columns, self.node.input.schema, strict=False)
+                ],
+                schema=self.node.input.schema,
+            )
+            done, places = window_rows(self.node, known, rows)
+            extra = [column.take(pa.array(places)) for column in batch.columns[width:]]
+            names = [*self.node.schema.names, *batch.schema.names[width:]]
+            yield pa.RecordBatch.from_arrays([*done.columns, *extra], names=names)
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,7 @@ class GeneralWindowOperator(WindowOperator):
         return lambda live, row: ledger.add(row, live.pane)
 
     def _between_rows(self) -> None:
-        if self._asker.context.due:
+        if self._book.due:
             self._fire_due()
         if self._ledger.size > _AT_ONCE:
             self._ledger.run(self._source)
@@ -230,7 +230,7 @@ class GeneralWindowOperator(WindowOperator):
     def _fire_due(self) -> None:
         """Fire all timers that have come due, those in event time first."""
         book, asker, fired = self._book, self._asker, set()
-        asker.context.due = False
+        book.due = False
         while True:
             ask, timers = asker.event_time, book.event
             due = timers.pop(book.clock.watermark)

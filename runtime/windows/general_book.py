@@ -56,7 +56,10 @@ class Live:
 
 
 class Book:
-    """Keys by slot and windows by number. emptied: slots of keys that have lost their last window."""
+    """Keys by slot and windows by number. emptied: slots of keys that have lost their last window.
+
+    due: whether a timer was set for a time that has come.
+    """
 
     def __init__(self, event_time: bool, lateness: int) -> None:
         self._event_time, self._lateness = event_time, lateness
@@ -65,6 +68,7 @@ class Book:
         self.windows: dict[int, Live] = {}
         self.event, self.processing = Timers(), Timers()
         self.emptied: set[int] = set()
+        self.due = False
         self._numbers = 0
 
     @property
@@ -93,8 +97,20 @@ class Book:
         live = Live(self._number(), pane or self.pane(key), local, window, self.cleanup_of(window))
         self._enter(live)
         if live.cleanup is not None:
-            self.cleanups.register(live.cleanup, live.id)
+            (self.register_event if self._event_time else self.register_processing)(
+                live.cleanup, live.id
+            )
         return live
+
+    def register_event(self, time: int, window: int) -> None:
+        """Set a window's timer by the watermark."""
+        self.event.register(time, window)
+        self.due |= time <= self.clock.watermark
+
+    def register_processing(self, time: int, window: int) -> None:
+        """Set a window's timer by the clock."""
+        self.processing.register(time, window)
+        self.due |= time <= self.clock.processing
 
     def close(self, live: Live) -> None:
         """Forget a window, its timers, and its key if that has no other."""

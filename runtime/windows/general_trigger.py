@@ -62,13 +62,12 @@ class Columns:
 
 
 class Context:
-    """The TriggerContext of the window that the trigger is asked about. due: a timer was set that comes due at once."""
+    """The TriggerContext of the window that the trigger is asked about."""
 
     def __init__(self, book: Book) -> None:
         self._book = book
         self.live: Any = None
         self.merged: list[MutableMapping[str, Any]] = []
-        self.due = False
 
     @property
     def watermark(self) -> int:
@@ -84,14 +83,10 @@ class Context:
         return state
 
     def register_event_time_timer(self, time: int) -> None:
-        self._book.event.register(int(time), self.live.id)
-        if time <= self._book.clock.watermark:
-            self.due = True
+        self._book.register_event(int(time), self.live.id)
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._book.processing.register(int(time), self.live.id)
-        if time <= self._book.clock.processing:
-            self.due = True
+        self._book.register_processing(int(time), self.live.id)
 
     def delete_event_time_timer(self, time: int) -> None:
         # The timer at which a window ends is the window's own.

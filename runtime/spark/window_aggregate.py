@@ -1,0 +1,111 @@
+"""`window_aggregate`: a DataFrame of rows or of changes in, the changelog of its aggregates in windows out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame
+
+from aggloom.codegen import AggSpec, milliseconds
+from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_windows, walk
+from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
+from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.runtime.harness import window_handler
+from aggloom.runtime.spark.group_aggregate import find_change_column, handler_text, hosting
+from aggloom.runtime.spark.lower import Lowering, Table
+from aggloom.runtime.spark.session import ensure_query_settings
+
+_DELAY = "spark.watermarkDelayMs"
+
+
+def window_aggregate(
+    df: DataFrame,
+    spec: AggSpec,
+    *,
+    window: Assigner | Windowing,
+    trigger: Trigger | None = None,
+    evictor: Evictor | None = None,
+    allowed_lateness: Any = 0,
+    late_rows: bool = False,
+    watermark: Any = None,
+    handler: type[Any] | str | Path | None = None,
+    backend: Literal["numba", "python"] = "numba",
+    change_column: str | None = None,
+    buckets: int | None = None,
+    mode: str = "mini_batch",
+    update_before: bool = True,
+    on_orphan_retraction: str = "drop",
+    output_profile: str = "spark",
+    state_directory: str | Path | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The changelog of a spec's calls in windows: its keys, window_start, window_end, window_time, its calls.
+
+    window: an assigner such as Tumble("1 hour", on="ts"), or a whole Windowing. watermark: by how much rows of a stream
+    may be out of order, such as "10 minutes"; without it, what `df.withWatermark` said. handler: the class to run or
+    its module's path, made from `window_spec` (default: generated). The rest is as in `group_aggregate`.
+    Raises SpecError and its kin.
+    """
+    if mode not in ("mini_batch", "per_record"):
+        raise SpecError(f"mode {mode!r}: known are mini_batch and per_record")
+    windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
+    assert windowing is not None
+    change_column = change_column or find_change_column(df, spec.schema.names)
+    if change_column is not None and change_column not in df.columns:
+        raise UnknownColumnError(
+            f"the DataFrame has no change column {change_column!r}. {nearest(change_column, df.columns)}"
+        )
+    chosen = PlanOptions.of(
+        options or {},
+        mini_batch_enabled=mode == "mini_batch",
+        update_before=update_before,
+        on_orphan_retraction=on_orphan_retraction,
+    )
+    plan = plan_windows(spec, windowing, options=chosen, inserts_only=change_column is None)
+    on = windowing.assigner.columns[0] if windowing.assigner.event_time else None
+    asked = None if watermark is None or on is None else (on, watermark)
+    table = watermarked(df, change_column, asked)
+    require_watermarks(plan, {"t": table})
+    text = handler_text(window_handler(plan, handler, backend))
+    settings = hosting(buckets, output_profile, state_directory)
+    ensure_query_settings(df.sparkSession, timers=on is None)
+    return Lowering(plan, {"t": table}, lambda _: text, settings).result()
+
+
+def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any] | None) -> Table:
+    """A DataFrame with the watermark that is asked for (its column, and how far rows may be out of order).
+
+    Raises UnknownColumnError, OptionError for what is no duration, and SpecError if it has another one already.
+    """
+    own = next((f.name for f in df.schema.fields if _DELAY in (f.metadata or {})), None)
+    if asked is None:
+        return Table(df, change_column, own is not None)
+    column, delay = asked
+    if column not in df.columns:
+        raise UnknownColumnError(
+            f"watermark: there is no column {column!r}. {nearest(column, df.columns)}"
+        )
+    if own is not None:
+        raise SpecError(
+            f"watermark: the DataFrame has one already, on {own!r}, and Spark allows one; take withWatermark out, "
+            "or do not give watermark"
+        )
+    ms = milliseconds("watermark", delay)
+    return Table(df.withWatermark(column, f"{ms} milliseconds"), change_column, True)
+
+
+def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:
+    """Raise SpecError if a stream has windows in event time, and none of its rows can move the watermark."""
+    windows = [node for node in walk(plan.root) if isinstance(node, WindowAggregate)]
+    for node in windows:
+        if not node.windowing.assigner.event_time:
+            continue
+        for scan in (each for each in walk(node) if hasattr(each, "table")):
+            table = tables[scan.table]
+            if table.df.isStreaming and not table.moving:
+                raise SpecError(
+                    f"table {scan.table}: windows in event time need a watermark; call "
+                    "df.withWatermark('ts', '10 minutes') before, or give watermark=...."
+                )
