@@ -24,6 +24,7 @@ from aggloom.errors import (
 )
 
 Types = dict[str, pa.DataType]
+_TIMESTAMPS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP)
 
 
 class Scope:
@@ -113,7 +114,8 @@ class Scope:
         flink = self.dialect == "flink"
 
         def visit(part: exp.Expression) -> exp.Expression:
-            if flink and isinstance(part, exp.DataType) and part.this == exp.DType.TIMESTAMPTZ:
+            # CAST(... AS TIMESTAMP) and TO_TIMESTAMP(...): Flink's is a wall clock.
+            if flink and isinstance(part, exp.DataType) and part.this in _TIMESTAMPS:
                 return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
             if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
                 return part

@@ -13,9 +13,10 @@ import pyarrow as pa
 from aggloom.codegen.planner import LocalAggregate, PlanOptions
 from aggloom.runtime.case_compare import Change, difference, net, typed
 from aggloom.runtime.case_format import Case, Expectation, NotSupported, Phase, to_value
-from aggloom.runtime.case_program import Program
+from aggloom.runtime.case_program import Program, Table
 from aggloom.runtime.case_settings import Setting, asks_for_messages, single_aggregate
 from aggloom.runtime.case_source import Bundles, UpsertNormaliser
+from aggloom.runtime.case_windows import watermark_of
 from aggloom.runtime.changelog import fold, parse_kinds
 from aggloom.runtime.handler import rows_to_batch
 from aggloom.runtime.harness import Harness
@@ -63,6 +64,7 @@ class _Replay:
         self.normalisers = program.normalisers()
         self.seen: list[Change] = []
         self.expected: list[Change] = []
+        self.late = 0
         self.harness = self._start()
         self.bundles = Bundles(
             setting.bundle,
@@ -94,12 +96,14 @@ class _Replay:
 
     def _start(self) -> Harness:
         backend = _handlers(self.setting.backend)
-        return Harness.of_plan(self.plan, backend, session=self.session, **self.setting.parts)
+        parts = self.setting.parts
+        return Harness.of_plan(self.plan, backend, None, session=self.session, **parts)
 
     def _restore(self, before: str) -> None:
         if "restore" not in before:
             raise NotSupported(f"before: {before}")
         state = self.harness.snapshot()
+        self.late += self.harness.counters.get("late_dropped", 0)
         self.harness.close()
         self.harness = self._start()
         self.harness.restore(state)
@@ -116,17 +120,31 @@ class _Replay:
             if "op" in event:
                 table = self.program.table(event)
                 if table.name in read:
-                    row = _row(event["row"], table.schema)
-                    changes = self._normal(table.name, event["op"], row)
-                    bundles.add((table.name, *change) for change in changes)
-            elif "set_ttl_time" in event:
-                harness.set_ttl_time(event["set_ttl_time"])
-            elif "flush" in event or "end_of_input" in event:
+                    self._feed_row(event, table)
+                continue
+            if "set_ttl_time" not in event:
                 bundles.flush()
-            else:
-                raise NotSupported(f"event {next(iter(event))}")
+            if "set_ttl_time" in event:
+                harness.set_ttl_time(event["set_ttl_time"])
+            elif "watermark" in event:
+                harness.watermark(event["watermark"])
+            elif "set_processing_time" in event:
+                harness.processing_time(event["set_processing_time"])
+            elif "end_of_input" in event:
+                harness.end_of_input()
         if flush_at_end:
             bundles.flush()
+
+    def _feed_row(self, event: Mapping[str, Any], table: Table) -> None:
+        """A row, and the watermark that comes with it."""
+        row = _row(event["row"], table.schema)
+        changes = self._normal(table.name, event["op"], row)
+        self.bundles.add((table.name, *change) for change in changes)
+        named = dict(zip(table.schema.names, event["row"], strict=True))
+        watermark = watermark_of(self.case, named)
+        if watermark is not None:
+            self.bundles.flush()
+            self.harness.watermark(watermark, table.name)
 
     def _normal(self, table: str, kind: str, row: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
         normaliser: UpsertNormaliser | None = self.normalisers.get(table)
@@ -179,6 +197,7 @@ class _Replay:
         count = expect.extra.get("message_count", len(delivered))
         if self.tells and count != len(delivered):
             raise CaseFailed(f"expected {count} messages, got {len(delivered)}")
+        self._check_time(expect)
         if "materialized" in expect.extra:
             from_rows = expect.extra["materialized"]
             listed = from_rows["rows"] if isinstance(from_rows, Mapping) else from_rows
@@ -187,6 +206,19 @@ class _Replay:
                 for r in listed
             ]
             self._check_total(pairs, tolerance)
+
+    def _check_time(self, expect: Expectation) -> None:
+        """The watermark, and the rows that came too late."""
+        if "watermark_out" in expect.extra:
+            listed = expect.extra["watermark_out"]
+            wanted = listed[-1] if isinstance(listed, list) else listed
+            if self.harness.current_watermark != wanted:
+                found = self.harness.current_watermark
+                raise CaseFailed(f"expected the watermark {wanted}, got {found}")
+        late = expect.extra.get("late_records_dropped")
+        if late is not None and late != self.late + self.harness.counters["late_dropped"]:
+            found = self.late + self.harness.counters["late_dropped"]
+            raise CaseFailed(f"expected {late} late rows, got {found}")
 
     def _check_total(self, rows: Iterable[Change], tolerance: float) -> None:
         schema = self.plan.schema

@@ -18,9 +18,11 @@ from aggloom.codegen.planner import (
     Plan,
     PlanOptions,
     Scan,
+    WindowAggregate,
     walk,
 )
 from aggloom.runtime.case_format import Case
+from aggloom.runtime.case_windows import emit_options
 
 Backend = Literal["numba", "python"]
 _TELLING = ("ordered", "unordered", "count")
@@ -58,10 +60,13 @@ class Setting:
             update_before=params.get("generate_update_before", True),
             # Changes of a case are complete, so that here two phases are sound over tables with retractions too.
             on_orphan_retraction="keep" if self.spread else "drop",
+            **emit_options(params),
         )
 
     def tells(self, plan: Plan) -> bool:
         """Whether the messages are Flink's, and not only the table."""
+        if _windows_only(plan):
+            return True
         if self.spread or self.bundle is None:
             return not self.spread
         if single_aggregate(plan) is None:
@@ -91,6 +96,13 @@ def settings(case: Case, backends: Sequence[Backend]) -> Iterator[Setting]:
             last = next(reversed(found))
             size = max((s for s in sizes if s), default=4)
             yield replace(last, bundle=size, two_phase=True, split=any(splits), spread=True)
+
+
+def _windows_only(plan: Plan) -> bool:
+    """Whether windows are the only aggregates: they fire when time says so, however rows are cut and spread."""
+    nodes = walk(plan.root)
+    windows = any(isinstance(node, WindowAggregate) for node in nodes)
+    return windows and not any(isinstance(node, GroupAggregate) for node in nodes)
 
 
 def ttl_of(params: Mapping[str, Any]) -> int:

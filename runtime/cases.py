@@ -42,8 +42,11 @@ from aggloom.runtime.case_program import (
 )
 from aggloom.runtime.case_replay import CaseFailed, Tables, events, replay, tolerance_of
 from aggloom.runtime.case_settings import Backend, Setting, settings
+from aggloom.runtime.case_windows import OPERATOR_KINDS, window_program
 
-_KNOWN_EXTRA = frozenset(("message_count", "materialized", "tolerance_percent"))
+_KNOWN_EXTRA = frozenset(
+    ("message_count", "materialized", "tolerance_percent", "watermark_out", "late_records_dropped")
+)
 _AGGREGATE_KINDS = frozenset(("group_agg", "mini_batch_agg", "incremental_agg"))
 _ANY_SIZE = re.compile(r"DECIMAL\(arbitrary\)", re.IGNORECASE)
 SessionProvider = Callable[[], Any]
@@ -91,7 +94,9 @@ class Runner:
             self._run_function(case)
             return ""
         if case.kind in _AGGREGATE_KINDS or case.kind.endswith("_sql"):
-            return self._run_query(case)
+            return self._run_query(case, query_program(case))
+        if case.kind in OPERATOR_KINDS:
+            return self._run_query(case, window_program(case))
         raise NotSupported(f"operator {case.kind}")
 
     def _run_function(self, case: Case) -> None:
@@ -168,9 +173,8 @@ class Runner:
         if found:
             raise CaseFailed(f"{where}: {found}")
 
-    def _run_query(self, case: Case) -> str:
-        """A SQL query over its tables, under every setting that the case lists; a remark on what was compared."""
-        program = query_program(case)
+    def _run_query(self, case: Case, program: Program) -> str:
+        """A query over its tables, under every setting that the case lists; a remark on what was compared."""
         tables: Tables | None = None
         for setting in settings(case, self._backends):
             try:

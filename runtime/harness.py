@@ -306,6 +306,11 @@ class Harness:
         self._clock = self._clock._replace(processing=ms)
 
     @property
+    def current_watermark(self) -> int:
+        """The watermark of all tables, in milliseconds; before the first one very small."""
+        return self._watermarks.current
+
+    @property
     def counters(self) -> dict[str, int]:
         """What the operators have counted, added up."""
         total: Counter[str] = Counter()

@@ -216,6 +216,7 @@ class SlicingWindowOperator(WindowOperator):
         if self.clock[DUE] <= self._now:
             parts.append(self._fire_once() if self.windows is None else self._advance_windows())
             self._plan_next()
+        self.clock[FIRED] = self._now
         return joined(parts, self.schema)
 
     def _advance_waits(self) -> Rows:
@@ -360,7 +361,7 @@ class SlicingWindowOperator(WindowOperator):
 
     def _plan_next(self) -> None:
         """Find out when the next window is due, or is to be forgotten."""
-        self.clock[DUE], self.clock[FIRED] = AFTER_ALL, self._now
+        self.clock[DUE] = AFTER_ALL
         if self.windows is not None:
             due = self._fires(self.windows.windows[self.windows.index.used_slots()])
             later = due + self.windowing.allowed_lateness
