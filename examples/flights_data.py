@@ -26,13 +26,13 @@ _COLUMNS = ["carrier", "flight", "origin", "dest", "dep_delay", "arr_delay"]
 _MESSAGES = """
 CREATE TABLE messages AS
 WITH flight AS (
-    SELECT *, due + to_minutes(dep_delay) AS left_at,
-           due + to_minutes(dep_delay + air_time) AS landed_at,
-           {'id': id, 'carrier': carrier, 'flight': flight, 'origin': origin, 'dest': dest,
-            'dep_delay': NULL::INT, 'arr_delay': NULL::INT} AS planned,
+    SELECT *, to_hours(CASE WHEN id % 20 = 0 THEN id * 7919 % (1 + {held_up}) ELSE 0 END) AS wait,
+           due + to_minutes(dep_delay) + wait AS left_at,
+           due + to_minutes(dep_delay + air_time) + wait AS landed_at,
+           {image} AS planned,
            struct_update(planned, dep_delay := dep_delay) AS departed,
            struct_update(departed, arr_delay := arr_delay) AS landed
-    FROM flights
+    FROM flights WHERE due < TIMESTAMP '{until}'
 ), message AS (
     SELECT due - INTERVAL 1 DAY AS moment, 1 AS stage, 'c' AS op, NULL AS before, planned AS after,
            id FROM flight
@@ -54,11 +54,34 @@ TO {path} (FORMAT json)
 # The net rows straight from the package: the second opinion on what the replay adds up to.
 _NET = """
 COPY (
-    SELECT id, carrier, flight, origin, dest,
-           dep_delay::INT AS dep_delay, arr_delay::INT AS arr_delay
-    FROM flights WHERE flew ORDER BY id
+    SELECT {columns} FROM flights WHERE flew AND due < TIMESTAMP '{until}' ORDER BY id
 ) TO {path} (FORMAT parquet)
 """
+_DELAYS = ("dep_delay", "arr_delay")
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What is told of a flight, in how many files, of flights before which day.
+
+    held_up: by how many hours at most the reports of one flight in twenty, that it left and that it landed, are late.
+    """
+
+    columns: tuple[str, ...] = ("id", "carrier", "flight", "origin", "dest", *_DELAYS)
+    files: int = FILES
+    held_up: int = 0
+    until: str = "2014-01-01"
+
+    @property
+    def image(self) -> str:
+        """A flight as scheduled, as an SQL struct."""
+        values = {"due": "epoch_ms(due)", **dict.fromkeys(_DELAYS, "NULL::INT")}
+        return "{" + ", ".join(f"'{name}': {values.get(name, name)}" for name in self.columns) + "}"
+
+    @property
+    def net(self) -> str:
+        """The columns of a flight that flew, as an SQL list."""
+        return ", ".join(f"{name}::INT AS {name}" if name in _DELAYS else name for name in self.columns)
 
 
 @dataclass(frozen=True)
@@ -70,7 +93,7 @@ class Replay:
     messages: int
 
 
-def replay(directory: Path) -> Replay:
+def replay(directory: Path, feed: Feed = Feed()) -> Replay:  # noqa: B008
     """Write the change files unless an earlier run already did."""
     changes, net, stamp = directory / "changes", directory / "net.parquet", directory / "replay.txt"
     if stamp.exists() and stamp.read_text().startswith(_VERSION):
@@ -80,15 +103,23 @@ def replay(directory: Path) -> Replay:
         old.unlink()
     with duckdb.connect() as db:
         db.register("flights", _flights())
-        db.execute(_MESSAGES.replace("{files}", str(FILES)))
-        for number in range(1, FILES + 1):
+        settings = {"image": feed.image, "held_up": feed.held_up, "until": feed.until}
+        db.execute(_filled(_MESSAGES, files=feed.files, **settings))
+        for number in range(1, feed.files + 1):
             target = changes / f"flights-{number:02}.jsonl"
             db.execute(_FILE.format(number=number, path=quoted(target)))
-        db.execute(_NET.format(path=quoted(net)))
+        db.execute(_NET.format(columns=feed.net, until=feed.until, path=quoted(net)))
         counted = db.execute("SELECT count(*) FROM messages").fetchone()
     messages = int(counted[0]) if counted else 0
     stamp.write_text(f"{_VERSION}: {messages}")
     return Replay(changes, net, messages)
+
+
+def _filled(text: str, **values: object) -> str:
+    """The text with values for its {names}; other braces stay."""
+    for name, value in values.items():
+        text = text.replace("{" + name + "}", str(value))
+    return text
 
 
 def quoted(path: Path) -> str:

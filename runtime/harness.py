@@ -34,6 +34,7 @@ from aggloom.runtime.steps import Rows
 from aggloom.runtime.watermarks import Watermarks
 from aggloom.runtime.windows.assign import event_times
 from aggloom.runtime.windows.base import WindowOperator
+from aggloom.runtime.windows.timeline import Timeline, timeline
 
 Change = tuple[Any, ...]
 Backend = Literal["numba", "python"]
@@ -160,6 +161,7 @@ class Harness:
         **options: Any,
     ) -> None:
         self.plan = plan
+        self._parts = handler_of, options
         self.pipeline = Pipeline(plan, handler_of, **options)
         chosen = plan.options
         size = chosen.mini_batch_size if chosen.mini_batch_size > 0 else None
@@ -283,6 +285,15 @@ class Harness:
         new, self._new = self._new, []
         return new
 
+    def timeline(self, **options: Any) -> Timeline:
+        """A picture of what the query's windows did so far, for notebooks and files; see `timeline` for the options.
+
+        The buffered rows are flushed first. Raises AggloomError unless the plan has one window aggregate.
+        """
+        self.flush()
+        handler_of, parts = self._parts
+        return timeline(self.plan, handler_of, self.history, parts, **options)
+
     def table(self) -> list[tuple[Any, ...]]:
         """The table that all changes so far fold to, sorted by its columns, nulls first and NaN last."""
         return sorted(self._folded(), key=lambda row: [sort_key(v) for v in row])
@@ -299,6 +310,7 @@ class Harness:
         """
         self._buffer, self._buffered = [], 0
         self.pipeline.restore(data)
+        self.history.append(("restore", data))
         self._new, self._all = [], _changes(self.pipeline.contents())
 
     def set_ttl_time(self, ms: int) -> None:
@@ -334,6 +346,8 @@ class Harness:
 
     def _run(self, tables: dict[str, Rows]) -> None:
         changes = _changes(self.pipeline.process(tables, self._clock))
+        if self._has_windows:
+            self.history.append(("bundle", (tables, self._clock)))
         self._new += changes
         self._all += changes
         if changes:

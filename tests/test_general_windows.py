@@ -51,7 +51,7 @@ from aggloom.errors import (
     SpecError,
 )
 from aggloom.runtime.changelog import KIND_NAMES
-from aggloom.runtime.clock import AFTER_ALL, Clock
+from aggloom.runtime.clock import AFTER_ALL, NO_TIME, Clock
 from aggloom.runtime.windows import general
 from aggloom.runtime.windows.general import GeneralWindowOperator
 
@@ -62,7 +62,7 @@ SPEC = AggSpec.from_sql(
 )
 SUM = AggSpec.from_sql("SELECT k, w, SUM(v) AS s FROM t GROUP BY k, w", SCHEMA)
 LOCAL = Bounds("window_start", "window_end", "window_time", WALL_CLOCK, INSTANT)
-some = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 
 CONTINUE, FIRE, PURGE, FIRE_AND_PURGE = TriggerResult
 
@@ -100,7 +100,7 @@ def _ms(time: dt.datetime | None) -> int | None:
 
 
 def feed(
-    op: GeneralWindowOperator, rows: Iterable[Input], clock: Clock = Clock()
+    op: GeneralWindowOperator, rows: Iterable[Input], clock: Clock = NO_TIME
 ) -> list[Change]:
     """The changes that rows bring."""
     return shown(op.process(*batch_of(rows), clock))

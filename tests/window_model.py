@@ -1,8 +1,8 @@
 """Windowed aggregation in plain Python, one row at a time, written without looking at the operators.
 
-It knows SUM(v), COUNT(*), MAX(v) and COUNT(DISTINCT v) by key and window under the built-in triggers, from Flink's rules
-(SEMANTICS 4.1, 4.2). A window keeps the values of its rows; what a retraction of a value that a window does not hold
-would bring, it does not know: it raises Unjudged.
+It knows SUM(v), COUNT(*), MAX(v) and COUNT(DISTINCT v) by key and window under the built-in triggers, from Flink's
+rules (SEMANTICS 4.1, 4.2). A window keeps the values of its rows; what a retraction of a value that it does not hold
+would bring, the model does not know: it raises Unjudged.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Pane:
 
 
 class WindowModel:
-    """The windows of all keys; `process` gives the changes of a bundle as (kind, key, start, end, sum, count, max, distinct)."""
+    """The windows of all keys; changes are (kind, key, start, end, sum, count, max, distinct)."""
 
     def __init__(self, windowing: Windowing, update_before: bool = True) -> None:
         self.windowing, self.update_before = windowing, update_before
@@ -80,10 +80,10 @@ class WindowModel:
         """Move the clock, then apply the rows one after the other."""
         self.out = []
         self.clock = Clock(*(max(a, b) for a, b in zip(self.clock, clock, strict=True)))
-        self._run_timers()
+        self._run_timers(self.clock.processing)
         for row in rows:
             self._row(row)
-            self._run_timers()
+            self._run_timers(self.clock.processing - 1)
         return self.out
 
     def contents(self) -> list[Change]:
@@ -217,6 +217,11 @@ class WindowModel:
         pane.next = time
         pane.timers["event" if by_event else "processing"].add(time)
 
+    def _periodic(self, pane: Pane, time: int, every: int) -> None:
+        while time <= self.clock.processing:
+            time += every
+        self._wait(pane, time)
+
     def _after_merge(self, pane: Pane, waiting: list[int]) -> None:
         t = self.trigger
         if isinstance(t, EventTimeTrigger) and pane.last > self.clock.watermark:
@@ -231,20 +236,19 @@ class WindowModel:
     def _on_timer(self, pane: Pane, domain: str, time: int) -> bool:
         t = self.trigger
         if isinstance(t, EventTimeTrigger):
+            waited, pane.next = pane.next, None
             if domain == "event":
-                if time == pane.last and pane.next is not None:
-                    pane.timers["processing"].discard(pane.next)
-                    pane.next = None
-                return time == pane.last
-            if pane.next != time:
+                pane.timers["processing"].discard(waited or 0)
+                return time == pane.last or waited is not None
+            if waited != time:
+                pane.next = waited
                 return False
-            pane.next = None
-            if pane.last > self.clock.watermark:
-                self._delay(pane, t.early)
+            if t.early and pane.last > self.clock.watermark:
+                self._periodic(pane, time, t.early)
             return True
         if isinstance(t, ProcessingTimeTrigger) and domain == "processing":
             if time != pane.last and pane.next == time:
-                self._wait(pane, time + t.early)
+                self._periodic(pane, time, t.early)
                 return True
             return time == pane.last
         if isinstance(t, ContinuousTrigger) and domain == (
@@ -258,11 +262,9 @@ class WindowModel:
             return time == pane.last
         return False
 
-    def _run_timers(self) -> None:
+    def _run_timers(self, now: int) -> None:
         while True:
-            due = self._due("event", self.clock.watermark) or self._due(
-                "processing", self.clock.processing
-            )
+            due = self._due("event", self.clock.watermark) or self._due("processing", now)
             if due is None:
                 return
             time, pane, domain = due

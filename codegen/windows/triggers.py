@@ -1,7 +1,7 @@
 """When a window gives out its result: built-in triggers, and the interface that users write theirs against.
 
-A trigger is asked about each row and each timer of a window, and answers with a TriggerResult. What it wants to remember
-for a window it keeps in `ctx.state`, numbers and texts by name; that, and its timers, survive a restart.
+A trigger is asked about each row and each timer of a window, and answers with a TriggerResult. What it wants to
+remember for a window it keeps in `ctx.state`, numbers and texts by name; that, and its timers, survive a restart.
 """
 
 from __future__ import annotations
@@ -130,17 +130,16 @@ class EventTimeTrigger(Trigger):
         return CONTINUE if self.early is None else self._wait(self.early, ctx)
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        if time != window.max_timestamp:
-            return CONTINUE
-        self._forget(ctx)
-        return FIRE
+        # After its end a window is only asked when it goes: what waits to be given out late goes out before.
+        waits = self._forget(ctx)
+        return FIRE if waits or time == window.max_timestamp else CONTINUE
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         if ctx.state.get("next") != time:
             return CONTINUE
         del ctx.state["next"]
-        if window.max_timestamp > ctx.watermark:
-            self._wait(self.early, ctx)
+        if self.early and window.max_timestamp > ctx.watermark:
+            _again(time, self.early, ctx)
         return FIRE
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
@@ -169,9 +168,12 @@ class EventTimeTrigger(Trigger):
             ctx.register_processing_time_timer(ctx.state["next"])
         return CONTINUE
 
-    def _forget(self, ctx: TriggerContext) -> None:
-        if "next" in ctx.state:
-            ctx.delete_processing_time_timer(ctx.state.pop("next"))
+    def _forget(self, ctx: TriggerContext) -> bool:
+        """Give up waiting; whether there was something to wait for."""
+        if "next" not in ctx.state:
+            return False
+        ctx.delete_processing_time_timer(ctx.state.pop("next"))
+        return True
 
 
 @dataclass(frozen=True)
@@ -204,8 +206,7 @@ class ProcessingTimeTrigger(Trigger):
             return FIRE
         if ctx.state.get("next") != time:
             return CONTINUE
-        ctx.state["next"] = time + self.early
-        ctx.register_processing_time_timer(ctx.state["next"])
+        _again(time, self.early, ctx)
         return FIRE
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
@@ -387,6 +388,12 @@ class NeverTrigger(Trigger):
     @property
     def text(self) -> str:
         return "never"
+
+
+def _again(time: int, every: int, ctx: TriggerContext) -> None:
+    """Wait for the next of the times, `every` so many milliseconds, that the clock has not passed."""
+    ctx.state["next"] = time + ((ctx.processing_time - time) // every + 1) * every
+    ctx.register_processing_time_timer(ctx.state["next"])
 
 
 def _settle(trigger: Any, *names: str) -> None:

@@ -104,7 +104,7 @@ class GeneralWindowOperator(WindowOperator):
     def _advance(self) -> Rows:
         """What is due now that the clock has moved."""
         self._book.clock = self._time()
-        self._fire_due()
+        self._fire_due(self._book.clock.processing)
         return self._carry_out()
 
     def _take(
@@ -164,7 +164,8 @@ class GeneralWindowOperator(WindowOperator):
 
     def _between_rows(self) -> None:
         if self._book.due:
-            self._fire_due()
+            # More rows may come at this time of the clock: its timers wait until it has moved.
+            self._fire_due(self._book.clock.processing - 1)
         if self._ledger.size > _AT_ONCE:
             self._ledger.run(self._source)
 
@@ -227,8 +228,8 @@ class GeneralWindowOperator(WindowOperator):
 
     # Firing.
 
-    def _fire_due(self) -> None:
-        """Fire all timers that have come due, those in event time first."""
+    def _fire_due(self, now: int) -> None:
+        """Fire all timers that have come due by the watermark, and then those up to `now` by the clock."""
         book, asker, fired = self._book, self._asker, set()
         book.due = False
         while True:
@@ -236,7 +237,7 @@ class GeneralWindowOperator(WindowOperator):
             due = timers.pop(book.clock.watermark)
             if due is None:
                 ask, timers = asker.processing_time, book.processing
-                due = timers.pop(book.clock.processing)
+                due = timers.pop(now)
             if due is None:
                 return
             if (timers, due) in fired:

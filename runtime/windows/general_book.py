@@ -110,7 +110,7 @@ class Book:
     def register_processing(self, time: int, window: int) -> None:
         """Set a window's timer by the clock."""
         self.processing.register(time, window)
-        self.due |= time <= self.clock.processing
+        self.due |= time < self.clock.processing
 
     def close(self, live: Live) -> None:
         """Forget a window, its timers, and its key if that has no other."""

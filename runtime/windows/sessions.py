@@ -21,6 +21,8 @@ from aggloom.runtime.steps import Rows
 from aggloom.runtime.windows.base import DUE, PROCESSING, WATERMARK, WindowOperator, joined
 from aggloom.runtime.windows.session_state import SessionState
 
+_GIVEN = ("given.start", "given.end")
+
 
 class SessionWindowOperator(WindowOperator):
     """One bucket's operator for sessions that fire at their end and, with allowed lateness, with each late row.
@@ -65,7 +67,7 @@ class SessionWindowOperator(WindowOperator):
         """What has been given out and may still change: each row an insertion."""
         if self.given is None:
             return self.nothing
-        slots = np.flatnonzero(self._given_end > self._given_start)
+        slots = np.flatnonzero(self._was_given(np.arange(self.live.capacity)))
         return self._given_rows(slots, np.ones(len(slots), np.bool_))
 
     def next_timers(self) -> tuple[int | None, int | None]:
@@ -131,11 +133,10 @@ class SessionWindowOperator(WindowOperator):
         passed = due <= self._now
         self._wait(due[passed] + self.windowing.allowed_lateness)
         arrays = self.live.sessions.arrays
-        was_given = self._given_end[touched] > self._given_start[touched]
         moved = (self._given_start[touched] != arrays.start[touched]) | (
             self._given_end[touched] != ends
         )
-        gone = np.concatenate([touched[was_given & moved], merged])
+        gone = np.concatenate([touched[self._was_given(touched) & moved], merged])
         taken_back = self._take_back(gone)
         return joined([taken_back, self._fire(touched[passed])], self.schema)
 
@@ -148,7 +149,7 @@ class SessionWindowOperator(WindowOperator):
         due = arrays.end[live] - 1
         fresh = due <= self._now
         if self.given is not None:
-            fresh &= self._given_end[live] != arrays.end[live]
+            fresh &= ~(self._was_given(live) & (self._given_end[live] == arrays.end[live]))
         changes = self._fire(live[fresh])
         over = live[due + self.windowing.allowed_lateness <= self._now]
         if self.given is not None:
@@ -186,7 +187,7 @@ class SessionWindowOperator(WindowOperator):
 
     def _take_back(self, slots: Array) -> Rows:
         """Delete the results that were given out of sessions whose bounds are others now."""
-        slots = slots[self._given_end[slots] > self._given_start[slots]]
+        slots = slots[self._was_given(slots)]
         changes = self._given_rows(slots, np.zeros(len(slots), np.bool_))
         self._forget_given(slots)
         return changes
@@ -209,8 +210,13 @@ class SessionWindowOperator(WindowOperator):
     def _resize_given(self) -> None:
         if self.given is not None and self.given.accumulators.slots != self.live.capacity:
             self.given.resize(self.live.capacity)
-            for name in ("given.start", "given.end"):
+            for name in _GIVEN:
                 self.given.arena.resize(name, self.live.capacity)
+
+    def _settle(self) -> None:
+        if self.given is not None:
+            for name in _GIVEN:
+                self.given.arena.array(name, self.live.capacity, "i8")
 
     def _changes(
         self, slots: Array, windows: tuple[Array, Array], results: Any, live: tuple[Array, Array]
@@ -223,15 +229,19 @@ class SessionWindowOperator(WindowOperator):
         if len(times):
             self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
 
+    def _was_given(self, slots: Array) -> Array:
+        """Which sessions a result was given out of, and not taken back."""
+        return np.asarray(self._given_end[slots] > self._given_start[slots])
+
     @property
     def _given_start(self) -> Array:
         assert self.given is not None
-        return self.given.arena.array("given.start", self.live.capacity, "i8")
+        return self.given.arena.array(_GIVEN[0], 0, "i8")
 
     @property
     def _given_end(self) -> Array:
         assert self.given is not None
-        return self.given.arena.array("given.end", self.live.capacity, "i8")
+        return self.given.arena.array(_GIVEN[1], 0, "i8")
 
     @property
     def _now(self) -> int:
