@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import write_changes
     from aggloom.runtime.spark.sources import read_changes
-    from aggloom.runtime.spark.window_aggregate import window_aggregate
+    from aggloom.runtime.spark.window_aggregate import late_rows, on_time, window_aggregate
 
 __version__ = "0.1.0"
 
@@ -108,7 +108,9 @@ __all__ = [
     "finish",
     "generate",
     "group_aggregate",
+    "late_rows",
     "load",
+    "on_time",
     "prepare",
     "read_changes",
     "register",
@@ -147,6 +149,8 @@ _HOMES = {
     "Harness": "aggloom.runtime.harness",
     "await_end": "aggloom.runtime.spark.failures",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
+    "late_rows": "aggloom.runtime.spark.window_aggregate",
+    "on_time": "aggloom.runtime.spark.window_aggregate",
     "read_changes": "aggloom.runtime.spark.sources",
     "sql": "aggloom.runtime.spark.query",
     "session": "aggloom.runtime.spark.session",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from aggloom.codegen.aggregate import Aggregate, Argument, Example, Field, Option, Shape, View
 from aggloom.codegen.call import AggCall, SortKey, describe_call
-from aggloom.codegen.durations import milliseconds
 from aggloom.codegen.dtypes import parse_type, type_name
+from aggloom.codegen.durations import milliseconds
 from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.explain import explain
 from aggloom.codegen.expressions import calculate, finish, having_kinds, prepare

@@ -1,11 +1,11 @@
-"""Delays at New York's airports in 2013, by the hour and over the last 24 hours, from changes that come late.
+"""Delays at New York's airports, by the hour and over the last 24 hours, from changes of which some come late.
 
     python examples/delays.py             # go on where the last run stopped, if it did not finish
     python examples/delays.py --fresh     # start again
 
-Two streaming queries read the same Debezium messages of flights; their event time is when a flight was due to leave.
-An hour's delays are given out once the announcements of flights are a day past it, and corrected for a week as flights
-leave and land. Whatever comes later is left out. Everything is under .demo/delays/.
+Two streaming queries read the same Debezium messages; their event time is when a flight was due to leave. Flights are
+announced a day ahead, so that a window is given out once the announcements are a day past its end. For a week it is
+corrected, as its flights leave and land and are heard of; what comes later is left out. All is kept in .demo/delays/.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from rich.console import Console
 from rich.table import Table
 
 import aggloom as al
-from aggloom.runtime.spark.progress import ProgressPrinter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / ".demo" / "delays"
-FEED = Feed(("id", "origin", "due", "dep_delay", "arr_delay"), files=20, held_up=240)
+FEED = Feed(
+    ("id", "origin", "due", "dep_delay", "arr_delay"), files=12, held_up=240, until="2013-07-01"
+)
 SCHEMA = "id BIGINT, origin STRING, due TIMESTAMP, dep_delay INT, arr_delay INT"
 WATERMARK, LATENESS = "1 day", "7 days"
 CALLS = """COUNT(*) AS flights, COUNT(dep_delay) AS departed,
@@ -43,7 +44,7 @@ SELECT origin, window_start, window_end, {CALLS}
 FROM TABLE(HOP(TABLE flights, DESCRIPTOR(due), INTERVAL '1' HOUR, INTERVAL '24' HOURS))
 GROUP BY origin, window_start, window_end
 """
-SHOWN_HOURS, SHOWN_CORRECTIONS, WORTH_SHOWING = 8, 4, 10
+BUSY = 10
 _VALUES = "flights, departed, dep_avg, dep_max, arr_avg"
 _WINDOW = "origin, window_start, window_end"
 
@@ -106,54 +107,51 @@ SELECT DISTINCT origin, unnest(generate_series(
 FROM placed WHERE opens > hour_end
 """
 _FOLDED = f"""
-SELECT {_WINDOW}, {_VALUES} FROM {{changelog}} GROUP BY ALL
-HAVING sum(CASE WHEN _change_type IN ('insert', 'update_postimage') THEN 1 ELSE -1 END) <> 0
+SELECT {_WINDOW}, {_VALUES} FROM changelog GROUP BY ALL HAVING sum(CASE WHEN comes THEN 1 ELSE -1 END) <> 0
+"""
+_CHANGELOG = """
+SELECT * REPLACE (window_start::TIMESTAMP AS window_start, window_end::TIMESTAMP AS window_end),
+       (filename, file_row_number) AS place, _change_type IN ('insert', 'update_postimage') AS comes
+FROM read_parquet({files}, filename = true, file_row_number = true)
 """
 _FIGURES = """
 SELECT count(*) FILTER (_change_type = 'insert'),
        count(DISTINCT (origin, window_end)) FILTER (_change_type <> 'insert'),
-       count(*) FILTER (_change_type IN ('update_postimage', 'delete'))
-FROM {changelog}
+       (SELECT count(*) FROM placed WHERE corrects),
+       (SELECT count(*) FROM placed WHERE opens > {last_end}),
+       (SELECT count(*) FROM missed)
+FROM changelog
 """
-_WORST = f"""
-WITH story AS (
-    SELECT origin, window_start, count(*) AS versions, arg_min(dep_avg, place) AS first_avg,
-           arg_min(departed, place) AS first_departed
-    FROM (SELECT *, (filename, file_row_number) AS place FROM {{changelog}}
-          WHERE _change_type IN ('insert', 'update_postimage'))
-    GROUP BY ALL
-)
-SELECT origin, window_start, departed, dep_avg, dep_max, arr_avg, versions - 1, first_departed,
-       first_avg
-FROM hourly JOIN story USING (origin, window_start)
-WHERE departed >= {WORTH_SHOWING} ORDER BY dep_avg DESC, origin, window_start LIMIT {SHOWN_HOURS}
+_WORST = """
+SELECT origin, window_start, departed, dep_avg, dep_max, arr_avg, story.* EXCLUDE (origin, window_start)
+FROM {name} JOIN (
+    SELECT origin, window_start, count(*) - 1 AS corrections, arg_min(departed, place),
+           arg_min(dep_avg, place)
+    FROM changelog WHERE comes GROUP BY ALL
+) story USING (origin, window_start)
+WHERE departed >= {busy}
+QUALIFY row_number() OVER (PARTITION BY origin ORDER BY dep_avg DESC, window_start) <= {shown}
+ORDER BY origin, dep_avg DESC
 """
-_CORRECTED = f"""
-WITH change AS (
-    SELECT *, count(*) FILTER (departed > 0) OVER one AS versions,
-           max(dep_avg) OVER one - min(dep_avg) OVER one AS moved
-    FROM {{changelog}} WHERE _change_type IN ('insert', 'update_postimage')
-    WINDOW one AS (PARTITION BY origin, window_start)
-), picked AS (
-    SELECT origin, window_start FROM change
-    WHERE departed >= {WORTH_SHOWING} AND versions BETWEEN 2 AND {SHOWN_CORRECTIONS}
-    ORDER BY moved DESC, origin, window_start LIMIT 1
-)
+_CORRECTED = """
 SELECT _change_type, origin, window_start, flights, departed, dep_avg, arr_avg
-FROM {{changelog}} SEMI JOIN picked USING (origin, window_start)
-ORDER BY filename, file_row_number
+FROM changelog SEMI JOIN (
+    SELECT origin, window_start FROM changelog WHERE comes GROUP BY ALL
+    HAVING min(departed) >= {busy} ORDER BY max(dep_avg) - min(dep_avg) DESC, ALL LIMIT 1
+) USING (origin, window_start) ORDER BY place
 """
 
 
 @dataclass(frozen=True)
 class Job:
-    """One of the two queries: its windows are `size` hours long."""
+    """One of the two queries: its windows are `hours` long; so many of the worst are shown for each airport."""
 
     name: str
-    size: int
+    hours: int
+    shown: int
 
 
-JOBS = (Job("hourly", 1), Job("rolling", 24))
+JOBS = (Job("hourly", 1, 2), Job("rolling", 24, 1))
 
 
 class Board:
@@ -189,39 +187,91 @@ def changelog_of(job: Job, changes: DataFrame) -> DataFrame:
             allowed_lateness=LATENESS,
         )
     return al.sql(
-        ROLLING, flights=changes, watermarks={"flights": ("due", WATERMARK)}, allow_lateness=LATENESS
+        ROLLING,
+        flights=changes,
+        watermarks={"flights": ("due", WATERMARK)},
+        allow_lateness=LATENESS,
     )
 
 
 def run(spark: SparkSession, data: Replay, feed: Feed, home: Path, console: Console) -> None:
     """Stream the change files through both jobs at once, one file a batch."""
     queries = []
-    for job in JOBS:
-        changes = al.read_changes(
-            spark, str(data.changes), format="debezium-json", schema=SCHEMA, max_files_per_trigger=1
-        )
-        queries.append(
-            changelog_of(job, changes)
-            .writeStream.foreachBatch(Board(job, home / job.name, console, feed.files))
-            .option("checkpointLocation", str(home / f"{job.name} checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-    for query in queries:
-        with ProgressPrinter(query):
+    try:
+        for job in JOBS:
+            changes = al.read_changes(
+                spark, str(data.changes), schema=SCHEMA, max_files_per_trigger=1
+            )
+            queries.append(
+                changelog_of(job, changes)
+                .writeStream.foreachBatch(Board(job, home / job.name, console, feed.files))
+                .option("checkpointLocation", str(home / f"{job.name} checkpoint"))
+                .trigger(availableNow=True)
+                .start()
+            )
+        for query in queries:
             al.await_end(query)
+    finally:
+        for query in queries:
+            query.stop()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a job: its figures, and in how many windows DuckDB finds something else.
+
+    late: changes that came after their windows had ended, too_late: those that came when none of them took rows any
+    more. missed: windows that some change came too late for; only those may differ from the package's rows.
+    """
+
+    windows: int
+    corrected: int
+    late: int
+    too_late: int
+    missed: int
+    wrong: int
+    wrong_elsewhere: int
+
+    @property
+    def right(self) -> bool:
+        """Whether DuckDB agrees."""
+        return not self.wrong and not self.wrong_elsewhere
 
 
 class Judge:
-    """What DuckDB says: of the change files, of the package's rows, and of the changelogs that came out."""
+    """DuckDB's view: of the change files, of the package's rows, and of the changelogs that came out."""
 
     def __init__(self, data: Replay) -> None:
         self.data = data
         self.db = duckdb.connect()
         self.db.execute("SET TimeZone = 'UTC'")
-        files = quoted(data.changes / "*.jsonl")
         self.db.execute(
-            _CHANGES.format(files=files, row=_ROW, watermark=WATERMARK, lateness=LATENESS)
+            _CHANGES.format(
+                files=quoted(data.changes / "*.jsonl"),
+                row=_ROW,
+                watermark=WATERMARK,
+                lateness=LATENESS,
+            )
+        )
+
+    def verdict(self, job: Job, home: Path) -> Verdict:
+        """Judge the changelog of a job; it and its table are there by name from then on."""
+        made = {
+            "changelog": _CHANGELOG.format(files=quoted(home / job.name / "*.parquet")),
+            job.name: _FOLDED,
+            "expected": _EXPECTED.format(size=job.hours),
+            "package": _PACKAGE.format(size=job.hours, net=quoted(self.data.net)),
+            "missed": _MISSED.format(size=job.hours),
+        }
+        for name, query in made.items():
+            self.db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
+        figures = self.rows(_FIGURES, last_end=_LAST_END.format(size=job.hours))[0]
+        return Verdict(
+            *figures,
+            wrong=self._differences(job.name, "expected"),
+            wrong_elsewhere=self._differences(
+                job.name, "package", "ANTI JOIN missed USING (origin, window_end)"
+            ),
         )
 
     def rows(self, query: str, **values: object) -> list[tuple[Any, ...]]:
@@ -229,26 +279,121 @@ class Judge:
         found: list[tuple[Any, ...]] = self.db.execute(query.format(**values)).fetchall()
         return found
 
-    def tables(self, job: Job, changelog: str) -> None:
-        """Make the tables of a job: what came out under its name, what is expected, and of the package's rows."""
-        made = {
-            job.name: _FOLDED.format(changelog=changelog),
-            "expected": _EXPECTED.format(size=job.size),
-            "package": _PACKAGE.format(size=job.size, net=quoted(self.data.net)),
-            "missed": _MISSED.format(size=job.size),
-        }
-        for name, query in made.items():
-            self.db.execute(f"CREATE OR REPLACE TABLE {name} AS {query}")
-
-    def differences(self, one: str, other: str, without: str | None = None) -> int:
-        """How many windows are not in both tables with the same values, those in a third left out."""
-        columns = f"SELECT {_WINDOW}, {_VALUES} FROM"
-        parts = [
-            f"({columns} {a} EXCEPT ALL {columns} {b})" for a, b in ((one, other), (other, one))
+    def _differences(self, one: str, other: str, without: str = "") -> int:
+        """How many windows the two tables do not have in common, value for value."""
+        sides = [
+            f"(SELECT {_WINDOW}, {_VALUES} FROM {a} EXCEPT ALL SELECT {_WINDOW}, {_VALUES} FROM {b})"
+            for a, b in ((one, other), (other, one))
         ]
-        skip = "" if without is None else f"ANTI JOIN {without} USING (origin, window_end)"
-        return int(
-            self.rows(
-                f"SELECT count(DISTINCT (origin, window_end)) FROM ({' UNION ALL '.join(parts)}) {skip}"
-            )[0][0]
+        query = "SELECT count(DISTINCT (origin, window_end)) FROM ({}) {}"
+        (found,) = self.rows(query.format(" UNION ALL ".join(sides), without))
+        return int(found[0])
+
+
+def show_worst(worst: list[tuple[Job, tuple[Any, ...]]], console: Console) -> None:
+    """Print the worst windows, as they are now and as they were given out first."""
+    table = _table(
+        f"The worst windows with {BUSY} departures or more (delays in minutes, on average)"
+    )
+    for name in ("airport", "from", "hours", "left", "late", "worst", "arrival"):
+        table.add_column(name, justify="left" if name in ("airport", "from") else "right")
+    for name in ("corrections", "left at first", "late at first"):
+        table.add_column(name, justify="right", style="dim")
+    for job, (origin, start, left, late, most, arrival, corrections, *first) in worst:
+        cells = (job.hours, left, late, most, arrival, corrections, *first)
+        table.add_row(origin, f"{start:%Y-%m-%d %H:%M}", *map(_cell, cells))
+    console.print(table)
+
+
+def show_correction(changes: list[tuple[Any, ...]], console: Console) -> None:
+    """Print what came out for the hour that was corrected most."""
+    console.print("The hour that corrections have moved most, as it came out:")
+    for kind, origin, start, flights, departed, dep_avg, arr_avg in changes:
+        console.print(
+            f"    {kind:<17} {origin} {start:%Y-%m-%d %H:%M}: {flights} flights, {departed} left,"
+            f" {dep_avg:.2f} late, arrival {_cell(arr_avg)}",
+            style="dim",
         )
+
+
+def show_verdicts(verdicts: dict[str, Verdict], console: Console) -> None:
+    """Print what became of the jobs, side by side."""
+    table = _table("What came out")
+    table.add_column("")
+    for name in verdicts:
+        table.add_column(name, justify="right")
+    lines = {
+        "windows given out": "windows",
+        "windows corrected after that": "corrected",
+        "changes that came after their hour was out": "late",
+        f"changes that came {LATENESS} later, and are left out": "too_late",
+        "windows that miss such a change": "missed",
+    }
+    for line, field in lines.items():
+        table.add_row(line, *(_cell(getattr(each, field)) for each in verdicts.values()))
+    for line, field in {
+        "DuckDB on the change files, less what is left out": "wrong",
+        "DuckDB on the rows of the package, in all other windows": "wrong_elsewhere",
+    }.items():
+        found = [int(getattr(each, field)) for each in verdicts.values()]
+        table.add_row(line, *(f"{n:,} DIFFER" if n else "the same" for n in found))
+    console.print(table)
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, box=SIMPLE, padding=(0, 1, 0, 0), show_edge=False)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return f"{value:,}" if isinstance(value, int) else "-" if value is None else str(value)
+
+
+def plan() -> str:
+    """The plan of the query in SQL, without what EXPLAIN says about state."""
+    text = al.explain(ROLLING, tables={"flights": SCHEMA}, allow_lateness=LATENESS)
+    return text.partition("\n\n")[0].partition("\n")[2]
+
+
+def main() -> int:
+    """Run the demo; 1 if DuckDB disagrees."""
+    console = Console()
+    console.print(
+        "Replaying half a year of flights, the reports of one in twenty held up by days ..."
+    )
+    started = time.perf_counter()
+    data = replay(DEMO, FEED)
+    spec = al.AggSpec.from_sql(HOURLY, schema=SCHEMA, input_changes="retract")
+    source = al.generate(al.window_spec(spec, al.Tumble("1 hour", on="due")))
+    home = DEMO / f"job-{source.digest}"
+    if "--fresh" in sys.argv[1:] or (home / "finished").exists():
+        shutil.rmtree(home, ignore_errors=True)
+    console.print(
+        f"{data.messages:,} messages in {FEED.files} files; two queries read them side by side, one file"
+        " a batch; the first compiles the job:"
+    )
+    run(al.session("aggloom delays"), data, FEED, home, console)
+    (home / "finished").touch()
+    judge, verdicts, worst = Judge(data), {}, []
+    for job in JOBS:
+        verdicts[job.name] = judge.verdict(job, home)
+        if job.hours == 1:
+            show_correction(judge.rows(_CORRECTED, busy=BUSY), console)
+        found = judge.rows(_WORST, name=job.name, busy=BUSY, shown=job.shown)
+        worst += [(job, row) for row in found]
+    show_worst(worst, console)
+    show_verdicts(verdicts, console)
+    console.print(
+        f"The plan of the rolling query:\n{plan()}\n"
+        f"The generated handler, the same for both: {source.path}\n"
+        f"Read it: .venv/bin/aggloom inspect {source.digest}\n"
+        f"The changelogs: {home.relative_to(ROOT)}/, their checkpoints beside them.\n"
+        f"{time.perf_counter() - started:.0f} s in all.",
+        soft_wrap=True,
+    )
+    return 0 if all(each.right for each in verdicts.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -81,7 +81,9 @@ class Feed:
     @property
     def net(self) -> str:
         """The columns of a flight that flew, as an SQL list."""
-        return ", ".join(f"{name}::INT AS {name}" if name in _DELAYS else name for name in self.columns)
+        return ", ".join(
+            f"{name}::INT AS {name}" if name in _DELAYS else name for name in self.columns
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class Replay:
 def replay(directory: Path, feed: Feed = Feed()) -> Replay:  # noqa: B008
     """Write the change files unless an earlier run already did."""
     changes, net, stamp = directory / "changes", directory / "net.parquet", directory / "replay.txt"
-    if stamp.exists() and stamp.read_text().startswith(_VERSION):
+    version = _VERSION if feed == Feed() else f"{_VERSION} {feed}"
+    if stamp.exists() and stamp.read_text().startswith(f"{version}:"):
         return Replay(changes, net, int(stamp.read_text().split()[-1]))
     changes.mkdir(parents=True, exist_ok=True)
     for old in changes.glob("*.jsonl"):
@@ -111,7 +114,7 @@ def replay(directory: Path, feed: Feed = Feed()) -> Replay:  # noqa: B008
         db.execute(_NET.format(columns=feed.net, until=feed.until, path=quoted(net)))
         counted = db.execute("SELECT count(*) FROM messages").fetchone()
     messages = int(counted[0]) if counted else 0
-    stamp.write_text(f"{_VERSION}: {messages}")
+    stamp.write_text(f"{version}: {messages}")
     return Replay(changes, net, messages)
 
 

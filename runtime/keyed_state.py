@@ -76,6 +76,15 @@ class KeyedState(SlotState):
         words[:, -1] = windows
         return self.index.find(words, nulls)
 
+    def key_numbers(self, slots: Array) -> Array:
+        """Numbers from 0 on that are the same for slots whose keys differ in nothing but the last column."""
+        index = KeyIndex(Arena(), self.pool, self.index.pooled[:-1].tolist())
+        words, nulls = self.index.arrays.words[slots], self.index.arrays.nulls[slots]
+        last = words.shape[1] - 1
+        numbers = index.lookup(np.ascontiguousarray(words[:, :-1]), nulls & ((1 << last) - 1))
+        index.remove(index.used_slots())
+        return numbers
+
     def merge(self, slots: Array, other: KeyedState, others: Array | None = None) -> None:
         """Add another state's accumulators to the given slots: those at slots `others`, or 0, 1, ... in order."""
         self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)

@@ -80,10 +80,10 @@ class WindowModel:
         """Move the clock, then apply the rows one after the other."""
         self.out = []
         self.clock = Clock(*(max(a, b) for a, b in zip(self.clock, clock, strict=True)))
-        self._run_timers(self.clock.processing)
+        self._run_timers()
         for row in rows:
             self._row(row)
-            self._run_timers(self.clock.processing - 1)
+            self._run_timers()
         return self.out
 
     def contents(self) -> list[Change]:
@@ -262,9 +262,10 @@ class WindowModel:
             return time == pane.last
         return False
 
-    def _run_timers(self, now: int) -> None:
+    def _run_timers(self) -> None:
         while True:
-            due = self._due("event", self.clock.watermark) or self._due("processing", now)
+            due = self._due("event", self.clock.watermark)
+            due = due or self._due("processing", self.clock.processing)
             if due is None:
                 return
             time, pane, domain = due
@@ -276,7 +277,13 @@ class WindowModel:
                 self.panes.remove(pane)
 
     def _due(self, domain: str, now: int) -> tuple[int, Pane, str] | None:
-        due = [(t, n) for n, p in enumerate(self.panes) for t in p.timers[domain] if t <= now]
+        """The next timer that is due; by the clock, a window is over when its last millisecond is."""
+        due = [
+            (time, number)
+            for number, pane in enumerate(self.panes)
+            for time in pane.timers[domain]
+            if time + (domain == "processing" and time == pane.last) <= now
+        ]
         if not due:
             return None
         time, number = min(due)

@@ -66,7 +66,9 @@ class _BuiltIn(Evictor):
         raise SpecError(f"{type(self).__name__} drops nothing.")
 
     def _words(self, *words: str) -> str:
-        return ", ".join([*words, *(["after the function"] if getattr(self, "after", False) else [])])
+        return ", ".join(
+            [*words, *(["after the function"] if getattr(self, "after", False) else [])]
+        )
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ class Windowing:
             )
         lateness = milliseconds("allowed_lateness", self.allowed_lateness)
         if lateness < 0:
-            raise SpecError(f"allowed_lateness is {self.allowed_lateness!r}; it must not be negative.")
+            raise SpecError(
+                f"allowed_lateness is {self.allowed_lateness!r}; it must not be negative."
+            )
         if lateness and not self.assigner.event_time:
             raise SpecError("allowed_lateness is for event time; give the window a column on=....")
         object.__setattr__(self, "allowed_lateness", lateness)
@@ -56,9 +58,13 @@ class Windowing:
         object.__setattr__(self, "trigger", self.trigger or trigger)
         object.__setattr__(self, "evictor", self.evictor or evictor)
         if not isinstance(self.trigger, Trigger):
-            raise SpecError(f"trigger is {self.trigger!r}; give a Trigger such as CountTrigger(10).")
+            raise SpecError(
+                f"trigger is {self.trigger!r}; give a Trigger such as CountTrigger(10)."
+            )
         if self.evictor is not None and not isinstance(self.evictor, Evictor):
-            raise SpecError(f"evictor is {self.evictor!r}; give an Evictor such as CountEvictor(10).")
+            raise SpecError(
+                f"evictor is {self.evictor!r}; give an Evictor such as CountEvictor(10)."
+            )
         if isinstance(self.trigger, EventTimeTrigger) and not self.assigner.event_time:
             raise SpecError(
                 "an EventTimeTrigger needs event time; give the window a column on=...."
@@ -99,7 +105,9 @@ class Windowing:
         trigger = self.trigger
         if isinstance(trigger, EventTimeTrigger | ProcessingTimeTrigger):
             return trigger.early is not None or bool(self.allowed_lateness)
-        return not isinstance(trigger, PurgingTrigger) and not isinstance(self.assigner, CountWindow)
+        return not isinstance(trigger, PurgingTrigger) and not isinstance(
+            self.assigner, CountWindow
+        )
 
     @property
     def is_vectorised(self) -> bool:
@@ -113,9 +121,9 @@ class Windowing:
     @property
     def is_sliced(self) -> bool:
         """Whether rows can be added up by slice before they reach their bucket."""
-        return (
-            self.is_vectorised and isinstance(self.assigner, Aligned) and self.assigner.event_time
-        )
+        aligned = isinstance(self.assigner, Aligned) and self.assigner.event_time
+        # A late row is handed out with its time, which its slice does not tell.
+        return self.is_vectorised and aligned and not self.late_rows
 
     @property
     def text(self) -> str:

@@ -9,15 +9,19 @@ from aggloom.runtime.spark.query import sql
 from aggloom.runtime.spark.session import session
 from aggloom.runtime.spark.sinks import read_table, write_changes
 from aggloom.runtime.spark.sources import read_changes
+from aggloom.runtime.spark.window_aggregate import late_rows, on_time, window_aggregate
 
 __all__ = [
     "ProgressPrinter",
     "await_end",
     "explained",
     "group_aggregate",
+    "late_rows",
+    "on_time",
     "read_changes",
     "read_table",
     "session",
     "sql",
+    "window_aggregate",
     "write_changes",
 ]

@@ -16,6 +16,7 @@ from aggloom.runtime.changelog import Kinds
 BLOB_BYTES = 32 << 20
 KIND_FIELD = pa.field("", pa.int8(), nullable=False)
 _ORDER = b"order"
+_LATE = {b"late": b"rows"}
 
 
 def with_kinds(batch: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
@@ -64,6 +65,18 @@ def read_blob(blob: bytes | memoryview) -> Iterator[tuple[pa.RecordBatch, bytes]
             except StopIteration:
                 return
             yield batch, (metadata or {}).get(_ORDER, b"")
+
+
+def late_blob(batch: pa.RecordBatch, kinds: Kinds) -> bytes:
+    """A blob of rows that came too late for their windows."""
+    whole = with_kinds(batch, kinds)
+    marked = whole.replace_schema_metadata(_LATE)
+    return write_blob(marked.schema, [(marked, b"")])
+
+
+def is_late(batch: pa.RecordBatch) -> bool:
+    """Whether a batch comes from a `late_blob`."""
+    return bool(_LATE.items() <= (batch.schema.metadata or {}).items())
 
 
 def is_partial(blob: bytes | memoryview) -> bool:

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from aggloom.runtime.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
-from aggloom.runtime.spark.blobs import cut, with_kinds, write_blob
+from aggloom.runtime.spark.blobs import cut, late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.residency import Residence, clean_up, default_root, residence
@@ -148,12 +148,15 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
             if home:
                 home.mark_dirty()
             changes, change_kinds = _processed(operator, bundle, clock)
+            late = operator.take_late() if isinstance(operator, WindowOperator) else []
             self._set_timer(operator)
             token = store.commit(head, operator, bundle, clock)
             operator.close()
             if home:
                 home.mark_clean(token)
         yield from self._emit(bucket, changes, change_kinds)
+        if self._options.route is None:
+            yield from (_frame(late_blob(*rows)) for rows in late)
 
     def _run_once(self, bucket: int, bundle: Bundle, clock: Clock) -> Iterator[pd.DataFrame]:
         """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
@@ -187,7 +190,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
             return
         if self._options.route is None:
             for piece in cut(with_kinds(changes, kinds)):
-                yield pd.DataFrame({"blob": [write_blob(piece.schema, [(piece, b"")])]})
+                yield _frame(write_blob(piece.schema, [(piece, b"")]))
             return
         packer = Packer(self._options.route, bucket)
         rows = [*packer.add(changes, kinds), *packer.finish()]
@@ -251,6 +254,10 @@ def _query_id() -> str | None:
 
     context = TaskContext.get()
     return context.getLocalProperty(_QUERY_ID) if context else None
+
+
+def _frame(blob: bytes) -> pd.DataFrame:
+    return pd.DataFrame({"blob": [blob]})
 
 
 def _columns(frame: pd.DataFrame) -> Iterable[tuple[int, int, bytes]]:

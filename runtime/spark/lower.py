@@ -49,9 +49,12 @@ from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.routes import PACKED_DDL, HandlerText, Route
 from aggloom.runtime.spark.store import Operator
 from aggloom.runtime.spark.unpack import Having, Respell, Stepped, Unpack
-from aggloom.runtime.windows.make import WindowSettings
+from aggloom.runtime.windows.make import WindowSettings, late_schema
 
 HandlerOf = Callable[[AggSpec], HandlerText]
+LATE_ROW = "late_row"
+"""The column that holds rows that came too late, if they are asked for."""
+
 _KIND, _TIME, _PATH = "row kind", "file time", "file path"
 Keyed = GroupAggregate | IncrementalAggregate | WindowAggregate
 
@@ -128,8 +131,10 @@ class Lowering:
         """The changelog of the plan's result: its columns, then the change column."""
         change_column = CHANGE_COLUMNS[self.settings.profile]
         check_output(self.plan.schema.names, change_column)
-        return self._shown(self.plan.root).select(
+        shown = self._shown(self.plan.root)
+        return shown.select(
             *(F.col(quote(name)) for name in self.plan.schema.names),
+            *(F.col(name) for name in shown.columns if name == LATE_ROW),
             F.col(quote(_KIND)).alias(change_column),
         )
 
@@ -155,7 +160,8 @@ class Lowering:
                 below = below.selectExpr("*", condition).mapInArrow(
                     Having(schema, profile, upsert), _spark(node.input.schema, StringType())
                 )
-            return below.selectExpr(*projected(node), quote(_KIND))
+            late = [name for name in below.columns if name == LATE_ROW]
+            return below.selectExpr(*projected(node), *late, quote(_KIND))
         assert isinstance(node, Scan)
         rows = self._scan(node)
         df = rows.df.select(*(F.col(quote(name)) for name in node.schema.names), *rows.extra[:1])
@@ -250,9 +256,13 @@ class Lowering:
     def _unpacked(self, node: GroupAggregate | WindowAggregate, profile: str | None) -> DataFrame:
         """An aggregate's changes as ordinary columns."""
         kind = pa.string() if profile else pa.int8()
-        schema = _with_kind(spark_arrow(node.schema), kind)
-        columns = _spark(node.schema, StringType() if profile else ByteType())
-        return self._hosted(node, None).mapInArrow(Unpack(schema, profile), columns)
+        fields = node.schema
+        late = isinstance(node, WindowAggregate) and node.windowing.late_rows and bool(profile)
+        if isinstance(node, WindowAggregate) and late:
+            fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late_schema(node)))))
+        schema = _with_kind(spark_arrow(fields), kind)
+        columns = _spark(fields, StringType() if profile else ByteType())
+        return self._hosted(node, None).mapInArrow(Unpack(schema, profile, late), columns)
 
     def _hosted(self, node: Keyed, route: Route | None) -> DataFrame:
         """A keyed operator: what leaves are blobs, or packed rows if there is a route."""
@@ -260,13 +270,16 @@ class Lowering:
         assert isinstance(exchange, Exchange)
         place, self._places = self._places, self._places + 1
         settings = self._settings(node)
-        windowed = isinstance(settings, WindowSettings)
-        keys = spec.group_by[:-1] if windowed else spec.group_by
-        name = f"GROUP BY {', '.join(keys) or '()'}{' in windows' if windowed else ''}"
-        rows = settings.rows if isinstance(settings, WindowSettings) else spec.handler_schema
-        wakes = isinstance(settings, WindowSettings) and _needs_waking(settings)
+        if isinstance(settings, WindowSettings):
+            keys, rows, wakes = spec.group_by[:-1], settings.rows, _needs_waking(settings)
+            name = f"GROUP BY {', '.join(keys) or '()'} in windows"
+            ordered = _needs_order(spec) or not settings.windowing.is_vectorised
+        else:
+            keys, rows, wakes = spec.group_by, spec.handler_schema, False
+            name = f"GROUP BY {', '.join(keys) or '()'}"
+            ordered = _needs_order(spec)
         here = Route(rows, len(keys), self._count(exchange), wakes=wakes)
-        packed = self._packed(exchange.input, here, name, windowed or _needs_order(spec))
+        packed = self._packed(exchange.input, here, name, ordered)
         factory = OperatorFactory(
             name=name,
             digest=lineage(node),
@@ -275,7 +288,7 @@ class Lowering:
             settings=settings,
         )
         mode = self._time_mode(node)
-        ttl = options.state_ttl if mode == "ProcessingTime" and not windowed else 0
+        ttl = 0 if isinstance(settings, WindowSettings) else options.state_ttl
         hosting = Options(here.buckets, ttl, self.settings.state_directory, place, route, mode)
         return packed.groupBy("bucket").transformWithStateInPandas(
             OperatorProcessor(factory, hosting),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aggloom.codegen import having_kinds
 from aggloom.codegen.planner import WindowTable
@@ -16,7 +17,7 @@ from aggloom.runtime.changelog import (
     kinds_to_arrow,
     parse_kinds,
 )
-from aggloom.runtime.spark.blobs import concat, read_blob, split_kinds
+from aggloom.runtime.spark.blobs import concat, is_late, read_blob, split_kinds
 from aggloom.runtime.windows.assign import window_rows
 
 
@@ -25,21 +26,36 @@ class Unpack:
     """The `mapInArrow` stage after an operator: its changes as columns, the change column last.
 
     profile: in whose words it tells the kinds; None: as numbers (int8), for what follows in the query.
+    late: before the change column there is one more, a STRUCT that holds the row where it came too late, and is NULL
+    elsewhere; such a row's kind begins with "late_".
     """
 
     schema: pa.Schema
     profile: str | None = "spark"
+    late: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Open every blob."""
         for packed in batches:
             for blob in packed.column(0):
                 for whole, _ in read_blob(blob.as_buffer()):
-                    batch, kinds = split_kinds(whole)
-                    words = kinds_to_arrow(kinds, self.profile) if self.profile else pa.array(kinds)
-                    columns = [*batch.columns, words]
-                    fitted = [c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
-                    yield pa.RecordBatch.from_arrays(fitted, schema=self.schema)
+                    yield self._rows(whole)
+
+    def _rows(self, whole: pa.RecordBatch) -> pa.RecordBatch:
+        batch, kinds = split_kinds(whole)
+        words = kinds_to_arrow(kinds, self.profile) if self.profile else pa.array(kinds)
+        columns, n = list(batch.columns), len(kinds)
+        if is_late(whole):
+            words = pc.binary_join_element_wise("late", words.cast(pa.string()), "_")
+            row = self.schema.field(len(self.schema) - 2).type
+            parts = [c.cast(f.type) for c, f in zip(columns, row, strict=True)]
+            columns = [pa.nulls(n, field.type) for field in list(self.schema)[:-2]]
+            columns.append(pa.StructArray.from_arrays(parts, fields=list(row)))
+        elif self.late:
+            columns.append(pa.nulls(n, self.schema.field(len(self.schema) - 2).type))
+        columns.append(words)
+        fitted = [c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
+        return pa.RecordBatch.from_arrays(fitted, schema=self.schema)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.codegen import AggSpec, milliseconds
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_windows, walk
@@ -14,7 +15,7 @@ from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.harness import window_handler
 from aggloom.runtime.spark.group_aggregate import find_change_column, handler_text, hosting
-from aggloom.runtime.spark.lower import Lowering, Table
+from aggloom.runtime.spark.lower import LATE_ROW, Lowering, Table
 from aggloom.runtime.spark.session import ensure_query_settings
 
 _DELAY = "spark.watermarkDelayMs"
@@ -45,8 +46,9 @@ def window_aggregate(
 
     window: an assigner such as Tumble("1 hour", on="ts"), or a whole Windowing. watermark: by how much rows of a stream
     may be out of order, such as "10 minutes"; without it, what `df.withWatermark` said. handler: the class to run or
-    its module's path, made from `window_spec` (default: generated). The rest is as in `group_aggregate`.
-    Raises SpecError and its kin.
+    its module's path, made from `window_spec` (default: generated). late_rows: rows that come too late are among the
+    changes, in the column late_row; `on_time` and `late_rows` tell them apart, in foreachBatch for instance. The rest is
+    as in `group_aggregate`. Raises SpecError and its kin.
     """
     if mode not in ("mini_batch", "per_record"):
         raise SpecError(f"mode {mode!r}: known are mini_batch and per_record")
@@ -109,3 +111,15 @@ def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:
                     f"table {scan.table}: windows in event time need a watermark; call "
                     "df.withWatermark('ts', '10 minutes') before, or give watermark=...."
                 )
+
+
+def on_time(changes: DataFrame) -> DataFrame:
+    """The changes of windows that were asked for late_rows, without the rows that came too late."""
+    return changes.where(F.col(LATE_ROW).isNull()).drop(LATE_ROW)
+
+
+def late_rows(changes: DataFrame) -> DataFrame:
+    """The rows that came too late for their windows, with their change column, of a result that has late_rows."""
+    kind = changes.columns[-1]
+    word = F.regexp_replace(F.col(kind), "^late_", "").alias(kind)
+    return changes.where(F.col(LATE_ROW).isNotNull()).select(f"{LATE_ROW}.*", word)

@@ -172,7 +172,9 @@ class WindowOperator(ABC):
         found = int(late.sum())
         self.counters["late_dropped"] += found
         if found and self.windowing.late_rows:
-            self._late.append((batch.filter(pa.array(late)), kinds[late]))
+            rows = batch.filter(pa.array(late))
+            on = self.windowing.assigner.columns[0]
+            self._late.append((self._output.late(rows, on), kinds[late]))
 
     def retractions(self, kinds: Kinds) -> Array:
         """Which rows retract; raises DataError if the handler cannot."""

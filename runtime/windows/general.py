@@ -104,7 +104,7 @@ class GeneralWindowOperator(WindowOperator):
     def _advance(self) -> Rows:
         """What is due now that the clock has moved."""
         self._book.clock = self._time()
-        self._fire_due(self._book.clock.processing)
+        self._fire_due()
         return self._carry_out()
 
     def _take(
@@ -120,11 +120,8 @@ class GeneralWindowOperator(WindowOperator):
         put = self._putting(rows, retracts, times)
         columns, ask = Columns(rows), self._asker.element
         slot_of, time_of = slots.tolist(), times.tolist()
-        assigned, accepted, last = (
-            np.zeros(len(times), np.bool_),
-            np.zeros(len(times), np.bool_),
-            -1,
-        )
+        assigned, accepted = np.zeros((2, len(times)), np.bool_)
+        last = -1
         for row, local, window in self._placer.windows(batch, times, self._stagger()):
             if row != last:
                 self._between_rows()
@@ -164,8 +161,7 @@ class GeneralWindowOperator(WindowOperator):
 
     def _between_rows(self) -> None:
         if self._book.due:
-            # More rows may come at this time of the clock: its timers wait until it has moved.
-            self._fire_due(self._book.clock.processing - 1)
+            self._fire_due()
         if self._ledger.size > _AT_ONCE:
             self._ledger.run(self._source)
 
@@ -228,8 +224,8 @@ class GeneralWindowOperator(WindowOperator):
 
     # Firing.
 
-    def _fire_due(self, now: int) -> None:
-        """Fire all timers that have come due by the watermark, and then those up to `now` by the clock."""
+    def _fire_due(self) -> None:
+        """Fire all timers that have come due, those in event time first."""
         book, asker, fired = self._book, self._asker, set()
         book.due = False
         while True:
@@ -237,7 +233,7 @@ class GeneralWindowOperator(WindowOperator):
             due = timers.pop(book.clock.watermark)
             if due is None:
                 ask, timers = asker.processing_time, book.processing
-                due = timers.pop(now)
+                due = timers.pop(book.clock.processing)
             if due is None:
                 return
             if (timers, due) in fired:
@@ -290,7 +286,9 @@ class GeneralWindowOperator(WindowOperator):
         book.emptied = set()
         if moved is not None:
             book.renumber(moved)
-        if self._store is not None:
+        if self._store is None:
+            self._source = _no_rows
+        else:
             self._store.tidy(live.pane for live in book.windows.values())
         return made
 

@@ -98,19 +98,21 @@ class Book:
         self._enter(live)
         if live.cleanup is not None:
             (self.register_event if self._event_time else self.register_processing)(
-                live.cleanup, live.id
+                live.cleanup, live
             )
         return live
 
-    def register_event(self, time: int, window: int) -> None:
+    def register_event(self, time: int, live: Live) -> None:
         """Set a window's timer by the watermark."""
-        self.event.register(time, window)
+        self.event.register(time, live.id, time)
         self.due |= time <= self.clock.watermark
 
-    def register_processing(self, time: int, window: int) -> None:
+    def register_processing(self, time: int, live: Live) -> None:
         """Set a window's timer by the clock."""
-        self.processing.register(time, window)
-        self.due |= time < self.clock.processing
+        # The last millisecond of a window has to be over: more rows may come in it.
+        due = time + (time == live.window.max_timestamp)
+        self.processing.register(time, live.id, due)
+        self.due |= due <= self.clock.processing
 
     def close(self, live: Live) -> None:
         """Forget a window, its timers, and its key if that has no other."""
@@ -170,6 +172,7 @@ class Book:
         live = Live(number, Pane(pane, key, slot, rows), Window(start, end), window, cleanup)
         live.state, live.given = state, tuple(given)
         self._enter(live)
-        for domain, times in ((self.event, event), (self.processing, processing)):
-            for time in times:
-                domain.register(time, number)
+        for time in event:
+            self.register_event(time, live)
+        for time in processing:
+            self.register_processing(time, live)

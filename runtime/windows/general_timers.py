@@ -8,27 +8,27 @@ _ROOMY = 64
 
 
 class Timers:
-    """At most one timer for each window and time. Those of one time come due in the order of their windows' numbers."""
+    """At most one timer for each window and time. Those due together come in the order of their windows' numbers."""
 
     def __init__(self) -> None:
-        self._of: dict[int, set[int]] = {}
-        self._heap: list[tuple[int, int]] = []
+        self._of: dict[int, dict[int, int]] = {}
+        self._heap: list[tuple[int, int, int]] = []
         self._live = 0
 
-    def register(self, time: int, window: int) -> None:
-        """A window's timer, if it has none of that time."""
-        times = self._of.setdefault(window, set())
+    def register(self, time: int, window: int, due: int) -> None:
+        """A window's timer, if it has none of that time; due: when it fires."""
+        times = self._of.setdefault(window, {})
         if time not in times:
-            times.add(time)
+            times[time] = due
             self._live += 1
-            heapq.heappush(self._heap, (time, window))
+            heapq.heappush(self._heap, (due, window, time))
 
     def delete(self, time: int, window: int) -> None:
         """Take a timer back, if there is one."""
         times = self._of.get(window)
         if times is None or time not in times:
             return
-        times.remove(time)
+        del times[time]
         self._live -= 1
         if not times:
             del self._of[window]
@@ -46,23 +46,27 @@ class Timers:
     def first(self) -> int | None:
         """When the next timer comes due."""
         while self._heap:
-            time, window = self._heap[0]
+            due, window, time = self._heap[0]
             if time in self._of.get(window, ()):
-                return time
+                return due
             heapq.heappop(self._heap)
         return None
 
     def pop(self, now: int) -> tuple[int, int] | None:
         """The (time, window) of the next timer that has come due, which is none then."""
-        time = self.first()
-        if time is None or time > now:
+        first = self.first()
+        if first is None or first > now:
             return None
-        due = heapq.heappop(self._heap)
-        self.delete(*due)
-        return due
+        _, window, time = heapq.heappop(self._heap)
+        self.delete(time, window)
+        return time, window
 
     def _tidy(self) -> None:
         """Rebuild a heap that is mostly timers taken back."""
         if len(self._heap) > 2 * self._live + _ROOMY:
-            self._heap = [(time, window) for window, times in self._of.items() for time in times]
+            self._heap = [
+                (due, window, time)
+                for window, times in self._of.items()
+                for time, due in times.items()
+            ]
             heapq.heapify(self._heap)

@@ -83,10 +83,10 @@ class Context:
         return state
 
     def register_event_time_timer(self, time: int) -> None:
-        self._book.register_event(int(time), self.live.id)
+        self._book.register_event(int(time), self.live)
 
     def register_processing_time_timer(self, time: int) -> None:
-        self._book.register_processing(int(time), self.live.id)
+        self._book.register_processing(int(time), self.live)
 
     def delete_event_time_timer(self, time: int) -> None:
         # The timer at which a window ends is the window's own.

@@ -12,6 +12,7 @@ from aggloom.codegen.planner import Bounds, PlanOptions, WindowAggregate
 from aggloom.codegen.windows import Session, Windowing
 from aggloom.runtime.windows.base import WindowOperator
 from aggloom.runtime.windows.general import GeneralWindowOperator
+from aggloom.runtime.windows.output import WindowOutput
 from aggloom.runtime.windows.sessions import SessionWindowOperator
 from aggloom.runtime.windows.slicing import SlicingWindowOperator
 
@@ -67,3 +68,9 @@ class WindowSettings:
         return SlicingWindowOperator(
             handler_class, self.windowing, self.bounds, bucket=bucket, **options
         )
+
+
+def late_schema(node: WindowAggregate) -> pa.Schema:
+    """The columns of the rows that come too late for a node's windows."""
+    output = WindowOutput(node.spec, node.bounds, "UTC")
+    return output.late_schema(node.input.schema, node.windowing.assigner.columns[0])

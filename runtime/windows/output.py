@@ -20,10 +20,35 @@ class WindowOutput:
 
     def __init__(self, spec: AggSpec, bounds: Bounds, zone: str) -> None:
         self.bounds, self.zone = bounds, zone
+        self.window_column = spec.group_by[-1]
         fields = list(spec.aggregate_schema)
         keys = len(spec.group_by)
         self.results = fields[keys:]
         self.schema = pa.schema([*fields[: keys - 1], *bounds.fields, *self.results])
+
+    def late_schema(self, rows: pa.Schema, on: str) -> pa.Schema:
+        """The columns of a late row: the event time stands where the window's column stood, unless it is among them."""
+        window = self.window_column
+        fields = [
+            pa.field(on, self.bounds.time_type) if field.name == window else field for field in rows
+        ]
+        named = [f.name for f in rows if f.name != window]
+        kept = [
+            f for f, old in zip(fields, rows, strict=True) if old.name != window or on not in named
+        ]
+        return pa.schema(kept)
+
+    def late(self, rows: pa.RecordBatch, on: str) -> pa.RecordBatch:
+        """Rows as they are handed out because they came too late."""
+        schema = self.late_schema(rows.schema, on)
+        columns = []
+        for field in schema:
+            if field.name in rows.schema.names:
+                columns.append(rows.column(field.name))
+                continue
+            times = rows.column(self.window_column)
+            columns.append(times.cast(pa.timestamp("ms", field.type.tz)).cast(field.type))
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def batch(
         self, keys: list[pa.Array], starts: Array, ends: Array, values: list[pa.Array]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,19 @@ from aggloom.runtime.windows.base import (
     joined,
 )
 from aggloom.runtime.windows.stagger import stagger_offset
+
+
+class _Merged(NamedTuple):
+    """Windows that fire: their accumulators in a handler at `places`, a slice of their key, their ends.
+
+    cells: the place of the window of each pair that was merged.
+    """
+
+    handler: Any
+    places: Array
+    owners: Array
+    ends: Array
+    cells: Array
 
 
 class SlicingWindowOperator(WindowOperator):
@@ -95,7 +108,8 @@ class SlicingWindowOperator(WindowOperator):
         slots = slots[self.windows.records[slots] > 0]
         values = self.windows.handler.values(slots)
         live = np.ones(len(slots), np.bool_)
-        return self._changes(self.windows, slots, values, values, ~live, live)
+        windows = slots, self.windows.windows[slots]
+        return self._changes(windows, (values, values), (~live, live), self.windows)
 
     def next_timers(self) -> tuple[int | None, int | None]:
         """The next time at which something is due, by the watermark and by the clock."""
@@ -151,13 +165,19 @@ class SlicingWindowOperator(WindowOperator):
                 self._settle()
             local = to_local(np.array([now], np.int64), self._assigner.zone)
             slices = np.repeat(self._assigner.slices(local), batch.num_rows)
-            batch = batch.set_column(place, batch.schema.field(place), pa.array(slices))
+        elif not self.windowing.is_sliced:
+            slices = self._assigner.slices(to_local(slices, self._assigner.zone))
         stays = self._stays(slices)
-        if stays is None:
-            return batch, kinds
-        late = ~stays & (self._assigner.last_ends(slices) >= slices)
-        self.drop_late(batch, kinds, late)
-        return batch.filter(pa.array(stays)), kinds[stays]
+        if stays is not None:
+            self._drop_late(batch, kinds, slices, stays)
+            batch, kinds, slices = batch.filter(pa.array(stays)), kinds[stays], slices[stays]
+        if not self.windowing.is_sliced:
+            batch = batch.set_column(place, batch.schema.field(place), pa.array(slices))
+        return batch, kinds
+
+    def _drop_late(self, batch: pa.RecordBatch, kinds: Array, slices: Array, stays: Array) -> None:
+        """Rows that do not stay are late, unless they lie in a gap between windows."""
+        self.drop_late(batch, kinds, ~stays & (self._assigner.last_ends(slices) >= slices))
 
     def _stays(self, slices: Array) -> Array | None:
         """Which slices still belong to a window that takes rows; None: all."""
@@ -268,7 +288,8 @@ class SlicingWindowOperator(WindowOperator):
         handler.set(scratch, np.arange(n))
         after, now = handler.values(np.arange(n)), np.asarray(scratch.records)[:n] > 0
         handler.refuse_overflow(after, lambda slot: state.place(int(slots[slot])))
-        changes = self._changes(state, slots, before, after, was, now)
+        windows = slots, state.windows[slots]
+        changes = self._changes(windows, (before, after), (was, now), state)
         state.reset(slots)
         handler.merge_slots(state.accumulators, slots, scratch)
         return changes
@@ -277,47 +298,73 @@ class SlicingWindowOperator(WindowOperator):
         """Give out the windows that have become due, and forget the slices that no later window needs."""
         state = self.slices
         used = state.index.used_slots()
-        rows, ends = self._due(state.windows[used])
-        slots = used[rows]
-        if not len(slots):
+        due, sizes, ends = self._due(state.windows[used])
+        if not len(due):
             self._forget_slices()
             return self.nothing
+        owners = used[due]
+        slots = np.repeat(owners, sizes)
         if self._assigner.size_ms == self._assigner.slice_ms:
-            results, shown = state, slots
+            found = _Merged(state.handler, slots, slots, ends, slots)
         else:
-            results = KeyedState(self.handler_class)
-            targets = results.lookup_keys_of(state, slots, ends)
-            self._merge(results.accumulators, targets, slots, ends)
-            shown = results.index.used_slots()
-        shown = shown[results.records[shown] > 0]
-        self.counters["fired"] += len(shown)
-        values = results.handler.values(shown)
-        results.handler.refuse_overflow(values, results.place)
-        live = np.ones(len(shown), np.bool_)
-        changes = self._changes(results, shown, values, values, ~live, live)
+            found = self._merged(owners, sizes, slots, ends)
+        records = np.asarray(found.handler.accumulators.records)
+        there = records[found.places] > 0
+        places, ends_shown = found.places[there], found.ends[there]
+        self.counters["fired"] += len(places)
+        values = found.handler.values(places)
+        owners = found.owners[there]
+        found.handler.refuse_overflow(
+            values, lambda place: state.place(int(owners[np.searchsorted(places, place)]))
+        )
+        live = np.ones(len(places), np.bool_)
+        changes = self._changes((owners, ends_shown), (values, values), (~live, live), state)
         if isinstance(self._assigner, Cumulate):
-            self._fold(slots, ends, results)
+            self._fold(slots, ends, found)
         self._forget_slices()
         return changes
 
-    def _fold(self, slots: Array, ends: Array, results: KeyedState) -> None:
+    def _merged(self, owners: Array, sizes: Array, slots: Array, ends: Array) -> _Merged:
+        """The accumulators of windows: slices, the number of windows of each, and by pair the slice and the end."""
+        keys = self.slices.key_numbers(owners)
+        windows, places = distinct_times(ends, self._assigner.step_ms)
+        cells = np.repeat(keys, sizes) * len(windows) + places
+        count = (int(keys.max()) + 1) * len(windows)
+        if count > 4 * len(slots) + 65536:
+            filled, cells = np.unique(cells, return_inverse=True)
+        else:
+            filled = np.arange(count, dtype=np.int64)
+        handler = self.handler_class()
+        handler.set(handler.create(len(filled)), None)
+        self._merge(handler.accumulators, cells, slots, ends)
+        of_key = np.zeros(int(keys.max()) + 1, np.int64)
+        of_key[keys] = owners
+        return _Merged(
+            handler,
+            np.arange(len(filled), dtype=np.int64),
+            of_key[filled // len(windows)],
+            windows[filled % len(windows)],
+            cells,
+        )
+
+    def _fold(self, slots: Array, ends: Array, found: _Merged) -> None:
         """Let the first slice of a cumulating window hold all that its last firing has merged."""
         state = self.slices
-        later = ends < self._assigner.last_ends(ends)
-        newest = np.zeros(state.capacity, np.int64)
-        newest[:] = -AFTER_ALL
-        np.maximum.at(newest, slots[later], ends[later])
-        last = later & (newest[slots] == ends)
-        slots, targets = slots[last], results.find_keys_of(state, slots[last], ends[last])
-        order = np.lexsort((state.windows[slots], targets))
-        slots, targets = slots[order], targets[order]
-        first = np.concatenate([[True], targets[1:] != targets[:-1]]) if len(slots) else slots > 0
+        newest = np.full(state.capacity, -AFTER_ALL, np.int64)
+        np.maximum.at(newest, slots, ends)
+        last = (ends < self._assigner.last_ends(ends)) & (newest[slots] == ends)
+        slots, cells = slots[last], found.cells[last]
+        order = np.lexsort((state.windows[slots], cells))
+        slots, cells = slots[order], cells[order]
+        first = np.diff(cells, prepend=-1) != 0
         state.reset(slots)
-        state.merge(slots[first], results, targets[first])
+        state.handler.merge_slots(
+            state.accumulators, slots[first], found.handler.accumulators, cells[first]
+        )
         state.forget(slots[~first])
 
-    def _due(self, slices: Array) -> tuple[Array, Array]:
-        """(number of the slice, end of the window) of the windows that have become due since the last firing."""
+    def _due(self, slices: Array) -> tuple[Array, Array, Array]:
+        """Windows that have become due since the last firing: numbers of slices, windows of each, their ends."""
         ends, places = distinct_times(slices, self._assigner.slice_ms)
         owners, windows = self._assigner.spans(ends)
         due = self._fires(windows)
@@ -326,8 +373,8 @@ class SlicingWindowOperator(WindowOperator):
         counts = np.bincount(owners, minlength=len(ends))
         firsts = np.cumsum(counts) - counts
         hit = np.flatnonzero(counts[places])
-        rows = np.repeat(hit, counts[places[hit]])
-        return rows, windows[numbered(counts[places[hit]]) + firsts[places[rows]]]
+        sizes = counts[places[hit]]
+        return hit, sizes, windows[numbered(sizes) + np.repeat(firsts[places[hit]], sizes)]
 
     def _merge(self, into: Any, targets: Array, slots: Array, ends: Array) -> None:
         """Merge slices into accumulators, in order of time; a slice may go to several windows."""
@@ -385,12 +432,17 @@ class SlicingWindowOperator(WindowOperator):
         return self._fires(ends) + self.windowing.allowed_lateness
 
     def _changes(
-        self, state: KeyedState, slots: Array, before: Any, after: Any, was: Array, now: Array
+        self,
+        windows: tuple[Array, Array],
+        results: tuple[Any, Any],
+        live: tuple[Array, Array],
+        state: KeyedState,
     ) -> Rows:
-        ends = state.windows[slots]
-        windows = self._assigner.starts(ends), ends
+        """The changes of windows: (slots of their key in `state`, ends)."""
+        slots, ends = windows
         keys = lambda items: state.key_columns(slots[items])[:-1]  # noqa: E731
-        return self._give_out(state.handler, keys, windows, (before, after), (was, now))
+        bounds = self._assigner.starts(ends), ends
+        return self._give_out(state.handler, keys, bounds, results, live)
 
     @property
     def _now(self) -> int:
