@@ -9,13 +9,17 @@ CASES := ../shared/cases
 ROOMS := codegen runtime generated
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-quick soak dev check farm java cases bench generated docs fmt clean
+.PHONY: help demo demo-windows test test-quick soak dev check farm java cases bench generated docs fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) java ## run the flights demo: a million changes through a GROUP BY on Spark (about a minute, and the set-up)
+demo: $(READY) java ## run both demos: a million changes of flights through a GROUP BY on Spark, then delays in windows (about two minutes, and the set-up)
 	@$(BIN)/python examples/flights.py
+	@$(MAKE) --no-print-directory demo-windows
+
+demo-windows: $(READY) java ## run the second demo: delays by the hour and over 24 hours, corrected by late changes (about a minute)
+	@$(BIN)/python examples/delays.py
 
 test: $(READY) java ## run every test
 	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
@@ -49,9 +53,10 @@ bench: $(READY) java ## single functions, compiling, and streams against Spark's
 generated: $(READY) ## write the committed examples again, as this tree's generator would
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))
 
-docs: $(READY) ## write docs/functions.md and the plans in docs/plans.md again
+docs: $(READY) ## write docs/functions.md, the plans in docs/plans.md and docs/windows.md with its pictures again
 	@$(BIN)/python -m aggloom.codegen.functions_doc docs/functions.md
 	@$(BIN)/python -m aggloom.codegen.planner.plans_doc docs/plans.md
+	@$(BIN)/python -m aggloom.runtime.windows.timeline_doc docs/windows.md
 
 fmt: $(READY) ## format the code and sort its imports
 	$(BIN)/ruff check --fix --quiet --exit-zero .

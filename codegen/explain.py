@@ -73,8 +73,8 @@ def _tables(
         raise SpecError("explain: SQL needs a schema, such as 'name STRING, cnt INT', or tables.")
     script = read_script(sql)
     queries = [script.query, *(view.query for view in script.views.values())]
-    sources = [source.this for query in queries for source in query.find_all(exp.From)]
-    read = [source.name for source in sources if isinstance(source, exp.Table)]
+    sources = [table for query in queries for table in query.find_all(exp.Table)]
+    read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]
     made = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
     made |= set(script.views)
     read = list({name.casefold(): name for name in reversed(read)}.values())

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 from flights_data import Feed, Replay, quoted, replay
 from rich.box import SIMPLE
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / ".demo" / "delays"
 FEED = Feed(
-    ("id", "origin", "due", "dep_delay", "arr_delay"), files=12, held_up=240, until="2013-07-01"
+    ("id", "origin", "due", "dep_delay", "arr_delay"), files=8, held_up=240, until="2013-07-01"
 )
 SCHEMA = "id BIGINT, origin STRING, due TIMESTAMP, dep_delay INT, arr_delay INT"
 WATERMARK, LATENESS = "1 day", "7 days"
@@ -123,21 +124,30 @@ SELECT count(*) FILTER (_change_type = 'insert'),
 FROM changelog
 """
 _WORST = """
-SELECT origin, window_start, departed, dep_avg, dep_max, arr_avg, story.* EXCLUDE (origin, window_start)
+SELECT origin, window_start, departed, dep_avg, dep_max, arr_avg, corrections
 FROM {name} JOIN (
-    SELECT origin, window_start, count(*) - 1 AS corrections, arg_min(departed, place),
-           arg_min(dep_avg, place)
-    FROM changelog WHERE comes GROUP BY ALL
-) story USING (origin, window_start)
+    SELECT origin, window_start, count(*) - 1 AS corrections FROM changelog WHERE comes GROUP BY ALL
+) USING (origin, window_start)
 WHERE departed >= {busy}
 QUALIFY row_number() OVER (PARTITION BY origin ORDER BY dep_avg DESC, window_start) <= {shown}
-ORDER BY origin, dep_avg DESC
+ORDER BY dep_avg DESC
+"""
+# What the hourly query hands out as late, and what the oracle found to be too late: as often there, and there.
+_LATE_DIFFERENCES = """
+WITH late AS (
+    SELECT origin, due::TIMESTAMP AS due, dep_delay, arr_delay,
+           CASE WHEN _change_type IN ('insert', 'update_postimage') THEN 1 ELSE -1 END AS n
+    FROM read_parquet({files})
+), expected AS (SELECT origin, due, dep_delay, arr_delay, n FROM placed WHERE opens > {last_end})
+SELECT count(*) FROM (
+    (FROM late EXCEPT ALL FROM expected) UNION ALL (FROM expected EXCEPT ALL FROM late)
+)
 """
 _CORRECTED = """
 SELECT _change_type, origin, window_start, flights, departed, dep_avg, arr_avg
 FROM changelog SEMI JOIN (
     SELECT origin, window_start FROM changelog WHERE comes GROUP BY ALL
-    HAVING min(departed) >= {busy} ORDER BY max(dep_avg) - min(dep_avg) DESC, ALL LIMIT 1
+    HAVING min(departed) >= {busy} ORDER BY max(dep_avg) - min(dep_avg) DESC, origin, window_start LIMIT 1
 ) USING (origin, window_start) ORDER BY place
 """
 
@@ -163,9 +173,15 @@ class Board:
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write one batch, to the same place if Spark repeats it."""
-        changes = batch.toArrow()
-        self.directory.mkdir(parents=True, exist_ok=True)
-        pq.write_table(changes, self.directory / f"batch-{number:04}.parquet")
+        if "late_row" in batch.columns:
+            batch.persist()
+            late = al.late_rows(batch).toArrow()
+            self._keep(late, "late", number)
+            changes = al.on_time(batch).toArrow()
+            batch.unpersist()
+        else:
+            changes = batch.toArrow()
+        self._keep(changes, "changes", number)
         kinds = changes.column("_change_type").to_pylist()
         corrected = kinds.count("update_postimage") + kinds.count("delete")
         what = f"file {number + 1:>2} of {self.files}" if number < self.files else "no more file"
@@ -174,6 +190,10 @@ class Board:
             f"{self.job.name:<7} {what}: {kinds.count('insert'):>5,} windows out,"
             f" {corrected:>5,} corrected, {elapsed:5.1f} s"
         )
+
+    def _keep(self, rows: pa.Table, what: str, number: int) -> None:
+        (self.directory / what).mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, self.directory / what / f"batch-{number:04}.parquet")
 
 
 def changelog_of(job: Job, changes: DataFrame) -> DataFrame:
@@ -185,6 +205,7 @@ def changelog_of(job: Job, changes: DataFrame) -> DataFrame:
             window=al.Tumble("1 hour", on="due"),
             watermark=WATERMARK,
             allowed_lateness=LATENESS,
+            late_rows=True,
         )
     return al.sql(
         ROLLING,
@@ -222,6 +243,7 @@ class Verdict:
 
     late: changes that came after their windows had ended, too_late: those that came when none of them took rows any
     more. missed: windows that some change came too late for; only those may differ from the package's rows.
+    late_wrong: in how many rows what the query handed out as late is something else; None if it hands out none.
     """
 
     windows: int
@@ -231,11 +253,12 @@ class Verdict:
     missed: int
     wrong: int
     wrong_elsewhere: int
+    late_wrong: int | None
 
     @property
     def right(self) -> bool:
         """Whether DuckDB agrees."""
-        return not self.wrong and not self.wrong_elsewhere
+        return not (self.wrong or self.wrong_elsewhere or self.late_wrong)
 
 
 class Judge:
@@ -257,7 +280,7 @@ class Judge:
     def verdict(self, job: Job, home: Path) -> Verdict:
         """Judge the changelog of a job; it and its table are there by name from then on."""
         made = {
-            "changelog": _CHANGELOG.format(files=quoted(home / job.name / "*.parquet")),
+            "changelog": _CHANGELOG.format(files=quoted(home / job.name / "changes" / "*.parquet")),
             job.name: _FOLDED,
             "expected": _EXPECTED.format(size=job.hours),
             "package": _PACKAGE.format(size=job.hours, net=quoted(self.data.net)),
@@ -265,12 +288,25 @@ class Judge:
         }
         for name, query in made.items():
             self.db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {query}")
-        figures = self.rows(_FIGURES, last_end=_LAST_END.format(size=job.hours))[0]
+        last_end = _LAST_END.format(size=job.hours)
+        windows, corrected, late, too_late, missed = self.rows(_FIGURES, last_end=last_end)[0]
+        late_files = home / job.name / "late"
         return Verdict(
-            *figures,
+            windows,
+            corrected,
+            late,
+            too_late,
+            missed,
             wrong=self._differences(job.name, "expected"),
             wrong_elsewhere=self._differences(
                 job.name, "package", "ANTI JOIN missed USING (origin, window_end)"
+            ),
+            late_wrong=(
+                self.rows(
+                    _LATE_DIFFERENCES, files=quoted(late_files / "*.parquet"), last_end=last_end
+                )[0][0]
+                if late_files.exists()
+                else None
             ),
         )
 
@@ -291,28 +327,26 @@ class Judge:
 
 
 def show_worst(worst: list[tuple[Job, tuple[Any, ...]]], console: Console) -> None:
-    """Print the worst windows, as they are now and as they were given out first."""
-    table = _table(
-        f"The worst windows with {BUSY} departures or more (delays in minutes, on average)"
-    )
-    for name in ("airport", "from", "hours", "left", "late", "worst", "arrival"):
-        table.add_column(name, justify="left" if name in ("airport", "from") else "right")
-    for name in ("corrections", "left at first", "late at first"):
-        table.add_column(name, justify="right", style="dim")
-    for job, (origin, start, left, late, most, arrival, corrections, *first) in worst:
-        cells = (job.hours, left, late, most, arrival, corrections, *first)
-        table.add_row(origin, f"{start:%Y-%m-%d %H:%M}", *map(_cell, cells))
+    """Print the worst windows."""
+    table = _table(f"The worst windows, of {BUSY} departures or more (average delays in minutes)")
+    for name in ("airport", "from", "hours"):
+        table.add_column(name, no_wrap=True)
+    for name in ("departed", "delay", "longest", "at arrival", "corrected"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for job, (origin, start, *values) in worst:
+        table.add_row(origin, f"{start:%d %b %H:%M}", str(job.hours), *map(_cell, values))
     console.print(table)
 
 
-def show_correction(changes: list[tuple[Any, ...]], console: Console) -> None:
-    """Print what came out for the hour that was corrected most."""
-    console.print("The hour that corrections have moved most, as it came out:")
+def show_correction(job: Job, changes: list[tuple[Any, ...]], console: Console) -> None:
+    """Print what came out for the window that was corrected most."""
+    console.print(f"What corrections have moved most, {job.name}:")
     for kind, origin, start, flights, departed, dep_avg, arr_avg in changes:
         console.print(
-            f"    {kind:<17} {origin} {start:%Y-%m-%d %H:%M}: {flights} flights, {departed} left,"
-            f" {dep_avg:.2f} late, arrival {_cell(arr_avg)}",
+            f"    {kind:<17} {origin} {start:%d %b %H:%M}: {departed} of {flights} departed,"
+            f" delay {_cell(dep_avg)}, at arrival {_cell(arr_avg)}",
             style="dim",
+            soft_wrap=True,
         )
 
 
@@ -324,24 +358,30 @@ def show_verdicts(verdicts: dict[str, Verdict], console: Console) -> None:
         table.add_column(name, justify="right")
     lines = {
         "windows given out": "windows",
-        "windows corrected after that": "corrected",
-        "changes that came after their hour was out": "late",
-        f"changes that came {LATENESS} later, and are left out": "too_late",
-        "windows that miss such a change": "missed",
+        "windows corrected afterwards": "corrected",
+        "changes after their hour was given out": "late",
+        f"changes more than {LATENESS} later: left out": "too_late",
+        "windows that go without such a change": "missed",
     }
     for line, field in lines.items():
         table.add_row(line, *(_cell(getattr(each, field)) for each in verdicts.values()))
     for line, field in {
-        "DuckDB on the change files, less what is left out": "wrong",
-        "DuckDB on the rows of the package, in all other windows": "wrong_elsewhere",
+        "DuckDB on the files, less what is left out": "wrong",
+        "DuckDB on the package, in the other windows": "wrong_elsewhere",
+        "DuckDB on what is handed out as left out": "late_wrong",
     }.items():
-        found = [int(getattr(each, field)) for each in verdicts.values()]
-        table.add_row(line, *(f"{n:,} DIFFER" if n else "the same" for n in found))
+        table.add_row(line, *(_agreement(getattr(each, field)) for each in verdicts.values()))
     console.print(table)
 
 
 def _table(title: str) -> Table:
     return Table(title=title, box=SIMPLE, padding=(0, 1, 0, 0), show_edge=False)
+
+
+def _agreement(differences: int | None) -> str:
+    if differences is None:
+        return "-"
+    return f"{differences:,} DIFFER" if differences else "the same"
 
 
 def _cell(value: object) -> str:
@@ -378,8 +418,7 @@ def main() -> int:
     judge, verdicts, worst = Judge(data), {}, []
     for job in JOBS:
         verdicts[job.name] = judge.verdict(job, home)
-        if job.hours == 1:
-            show_correction(judge.rows(_CORRECTED, busy=BUSY), console)
+        show_correction(job, judge.rows(_CORRECTED, busy=BUSY), console)
         found = judge.rows(_WORST, name=job.name, busy=BUSY, shown=job.shown)
         worst += [(job, row) for row in found]
     show_worst(worst, console)
@@ -390,6 +429,7 @@ def main() -> int:
         f"Read it: .venv/bin/aggloom inspect {source.digest}\n"
         f"The changelogs: {home.relative_to(ROOT)}/, their checkpoints beside them.\n"
         f"{time.perf_counter() - started:.0f} s in all.",
+        markup=False,
         soft_wrap=True,
     )
     return 0 if all(each.right for each in verdicts.values()) else 1

@@ -95,7 +95,7 @@ class Replay:
     messages: int
 
 
-def replay(directory: Path, feed: Feed = Feed()) -> Replay:  # noqa: B008
+def replay(directory: Path, feed: Feed = Feed()) -> Replay:
     """Write the change files unless an earlier run already did."""
     changes, net, stamp = directory / "changes", directory / "net.parquet", directory / "replay.txt"
     version = _VERSION if feed == Feed() else f"{_VERSION} {feed}"

@@ -1,4 +1,4 @@
-"""Triggers and evictors that users write, and rows that a window cannot take: orphans, late ones, those without time."""
+"""Triggers and evictors that users write, and rows that a window cannot take: orphans, late ones."""
 
 from __future__ import annotations
 

@@ -113,9 +113,9 @@ class TimeEvictor(_BuiltIn):
 
 @dataclass(frozen=True)
 class DeltaEvictor(_BuiltIn):
-    """Keeps the rows of which `column` differs from that of the last row by less than `threshold`.
+    """Keeps the rows of which `column` differs from that of the last row by less than `threshold`, up or down.
 
-    delta: from the values of the rows and the value of the last to the differences, instead of last - value.
+    delta: from the values of the rows and the value of the last to the differences, instead of |last - value|.
     """
 
     threshold: float
@@ -128,7 +128,7 @@ class DeltaEvictor(_BuiltIn):
             return np.ones(0, np.bool_)
         column = elements.rows.column(self.column)
         values = column.to_numpy(zero_copy_only=False)
-        delta = self.delta or (lambda every, last: last - every)
+        delta = self.delta or (lambda every, last: np.abs(last - every))
         far = np.asarray(delta(values, values[-1]) >= self.threshold, np.bool_)
         return ~far
 

@@ -51,6 +51,10 @@ class TriggerContext(Protocol):
         """What the clock says."""
 
     @property
+    def retracts(self) -> bool:
+        """In on_element, whether the row is taken back."""
+
+    @property
     def state(self) -> MutableMapping[str, Any]:
         """What the trigger remembers for the window: numbers, texts and booleans by name."""
 

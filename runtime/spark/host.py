@@ -209,7 +209,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         for old in armed:
             if old != due:
                 self._handle.deleteTimer(old)
-        if due is not None and due not in armed:
+        if due is not None and due < AFTER_ALL // 2 and due not in armed:
             self._handle.registerTimer(due)
 
     def _arm_timer(self, clock_ms: int) -> None:

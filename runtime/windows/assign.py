@@ -54,14 +54,16 @@ def event_times(batch: pa.RecordBatch, name: str) -> Array:
 def bound_columns(bounds: Bounds, starts: Array, ends: Array, zone: str) -> list[pa.Array]:
     """The columns of windows whose starts and ends are milliseconds of the wall clock; forever is NULL."""
     missing = np.abs(ends) >= FOREVER
-    local = [starts, ends]
-    instants = local if missing.any() else [to_instants(each, zone) for each in local]
-    shown = instants if bounds.type == _INSTANT else local
-    last = (instants if bounds.time_type == _INSTANT else local)[1] - 1
+    local = (starts, ends, ends - 1)
     return [
-        _times(times, field.type, missing)
-        for times, field in zip((*shown, last), bounds.fields, strict=True)
+        _times(_told(times, field.type, missing, zone), field.type, missing)
+        for times, field in zip(local, bounds.fields, strict=True)
     ]
+
+
+def _told(local: Array, dtype: pa.DataType, missing: Array, zone: str) -> Array:
+    """Times of the wall clock in the words of a column: instants, or as they are."""
+    return local if dtype != _INSTANT or missing.any() else to_instants(local, zone)
 
 
 def _times(ms: Array, dtype: pa.DataType, missing: Array) -> pa.Array:

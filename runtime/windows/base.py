@@ -186,6 +186,13 @@ class WindowOperator(ABC):
             )
         return retracts
 
+    @property
+    def _now(self) -> int:
+        """The last millisecond that is over, by the clock that windows fire by."""
+        if self.windowing.assigner.event_time:
+            return int(self.clock[WATERMARK])
+        return int(self.clock[PROCESSING]) - 1
+
     def _move(self, clock: Clock) -> Rows:
         now = self.clock
         now[WATERMARK] = max(int(now[WATERMARK]), clock.watermark)

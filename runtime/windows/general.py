@@ -118,7 +118,7 @@ class GeneralWindowOperator(WindowOperator):
         slots = self.state.key_slots(batch)
         rows = batch.select(self._row_schema.names)
         put = self._putting(rows, retracts, times)
-        columns, ask = Columns(rows), self._asker.element
+        columns, ask = Columns(rows, retracts.tolist()), self._asker.element
         slot_of, time_of = slots.tolist(), times.tolist()
         assigned, accepted = np.zeros((2, len(times)), np.bool_)
         last = -1
@@ -190,9 +190,8 @@ class GeneralWindowOperator(WindowOperator):
             return first
         merged = self._book.open(first.key.slot, local, window, first.pane)
         self._asker.merge(merged, touched)
-        given = tuple(row for live in touched for row in live.given)
-        if given:
-            self._changes.give(merged, given)
+        for live in touched:
+            self._changes.take_back(live)
         for live in touched:
             self._asker.clear(live)
             self._book.close(live)

@@ -52,6 +52,7 @@ class Changes:
         self._rows = empty(self._schema)
         self._firings: list[tuple[Live, tuple[int, ...]]] = []
         self._renewed: list[Live] = []
+        self._gone: list[tuple[int, int, int]] = []
         self._kept = 0
 
     def fire(self, live: Live) -> int:
@@ -59,13 +60,15 @@ class Changes:
         firing = len(self._firings)
         self._firings.append((live, live.given))
         if self.updates:
-            self.give(live, (self._rows.num_rows + firing,))
+            live.given = (self._rows.num_rows + firing,)
+            self._renewed.append(live)
         return firing
 
-    def give(self, live: Live, given: tuple[int, ...]) -> None:
-        """Say which results of a window are out."""
-        live.given = given
-        self._renewed.append(live)
+    def take_back(self, live: Live) -> None:
+        """A window has become part of another one: its results hold no longer."""
+        gone = [(len(self._firings), row, live.key.slot) for row in live.given]
+        self._gone.extend(gone)
+        live.given = ()
 
     def take(
         self, held: Array, results: list[pa.Array], windows: Iterable[Live]
@@ -84,7 +87,7 @@ class Changes:
         made = self._batch(messages)
         for live in self._renewed:
             live.given = tuple(row for row in live.given if row < base or alive[row - base])
-        self._firings, self._renewed = [], []
+        self._firings, self._renewed, self._gone = [], [], []
         self.tidy(windows, wholly=not self.updates)
         return made
 
@@ -125,8 +128,11 @@ class Changes:
     def _corrections(self, base: int, alive: Array) -> list[Message]:
         """The messages that lead from what was out before each firing to what is then."""
         starts, ends = (self._rows.column(at).to_numpy() for at in (0, 1))
-        messages = []
+        messages: list[Message] = []
+        gone = [each for each in self._gone if each[1] < base or alive[each[1] - base]]
         for number, (live, before) in enumerate(self._firings):
+            while gone and gone[0][0] <= number:
+                messages.append(Message(DELETE, *gone.pop(0)[1:]))
             now, slot, was = base + number, live.key.slot, -1
             for row in before:
                 if row >= base and not alive[row - base]:
@@ -141,7 +147,7 @@ class Changes:
                 messages.append(Message(UPDATE_AFTER, now, slot, was))
             elif alive[number]:
                 messages.append(Message(INSERT, now, slot))
-        return messages
+        return messages + [Message(DELETE, row, slot) for _, row, slot in gone]
 
     def _distinct(self, messages: list[Message]) -> list[Message]:
         """The messages without those that change nothing."""

@@ -47,8 +47,8 @@ class RowView(Mapping[str, Any]):
 class Columns:
     """The columns of a batch as lists of Python values, made as they are asked for."""
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self.names = batch.schema.names
+    def __init__(self, batch: pa.RecordBatch, retracts: list[bool]) -> None:
+        self.names, self.retracts = batch.schema.names, retracts
         self._batch = batch
         self._lists: dict[str, list[Any]] = {}
 
@@ -67,6 +67,7 @@ class Context:
     def __init__(self, book: Book) -> None:
         self._book = book
         self.live: Any = None
+        self.retracts = False
         self.merged: list[MutableMapping[str, Any]] = []
 
     @property
@@ -112,7 +113,7 @@ class Asker:
     def element(self, live: Live, columns: Columns, row: int, time: int) -> TriggerResult:
         """What becomes of a window that a row has come to."""
         view: Mapping[str, Any] = RowView(columns, row) if self._own else {}
-        self.context.live = live
+        self.context.live, self.context.retracts = live, columns.retracts[row]
         try:
             result = self._element(view, time, live.window, self.context)
         except Exception as error:

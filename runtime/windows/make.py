@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds, PlanOptions, WindowAggregate
-from aggloom.codegen.windows import Session, Windowing
+from aggloom.codegen.windows import Aligned, Session, Windowing
 from aggloom.runtime.windows.base import WindowOperator
 from aggloom.runtime.windows.general import GeneralWindowOperator
 from aggloom.runtime.windows.output import WindowOutput
@@ -53,7 +53,7 @@ class WindowSettings:
             "chained": self.chained,
             "directory": directory,
         }
-        if not self.windowing.is_vectorised:
+        if not self.windowing.is_vectorised or self._moves(handler_class):
             return GeneralWindowOperator(
                 handler_class,
                 self.windowing,
@@ -68,6 +68,12 @@ class WindowSettings:
         return SlicingWindowOperator(
             handler_class, self.windowing, self.bounds, bucket=bucket, **options
         )
+
+    def _moves(self, handler_class: type[Any]) -> bool:
+        """Whether a retraction may come to another slice than its row, and yet to a window that has it."""
+        assigner = self.windowing.assigner
+        shares = isinstance(assigner, Aligned) and assigner.slice_ms != assigner.size_ms
+        return shares and not assigner.event_time and handler_class.RETRACTING
 
 
 def late_schema(node: WindowAggregate) -> pa.Schema:

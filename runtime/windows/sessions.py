@@ -18,7 +18,7 @@ from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.clock import AFTER_ALL
 from aggloom.runtime.slot_state import SlotState
 from aggloom.runtime.steps import Rows
-from aggloom.runtime.windows.base import DUE, PROCESSING, WATERMARK, WindowOperator, joined
+from aggloom.runtime.windows.base import DUE, PROCESSING, WindowOperator, joined
 from aggloom.runtime.windows.session_state import SessionState
 
 _GIVEN = ("given.start", "given.end")
@@ -73,7 +73,9 @@ class SessionWindowOperator(WindowOperator):
     def next_timers(self) -> tuple[int | None, int | None]:
         """The next time at which something is due, by the watermark and by the clock."""
         due = int(self.clock[DUE]) if self.clock[DUE] < AFTER_ALL else None
-        return (due, None) if self._assigner.event_time else (None, due)
+        if self._assigner.event_time:
+            return due, None
+        return None, None if due is None else due + 1
 
     # A bundle of rows.
 
@@ -110,7 +112,7 @@ class SessionWindowOperator(WindowOperator):
         """The window of each row: from its time as long as its gap."""
         times = np.asarray(batch.column(len(self.spec.group_by) - 1))
         if not self._assigner.event_time:
-            times = np.full(batch.num_rows, self._now, np.int64)
+            times = np.full(batch.num_rows, self.clock[PROCESSING], np.int64)
         name, gaps = self._assigner.gap_column, None
         if name is not None:
             column = batch.column(name).cast(pa.int64())
@@ -242,8 +244,3 @@ class SessionWindowOperator(WindowOperator):
     def _given_end(self) -> Array:
         assert self.given is not None
         return self.given.arena.array(_GIVEN[1], 0, "i8")
-
-    @property
-    def _now(self) -> int:
-        """The clock that sessions end by."""
-        return int(self.clock[WATERMARK if self._assigner.event_time else PROCESSING])

@@ -121,7 +121,7 @@ class SlicingWindowOperator(WindowOperator):
         now = [int(waiting.min())] if len(waiting) else []
         if self._event_time:
             return (due[0] if due else None), (now[0] if now else None)
-        return None, min(due + now, default=None)
+        return None, min([time + 1 for time in due] + now, default=None)
 
     # A bundle of rows.
 
@@ -171,9 +171,19 @@ class SlicingWindowOperator(WindowOperator):
         if stays is not None:
             self._drop_late(batch, kinds, slices, stays)
             batch, kinds, slices = batch.filter(pa.array(stays)), kinds[stays], slices[stays]
-        if not self.windowing.is_sliced:
-            batch = batch.set_column(place, batch.schema.field(place), pa.array(slices))
+        kept = self._where_kept(slices)
+        if kept is not slices or not self.windowing.is_sliced:
+            batch = batch.set_column(place, batch.schema.field(place), pa.array(kept))
         return batch, kinds
+
+    def _where_kept(self, slices: Array) -> Array:
+        """Where rows of slices are added up: in a cumulating window that has fired, in its first slice."""
+        if self.windows is not None or not isinstance(self._assigner, Cumulate) or not len(slices):
+            return slices
+        if self._fires(slices.min(keepdims=True))[0] > self._now:
+            return slices
+        first = self._assigner.starts(slices) + self._assigner.slice_ms
+        return np.where(self._fires(slices) <= self._now, first, slices)
 
     def _drop_late(self, batch: pa.RecordBatch, kinds: Array, slices: Array, stays: Array) -> None:
         """Rows that do not stay are late, unless they lie in a gap between windows."""
@@ -202,7 +212,8 @@ class SlicingWindowOperator(WindowOperator):
             self.counters["late_dropped"] += int(np.abs(other.records[slots[~stays]]).sum())
             slots = slots[stays]
         self.counters["rows"] += int(np.abs(other.records[slots]).sum())
-        return self.slices.lookup_keys_of(other, slots), other, slots
+        kept = self._where_kept(other.windows[slots])
+        return self.slices.lookup_keys_of(other, slots, kept), other, slots
 
     def _after_rows(self, touched: Array) -> Rows:
         """What rows bring at once: late updates, early results, and the times that are waited for."""
@@ -353,15 +364,13 @@ class SlicingWindowOperator(WindowOperator):
         newest = np.full(state.capacity, -AFTER_ALL, np.int64)
         np.maximum.at(newest, slots, ends)
         last = (ends < self._assigner.last_ends(ends)) & (newest[slots] == ends)
-        slots, cells = slots[last], found.cells[last]
-        order = np.lexsort((state.windows[slots], cells))
-        slots, cells = slots[order], cells[order]
-        first = np.diff(cells, prepend=-1) != 0
+        slots, ends, cells = slots[last], ends[last], found.cells[last]
+        cells, one = np.unique(cells, return_index=True)
+        firsts = self._assigner.starts(ends[one]) + self._assigner.slice_ms
+        targets = state.lookup_keys_of(state, slots[one], firsts)
         state.reset(slots)
-        state.handler.merge_slots(
-            state.accumulators, slots[first], found.handler.accumulators, cells[first]
-        )
-        state.forget(slots[~first])
+        state.handler.merge_slots(state.accumulators, targets, found.handler.accumulators, cells)
+        state.forget(np.setdiff1d(slots, targets))
 
     def _due(self, slices: Array) -> tuple[Array, Array, Array]:
         """Windows that have become due since the last firing: numbers of slices, windows of each, their ends."""
@@ -425,7 +434,7 @@ class SlicingWindowOperator(WindowOperator):
 
     def _fires(self, ends: Array) -> Array:
         """When windows that end then are due: at their last millisecond."""
-        return to_instants(ends, self._assigner.zone) - 1
+        return to_instants(ends - 1, self._assigner.zone)
 
     def _cleanup(self, ends: Array) -> Array:
         """When windows that end then take no more rows."""
@@ -443,11 +452,6 @@ class SlicingWindowOperator(WindowOperator):
         keys = lambda items: state.key_columns(slots[items])[:-1]  # noqa: E731
         bounds = self._assigner.starts(ends), ends
         return self._give_out(state.handler, keys, bounds, results, live)
-
-    @property
-    def _now(self) -> int:
-        """The clock that windows fire by."""
-        return int(self.clock[WATERMARK] if self._event_time else self.clock[PROCESSING])
 
     def _settle(self) -> None:
         assigner = self.windowing.assigner

@@ -328,7 +328,7 @@ def _sign(shape: str, css: str, x: float, y: float) -> list[str]:
     if shape == "diamond":
         return [diamond(css, x + 7, y)]
     if shape == "bracket":
-        return [path(css, f"M{number(x)} {number(y - 3)}v5h14v-5")]
+        return [path(css, f"M{number(x)} {number(y + 3)}h14m-3 0v-6m-8 0v6")]
     if shape == "line":
         return [line(css, x, y, x + 14, y)]
     crossed = [line("cross", x + 2, y + 5, x + 12, y - 5)] if shape == "crossed" else []

@@ -220,7 +220,10 @@ class Lane:
         middle, words = self._bracket_text(firing)
         rows = ", ".join(map(str, firing.rows))
         told = f"{firing.kind} {firing.text}, given out after row {firing.after}: rows {rows}"
-        d = f"M{number(x1)} {number(y)}v4q0 4 4 4H{number(x2 - 4)}q4 0 4-4v-4"
+        # A tooth for each row, as others may lie between.
+        teeth = sorted({self.axis.at(row) for row in firing.rows})
+        d = f"M{number(x1 + 5)} {number(y + 8)}H{number(x2 - 5)}"
+        d += "".join(f"M{number(x)} {number(y + 8)}v-6" for x in teeth)
         half = wide(words) / 2
         return [
             path("cover", d, told),

@@ -116,6 +116,7 @@ class Watch:
         self.purged = False
         self.stays: list[list[bool]] = []
         self.row: Row | None = None
+        self.added: list[Row] = []
         self.fired: set[Key] = set()
 
     def hold(self, row: Row) -> None:
@@ -130,19 +131,22 @@ class Watch:
 
     def covered(self, key: Key) -> tuple[int, ...]:
         """The rows that the firing of a key has just added up."""
+        if key not in self.fired:
+            # Each firing asks the evictor twice, in the order of the firings.
+            before, *after = self.stays[2 * len(self.fired) :][:2] or [[True] * len(self.held[key])]
+            self.added = _kept(self.held[key], before)
+            self.held[key] = _kept(self.added, after[0]) if after else list(self.added)
         self.fired.add(key)
-        if len(self.fired) == 1 and self.stays:
-            self.held[key] = _kept(self.held[key], self.stays.pop(0))
-        return tuple(row.number for row in self.held[key])
+        return tuple(row.number for row in self.added)
 
     def settle(self) -> None:
         """A step is over: forget what was evicted and purged."""
-        keys = self.fired if self.row is None else {self.row.key}
-        for key in keys:
-            for stays in self.stays if len(keys) == 1 else []:
-                self.held[key] = _kept(self.held[key], stays)
-            if self.purged:
-                self.held[key] = []
+        key = None if self.row is None else self.row.key
+        if key is not None and not self.fired and self.stays:
+            # It fired, and what it gave out was the same.
+            self.held[key] = _kept(_kept(self.held[key], self.stays[0]), self.stays[1])
+        if self.purged:
+            self.held |= {each: [] for each in ({key} if key is not None else self.fired)}
         self.purged, self.stays, self.row, self.fired = False, [], None, set()
 
 
