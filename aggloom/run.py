@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from aggloom.codegen import milliseconds
 from aggloom.codegen.planner import PlanOptions, plan_query
 from aggloom.errors import SpecError
 
@@ -18,20 +19,24 @@ if TYPE_CHECKING:
     from aggloom.job import Job
 
 FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
-_FORM = "t=PATH[,format=FORMAT][,schema=DDL][,option=value ...]"
+_FORM = "t=PATH[,format=FORMAT][,schema=DDL][,watermark=COLUMN DELAY][,option=value ...]"
 _CHANGE_COLUMNS = ("_change_type", "op")
 _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl"}
 
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table of the query and the files that its changes are in."""
+    """A table of the query and the files that its changes are in.
+
+    watermark: its event-time column, and how far rows may be out of order.
+    """
 
     name: str
     path: str
     format: str
     schema: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    watermark: tuple[str, str] | None = None
 
 
 def read_table_option(text: str) -> TableSource:
@@ -53,7 +58,20 @@ def table_source(name: str, settings: Any, where: str) -> TableSource:
     chosen = given.pop("format", None) or _guessed(path, where)
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. Formats are {', '.join(FORMATS)}.")
-    return TableSource(str(name), path, chosen, given.pop("schema", None), given)
+    schema = given.pop("schema", None)
+    watermark = _watermark(given.pop("watermark", None), where)
+    return TableSource(str(name), path, chosen, schema, given, watermark)
+
+
+def _watermark(text: Any, where: str) -> tuple[str, str] | None:
+    """The column and the delay of a text such as "ts 10 minutes"."""
+    if text is None:
+        return None
+    column, _, delay = str(text).partition(" ")
+    if not delay:
+        raise SpecError(f"{where}: watermark {text!r} must read 'COLUMN DELAY', as in 'ts 10 minutes'.")
+    milliseconds(f"{where}, watermark", delay)
+    return column, delay
 
 
 def _unquoted(value: str) -> str:
@@ -103,6 +121,7 @@ def run(job: Job) -> None:
         input_changes=job.changes,
         dialect=job.dialect,
         backend=job.backend,
+        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
         options=job.options,
     )
     latency = plan.options.mini_batch_allow_latency or 1000

@@ -64,8 +64,9 @@ def render(plan: HandlerPlan) -> str:
     """The module's text, formatted by black."""
     spec = plan.spec
     calls = ", ".join(describe_call(c) for c in spec.calls) or "keys only"
-    keys = ", ".join(spec.group_by)
-    title = _docstring(f"{calls} GROUP BY {keys}" if keys else calls)
+    keys = ", ".join(spec.group_by[:-1] if spec.namespace else spec.group_by)
+    title = f"{calls} GROUP BY {keys}" if keys else calls
+    title = _docstring(f"{title} in windows" if spec.namespace else title)
     text = (
         _environment()
         .get_template("handler.py.j2")

@@ -7,6 +7,7 @@
 | `flights_by_carrier` | the query of the demo: five aggregates, a DISTINCT with its counted view |
 | `page_views` | append-only: no retract, no ordered view; two DISTINCT calls that share one view, a FILTER |
 | `account_balance` | decimals, FIRST_VALUE and LAST_VALUE under retraction, in Flink's dialect |
+| `delays_in_windows` | a handler in windows: its methods take the window as a namespace |
 
 `make generated` writes them again after a change to the generator.
 """

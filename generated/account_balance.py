@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "d24ce289160ebd41"
-DIGEST = "81f5140f8aa5676b"
+SUPPORT = "ea563ca218c75144"
+DIGEST = "80044c37ec0ce0c7"
 
 
 class Inputs(NamedTuple):
@@ -236,10 +236,10 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
 
 
 @rt.cold_kernel
-def merge_slots(state, slots, other, start):
-    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
-    for o in range(start, len(slots)):
-        merge_row(state, slots[o], other, o)
+def merge_slots(state, slots, other, others, start):
+    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    for k in range(start, len(slots)):
+        merge_row(state, slots[k], other, others[k])
     return len(slots)
 
 

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "d24ce289160ebd41"
-DIGEST = "a120671ef19e1d1d"
+SUPPORT = "ea563ca218c75144"
+DIGEST = "cf62691b5072df73"
 
 
 class Inputs(NamedTuple):
@@ -274,10 +274,10 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
 
 
 @rt.cold_kernel
-def merge_slots(state, slots, other, start):
-    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
-    for o in range(start, len(slots)):
-        merge_row(state, slots[o], other, o)
+def merge_slots(state, slots, other, others, start):
+    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    for k in range(start, len(slots)):
+        merge_row(state, slots[k], other, others[k])
     return len(slots)
 
 

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "d24ce289160ebd41"
-DIGEST = "a5beda1ed096eb5c"
+SUPPORT = "ea563ca218c75144"
+DIGEST = "b7fb7fed3c8b4049"
 
 
 class Inputs(NamedTuple):
@@ -244,12 +244,12 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
 
 
 @rt.cold_kernel
-def merge_slots(state, slots, other, start):
-    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
-    for o in range(start, len(slots)):
+def merge_slots(state, slots, other, others, start):
+    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    for k in range(start, len(slots)):
         if rt.spill_full(state.spill):
-            return o
-        merge_row(state, slots[o], other, o)
+            return k
+        merge_row(state, slots[k], other, others[k])
     return len(slots)
 
 

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "d24ce289160ebd41"
-DIGEST = "5a450492b6ab3d83"
+SUPPORT = "ea563ca218c75144"
+DIGEST = "c863e7d01b4ab6ba"
 
 
 class Inputs(NamedTuple):
@@ -170,10 +170,10 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
 
 
 @rt.cold_kernel
-def merge_slots(state, slots, other, start):
-    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
-    for o in range(start, len(slots)):
-        merge_row(state, slots[o], other, o)
+def merge_slots(state, slots, other, others, start):
+    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    for k in range(start, len(slots)):
+        merge_row(state, slots[k], other, others[k])
     return len(slots)
 
 

@@ -12,8 +12,8 @@ from aggloom.runtime import plain_vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "faec3cece406c8d3"
-DIGEST = "5e60381d9cb7c8ec"
+SUPPORT = "51d738a26b4c388b"
+DIGEST = "86e4bdf1958aa8d5"
 
 
 class Inputs(NamedTuple):
@@ -160,10 +160,10 @@ def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, aft
     return stop, dropped
 
 
-def merge_slots(state, slots, other, start):
-    """Merge slot start, start + 1, ... of another state into the given slots, while there is room: the next one."""
-    for o in range(start, len(slots)):
-        merge_row(state, slots[o], other, o)
+def merge_slots(state, slots, other, others, start):
+    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    for k in range(start, len(slots)):
+        merge_row(state, slots[k], other, others[k])
     return len(slots)
 
 

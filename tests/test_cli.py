@@ -110,6 +110,15 @@ def test_a_table_option_keeps_commas_in_its_schema() -> None:
     )
 
 
+def test_a_table_option_may_have_a_watermark() -> None:
+    found = read_table_option("t=p,format=jsonl,watermark=ts 10 minutes")
+    assert found == TableSource("t", "p", "jsonl", None, {}, ("ts", "10 minutes"))
+    with pytest.raises(al.errors.SpecError, match="must read 'COLUMN DELAY'"):
+        read_table_option("t=p,format=jsonl,watermark=ts")
+    with pytest.raises(al.errors.SpecError, match="must be a duration"):
+        read_table_option("t=p,format=jsonl,watermark=ts soon")
+
+
 def test_a_table_option_drops_the_quotes_that_a_shell_left() -> None:
     found = read_table_option('t=p,format=jsonl,schema="a STRING, b INT",sep=\'')
     assert found == TableSource("t", "p", "jsonl", "a STRING, b INT", {"sep": "'"})

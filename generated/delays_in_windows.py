@@ -1,0 +1,256 @@
+"""COUNT(*) AS flights, AVG(dep_delay) AS delay, MAX(dep_delay) AS worst GROUP BY origin in windows
+
+A handler of aggloom: compiled by Numba, over a retracting input, in dialect spark.
+SPEC_JSON says what it was made from. Edit it if you like: it loads with a warning, and is never overwritten.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from aggloom.runtime import vocabulary as rt
+
+SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
+BACKEND = "numba"
+SUPPORT = "ea563ca218c75144"
+DIGEST = "09627ad584ac8eaf"
+
+
+class Inputs(NamedTuple):
+    """One bundle's columns: *_valid says not NULL, *_word compares as the value does, *_number adds up."""
+
+    in_dep_delay_valid: Any  # dep_delay
+    in_dep_delay_number: Any  # dep_delay
+    in_dep_delay_word: Any  # dep_delay
+
+
+class State(NamedTuple):
+    """The accumulators, one array each, by slot."""
+
+    pool: Any
+    records: Any
+    count_dep_delay: Any
+    sum_dep_delay: Any
+    ordered_dep_delay: Any
+
+
+class Outputs(NamedTuple):
+    """One array for each call's values and one that says which are not NULL; `overflow` holds slot + 1 by call."""
+
+    overflow: Any
+    out_flights: Any  # COUNT(*) AS flights
+    out_flights_valid: Any
+    out_delay: Any  # AVG(dep_delay) AS delay
+    out_delay_valid: Any
+    out_worst: Any  # MAX(dep_delay) AS worst
+    out_worst_valid: Any
+
+
+@rt.part
+def accumulate_row(state, inputs, i, s):
+    """Add row i to the accumulators at slot s."""
+    state.records[s] += 1
+    if state.records[s] == 0:
+        reset_row(state, s)
+        return
+    # AVG(dep_delay) AS delay, MAX(dep_delay) AS worst
+    if inputs.in_dep_delay_valid[i]:
+        number = inputs.in_dep_delay_number[i]
+        word = inputs.in_dep_delay_word[i]
+        count_dep_delay = state.count_dep_delay[s]
+        sum_dep_delay = state.sum_dep_delay[s]
+        state.count_dep_delay[s] = count_dep_delay + 1
+        state.sum_dep_delay[s] = sum_dep_delay + number
+        rt.ordered_accumulate(state.ordered_dep_delay, state.pool, False, s, word)
+
+
+@rt.part
+def retract_row(state, inputs, i, s):
+    """Take row i back from the accumulators at slot s; without any row left they are as new."""
+    state.records[s] -= 1
+    if state.records[s] == 0:
+        reset_row(state, s)
+        return
+    # AVG(dep_delay) AS delay, MAX(dep_delay) AS worst
+    if inputs.in_dep_delay_valid[i]:
+        number = inputs.in_dep_delay_number[i]
+        word = inputs.in_dep_delay_word[i]
+        count_dep_delay = state.count_dep_delay[s]
+        sum_dep_delay = state.sum_dep_delay[s]
+        state.count_dep_delay[s] = count_dep_delay - 1
+        state.sum_dep_delay[s] = sum_dep_delay - number
+        rt.ordered_retract(state.ordered_dep_delay, state.pool, False, s, word)
+
+
+@rt.cold_kernel
+def reset_row(state, s):
+    """Make the accumulators at slot s as new."""
+    state.records[s] = 0
+    state.count_dep_delay[s] = 0
+    state.sum_dep_delay[s] = 0
+    rt.ordered_clear(state.ordered_dep_delay, state.pool, False, s)
+
+
+@rt.part
+def merge_row(state, s, other, o):
+    """Add the accumulators at slot o of another state to those at slot s."""
+    state.records[s] += other.records[o]
+    # AVG(dep_delay) AS delay, MAX(dep_delay) AS worst
+    count_dep_delay = state.count_dep_delay[s]
+    other_count_dep_delay = other.count_dep_delay[o]
+    sum_dep_delay = state.sum_dep_delay[s]
+    other_sum_dep_delay = other.sum_dep_delay[o]
+    state.count_dep_delay[s] = count_dep_delay + other_count_dep_delay
+    state.sum_dep_delay[s] = sum_dep_delay + other_sum_dep_delay
+    rt.ordered_merge(
+        state.ordered_dep_delay, state.pool, False, s, other.ordered_dep_delay, other.pool, o
+    )
+
+    if state.records[s] == 0:
+        reset_row(state, s)
+
+
+@rt.part
+def value_row(state, s, out, k):
+    """Write the results at slot s to row k of the outputs."""
+    # COUNT(*) AS flights
+    records = state.records[s]
+    value = records
+
+    rt.put_word(out.out_flights, k, value)
+    out.out_flights_valid[k] = True
+    # AVG(dep_delay) AS delay
+    count_dep_delay = state.count_dep_delay[s]
+    sum_dep_delay = state.sum_dep_delay[s]
+    valid = not (count_dep_delay == 0)
+    value = rt.NO_FLOAT
+    if valid:
+        value = sum_dep_delay / count_dep_delay
+
+    rt.put_float(out.out_delay, k, value)
+    out.out_delay_valid[k] = valid
+    # MAX(dep_delay) AS worst
+    value, valid = rt.greatest(state.ordered_dep_delay, state.pool, False, s)
+
+    rt.put_word(out.out_worst, k, value)
+    out.out_worst_valid[k] = valid
+
+
+@rt.part
+def apply_row(state, inputs, retracts, keep_orphans, i, s):
+    """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    if retracts[i]:
+        if not keep_orphans and state.records[s] <= 0:
+            return False
+        retract_row(state, inputs, i, s)
+        return True
+    accumulate_row(state, inputs, i, s)
+    return True
+
+
+@rt.cold_kernel
+def update(state, inputs, retracts, keep_orphans, slots, start, stop):
+    """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
+    dropped = 0
+    for i in range(start, stop):
+        if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
+            dropped += 1
+    return stop, dropped
+
+
+@rt.cold_kernel
+def values(state, slots, out, start, stop):
+    """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    for k in range(start, stop):
+        value_row(state, slots[k], out, k)
+    return stop
+
+
+@rt.cold_kernel
+def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
+    """As update, noting the results and whether the key was live before and after each row."""
+    dropped = 0
+    for i in range(start, stop):
+        was[i] = state.records[slots[i]] > 0
+        values(state, slots, before, i, i + 1)
+        dropped += update(state, inputs, retracts, keep_orphans, slots, i, i + 1)[1]
+        now[i] = state.records[slots[i]] > 0
+        values(state, slots, after, i, i + 1)
+    return stop, dropped
+
+
+@rt.cold_kernel
+def merge_slots(state, slots, other, others, start):
+    """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
+    for k in range(start, len(slots)):
+        merge_row(state, slots[k], other, others[k])
+    return len(slots)
+
+
+@rt.cold_kernel
+def reset_slots(state, slots):
+    """Make the accumulators at each of the slots as new."""
+    for k in range(len(slots)):
+        reset_row(state, slots[k])
+
+
+class NamespaceAggsHandler(rt.NamespaceHandler):
+    """The life cycle in windows: set a window's accumulators, then accumulate, retract, merge, then read the value."""
+
+    SPEC_JSON = SPEC_JSON
+    BACKEND = BACKEND
+    RETRACTING = True
+    INPUTS = (
+        ("in_dep_delay_valid", "dep_delay", "valid"),
+        ("in_dep_delay_number", "dep_delay", "number"),
+        ("in_dep_delay_word", "dep_delay", "word"),
+    )
+    FIELDS = (
+        ("records", "i8", 0, "int", False),
+        ("count_dep_delay", "i8", 0, "int", False),
+        ("sum_dep_delay", "i8", 0, "int", False),
+    )
+    VIEWS = (("ordered_dep_delay", "ordered", False, 1),)
+    OUTPUTS = (
+        ("out_flights", "word", 1, ""),
+        ("out_delay", "float", 1, ""),
+        ("out_worst", "word", 1, "found"),
+    )
+    RESULTS = {}
+    KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
+
+    def createAccumulators(self, n=1):
+        """n new accumulators."""
+        return self.create(n)
+
+    def setAccumulators(self, namespace, accumulators, slots=None):
+        """Work on these accumulators, of a window or of one for each slot; slots: one for each row of the next batches."""
+        self.set_in(namespace, accumulators, slots)
+
+    def resetAccumulators(self):
+        """Make the current accumulators as new."""
+        self.reset()
+
+    def getAccumulators(self):
+        """The current accumulators."""
+        return self.accumulators
+
+    def accumulate(self, rows):
+        """Add a row (a tuple) or a batch."""
+        self.apply(rows, False)
+
+    def retract(self, rows):
+        """Take a row or a batch back."""
+        self.apply(rows, True)
+
+    def merge(self, namespace, other):
+        """Add other accumulators, of windows that have become this one: their slot 0, 1, ... to the current slots."""
+        self.merge_in(namespace, other)
+
+    def getValue(self, namespace):
+        """The results, then window_start, window_end, window_time: a tuple, or a record batch with a row for each slot."""
+        return self.value_in(namespace)
+
+    def cleanup(self, namespace):
+        """Drop the accumulators of a window."""
+        self.drop_in(namespace)
