@@ -45,10 +45,11 @@ cases: $(READY) java ## run a directory of case files through the harness: make 
 	elif [ -n "$(DIR)" ]; then echo "cases: no directory $(DIR)" >&2; exit 1; \
 	else echo "cases: skipped, $(CASES) is not here; name a directory with DIR=..."; fi
 
-bench: $(READY) java ## single functions, compiling, and streams against Spark's own aggregate and the transport floor
+bench: $(READY) java ## single functions, compiling, streams and windows against Spark's own aggregate and the transport floor
 	@$(BIN)/python benchmarks/functions.py
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 	@$(BIN)/python benchmarks/skew.py
+	@$(BIN)/python benchmarks/windows.py
 
 generated: $(READY) ## write the committed examples again, as this tree's generator would
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))

@@ -69,7 +69,9 @@ def _watermark(text: Any, where: str) -> tuple[str, str] | None:
         return None
     column, _, delay = str(text).partition(" ")
     if not delay:
-        raise SpecError(f"{where}: watermark {text!r} must read 'COLUMN DELAY', as in 'ts 10 minutes'.")
+        raise SpecError(
+            f"{where}: watermark {text!r} must read 'COLUMN DELAY', as in 'ts 10 minutes'."
+        )
     milliseconds(f"{where}, watermark", delay)
     return column, delay
 

@@ -13,10 +13,11 @@ from aggloom.codegen.plan import plan_of
 from aggloom.codegen.plan_parts import HandlerPlan
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
-from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec
+from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
 from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec import AggSpec, SchemaLike
+from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, nearest
 
 Format = Literal["text", "json", "svg"]
@@ -31,6 +32,7 @@ def explain(
     dialect: Literal["spark", "flink"] = "spark",
     backend: Literal["numba", "python"] = "numba",
     format: Format = "text",
+    window: Assigner | Windowing | None = None,
     options: PlanOptions | Mapping[str, Any] | None = None,
     **keywords: Any,
 ) -> str:
@@ -38,6 +40,7 @@ def explain(
 
     tables: schemas by name, for SQL; `schema` is that of the only table. options, keywords: the planner's, by
     either name. format: text, which for a single aggregate also tells its calls with their types, json or svg.
+    window: those of a spec, an assigner or a whole Windowing.
     """
     if format not in get_args(Format):
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")
@@ -47,7 +50,10 @@ def explain(
     if isinstance(query, AggSpec):
         if schema is not None or tables is not None:
             raise SpecError("explain: a spec has a schema already; leave out schema and tables.")
-        spec, plan = query, plan_spec(query, options=chosen)
+        spec, windowing = query, Windowing.of(window)
+        plan = plan_spec(query, options=chosen)
+        if windowing is not None:
+            plan = plan_windows(query, windowing, options=chosen)
     else:
         tables = _tables(query, schema, tables)
         plan = plan_query(

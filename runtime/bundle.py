@@ -98,7 +98,10 @@ class Applier:
         *,
         keep: bool,
     ) -> int:
-        """Add up rows (batch, slots, retracts) and other states (target slots, state, its slots); returns the orphans dropped."""
+        """Add up rows (batch, slots, retracts) and other states (target slots, state, its slots).
+
+        Returns how many orphan retractions were dropped.
+        """
         batch, slots, retracts = rows
         handler = state.handler
         # What is kept may come in any order: no accumulator may pass through zero rows, where it resets itself.

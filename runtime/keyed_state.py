@@ -63,7 +63,7 @@ class KeyedState(SlotState):
     def lookup_keys_of(
         self, other: KeyedState, others: Array | None = None, windows: Array | None = None
     ) -> Array:
-        """The slot here of the keys of another state at slots `others` (all, in order); `windows`: their last column."""
+        """The slot here of another state's keys at slots `others` (all, in order); `windows`: their last column."""
         slots = other.index.used_slots() if others is None else others
         words, nulls = other._keys_for(self.pool, slots, self.index)
         if windows is not None:

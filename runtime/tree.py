@@ -467,7 +467,9 @@ class TreeView:
         meta = self.arrays.meta
         need = int(meta[USED] + 2 * meta[INNER]) + rows * (self._block + self._block // 4)
         if need > len(self.arrays.heap):
-            self.arena.resize(f"{self.name}.heap", max(need, 2 * int(meta[USED])))
+            # By at least half: room is asked for slot by slot where a large state is merged into a small one.
+            grown = len(self.arrays.heap) * 3 // 2
+            self.arena.resize(f"{self.name}.heap", max(need, 2 * int(meta[USED]), grown))
             self._reload()
 
     def shrink(self) -> None:

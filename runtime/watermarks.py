@@ -1,4 +1,4 @@
-"""Watermarks of several sources, and the one that holds for all of them (SEMANTICS 6, table.exec.source.idle-timeout)."""
+"""Watermarks of several sources, and the one that holds for all of them (table.exec.source.idle-timeout)."""
 
 from __future__ import annotations
 

@@ -281,8 +281,7 @@ def test_killed_workers_lose_nothing(spark: Any, tmp_path: Path) -> None:
         """Each of three tasks kills its worker once, after it has given out what it has."""
         import signal
 
-        for batch in batches:
-            yield batch
+        yield from batches
         for number in range(3):
             mark = victims / str(number)
             if not mark.exists():

@@ -122,10 +122,8 @@ def _duckdb(assigner: Assigner, made: list[Step]) -> list[Change]:
     windows = _sessions(assigner, rows) if isinstance(assigner, Session) else {}
     listed = []
     for kind, key, time, value in rows:
-        if windows:
-            spans = [next(w for w in windows[key] if w[0] <= time < w[1])]
-        else:
-            spans = _spans(assigner, time)
+        mine = [window for window in windows.get(key, []) if window[0] <= time < window[1]]
+        spans = mine or _spans(assigner, time)
         sign = 1 if kind in (0, 2) else -1
         listed += [(sign, key, start, end, value) for start, end in spans]
     if not listed:
@@ -133,16 +131,14 @@ def _duckdb(assigner: Assigner, made: list[Step]) -> list[Change]:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE r (sign INT, k VARCHAR, s BIGINT, e BIGINT, v INT)")
     connection.executemany("INSERT INTO r VALUES (?, ?, ?, ?, ?)", listed)
-    return connection.execute(
-        """
+    return connection.execute("""
         WITH net AS (
             SELECT k, s, e, v, unnest(range(CAST(sum(sign) AS BIGINT))) AS copy
             FROM r GROUP BY k, s, e, v HAVING sum(sign) > 0)
         SELECT k, s, e, CAST(sum(v) AS BIGINT), count(*), max(v), count(DISTINCT v),
                count(v) FILTER (WHERE v > 2)
         FROM net GROUP BY k, s, e
-        """
-    ).fetchall()
+        """).fetchall()
 
 
 def _spans(assigner: Any, time: int) -> list[tuple[int, int]]:

@@ -53,7 +53,11 @@ def batch_of(step: Step, schema: pa.Schema, place: Any) -> tuple[pa.RecordBatch,
         "v": values,
     }
     columns = [
-        found[f.name] if f.name in found else pa.array([v is not None and v > 2 for v in values.to_pylist()])
+        (
+            found[f.name]
+            if f.name in found
+            else pa.array([v is not None and v > 2 for v in values.to_pylist()])
+        )
         for f in schema
     ]
     kinds = np.array([row[0] for row in step.rows], np.int8)
@@ -100,7 +104,9 @@ KEYS = st.sampled_from(["a", "b", "größe", None])
 
 
 @st.composite
-def steps(draw: st.DrawFn, retracts: bool, disorder: int = 40, lag: int | None = None) -> list[Step]:
+def steps(
+    draw: st.DrawFn, retracts: bool, disorder: int = 40, lag: int | None = None
+) -> list[Step]:
     """Bundles of rows out of order, with a watermark that follows; retractions are of rows that came.
 
     lag: how far the watermark stays behind the newest row; None lets it pass rows, which are late then.

@@ -19,6 +19,8 @@ from aggloom.physical import is_pooled
 _WORD = 8
 _CELL = 4
 _SEQUENCE_NODE = 32
+# Start, end, three links, a mark, and the first session of the key.
+_SESSION = 2 * _WORD + 3 * _CELL + 1 + _CELL
 _WORDS_AN_ENTRY = {"ordered": 2, "ranked": 3, "stamped": 3, "bins": 3, "quantiles": 4}
 TABLE_CELLS = 2
 """Cells of a hash table that a key is counted with; there are 4/3 to 16/3, as the table fills up."""
@@ -53,10 +55,25 @@ def state_of_windows(node: WindowAggregate, backend: str) -> dict[str, Any]:
     if windowing.evictor is not None:
         inside = [f"per {per}, every row that stays"]
     found |= {"bounded_by": [_open(node), *inside], "per": per}
+    _add_parts(found, windowing)
     if not windowing.is_vectorised:
         # Triggers and evictors remember what they like.
         found |= {"compiled": False, "bytes_per_key": None}
     return found
+
+
+def _add_parts(found: dict[str, Any], windowing: Windowing) -> None:
+    """What windows remember besides accumulators: the bounds of sessions, and what was given out and may change."""
+    if found["bytes_per_key"] is None:
+        return
+    more: list[dict[str, Any]] = []
+    if isinstance(windowing.assigner, Session):
+        more.append({"name": "session", "kind": "bounds", "bytes_per_key": _SESSION})
+    if windowing.updates:
+        again = found["bytes_per_key"] + 2 * _WORD
+        more.append({"name": "given out", "kind": "results", "bytes_per_key": again})
+    found["parts"] = [*found["parts"], *more]
+    found["bytes_per_key"] += sum(part["bytes_per_key"] for part in more)
 
 
 def _per(windowing: Windowing) -> str:

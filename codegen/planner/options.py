@@ -30,7 +30,8 @@ class PlanOptions:
     Of windows in SQL: early_fire_*, late_fire_*: whether a window gives out results before its end and after it, and
     how long after the row that changes them; 0 is with every row. allow_lateness: how long after its end a window
     still takes rows. local_time_zone: on whose clocks windows over instants lie. source_idle_timeout: after how long
-    without rows a source holds back the watermark no more; 0 is never.
+    without rows a source holds back the watermark no more; 0 is never. late_rows: whether rows that come too late for
+    the windows of the last aggregate are handed out.
     """
 
     mini_batch_enabled: bool = True
@@ -50,6 +51,7 @@ class PlanOptions:
     allow_lateness: int = 0
     local_time_zone: str = "UTC"
     source_idle_timeout: int = 0
+    late_rows: bool = False
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **keywords: Any) -> PlanOptions:
@@ -153,4 +155,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "allow_lateness": _length,
     "local_time_zone": _zone,
     "source_idle_timeout": _length,
+    "late_rows": _flag,
 }

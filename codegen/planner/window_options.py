@@ -24,7 +24,7 @@ def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
     """The windows of an assigner with the trigger and the lateness that the options ask for (SEMANTICS 4.1)."""
     early = options.early_fire_delay if options.early_fire_enabled else None
     if not assigner.event_time:
-        return Windowing(assigner, ProcessingTimeTrigger(early))
+        return Windowing(assigner, ProcessingTimeTrigger(early), late_rows=options.late_rows)
     late = options.late_fire_delay if options.late_fire_enabled else None
     lateness = options.allow_lateness or (0 if late is None else options.state_ttl)
     if late is not None and not lateness:
@@ -34,7 +34,12 @@ def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
             f"late results come {shown(late)} after their rows, but windows live only {shown(lateness)} longer; "
             f"set {_LATENESS} to at least the delay."
         )
-    return Windowing(assigner, EventTimeTrigger(early, late or None), allowed_lateness=lateness)
+    return Windowing(
+        assigner,
+        EventTimeTrigger(early, late or None),
+        allowed_lateness=lateness,
+        late_rows=options.late_rows,
+    )
 
 
 def with_options(windowing: Windowing, options: PlanOptions) -> Windowing:
@@ -44,7 +49,7 @@ def with_options(windowing: Windowing, options: PlanOptions) -> Windowing:
     if told or windowing.allowed_lateness or isinstance(windowing.assigner, GlobalWindow):
         return windowing
     found = windowing_of(windowing.assigner, options)
-    changes: dict[str, Any] = {"late_rows": windowing.late_rows}
+    changes: dict[str, Any] = {"late_rows": windowing.late_rows or options.late_rows}
     if windowing.updates:
         changes["updates"] = True
     return replace(found, **changes)

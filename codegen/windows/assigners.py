@@ -20,6 +20,7 @@ from aggloom.errors import SpecError
 Times = NDArray[np.int64]
 Rows = NDArray[np.int64]
 Stagger = Literal["aligned", "random", "natural"]
+_LONGEST = 10_000 * 366 * 86_400_000
 FOREVER = 2**62
 """The end of the window that never ends, and the watermark after the last row."""
 
@@ -356,6 +357,10 @@ def _positive(name: str, value: Any) -> int:
     ms = milliseconds(name, value)
     if ms <= 0:
         raise SpecError(f"{name} is {value!r}; a window's {name} must be longer than nothing.")
+    if ms > _LONGEST:
+        raise SpecError(
+            f"{name} is {value!r}; a window's {name} may be ten thousand years at most."
+        )
     return ms
 
 

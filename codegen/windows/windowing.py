@@ -1,4 +1,4 @@
-"""All that an aggregate in windows needs besides its calls: where rows go, when windows fire, and how long they live."""
+"""All that windows need besides calls: where rows go, when windows fire, and how long they live."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import TimestampNTZType
 
 from aggloom.codegen import AggSpec, milliseconds
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_windows, walk
@@ -19,6 +20,7 @@ from aggloom.runtime.spark.lower import LATE_ROW, Lowering, Table
 from aggloom.runtime.spark.session import ensure_query_settings
 
 _DELAY = "spark.watermarkDelayMs"
+_WALL_CLOCK = "event time"
 
 
 def window_aggregate(
@@ -45,10 +47,10 @@ def window_aggregate(
     """The changelog of a spec's calls in windows: its keys, window_start, window_end, window_time, its calls.
 
     window: an assigner such as Tumble("1 hour", on="ts"), or a whole Windowing. watermark: by how much rows of a stream
-    may be out of order, such as "10 minutes"; without it, what `df.withWatermark` said. handler: the class to run or
+    may be out of order, such as "10 minutes"; without it, what `df.withWatermark` said. handler: the class to run, or
     its module's path, made from `window_spec` (default: generated). late_rows: rows that come too late are among the
-    changes, in the column late_row; `on_time` and `late_rows` tell them apart, in foreachBatch for instance. The rest is
-    as in `group_aggregate`. Raises SpecError and its kin.
+    changes, in the column late_row; `on_time` and `late_rows` tell them apart, in foreachBatch for instance. The rest
+    is as in `group_aggregate`. Raises SpecError and its kin.
     """
     if mode not in ("mini_batch", "per_record"):
         raise SpecError(f"mode {mode!r}: known are mini_batch and per_record")
@@ -95,7 +97,12 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
             "or do not give watermark"
         )
     ms = milliseconds("watermark", delay)
-    return Table(df.withWatermark(column, f"{ms} milliseconds"), change_column, True)
+    timed = df
+    if isinstance(df.schema[column].dataType, TimestampNTZType):
+        # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.
+        instant = f"CAST(convert_timezone('UTC', current_timezone(), `{column}`) AS TIMESTAMP)"
+        timed, column = df.withColumn(_WALL_CLOCK, F.expr(instant)), _WALL_CLOCK
+    return Table(timed.withWatermark(column, f"{ms} milliseconds"), change_column, True)
 
 
 def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:

@@ -78,7 +78,7 @@ class WindowOperator(ABC):
     def _advance(self) -> Rows:
         """What is due now that the clock has moved."""
 
-    def _settle(self) -> None:
+    def _settle(self) -> None:  # noqa: B027
         """Read anew what is derived from the state, which was opened or restored."""
 
     @property

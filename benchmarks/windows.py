@@ -1,0 +1,527 @@
+"""Windows: aggloom, Spark's own and Flink's side by side on the same rows; then the operator alone, one thread.
+
+SUM, MAX and COUNT by key in tumbling, hopping, cumulating and session windows. Every contender takes its turn in every
+round (ABAB), so a slow minute hits all of them; ratios are of the same round. Flink needs a Python of its own
+(--flink-python, or AGGLOOM_FLINK_PYTHON), for its pins clash with ours; windows_flink.py is what runs there.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import click
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from results import publish_rows
+
+import aggloom as al
+from aggloom.codegen.planner import Bounds
+from aggloom.codegen.windows import Aligned, Assigner, Windowing
+from aggloom.runtime.clock import AFTER_ALL, Clock
+from aggloom.runtime.windows.sessions import SessionWindowOperator
+from aggloom.runtime.windows.slicing import SlicingWindowOperator
+
+os.environ["POLARS_MAX_THREADS"] = "1"  # read when it is imported
+try:
+    import polars as pl
+except ImportError:
+    pl = None
+
+DATA = Path(__file__).resolve().parent.parent / "build" / "bench"
+FILES, FILES_A_BATCH = 8, 2
+SLIDE = 60_000
+FEW_KEYS, FEW_ROWS = 1_000, 200_000
+MOST_OPEN = 500_000
+START = 1_714_521_600_000  # 2024-05-01, in milliseconds
+DELAY = "10 seconds"
+SQL = "SELECT k, SUM(v) AS s, MAX(v) AS m, COUNT(*) AS n FROM t GROUP BY k"
+INSTANT = pa.timestamp("us", "UTC")
+
+LOOM, OWN, FLOOR = "aggloom", "Spark's own", "mapInArrow identity"
+FLINK, FLINK_READS = "Flink SQL", "Flink SQL, reading alone"
+ALONE, DUCKDB, POLARS = "operator alone", "DuckDB, one thread", "Polars, one thread"
+Run = Callable[["Rows"], tuple[float, int | None]]
+"""Seconds that a contender takes for rows, and how many results it gives out if it says."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Rows in the order of their event time: parquet files in `folder`, and the same for the others."""
+
+    folder: Path
+    keys: int
+    rows: int
+    minutes: int
+
+    @classmethod
+    def of(cls, keys: int, rows: int) -> Self:
+        """Rows over so many minutes that tumbling windows give out a third of them at most; written once."""
+        minutes = min(max(rows // (3 * keys), 10), 600)
+        made = cls(DATA / f"windows-{keys}-{rows}", keys, rows, minutes)
+        if not made.folder.exists():
+            draft = made.folder.with_suffix(".draft")
+            draft.mkdir(parents=True, exist_ok=True)
+            rng = np.random.default_rng(7)
+            times = START + np.sort(rng.integers(0, minutes * SLIDE, rows))
+            for part, ms in enumerate(np.array_split(times, FILES)):
+                columns = {
+                    "k": rng.integers(0, keys, len(ms)),
+                    "ts": pa.array(ms * 1000).cast(INSTANT),
+                    "v": rng.integers(0, 1000, len(ms), dtype=np.int32),
+                }
+                pq.write_table(pa.table(columns), draft / f"part-{part:02}.parquet")
+            draft.rename(made.folder)
+        return made
+
+    @property
+    def gap(self) -> int:
+        """Seconds between sessions: three times what lies between two rows of a key on average."""
+        return max(round(3 * self.keys * self.minutes * 60 / self.rows), 1)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All rows with the columns k, t (milliseconds) and v, in memory."""
+        read = pq.read_table(self.folder)
+        ms = pa.array(read["ts"].cast(pa.int64()).to_numpy() // 1000)
+        return pa.table({"k": read["k"], "t": ms, "v": read["v"]}).combine_chunks()
+
+    @cached_property
+    def csv(self) -> Path:
+        """A folder of two CSV files, each with every second row: two readers walk through time together."""
+        folder = self.folder.with_name(f"{self.folder.name}-csv")
+        if not folder.exists():
+            draft = folder.with_suffix(".draft")
+            draft.mkdir(exist_ok=True)
+            for turn in range(2):
+                half = self.table.take(pa.array(np.arange(turn, self.rows, 2)))
+                bare = pa.csv.WriteOptions(include_header=False)
+                pa.csv.write_csv(half, draft / f"half-{turn}.csv", bare)
+            draft.rename(folder)
+        return folder
+
+
+@dataclass(frozen=True)
+class Case:
+    """Windows, in the words of each contender. `steps`: slides or steps in a window; 0 for sessions."""
+
+    name: str
+    steps: int
+    assigner: Callable[[Rows], Assigner]
+    flink: str
+    duckdb: str
+    polars: Callable[[Any, Rows], Any]
+    spark: Callable[[Rows], Column] | None
+
+
+def _calls() -> list[Any]:
+    return [pl.sum("v").alias("s"), pl.max("v").alias("m"), pl.len().alias("n")]
+
+
+def _hop(steps: int) -> Case:
+    tumbles = steps == 1
+    size = f"INTERVAL '{steps}' MINUTE"
+
+    def polars(rows: Any, _: Rows) -> Any:
+        if tumbles:
+            return rows.group_by("k", pl.col("t") // SLIDE).agg(_calls())
+        every, period, offset = (f"{n * SLIDE}i" for n in (1, steps, 1 - steps))
+        return rows.group_by_dynamic(
+            "t", every=every, period=period, offset=offset, group_by="k"
+        ).agg(_calls())
+
+    return Case(
+        "tumble 1 min" if tumbles else f"hop {steps} min / 1 min",
+        steps,
+        lambda _: al.Tumble(SLIDE, on="ts") if tumbles else al.Hop(steps * SLIDE, SLIDE, on="ts"),
+        (
+            f"TUMBLE(TABLE t, DESCRIPTOR(ts), {size})"
+            if tumbles
+            else f"HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, {size})"
+        ),
+        f"SELECT k, t // {SLIDE} - i AS w, SUM(v), MAX(v), COUNT(*) FROM t, range({steps}) r(i) GROUP BY ALL",
+        polars,
+        lambda _: F.window("ts", f"{steps} minutes", "1 minute"),
+    )
+
+
+def _cumulate(steps: int) -> Case:
+    size = steps * SLIDE
+    return Case(
+        f"cumulate {steps} min / 1 min",
+        steps,
+        lambda _: al.Cumulate(size, SLIDE, on="ts"),
+        f"CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '{steps}' MINUTE)",
+        f"SELECT k, t // {size} AS w, i, SUM(v), MAX(v), COUNT(*) FROM t, range({steps}) r(i) "
+        f"WHERE i >= t % {size} // {SLIDE} GROUP BY ALL",
+        lambda rows, _: rows.lazy()
+        .join(pl.LazyFrame({"i": range(steps)}), how="cross")
+        .filter(pl.col("i") >= pl.col("t") % size // SLIDE)
+        .group_by("k", pl.col("t") // size, "i")
+        .agg(_calls())
+        .collect(engine="streaming"),
+        None,
+    )
+
+
+SESSION = Case(
+    "session",
+    0,
+    lambda rows: al.Session(rows.gap * 1000, on="ts"),
+    "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '{gap}' SECOND(4))",
+    "SELECT k, i, SUM(v), MAX(v), COUNT(*) FROM (SELECT *, COUNT(*) FILTER (new) OVER (PARTITION BY k ORDER BY t) AS i "
+    "FROM (SELECT *, t - LAG(t) OVER (PARTITION BY k ORDER BY t) > {gap} * 1000 AS new FROM t)) GROUP BY k, i",
+    lambda rows, data: rows.group_by(
+        "k", (pl.col("t").diff() > data.gap * 1000).fill_null(False).cum_sum().over("k").alias("i")
+    ).agg(_calls()),
+    lambda rows: F.session_window("ts", f"{rows.gap} seconds"),
+)
+CASES = {
+    "tumble": _hop(1),
+    "hop10": _hop(10),
+    "hop60": _hop(60),
+    "cumulate": _cumulate(60),
+    "session": SESSION,
+}
+
+
+# Through Spark.
+
+
+def _stream(spark: SparkSession, build: Callable[[DataFrame, Rows], DataFrame]) -> Run:
+    def run(rows: Rows) -> tuple[float, int]:
+        schema = spark.read.parquet(str(rows.folder)).schema
+        source = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_A_BATCH)
+        with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+            out = build(source.parquet(str(rows.folder)), rows)
+            writer = out.writeStream.trigger(availableNow=True).format("noop")
+            begin = time.perf_counter()
+            query = writer.option("checkpointLocation", scratch).start()
+            query.awaitTermination()
+            seconds = time.perf_counter() - begin
+        return seconds, sum(batch.sink.numOutputRows for batch in query.recentProgress)
+
+    return run
+
+
+def _loom(case: Case) -> Callable[[DataFrame, Rows], DataFrame]:
+    def build(df: DataFrame, rows: Rows) -> DataFrame:
+        spec = al.AggSpec.from_sql(SQL, schema=df.schema, input_changes="append")
+        return al.window_aggregate(df, spec, window=case.assigner(rows), watermark=DELAY)
+
+    return build
+
+
+def _own(window: Callable[[Rows], Column]) -> Callable[[DataFrame, Rows], DataFrame]:
+    def build(df: DataFrame, rows: Rows) -> DataFrame:
+        groups = df.withWatermark("ts", DELAY).groupBy("k", window(rows))
+        return groups.agg(F.sum("v"), F.max("v"), F.count(F.lit(1)))
+
+    return build
+
+
+def _identity(df: DataFrame, _: Rows) -> DataFrame:
+    def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from batches
+
+    return df.mapInArrow(same, df.schema)
+
+
+# Through Flink.
+
+
+class Flink:
+    """The Python that has Flink, answering one query at a time; `version` is empty where there is none."""
+
+    def __init__(self, python: str | None) -> None:
+        self.version = ""
+        if not python:
+            return
+        self._log = (DATA / "flink.log").open("w")
+        script = Path(__file__).with_name("windows_flink.py")
+        self._process = subprocess.Popen(
+            [python, str(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+        )
+        self.version = self._answer()["version"]
+
+    def run(self, case: Case | None, count: bool) -> Run:
+        """Of a case, or of reading alone; counts its results or puts them into a black hole."""
+
+        def run(rows: Rows) -> tuple[float, int | None]:
+            columns, sql = "k BIGINT, ts TIMESTAMP_LTZ(3), v INT", "SELECT k, ts, v FROM t"
+            if case is not None:
+                columns = "k BIGINT, f TIMESTAMP(3), e TIMESTAMP(3), s INT, m INT, n BIGINT"
+                sql = (
+                    "SELECT k, window_start, window_end, SUM(v), MAX(v), COUNT(*) "
+                    f"FROM TABLE({case.flink.format(gap=rows.gap)}) GROUP BY k, window_start, window_end"
+                )
+            answer = self._ask(rows, sql, columns, count and case is not None)
+            return answer["seconds"], answer.get("results")
+
+        return run
+
+    def close(self) -> None:
+        if self.version:
+            self._process.communicate()
+            self._log.close()
+
+    def _ask(self, rows: Rows, sql: str, columns: str, count: bool) -> dict[str, Any]:
+        ask = {"folder": str(rows.csv), "sql": sql, "columns": columns, "count": count}
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(ask) + "\n")
+        self._process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith('{"'):
+                answer: dict[str, Any] = json.loads(line)
+                return answer
+        raise click.ClickException(f"Flink gave up; see {self._log.name}")
+
+
+# Without a stream.
+
+
+def _alone(case: Case) -> Run:
+    """The operator, fed with the batches that Spark's stream has."""
+
+    def run(rows: Rows) -> tuple[float, int]:
+        windowing = Windowing(case.assigner(rows))
+        spec = al.AggSpec.from_sql(
+            SQL, schema="k BIGINT, v INT, ts TIMESTAMP", input_changes="append"
+        )
+        spec = al.window_spec(spec, windowing)
+        handler = al.load(al.generate(spec))
+        batches = rows.table.to_batches(rows.rows * FILES_A_BATCH // FILES)
+        merges = windowing.assigner.merges
+        bounds = Bounds("s", "e", "t", INSTANT, INSTANT)
+        begin = time.perf_counter()
+        operator = (SessionWindowOperator if merges else SlicingWindowOperator)(
+            handler, windowing, bounds
+        )
+        results, watermark = 0, 0
+        for batch in [*batches, batches[0].slice(0, 0)]:
+            last = batch.num_rows == 0
+            times = batch["t"].to_numpy()
+            clock = Clock(0, AFTER_ALL if last else watermark)
+            aligned = isinstance(windowing.assigner, Aligned)
+            placed = windowing.assigner.slices(times) if aligned else times
+            columns = [batch["k"], pa.array(placed), batch["v"]]
+            moved = pa.RecordBatch.from_arrays(columns, schema=spec.handler_schema)
+            changes, _ = operator.process(moved, np.zeros(len(times), np.int8), clock)
+            results += changes.num_rows
+            watermark = watermark if last else int(times.max()) - 10_001
+        operator.close()
+        return time.perf_counter() - begin, results
+
+    return run
+
+
+def _duckdb(case: Case) -> Run:
+    def run(rows: Rows) -> tuple[float, int]:
+        with duckdb.connect() as connection:
+            connection.execute("SET threads = 1")
+            connection.register("t", rows.table)
+            begin = time.perf_counter()
+            results = connection.sql(case.duckdb.format(gap=rows.gap)).to_arrow_table().num_rows
+            return time.perf_counter() - begin, results
+
+    return run
+
+
+def _polars(case: Case) -> Run:
+    def run(rows: Rows) -> tuple[float, int]:
+        frame = pl.from_arrow(rows.table)
+        begin = time.perf_counter()
+        results = case.polars(frame, rows).height
+        return time.perf_counter() - begin, results
+
+    return run
+
+
+# All of it.
+
+
+@dataclass
+class Series:
+    """The repeated runs of one contender, or why there are none."""
+
+    windows: str
+    keys: int
+    rows: int
+    contender: str
+    absent: str = ""
+    results: int | None = None
+    seconds: list[float] = field(default_factory=list)
+
+    def over(self, other: Series) -> list[float]:
+        """How many times as fast as another it was, by round."""
+        return [theirs / own for own, theirs in zip(self.seconds, other.seconds, strict=True)]
+
+
+def contenders(spark: SparkSession, flink: Flink, case: Case, count: bool) -> dict[str, Run | str]:
+    """Name to what runs it, or to why nothing does."""
+    no_flink = "" if flink.version else "not available"
+    own = "has no such windows" if case.spark is None else _stream(spark, _own(case.spark))
+    runs: dict[str, Run | str] = {
+        LOOM: _stream(spark, _loom(case)),
+        OWN: own,
+        FLOOR: _stream(spark, _identity),
+        FLINK: no_flink or flink.run(case, count=count),
+        FLINK_READS: no_flink or flink.run(None, count=count),
+        ALONE: _alone(case),
+        DUCKDB: _duckdb(case),
+        POLARS: "not available" if pl is None else _polars(case),
+    }
+    if case.steps != 1:
+        del runs[FLINK_READS]
+    return runs
+
+
+def check(case: Case, results: dict[str, int | None]) -> None:
+    """Raise ClickException unless those that must give out the same number of results did."""
+    alike = [(DUCKDB, ALONE), (POLARS, ALONE), (FLINK, ALONE)]
+    alike += [(OWN, LOOM)] * bool(case.steps)
+    for one, other in alike:
+        if results.get(one) is not None and results[one] != results[other]:
+            raise click.ClickException(f"{case.name}: results differ: {results}")
+
+
+def turn(runs: dict[str, Run | str], case: Case, rows: Rows, label: str) -> list[Series]:
+    """Every contender once; raises ClickException if their results differ."""
+    took: list[Series] = []
+    for name, run in runs.items():
+        each = Series(case.name, rows.keys, rows.rows, name)
+        took.append(each)
+        if isinstance(run, str):
+            each.absent = run
+            continue
+        seconds, each.results = run(rows)
+        each.seconds.append(seconds)
+        told = f"{seconds:.2f} s" + (f", {each.results:,} results" if each.results else "")
+        click.echo(f"{label}: {case.name}, {rows.keys:,} keys, {name}: {told}", err=True)
+    check(case, {each.contender: each.results for each in took})
+    return took
+
+
+def measure(
+    spark: SparkSession, flink: Flink, cases: list[Case], data: list[Rows], rounds: int, full: bool
+) -> list[Series]:
+    """All of it in turn, `rounds` times, after a turn on few rows that warms up and counts what Flink gives out."""
+    few = Rows.of(FEW_KEYS, FEW_ROWS)
+    for case in cases:
+        turn(contenders(spark, flink, case, count=True), case, few, "warming up")
+    series: dict[tuple[str, int, str], Series] = {}
+    for number in range(1, rounds + 1):
+        for case, rows in itertools.product(cases, data):
+            if case.steps > rows.minutes or (case.steps * rows.keys > MOST_OPEN and not full):
+                continue
+            runs = contenders(spark, flink, case, count=False)
+            for each in turn(runs, case, rows, f"round {number} of {rounds}"):
+                known = series.setdefault((each.windows, each.keys, each.contender), each)
+                if known is not each:
+                    known.seconds += each.seconds
+    return list(series.values())
+
+
+def _times(ratios: list[float]) -> str:
+    return f"{statistics.median(ratios):.3g} ({min(ratios):.3g}..{max(ratios):.3g})"
+
+
+def _cells(series: list[Series]) -> Iterator[tuple[str, ...]]:
+    found = {(each.windows, each.keys, each.contender): each for each in series}
+    for each in series:
+        head = (each.windows, f"{each.keys:,}", each.contender)
+        if each.absent:
+            yield (*head, each.absent, "", "", "")
+            continue
+        alone = each.contender in (ALONE, DUCKDB, POLARS)
+        ours = found[each.windows, each.keys, ALONE if alone else LOOM]
+        tumbling = found.get((CASES["tumble"].name, each.keys, each.contender))
+        yield (
+            *head,
+            _times([each.rows / seconds / 1e6 for seconds in each.seconds]),
+            "" if ours is each else _times(ours.over(each)),
+            _times(each.over(tumbling)) if tumbling and tumbling is not each else "",
+            "" if each.results is None else f"{each.results:,}",
+        )
+
+
+@click.command()
+@click.option("--rows", default=4_000_000, show_default=True, help="Rows of each run.")
+@click.option("--keys", multiple=True, type=int, default=(1_000, 100_000), show_default=True)
+@click.option("--rounds", default=3, show_default=True, help="After one on few rows to warm up.")
+@click.option(
+    "--full", is_flag=True, help="5 rounds, and windows of which very many are open at once."
+)
+@click.option("--only", "chosen", multiple=True, type=click.Choice(list(CASES)))
+@click.option("--flink-python", envvar="AGGLOOM_FLINK_PYTHON", help="A Python with apache-flink.")
+@click.option("--name", default="windows", show_default=True, help="Name of the result files.")
+def main(
+    rows: int,
+    keys: tuple[int, ...],
+    rounds: int,
+    full: bool,
+    chosen: tuple[str, ...],
+    flink_python: str | None,
+    name: str,
+) -> None:
+    """Measure every kind of window at every number of keys, and write benchmarks/results."""
+    rounds = 5 if full else rounds
+    spark = al.session("aggloom-windows")
+    spark.sparkContext.setLogLevel("ERROR")
+    DATA.mkdir(parents=True, exist_ok=True)
+    flink = Flink(flink_python)
+    data = [Rows.of(count, rows) for count in keys]
+    cases = [CASES[tag] for tag in chosen or CASES]
+    measured = measure(spark, flink, cases, data, rounds, full)
+    flink.close()
+    spark.stop()
+    spans = "; ".join(
+        f"{each.keys:,} keys: {each.minutes} minutes of event time, sessions' gap {each.gap} s"
+        for each in data
+    )
+    header = ("windows", "keys", "contender", "M rows/s", "aggloom's over it", "of tumbling")
+    notes = (
+        f"SUM, MAX, COUNT by BIGINT key, append-only; {rows:,} rows in the order of event time; "
+        f"{spans}. {LOOM}, {OWN} and {FLOOR}: parquet, "
+        f"{FILES // FILES_A_BATCH} micro-batches of {FILES_A_BATCH} files, RocksDB, checkpoints on, watermark {DELAY}, "
+        "append mode, noop sink; windows that the watermark has not passed stay open. "
+        f"{FLINK} {flink.version or '(not here)'}: the same rows from two CSV files, parallelism 2, heap state, no "
+        "checkpoints, object reuse, blackhole sink; all windows fire, and what CSV costs stands beside it. "
+        f"{ALONE}: the Arrow batches of a stream without Spark, state in memory, all windows fire; "
+        f"{DUCKDB} and {POLARS} ({pl.__version__ if pl else 'not here'}) answer once, over all rows. "
+        f"Medians (least..greatest) of {rounds} rounds in turn, after one on few rows. "
+        "aggloom's over it: the speed of aggloom, or of its operator alone, over the contender's in the same round; "
+        f"of tumbling: the contender's own speed over that at tumbling windows in the same round ({FLOOR} shows "
+        "how much of it is noise). "
+        "A tumbling window is a hopping one of size/slide 1. Results of tumbling and hopping windows were the same "
+        f"number in {LOOM} and {OWN}, those of all windows in {ALONE}, {DUCKDB}, {POLARS}, and {FLINK} on few rows."
+    )
+    raw = [each.__dict__ for each in measured]
+    publish_rows(name, (*header, "results"), list(_cells(measured)), raw, notes)
+
+
+if __name__ == "__main__":
+    main()
