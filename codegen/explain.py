@@ -79,7 +79,8 @@ def _tables(
         raise SpecError("explain: SQL needs a schema, such as 'name STRING, cnt INT', or tables.")
     script = read_script(sql)
     queries = [script.query, *(view.query for view in script.views.values())]
-    sources = [table for query in queries for table in query.find_all(exp.Table)]
+    froms = [source for query in queries for source in query.find_all(exp.From)]
+    sources = [table for source in froms for table in source.find_all(exp.Table)]
     read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]
     made = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
     made |= set(script.views)

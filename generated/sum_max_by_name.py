@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "ea563ca218c75144"
-DIGEST = "c863e7d01b4ab6ba"
+SUPPORT = "27419e779abdeabc"
+DIGEST = "b80a309a3d685af9"
 
 
 class Inputs(NamedTuple):

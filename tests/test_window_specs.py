@@ -194,7 +194,7 @@ def test_the_halves_of_a_window_aggregate_have_flinks_names() -> None:
         ),
         (
             Windowing(Session("1 h", "ts"), allowed_lateness="1 min"),
-            "the open windows, by the watermark on `ts` less 1 min: 47 bytes a key and session",
+            "the open windows, by the watermark on `ts` less 1 min: 143 bytes a key and session",
         ),
         (Windowing(Tumble("1 h")), "the open windows, by the clock: 47 bytes a key and slice"),
         (
