@@ -235,6 +235,9 @@ def _wake(
     if head:
         try:
             store.rebuild(head, operator)
+            if isinstance(operator, WindowOperator):
+                # The rows that were late in a bundle of the log have been handed out by then.
+                operator.take_late()
         except BaseException:
             with contextlib.suppress(Exception):
                 operator.close()
