@@ -12,6 +12,7 @@ from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.arena import Array
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState
+from aggloom.runtime.slot_state import SlotState
 
 
 @kernel
@@ -65,7 +66,7 @@ class Slots(Protocol):
 
     def reset(self, slots: Array) -> None: ...
 
-    def merge(self, slots: Array, other: KeyedState, others: Array | None = None) -> None: ...
+    def merge(self, slots: Array, other: SlotState, others: Array | None = None) -> None: ...
 
     def place(self, slot: int) -> str: ...
 

@@ -85,10 +85,6 @@ class KeyedState(SlotState):
         index.remove(index.used_slots())
         return numbers
 
-    def merge(self, slots: Array, other: KeyedState, others: Array | None = None) -> None:
-        """Add another state's accumulators to the given slots: those at slots `others`, or 0, 1, ... in order."""
-        self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)
-
     def key_columns(self, slots: Array) -> list[pa.Array]:
         """The keys of slots as columns."""
         return key_columns(self.index, self.key_fields, slots)

@@ -29,6 +29,10 @@ class SlotState:
         """How many rows each slot holds."""
         return np.asarray(self.accumulators.records)
 
+    def merge(self, slots: Array, other: SlotState, others: Array | None = None) -> None:
+        """Add another state's accumulators to the given slots: those at slots `others`, or 0, 1, ... in order."""
+        self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)
+
     def reset(self, slots: Array) -> None:
         """Make the accumulators at slots as new."""
         self.handler.KERNELS.reset(self.accumulators.state, slots)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Windowing
-from aggloom.errors import AggloomError, DataError, StateCorruptError
+from aggloom.errors import AggloomError, DataError, NotMergeableError, StateCorruptError
 from aggloom.runtime.arena import Array
 from aggloom.runtime.changelog import Kinds, is_retraction
 from aggloom.runtime.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
@@ -166,6 +166,14 @@ class WindowOperator(ABC):
     @abstractmethod
     def keys(self) -> int:
         """How many things the state holds: slices, windows or sessions, each of one key."""
+
+    def require_merge(self, what: str) -> None:
+        """Raise NotMergeableError if a function of the handler has no merge."""
+        if self.handler_class.UNMERGEABLE:
+            names = ", ".join(self.handler_class.UNMERGEABLE)
+            raise NotMergeableError(
+                f"{names} has no merge, which {what} need; give its class `def merge(state, other)`"
+            )
 
     def drop_late(self, batch: pa.RecordBatch, kinds: Kinds, late: Array) -> None:
         """Count the rows that came too late, and keep them if they are asked for."""

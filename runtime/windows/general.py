@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Aligned, Trigger, TriggerResult, Window, Windowing
-from aggloom.errors import AggloomError, DataError, NotMergeableError, StateCorruptError
+from aggloom.errors import AggloomError, DataError, StateCorruptError
 from aggloom.runtime.arena import Array
 from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.clock import Clock
@@ -60,8 +60,10 @@ class GeneralWindowOperator(WindowOperator):
         bucket: int = 0,
         directory: Path | None = None,
     ) -> None:
-        _check(handler_class, windowing, on_orphan_retraction)
+        _check(on_orphan_retraction)
         super().__init__(handler_class, windowing, bounds, chained, update_before)
+        if windowing.assigner.merges and windowing.evictor is None:
+            self.require_merge("sessions")
         self.on_orphan_retraction, self._bucket = on_orphan_retraction, bucket
         self.counters["merged"] = 0
         window_column = self.spec.group_by[-1]
@@ -351,15 +353,10 @@ class GeneralWindowOperator(WindowOperator):
             ) from e
 
 
-def _check(handler_class: type[Any], windowing: Windowing, policy: str) -> None:
+def _check(policy: str) -> None:
     if policy not in _POLICIES:
         known = ", ".join(_POLICIES)
         raise AggloomError(f"on_orphan_retraction={policy!r} does not exist; use one of {known}")
-    if windowing.assigner.merges and windowing.evictor is None and handler_class.UNMERGEABLE:
-        names = ", ".join(handler_class.UNMERGEABLE)
-        raise NotMergeableError(
-            f"{names} has no merge, which sessions need; give its class `def merge(state, other)`"
-        )
 
 
 def _no_rows(numbers: Array) -> tuple[Any, Array]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggloom.physical import is_pooled
 from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.keyed_state import KeyedState, key_columns, key_words, place_of
+from aggloom.runtime.keyed_state import key_columns, key_words, place_of
 from aggloom.runtime.keyindex import KeyIndex
 from aggloom.runtime.slot_state import FIRST_SLOTS, SlotState
 from aggloom.runtime.windows.session_table import SessionTable
@@ -42,10 +42,6 @@ class SessionState(SlotState):
             self.resize(self.capacity)
         self._drop_keys(keys[slots < 0])
         return slots, merged
-
-    def merge(self, slots: Array, other: KeyedState, others: Array | None = None) -> None:
-        """Add another state's accumulators to the given slots."""
-        self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)
 
     def gather(self, merged: Array) -> None:
         """Move what merged sessions held to those that they are part of now."""

@@ -44,6 +44,7 @@ class SessionWindowOperator(WindowOperator):
     ) -> None:
         assert isinstance(windowing.assigner, Session)
         super().__init__(handler_class, windowing, bounds, chained, update_before)
+        self.require_merge("sessions")
         self._assigner = windowing.assigner
         self._per_record = per_record and bool(windowing.updates)
         self.on_orphan_retraction = on_orphan_retraction
@@ -181,9 +182,7 @@ class SessionWindowOperator(WindowOperator):
         changes = self._changes(slots, windows, (before, after), (was, now))
         if self.given is not None:
             self.given.reset(slots)
-            self.given.handler.merge_slots(
-                self.given.accumulators, slots, self.live.accumulators, slots
-            )
+            self.given.merge(slots, self.live, slots)
             self._given_start[slots], self._given_end[slots] = windows
         return changes
 

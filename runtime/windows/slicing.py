@@ -77,6 +77,8 @@ class SlicingWindowOperator(WindowOperator):
         assigner = windowing.assigner
         assert isinstance(assigner, Aligned)
         super().__init__(handler_class, windowing, bounds, chained, update_before)
+        if windowing.updates or assigner.slice_ms != assigner.size_ms:
+            self.require_merge("windows that overlap or fire again")
         self.on_orphan_retraction = on_orphan_retraction
         self._per_record = per_record and bool(windowing.updates)
         self._bucket = bucket
