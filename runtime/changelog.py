@@ -48,6 +48,29 @@ def is_retraction(kinds: Kinds) -> npt.NDArray[np.bool_]:
     return (kinds & 1).astype(np.bool_)
 
 
+def transitions(
+    was: npt.NDArray[np.bool_],
+    now: npt.NDArray[np.bool_],
+    changed: npt.NDArray[np.bool_],
+    update_before: bool,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], Kinds]:
+    """The messages of items that were and are there: (item, whether it shows what is now, kind), in order of items.
+
+    changed: whose update is told at all. update_before: whether updates come with the -U (SEMANTICS 3.1).
+    """
+    both = was & now & changed
+    first = np.full(len(was), -1, np.int8)
+    first[was & ~now] = DELETE
+    if update_before:
+        first[both] = UPDATE_BEFORE
+    second = np.full(len(was), -1, np.int8)
+    second[both] = UPDATE_AFTER
+    second[now & ~was] = INSERT
+    kinds = np.stack([first, second], axis=1).reshape(-1)
+    picked = np.flatnonzero(kinds >= 0)
+    return picked >> 1, picked & 1 == 1, kinds[picked]
+
+
 def parse_kinds(column: pa.Array | pa.ChunkedArray, where: str) -> Kinds:
     """The kinds that a change column spells, in any of the spellings that users meet."""
     if isinstance(column, pa.ChunkedArray):

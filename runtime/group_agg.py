@@ -17,7 +17,7 @@ import pyarrow as pa
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.arena import Array
 from aggloom.runtime.bundle import Applier, refuse_orphans
-from aggloom.runtime.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, is_retraction
+from aggloom.runtime.changelog import is_retraction, transitions
 from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.keyed_state import KeyedState
 
@@ -204,26 +204,15 @@ class GroupAggOperator:
     ) -> tuple[pa.RecordBatch, Array]:
         """The messages of items that were and are now (live), with results before and after."""
         n = len(slots)
-        both = was & now
+        changed = np.ones(n, np.bool_)
         if n and not self.state_ttl_ms:
-            both &= self.handler.differ(before, after, n)
-        first = np.full(n, -1, np.int8)
-        first[was & ~now] = DELETE
-        if self.update_before:
-            first[both] = UPDATE_BEFORE
-        second = np.full(n, -1, np.int8)
-        second[both] = UPDATE_AFTER
-        second[now & ~was] = INSERT
-        kinds = np.stack([first, second], axis=1).reshape(-1)
-        picked = np.flatnonzero(kinds >= 0)
-        kinds = kinds[picked]
-        item = picked >> 1
+            changed = self.handler.differ(before, after, n)
+        item, after_it, kinds = transitions(was, now, changed, self.update_before)
         keys = self.state.key_columns(slots[item])
         values: list[pa.Array]
         if n:
             pair = self.handler.concatenate(before, after)
-            take = np.where(picked & 1, item + n, item)
-            values = self.handler.to_arrow(pair, self._results, take)
+            values = self.handler.to_arrow(pair, self._results, item + n * after_it)
         else:
             values = [pa.array([], f.type) for f in self._results]
         if not self.schema.names:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import Bounds
 from aggloom.runtime.arena import Array
-from aggloom.runtime.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
+from aggloom.runtime.changelog import transitions
 from aggloom.runtime.steps import Rows, no_rows
 from aggloom.runtime.windows.assign import bound_columns
 
@@ -74,19 +73,9 @@ class WindowOutput:
         n = len(was)
         if not n:
             return no_rows(self.schema)
-        both = was & now
-        both &= handler.differ(before, after, n)
-        first = np.full(n, -1, np.int8)
-        first[was & ~now] = DELETE
-        if update_before:
-            first[both] = UPDATE_BEFORE
-        second = np.full(n, -1, np.int8)
-        second[both] = UPDATE_AFTER
-        second[now & ~was] = INSERT
-        kinds: Kinds = np.stack([first, second], axis=1).reshape(-1)
-        picked = np.flatnonzero(kinds >= 0)
-        item = picked >> 1
+        changed = handler.differ(before, after, n)
+        item, after_it, kinds = transitions(was, now, changed, update_before)
         pair = handler.concatenate(before, after)
-        values = handler.to_arrow(pair, self.results, np.where(picked & 1, item + n, item))
+        values = handler.to_arrow(pair, self.results, item + n * after_it)
         starts, ends = windows
-        return self.batch(keys(item), starts[item], ends[item], values), kinds[picked]
+        return self.batch(keys(item), starts[item], ends[item], values), kinds
