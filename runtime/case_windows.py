@@ -107,8 +107,7 @@ def emit_options(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _windowing(params: Mapping[str, Any], on: str | None) -> Windowing:
-    early = (params.get("early_fire") or {}).get("processing_time_every_ms")
-    late = (params.get("late_fire") or {}).get("processing_time_every_ms")
+    early, late = (_delay(params.get(name)) for name in ("early_fire", "late_fire"))
     trigger: Trigger | None = None
     if early is not None or late is not None:
         trigger = EventTimeTrigger(early, late) if on else ProcessingTimeTrigger(early)
@@ -118,6 +117,14 @@ def _windowing(params: Mapping[str, Any], on: str | None) -> Windowing:
         allowed_lateness=params.get("allowed_lateness_ms", 0) if on else 0,
         updates=params.get("produce_updates"),
     )
+
+
+def _delay(firing: Any) -> int | None:
+    """How long early or late results wait: as said, or not at all where each row brings one."""
+    if not firing:
+        return None
+    given = firing if isinstance(firing, Mapping) else {}
+    return int(given.get("processing_time_every_ms", 0))
 
 
 def _assigner(window: Mapping[str, Any], on: str | None) -> Assigner:
@@ -132,8 +139,8 @@ def _assigner(window: Mapping[str, Any], on: str | None) -> Assigner:
                 return Cumulate(size, step, on=on, offset=more.get("offset_ms", 0))
             case "SESSION", {"gap_ms": gap}:
                 return Session(gap, on=on)
-            case _, {"size_rows": size, **more}:
-                return CountWindow(size, more.get("slide_rows"))
+            case _, {"size_rows": size, **more} | {"size_count": size, **more}:
+                return CountWindow(size, more.get("slide_rows", more.get("slide_count")))
     except SpecError as error:
         raise NotSupported(f"window {dict(window)}: {error}") from error
     raise NotSupported(f"window {dict(window)}")
