@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from aggloom.codegen import AggSpec, generate, to_schema
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
+from aggloom.codegen.windows import Assigner
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.group_aggregate import find_change_column, hosting
 from aggloom.runtime.spark.lower import HandlerOf, Lowering, Table
@@ -72,7 +73,7 @@ def sql(
     settings = hosting(buckets, output_profile, state_directory)
     first = next(iter(frames.values()))
     require_watermarks(plan, given)
-    ensure_query_settings(first.sparkSession, timers=_waits_for_the_clock(plan))
+    ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), _has_watermarks(plan))
     return Lowering(plan, given, handler_texts(backend), settings).result()
 
 
@@ -89,10 +90,17 @@ def handler_texts(backend: Literal["numba", "python"]) -> HandlerOf:
 
 def _waits_for_the_clock(plan: Plan) -> bool:
     """Whether an operator has timers in processing time."""
-    windows = [
-        node.windowing.assigner for node in walk(plan.root) if isinstance(node, WindowAggregate)
-    ]
-    return bool(plan.options.state_ttl) or any(not each.event_time for each in windows)
+    return bool(plan.options.state_ttl) or any(not each.event_time for each in _assigners(plan))
+
+
+def _has_watermarks(plan: Plan) -> bool:
+    """Whether an operator has windows in event time."""
+    return any(each.event_time for each in _assigners(plan))
+
+
+def _assigners(plan: Plan) -> list[Assigner]:
+    nodes = walk(plan.root)
+    return [node.windowing.assigner for node in nodes if isinstance(node, WindowAggregate)]
 
 
 def _table(

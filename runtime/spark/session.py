@@ -14,6 +14,7 @@ from aggloom.errors import AggloomError
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 _DRIVER_WORKER_PYTHON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -49,12 +50,19 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     return builder.getOrCreate()
 
 
-def ensure_query_settings(spark: SparkSession, timers: bool = False) -> None:
-    """On a session that the user made, set what a stateful query cannot do without and still can be set."""
-    if timers:
+def ensure_query_settings(
+    spark: SparkSession, timers: bool = False, watermarks: bool = False
+) -> None:
+    """On a session that the user made, set what a stateful query cannot do without and still can be set.
+
+    timers: it has timers in processing time. watermarks: it has windows in event time. A query takes the settings of
+    its session when it starts: start it before the next one is made.
+    """
+    if timers or watermarks:
         # A query with processing-time timers always has one more batch to run without data: it would spin, and
-        # an availableNow query would never end. Expiry waits for the next batch that has data instead.
-        spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        # an availableNow query would never end. Expiry waits for the next batch that has data instead. Windows in event
+        # time fire in such a batch, so that an earlier query's setting must not stay.
+        spark.conf.set(_NO_DATA_BATCHES, "false" if timers else "true")
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, _ROCKSDB)
     if "PYSPARK_PYTHON" not in os.environ and _is_classic_local(spark):

@@ -74,7 +74,7 @@ def window_aggregate(
     require_watermarks(plan, {"t": table})
     text = handler_text(window_handler(plan, handler, backend))
     settings = hosting(buckets, output_profile, state_directory)
-    ensure_query_settings(df.sparkSession, timers=on is None)
+    ensure_query_settings(df.sparkSession, timers=on is None, watermarks=on is not None)
     return Lowering(plan, {"t": table}, lambda _: text, settings).result()
 
 
