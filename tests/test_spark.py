@@ -158,8 +158,8 @@ class DeadlyFactory(OperatorFactory):
     trigger: str = ""
     kills: bool = True
 
-    def open(self, directory: Path | None) -> Any:
-        operator = super().open(directory)
+    def open(self, directory: Path | None, bucket: int) -> Any:
+        operator = super().open(directory, bucket)
         process = operator.process
 
         def deadly(*bundle: Any) -> Any:
