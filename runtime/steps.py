@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import calculate
 from aggloom.codegen.planner import (
     Bucket,
     Calc,
@@ -33,10 +32,8 @@ def run_steps(steps: tuple[Node, ...], rows: Rows) -> Rows:
         elif isinstance(step, Calc) and step.picked is not None:
             batch, kinds = rows
             rows = _rebuilt([batch.column(n) for n in step.picked], step.schema, batch), kinds
-        elif isinstance(step, Calc):
-            rows = calculate(step.where, step.select, step.schema, *rows)
         elif isinstance(step, WindowAssign):
-            rows = assign_windows(step, *rows), rows[1]
+            rows = assign_windows(step, rows[0]), rows[1]
         elif isinstance(step, WindowTable):
             rows = window_rows(step, *rows)
         else:

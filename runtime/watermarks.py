@@ -42,10 +42,6 @@ class Watermarks:
             self._idle |= since
         return self._combined()
 
-    def restore(self, ms: int) -> None:
-        """Go on from a watermark that held when a snapshot was taken."""
-        self.current = max(self.current, ms)
-
     def _combined(self) -> int:
         active = [ms for name, ms in self._of.items() if name not in self._idle]
         if active:

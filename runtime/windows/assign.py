@@ -15,7 +15,7 @@ from aggloom.runtime.changelog import Kinds
 _INSTANT = pa.timestamp("us", "UTC")
 
 
-def assign_windows(node: WindowAssign, batch: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
+def assign_windows(node: WindowAssign, batch: pa.RecordBatch) -> pa.RecordBatch:
     """The rows with the column that the node adds; raises DataError if a row has no event time."""
     assigner = node.windowing.assigner
     times = np.zeros(batch.num_rows, np.int64)

@@ -32,6 +32,7 @@ class WindowOperator(ABC):
     """One bucket's operator; subclasses say what rows and the clock bring.
 
     chained: rows come from another window operator, so that they are judged by the watermark before this bundle's.
+    per_record: each row acts at once, so that a window may fire several times in a bundle.
     """
 
     def __init__(
@@ -41,11 +42,14 @@ class WindowOperator(ABC):
         bounds: Bounds,
         chained: bool,
         update_before: bool,
+        per_record: bool = False,
     ) -> None:
         self.handler_class, self.windowing = handler_class, windowing
         self.spec = handler_class.spec()
         self.update_before = update_before
         self._chained = chained and windowing.assigner.event_time
+        # Where windows fire once, it is the same whether rows act one by one.
+        self._per_record = per_record and bool(windowing.updates)
         self._output = WindowOutput(self.spec, bounds, windowing.assigner.zone)
         self.schema = self._output.schema
         self.nothing = no_rows(self.schema)
@@ -109,7 +113,11 @@ class WindowOperator(ABC):
         parts = [] if self._chained else [self._move(clock)]
         if batch.num_rows or partials:
             self.counters["rows"] += batch.num_rows
-            parts.append(self._take(batch, kinds, partials))
+            if self._per_record:
+                rows = range(batch.num_rows)
+                parts += [self._take(batch.slice(i, 1), kinds[i : i + 1], ()) for i in rows]
+            else:
+                parts.append(self._take(batch, kinds, partials))
         if self._chained:
             parts.append(self._move(clock))
         self._failed = False

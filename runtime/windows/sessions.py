@@ -43,10 +43,9 @@ class SessionWindowOperator(WindowOperator):
         directory: Path | None = None,
     ) -> None:
         assert isinstance(windowing.assigner, Session)
-        super().__init__(handler_class, windowing, bounds, chained, update_before)
+        super().__init__(handler_class, windowing, bounds, chained, update_before, per_record)
         self.require_merge("sessions")
         self._assigner = windowing.assigner
-        self._per_record = per_record and bool(windowing.updates)
         self.on_orphan_retraction = on_orphan_retraction
         self._applier = Applier()
         self.live = SessionState(handler_class, directory and directory / "sessions")
@@ -85,9 +84,6 @@ class SessionWindowOperator(WindowOperator):
     ) -> Rows:
         if partials:
             raise AggloomError("sessions are not aggregated locally; plan them in one phase")
-        if self._per_record and batch.num_rows > 1:
-            parts = [self._take(batch.slice(i, 1), kinds[i : i + 1], ()) for i in range(len(kinds))]
-            return joined(parts, self.schema)
         retracts = self.retractions(kinds)
         starts, ends = self._windows_of(batch)
         closed = self._now - self.windowing.allowed_lateness + 1

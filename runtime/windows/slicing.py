@@ -76,11 +76,10 @@ class SlicingWindowOperator(WindowOperator):
     ) -> None:
         assigner = windowing.assigner
         assert isinstance(assigner, Aligned)
-        super().__init__(handler_class, windowing, bounds, chained, update_before)
+        super().__init__(handler_class, windowing, bounds, chained, update_before, per_record)
         if windowing.updates or assigner.slice_ms != assigner.size_ms:
             self.require_merge("windows that overlap or fire again")
         self.on_orphan_retraction = on_orphan_retraction
-        self._per_record = per_record and bool(windowing.updates)
         self._bucket = bucket
         self._early = getattr(windowing.trigger, "early", None)
         self._late_delay = getattr(windowing.trigger, "late", None) or 0
@@ -130,10 +129,6 @@ class SlicingWindowOperator(WindowOperator):
     def _take(
         self, batch: pa.RecordBatch, kinds: Array, partials: Sequence[bytes | memoryview]
     ) -> Rows:
-        if self._per_record and batch.num_rows > 1:
-            # Each row acts at once, so that a window may fire several times.
-            parts = [self._take(batch.slice(i, 1), kinds[i : i + 1], ()) for i in range(len(kinds))]
-            return joined(parts, self.schema)
         batch, kinds = self._placed(batch, kinds)
         state = self.slices
         retracts = self.retractions(kinds)
