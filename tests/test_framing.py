@@ -122,7 +122,7 @@ class Single(Variable):
 
 def _committed(batches: int) -> tuple[BucketStore, Summing, Variable, Variable]:
     snapshot, log = Variable(), Variable()
-    store, operator = BucketStore(Single(), snapshot, log, OWNER), Summing()
+    store, operator = BucketStore(Single(), snapshot, log, Single(), OWNER, "{}"), Summing()
     for number in range(batches):
         batch = pa.record_batch({"x": pa.array(range(number, number + 50))})
         kinds = np.zeros(50, np.int8)

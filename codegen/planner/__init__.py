@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggloom.codegen.planner.lineage import lineage
+from aggloom.codegen.planner.lineage import described, lineage
 from aggloom.codegen.planner.nodes import (
     Bounds,
     Bucket,
@@ -57,6 +57,7 @@ __all__ = [
     "as_text",
     "as_tree",
     "describe",
+    "described",
     "lineage",
     "plan_query",
     "plan_spec",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from typing import Any
 
 from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.planner.nodes import (
@@ -28,25 +30,42 @@ def lineage(node: Node) -> str:
     return hashlib.sha256("\n".join(_lines(node)).encode()).hexdigest()[:16]
 
 
-def _lines(node: Node) -> list[str]:
-    own: list[str] = []
+def described(node: GroupAggregate | IncrementalAggregate | WindowAggregate) -> dict[str, Any]:
+    """What `lineage` is the digest of, as data: the node's spec, its windows, and lines for what is below."""
+    own = _own(node)
+    return {
+        "spec": json.loads(node.spec.to_json()),
+        "windows": _windows(node) if isinstance(node, WindowAggregate) else None,
+        "below": [line for line in _lines(node) if line != own],
+    }
+
+
+def _own(node: Node) -> str:
+    """The line of a node; empty for one that does not count."""
     if isinstance(node, Scan):
-        own = [f"scan {node.table} {node.changes}"]
-    elif isinstance(node, Calc):
+        return f"scan {node.table} {node.changes}"
+    if isinstance(node, Calc):
         types = [type_name(field.type) for field in node.schema]
-        own = [f"calc {node.where!r} {node.select!r} {types!r}"]
-    elif isinstance(node, Expand):
-        own = [f"expand {node.projects!r}"]
-    elif isinstance(node, Aggregate | GroupAggregate | IncrementalAggregate):
-        own = [f"aggregate {node.spec.to_json()}"]
-    elif isinstance(node, WindowTable):
-        own = [f"windows {node.assigner.text} {_bounds(node.bounds)} {node.partition!r}"]
-    elif isinstance(node, WindowAssign):
-        own = [f"assign {node.windowing.text} {node.name!r}"]
-    elif isinstance(node, WindowAggregate):
-        own = [
-            f"window aggregate {node.spec.to_json()} {node.windowing.text} {_bounds(node.bounds)}"
-        ]
+        return f"calc {node.where!r} {node.select!r} {types!r}"
+    if isinstance(node, Expand):
+        return f"expand {node.projects!r}"
+    if isinstance(node, Aggregate | GroupAggregate | IncrementalAggregate):
+        return f"aggregate {node.spec.to_json()}"
+    if isinstance(node, WindowTable):
+        return f"windows {node.assigner.text} {_bounds(node.bounds)} {node.partition!r}"
+    if isinstance(node, WindowAssign):
+        return f"assign {node.windowing.text} {node.name!r}"
+    if isinstance(node, WindowAggregate):
+        return f"window aggregate {node.spec.to_json()} {_windows(node)}"
+    return ""
+
+
+def _windows(node: WindowAggregate) -> str:
+    return f"{node.windowing.text} {_bounds(node.bounds)}"
+
+
+def _lines(node: Node) -> list[str]:
+    own = [line for line in [_own(node)] if line]
     if isinstance(node, IncrementalAggregate):
         own += [line for step in node.steps for line in _lines(step)[-1:]]
     below = [line for each in node.inputs for line in _lines(each)]

@@ -14,9 +14,9 @@ from aggloom.errors import StateCorruptError, StateMismatchError
 from aggloom.runtime.clock import NO_TIME, Clock
 
 MAGIC = b"AGLM"
-LAYOUT = 2
-SNAPSHOT, LOG = 1, 2
-_NAMES = {SNAPSHOT: "snapshot", LOG: "log"}
+LAYOUT = 3
+SNAPSHOT, LOG, DESCRIPTION = 1, 2, 3
+_NAMES = {SNAPSHOT: "snapshot", LOG: "log", DESCRIPTION: "description"}
 
 # magic, layout, content, digest, bucket, buckets, entry, part, parts, clock, watermark, length
 _HEADER = struct.Struct("<4sHH16siiIIIqqQ")

@@ -41,6 +41,7 @@ _BLOB = StructType([StructField("blob", BinaryType())])
 _HEAD = StructType(
     [
         StructField("token", StringType()),
+        StructField("description", StringType()),
         StructField("snapshot_chunks", IntegerType()),
         StructField("log_frames", IntegerType()),
         StructField("log_entries", IntegerType()),
@@ -59,6 +60,9 @@ class OperatorFactory(Protocol):
 
     @property
     def digest(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
 
     @property
     def input_schema(self) -> pa.Schema: ...
@@ -99,6 +103,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         self._head = handle.getValueState("head", _HEAD)
         self._snapshot = handle.getListState("snapshot", _BLOB)
         self._log = handle.getListState("log", _BLOB)
+        self._about = handle.getValueState("about", _BLOB)
         self._query = _query_id()
         if self._query:
             _clean_up_once(str(self._root()))
@@ -140,7 +145,9 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         if not self._query:
             yield from self._run_once(bucket, bundle, clock)
             return
-        store = BucketStore(self._head, self._snapshot, self._log, owner)
+        store = BucketStore(
+            self._head, self._snapshot, self._log, self._about, owner, factory.description
+        )
         directory = f"{self._query}-{options.place}-{factory.digest}-{options.buckets}"
         with residence(self._root(), directory, bucket) as home:
             head = store.head()

@@ -33,6 +33,7 @@ from aggloom.codegen.planner import (
     WindowAggregate,
     WindowAssign,
     WindowTable,
+    described,
     lineage,
 )
 from aggloom.runtime.changelog import CHANGE_COLUMNS, PROFILES
@@ -82,10 +83,11 @@ class Settings:
 
 @dataclass(frozen=True)
 class OperatorFactory:
-    """What a worker needs to make an operator."""
+    """What a worker needs to make an operator; `description`: what its state is made from, as JSON."""
 
     name: str
     digest: str
+    description: str
     handler: HandlerText
     input_schema: pa.Schema
     settings: tuple[tuple[str, Any], ...] | WindowSettings
@@ -283,6 +285,7 @@ class Lowering:
         factory = OperatorFactory(
             name=name,
             digest=lineage(node),
+            description=_description(node, name, place, here.buckets, settings),
             handler=self.handler_of(spec),
             input_schema=rows,
             settings=settings,
@@ -319,6 +322,25 @@ class Lowering:
     def _count(self, exchange: Exchange) -> int:
         """How many buckets an operator has; a global aggregate has one key, so one bucket."""
         return self._buckets if exchange.keys else 1
+
+
+def _description(
+    node: Keyed,
+    name: str,
+    place: int,
+    buckets: int,
+    settings: tuple[tuple[str, Any], ...] | WindowSettings,
+) -> str:
+    """What a node's state is made from, as JSON: lies in the checkpoint beside it."""
+    about = {
+        "operator": name,
+        "place": place,
+        "buckets": buckets,
+        "digest": lineage(node),
+        **described(node),
+        "settings": settings.to_data() if isinstance(settings, WindowSettings) else dict(settings),
+    }
+    return json.dumps(about, sort_keys=True)
 
 
 def _needs_waking(settings: WindowSettings) -> bool:

@@ -2,14 +2,16 @@
 
 A commit appends the batch's input to the log, or, once the log outweighs the state, rewrites the snapshot and clears
 the log; its cost is the smaller of input and state, never state alone. Operators are deterministic, so snapshot and
-replay give the state back. A head record says how many chunks and log entries there must be.
+replay give the state back. A head record says how many chunks and log entries there must be, and a description what
+the state was made from.
 """
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -27,7 +29,7 @@ from aggloom.runtime.spark.blobs import (
     with_kinds,
     write_blob,
 )
-from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
+from aggloom.runtime.spark.framing import DESCRIPTION, LOG, SNAPSHOT, Owner, seal, unseal
 from aggloom.runtime.steps import no_rows
 
 LOG_MINIMUM_BYTES = 4 << 20
@@ -72,9 +74,13 @@ class Bundle(NamedTuple):
 
 @dataclass(frozen=True)
 class Head:
-    """What is in the store, and the token of the commit that put it there; `log_bytes` before compression."""
+    """What is in the store, and the token of the commit that put it there; `log_bytes` before compression.
+
+    description: the digest of the description that lies beside it.
+    """
 
     token: str
+    description: str = ""
     snapshot_chunks: int = 0
     log_frames: int = 0
     log_entries: int = 0
@@ -84,11 +90,16 @@ class Head:
 class BucketStore:
     """The state variables of a stateful processor, seen as one bucket's snapshot and log."""
 
-    def __init__(self, head: Any, snapshot: Any, log: Any, owner: Owner) -> None:
+    def __init__(
+        self, head: Any, snapshot: Any, log: Any, about: Any, owner: Owner, description: str
+    ) -> None:
         self._head = head
         self._snapshot = snapshot
         self._log = log
+        self._about = about
         self.owner = owner
+        self.description = description
+        self._described = hashlib.sha256(description.encode()).hexdigest()[:16]
 
     def head(self) -> Head | None:
         """The last commit, or None for a bucket that was never written."""
@@ -126,13 +137,15 @@ class BucketStore:
         ]
         self._log.appendList(frames)
         self._update_head(
+            old,
             Head(
                 token,
+                self._described,
                 old.snapshot_chunks,
                 old.log_frames + len(frames),
                 old.log_entries + 1,
                 old.log_bytes + bundle.nbytes,
-            )
+            ),
         )
         return token
 
@@ -156,13 +169,13 @@ class BucketStore:
         )
         if old.log_frames:
             self._log.clear()
-        self._update_head(Head(token, len(starts)))
+        self._update_head(old, Head(token, self._described, len(starts)))
 
-    def _update_head(self, head: Head) -> None:
-        """Write the head record."""
-        self._head.update(
-            (head.token, head.snapshot_chunks, head.log_frames, head.log_entries, head.log_bytes)
-        )
+    def _update_head(self, old: Head, head: Head) -> None:
+        """Write the head record, and the description where it is another than before."""
+        if old.description != head.description:
+            self._about.update((seal(self.description.encode(), self.owner, DESCRIPTION),))
+        self._head.update(astuple(head))
 
     def _frames(self, state: Any, content: int, expected: int) -> list[memoryview]:
         """The payloads of a snapshot's chunks, checked and complete."""

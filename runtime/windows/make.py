@@ -43,6 +43,15 @@ class WindowSettings:
             not options.mini_batch_enabled,
         )
 
+    def to_data(self) -> dict[str, Any]:
+        """The settings besides the windows themselves, as data."""
+        return {
+            "on_orphan_retraction": self.on_orphan_retraction,
+            "update_before": self.update_before,
+            "chained": self.chained,
+            "per_record": self.per_record,
+        }
+
     def make(
         self, handler_class: type[Any], bucket: int = 0, directory: Path | None = None
     ) -> WindowOperator:
