@@ -9,7 +9,7 @@ CASES := ../shared/cases
 ROOMS := codegen runtime generated
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-windows test test-quick soak dev check farm java cases bench generated docs fmt clean
+.PHONY: help demo demo-windows test test-quick soak chaos damage soak-stream dev check farm java cases bench bench-full generated docs fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,15 @@ soak: $(READY) ## run the property tests on examples that no run has seen: make 
 	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/test_oracle.py \
 	  tests/test_framing.py $(ARGS)
 
+chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos RUNS=50 SEED=0
+	@$(BIN)/python tests/chaos/run.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
+
+damage: $(READY) java ## damage every kind of file under a checkpoint in every way
+	@AGGLOOM_DAMAGES=all $(BIN)/python -m pytest tests/test_damage.py $(ARGS)
+
+soak-stream: $(READY) java ## stream over a constant set of keys, and hold memory, files and batch times flat: make soak-stream MINUTES=30
+	@$(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
+
 dev: $(READY) farm ## make the environment and the link farm that type checkers read
 
 check: $(READY) farm ## lint, formatting and strict types
@@ -45,11 +54,11 @@ cases: $(READY) java ## run a directory of case files through the harness: make 
 	elif [ -n "$(DIR)" ]; then echo "cases: no directory $(DIR)" >&2; exit 1; \
 	else echo "cases: skipped, $(CASES) is not here; name a directory with DIR=..."; fi
 
-bench: $(READY) java ## single functions, compiling, streams and windows against Spark's own aggregate and the transport floor
-	@$(BIN)/python benchmarks/functions.py
+bench: $(READY) java ## the benchmarks of streams, quickly: a few cases beside Flink SQL, Spark's own and the floor (about six minutes)
+	@$(BIN)/python benchmarks/run.py --quick $(ARGS)
+
+bench-full: $(READY) java ## all benchmarks of streams (about forty minutes); benchmarks/README.md names those of other things
 	@$(BIN)/python benchmarks/run.py $(ARGS)
-	@$(BIN)/python benchmarks/skew.py
-	@$(BIN)/python benchmarks/windows.py
 
 generated: $(READY) ## write the committed examples again, as this tree's generator would
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))

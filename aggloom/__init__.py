@@ -55,11 +55,14 @@ if TYPE_CHECKING:
         Window,
         Windowing,
     )
+    from aggloom.runtime.estimate import estimate
     from aggloom.runtime.group_agg import GroupAggOperator
     from aggloom.runtime.harness import Harness
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
+    from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.query import sql
+    from aggloom.runtime.spark.repartition import repartition
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import write_changes
     from aggloom.runtime.spark.sources import read_changes
@@ -104,6 +107,7 @@ __all__ = [
     "aggregate",
     "await_end",
     "errors",
+    "estimate",
     "explain",
     "finish",
     "generate",
@@ -114,9 +118,12 @@ __all__ = [
     "prepare",
     "read_changes",
     "register",
+    "repartition",
     "session",
     "sql",
+    "state",
     "unregister",
+    "why",
     "window_aggregate",
     "window_spec",
     "write_changes",
@@ -148,12 +155,16 @@ _HOMES = {
     "GroupAggOperator": "aggloom.runtime.group_agg",
     "Harness": "aggloom.runtime.harness",
     "await_end": "aggloom.runtime.spark.failures",
+    "estimate": "aggloom.runtime.estimate",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
     "read_changes": "aggloom.runtime.spark.sources",
+    "repartition": "aggloom.runtime.spark.repartition",
     "sql": "aggloom.runtime.spark.query",
     "session": "aggloom.runtime.spark.session",
+    "state": "aggloom.runtime.spark.inspecting",
+    "why": "aggloom.runtime.spark.inspecting",
     "window_aggregate": "aggloom.runtime.spark.window_aggregate",
     "window_spec": "aggloom.codegen.planner",
     "write_changes": "aggloom.runtime.spark.sinks",

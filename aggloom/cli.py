@@ -1,4 +1,4 @@
-"""The command line: `aggloom generate`, `inspect`, `explain`, `refresh` and `run`.
+"""The command line: `aggloom generate`, `inspect`, `explain`, `estimate`, `refresh` and `run`.
 
 A typed error is one short message on stderr and exit code 2; `--debug` shows where it came from.
 """
@@ -15,6 +15,7 @@ import click
 from aggloom import __version__
 from aggloom.codegen import AggSpec, GeneratedSource
 from aggloom.errors import AggloomError, SpecError
+from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 
 Changes = Literal["append", "retract"]
 Dialect = Literal["spark", "flink"]
@@ -246,6 +247,40 @@ def explain(
 
 
 @main.command()
+@click.option("--sql", required=True, help="A query, after SET and CREATE VIEW if it needs them.")
+@click.option(
+    "--sample",
+    "samples",
+    multiple=True,
+    required=True,
+    help="Rows of a table: a Parquet, CSV or JSON lines file, or NAME=FILE for each of several tables.",
+)
+@click.option("--table", "tables", multiple=True, help='A table\'s types, "name=DDL".')
+@click.option("--rows", type=click.IntRange(1), help="The rows of the whole input.")
+@click.option("--keys", type=click.IntRange(1), help="The keys that there will be, if you know.")
+@click.option("--buckets", type=click.IntRange(1), help="As in group_aggregate.")
+@click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
+@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text")
+@debug_option
+def estimate(
+    sql: str,
+    samples: tuple[str, ...],
+    tables: tuple[str, ...],
+    settings: tuple[str, ...],
+    form: Literal["text", "json"],
+    **sizes: int | None,
+) -> None:
+    """Say how much a query will remember, from a sample of its rows."""
+    from aggloom.sampled import estimated
+
+    options = dict(_setting(text) for text in settings)
+    found = estimated(
+        sql, _pairs("--table", '"name=DDL"', tables), samples, options=options, **sizes
+    )
+    click.echo(found.to_json() if form == "json" else str(found))
+
+
+@main.command()
 @click.argument("job", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--sql", help="A query, after SET and CREATE VIEW if it needs them.")
 @click.option(
@@ -296,11 +331,47 @@ def run(
     run_job(complete({key: v for key, v in given.items() if v not in (None, ())}, "run"))
 
 
+@main.command()
+@checkpoint_options
+@debug_option
+def state(
+    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
+) -> None:
+    """Show what a checkpoint holds: operators, sizes and, with --key, a key's accumulators."""
+    show_state(checkpoint, keys, limit, form, **given)
+
+
+@main.command()
+@checkpoint_options
+@debug_option
+def why(
+    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
+) -> None:
+    """Replay the changes of a key since the last snapshot, each with the value before and after."""
+    show_why(checkpoint, keys, limit, form, **given)
+
+
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not name or not equals:
         raise SpecError(f"--set {text!r}: it must read OPTION=VALUE.")
     return name.strip(), value.strip()
+
+
+@main.command()
+@click.argument("checkpoint", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option(
+    "--partitions", type=click.IntRange(1), required=True, help="As many as there will be."
+)
+@debug_option
+def repartition(checkpoint: Path, partitions: int) -> None:
+    """Rewrite a checkpoint for another number of shuffle partitions; its query must not be running."""
+    from aggloom.runtime.spark import session
+    from aggloom.runtime.spark.repartition import repartition as rewrite
+
+    spark = session("aggloom repartition", **{"spark.log.level": "OFF"})
+    rewrite(spark, checkpoint.resolve(), partitions)
+    click.echo(f"{checkpoint}: the state has {partitions} partitions now")
 
 
 def _generate(

@@ -105,6 +105,18 @@ class StateMismatchError(StateError):
     """Saved state of another query."""
 
 
+class StateRoomError(StateError, OSError):
+    """State for which there is no room left, neither on the disk nor in memory."""
+
+
+class CheckpointError(StateError):
+    """A checkpoint that cannot be looked into, or that does not hold what is asked for."""
+
+
+class UntrustedCodeError(StateError):
+    """A checkpoint whose spec carries Python source, which runs only if the user trusts it."""
+
+
 class CaseFormatError(AggloomError):
     """A case file that does not follow its format."""
 

@@ -1,10 +1,7 @@
-"""What functions cost: writing, compiling and loading a handler, rows through it, and one hot key taken back."""
+"""What functions cost: rows through a handler of one call, and one hot key taken back."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -19,20 +16,6 @@ from aggloom.codegen import AggSpec, generate, load
 from aggloom.runtime.group_agg import GroupAggOperator
 
 SCHEMA = "k BIGINT, v DOUBLE, w DOUBLE, i BIGINT"
-SIMPLE = "SUM(i), MAX(i), COUNT(*)"
-THIRTY = ", ".join(
-    [
-        f"{name}(v)"
-        for name in ("SUM", "AVG", "MIN", "MAX", "COUNT", "VAR_POP", "VAR_SAMP", "STDDEV_POP")
-    ]
-    + [f"{name}(i)" for name in ("SUM", "AVG", "MIN", "MAX", "COUNT", "MEDIAN", "MODE", "BIT_OR")]
-    + [
-        f"{name}(v, w)"
-        for name in ("CORR", "COVAR_POP", "REGR_SLOPE", "REGR_R2", "REGR_COUNT", "MAX_BY")
-    ]
-    + ["COUNT(DISTINCT i)", "SUM(DISTINCT i)", "FIRST_VALUE(v)", "LAST_VALUE(v)", "COLLECT_SET(i)"]
-    + ["ARRAY_AGG(i)", "SKEWNESS(v)", "COUNT(*)"]
-)
 PER_ROW = (
     ("SUM(v)", "sum(v)"),
     ("VAR_POP(v)", "var_pop(v)"),
@@ -45,17 +28,6 @@ PER_ROW = (
     ("BIT_XOR(i)", "bit_xor(i)"),
 )
 HOT = ("MAX(v)", "MEDIAN(v)", "PERCENTILE(v, 0.99)", "LAST_VALUE(v)", "MODE(i)")
-_PHASES = """
-import sys, time
-from pathlib import Path
-from aggloom.codegen import AggSpec, generate, load
-spec = AggSpec.from_sql(sys.argv[1], sys.argv[2], sys.argv[3])
-times = [time.perf_counter()]
-source = generate(spec, directory=Path(sys.argv[4])); times.append(time.perf_counter())
-handler = load(source)(); handler.setAccumulators(handler.createAccumulators(2), [0])
-handler.accumulate((1, 1.0, 2.0, 3)); handler.getValue(); times.append(time.perf_counter())
-print(times[1] - times[0], times[2] - times[1], len(source.text.splitlines()))
-"""
 
 
 def _batches(keys: int, rows: int, size: int) -> list[pa.RecordBatch]:
@@ -101,7 +73,7 @@ def _duckdb(call: str) -> Callable[[list[pa.RecordBatch]], None]:
 
 def _per_row(rows: int, repeat: int) -> list[Measurement]:
     batches = _batches(100_000, rows, 1_000_000)
-    measured = []
+    measured: list[Measurement] = []
     for ours, theirs in PER_ROW:
         contenders = {
             "numba, append": _through(ours, "append"),
@@ -149,34 +121,6 @@ def _hot_key(values: int, repeat: int) -> list[Measurement]:
     return measured
 
 
-def _phases() -> str:
-    """A table of what it takes to get a handler: each load in a process of its own."""
-    lines = [
-        "| calls | input | lines | spec to source | first load and rows | later |",
-        "|" + "---|" * 6,
-    ]
-    for name, calls in (("3: SUM, MAX, COUNT", SIMPLE), ("30, of every kind", THIRTY)):
-        sql = f"SELECT k, {calls} FROM t GROUP BY k"
-        for changes in ("append", "retract"):
-            with tempfile.TemporaryDirectory() as directory:
-                runs = []
-                for _ in range(2):
-                    command = [sys.executable, "-c", _PHASES, sql, SCHEMA, changes, directory]
-                    out = subprocess.run(command, capture_output=True, text=True, check=True)
-                    runs.append([float(part) for part in out.stdout.split()])
-            (write, first, lines_), (_, later, _) = runs
-            cells = [
-                name,
-                changes,
-                f"{lines_:.0f}",
-                f"{write * 1e3:.0f} ms",
-                f"{first:.1f} s",
-                f"{later:.2f} s",
-            ]
-            lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 @click.command()
 @click.option("--rows", default=5_000_000, show_default=True)
 @click.option(
@@ -184,13 +128,12 @@ def _phases() -> str:
 )
 @click.option("--repeat", default=2, show_default=True)
 def main(rows: int, values: int, repeat: int) -> None:
-    """Measure functions at 100,000 keys, a hot key, and the way from a spec to a loaded handler."""
-    phases = _phases()
+    """Measure functions at 100,000 keys and on a hot key."""
     measured = _per_row(rows, repeat) + _hot_key(values, repeat)
     notes = (
         f"{rows:,} rows over 100,000 keys in mini-batches of 1,000,000, changelog out; DuckDB answers once. "
         f"The hot key: {values:,} distinct values in bundles of 10,000, added in random order, then taken "
-        f"back from the greatest down. Median of {repeat} rounds in turn.\n\n{phases}"
+        f"back from the greatest down. Median of {repeat} rounds in turn."
     )
     publish("functions", measured, "DuckDB, one thread", notes)
 

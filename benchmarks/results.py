@@ -7,11 +7,12 @@ import os
 import platform
 import statistics
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+from picture import Bar, draw
 from rich.console import Console
 from rich.table import Table
 
@@ -92,21 +93,29 @@ def publish_rows(
     cells: Sequence[Sequence[str]],
     measurements: Sequence[object],
     notes: str,
+    facts: Mapping[str, str] | None = None,
+    bars: tuple[str, Sequence[Bar]] | None = None,
 ) -> None:
-    """Print a table and write it as `results/<name>.md`, with the measurements as `.json`."""
+    """Print a table and write it as `results/<name>.md`, with the measurements as `.json`.
+
+    facts: more of what the numbers depend on. bars: the title and the bars of a picture, `.svg`.
+    """
     table = Table(*header, title=name)
     for row in cells:
         table.add_row(*row)
     Console().print(table)
-    facts = {**machine(), "command": command()}
+    known = {**machine(), **(facts or {}), "command": command()}
+    RESULTS.mkdir(exist_ok=True)
     lines = [f"# {name}", "", notes, ""]
+    if bars:
+        (RESULTS / f"{name}.svg").write_text(draw(*bars), encoding="utf-8")
+        lines += [f"![{bars[0]}]({name}.svg)", ""]
     lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
     lines += ["| " + " | ".join(row) + " |" for row in cells]
-    lines += ["", *(f"- {key}: {value}" for key, value in facts.items()), ""]
-    RESULTS.mkdir(exist_ok=True)
+    lines += ["", *(f"- {key}: {value}" for key, value in known.items()), ""]
     (RESULTS / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
-    content = {"machine": facts, "notes": notes, "measurements": list(measurements)}
-    text = json.dumps(content, indent=1)
+    content = {"machine": known, "notes": notes, "measurements": list(measurements)}
+    text = json.dumps(content, indent=1, default=asdict)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
 

@@ -2,27 +2,24 @@
 
 SUM, MAX and COUNT by key in tumbling, hopping, cumulating and session windows. Every contender takes its turn in every
 round (ABAB), so a slow minute hits all of them; ratios are of the same round. Flink needs a Python of its own
-(--flink-python, or AGGLOOM_FLINK_PYTHON), for its pins clash with ours; windows_flink.py is what runs there.
+(--flink-python, or AGGLOOM_FLINK_PYTHON), for its pins clash with ours.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import click
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from flink import Flink
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from results import publish_rows
@@ -34,6 +31,9 @@ from windows_cases import (
     FEW_ROWS,
     FILES,
     FILES_A_BATCH,
+    FLINK_BUNDLED,
+    FLINK_SETTINGS,
+    FLINK_SOURCE,
     INSTANT,
     MOST_OPEN,
     SQL,
@@ -101,59 +101,25 @@ def _identity(df: DataFrame, _: Rows) -> DataFrame:
 # Through Flink.
 
 
-class Flink:
-    """The Python that has Flink, answering one query at a time; `version` is empty where there is none."""
+def _flink(flink: Flink, case: Case | None, count: bool) -> Run:
+    """Flink on a case, or reading alone; counts the results or puts them into a black hole."""
 
-    def __init__(self, python: str | None) -> None:
-        self.version = ""
-        if not python:
-            return
-        self._log = (DATA / "flink.log").open("w")
-        script = Path(__file__).with_name("windows_flink.py")
-        self._process = subprocess.Popen(
-            [python, str(script)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-        )
-        self.version = self._answer()["version"]
+    def run(rows: Rows) -> tuple[float, int | None]:
+        sql = "SELECT k, ts, v FROM t"
+        if case is not None:
+            sql = (
+                "SELECT k, window_start, window_end, SUM(v), MAX(v), COUNT(*) "
+                f"FROM TABLE({case.flink.format(gap=rows.gap)}) GROUP BY k, window_start, window_end"
+            )
+        source = [FLINK_SOURCE.format(folder=rows.csv)]
+        if case is None or not count:
+            return flink.ask(FLINK_SETTINGS, source, sql)["seconds"], None
+        settings = {**FLINK_SETTINGS, **FLINK_BUNDLED}
+        begin = time.perf_counter()
+        answer = flink.ask(settings, source, f"SELECT COUNT(*) FROM ({sql})", collect=True)
+        return time.perf_counter() - begin, answer["changes"][-1][1]
 
-    def run(self, case: Case | None, count: bool) -> Run:
-        """Of a case, or of reading alone; counts its results or puts them into a black hole."""
-
-        def run(rows: Rows) -> tuple[float, int | None]:
-            columns, sql = "k BIGINT, ts TIMESTAMP_LTZ(3), v INT", "SELECT k, ts, v FROM t"
-            if case is not None:
-                columns = "k BIGINT, f TIMESTAMP(3), e TIMESTAMP(3), s INT, m INT, n BIGINT"
-                sql = (
-                    "SELECT k, window_start, window_end, SUM(v), MAX(v), COUNT(*) "
-                    f"FROM TABLE({case.flink.format(gap=rows.gap)}) GROUP BY k, window_start, window_end"
-                )
-            answer = self._ask(rows, sql, columns, count and case is not None)
-            return answer["seconds"], answer.get("results")
-
-        return run
-
-    def close(self) -> None:
-        if self.version:
-            self._process.communicate()
-            self._log.close()
-
-    def _ask(self, rows: Rows, sql: str, columns: str, count: bool) -> dict[str, Any]:
-        ask = {"folder": str(rows.csv), "sql": sql, "columns": columns, "count": count}
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(ask) + "\n")
-        self._process.stdin.flush()
-        return self._answer()
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith('{"'):
-                answer: dict[str, Any] = json.loads(line)
-                return answer
-        raise click.ClickException(f"Flink gave up; see {self._log.name}")
+    return run
 
 
 # Without a stream.
@@ -244,8 +210,8 @@ def contenders(spark: SparkSession, flink: Flink, case: Case, count: bool) -> di
         LOOM: _stream(spark, _loom(case)),
         OWN: own,
         FLOOR: _stream(spark, _identity),
-        FLINK: no_flink or flink.run(case, count=count),
-        FLINK_READS: no_flink or flink.run(None, count=count),
+        FLINK: no_flink or _flink(flink, case, count),
+        FLINK_READS: no_flink or _flink(flink, None, count),
         ALONE: _alone(case),
         DUCKDB: _duckdb(case),
         POLARS: "not available" if pl is None else _polars(case),

@@ -34,6 +34,21 @@ START = 1_714_521_600_000  # 2024-05-01, in milliseconds
 DELAY = "10 seconds"
 SQL = "SELECT k, SUM(v) AS s, MAX(v) AS m, COUNT(*) AS n FROM t GROUP BY k"
 INSTANT = pa.timestamp("us", "UTC")
+FLINK_SETTINGS = {
+    "parallelism.default": "2",
+    "pipeline.object-reuse": "true",
+    "state.backend.type": "hashmap",
+    "table.local-time-zone": "UTC",
+}
+# So that a count of all results does not come as a change for each of them.
+FLINK_BUNDLED = {
+    "table.exec.mini-batch.enabled": "true",
+    "table.exec.mini-batch.allow-latency": "10 s",
+    "table.exec.mini-batch.size": "1000000",
+}
+FLINK_SOURCE = """CREATE TABLE t (
+  k BIGINT, at_ms BIGINT, v INT, ts AS TO_TIMESTAMP_LTZ(at_ms, 3), WATERMARK FOR ts AS ts - INTERVAL '10' SECOND
+) WITH ('connector' = 'filesystem', 'path' = 'file://{folder}', 'format' = 'csv')"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from aggloom.codegen.aggregate import Aggregate, Argument, Example, Field, Option, Shape, View
 from aggloom.codegen.call import AggCall, SortKey, describe_call
+from aggloom.codegen.carry import Carried, carried, same_call
 from aggloom.codegen.dtypes import parse_type, type_name
 from aggloom.codegen.durations import milliseconds
 from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
-from aggloom.codegen.explain import explain
+from aggloom.codegen.explain import explain, tables_read
 from aggloom.codegen.expressions import calculate, finish, having_kinds, prepare
 from aggloom.codegen.plan import plan_of
 from aggloom.codegen.register import aggregate, register, unregister
@@ -18,6 +19,7 @@ __all__ = [
     "AggSpec",
     "Aggregate",
     "Argument",
+    "Carried",
     "Computed",
     "Example",
     "Field",
@@ -28,6 +30,7 @@ __all__ = [
     "View",
     "aggregate",
     "calculate",
+    "carried",
     "describe_call",
     "explain",
     "finish",
@@ -40,6 +43,8 @@ __all__ = [
     "plan_of",
     "prepare",
     "register",
+    "same_call",
+    "tables_read",
     "to_schema",
     "type_name",
     "unregister",

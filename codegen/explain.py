@@ -77,6 +77,18 @@ def _tables(
         return tables
     if schema is None:
         raise SpecError("explain: SQL needs a schema, such as 'name STRING, cnt INT', or tables.")
+    read = tables_read(sql)
+    if len(read) > 1:
+        given = ", ".join(f"{name!r}: ..." for name in read)
+        raise SpecError(
+            f"explain: the query reads {' and '.join(map(repr, read))}; give tables={{{given}}}, or "
+            "--table for each."
+        )
+    return dict.fromkeys(read, schema)
+
+
+def tables_read(sql: str) -> list[str]:
+    """The names of the tables that a script reads."""
     script = read_script(sql)
     queries = [script.query, *(view.query for view in script.views.values())]
     froms = [source for query in queries for source in query.find_all(exp.From)]
@@ -85,15 +97,8 @@ def _tables(
     made = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
     made |= set(script.views)
     read = list({name.casefold(): name for name in reversed(read)}.values())
-    free = sorted(name for name in read if name.casefold() not in made)
-    if len(free) > 1:
-        given = ", ".join(f"{name!r}: ..." for name in free)
-        raise SpecError(
-            f"explain: the query reads {' and '.join(map(repr, free))}; give tables={{{given}}}, or "
-            "--table for each."
-        )
     # A query in WITH may have the name of the table that it reads.
-    return dict.fromkeys(free or read, schema)
+    return sorted(name for name in read if name.casefold() not in made) or read[:1]
 
 
 def _single(

@@ -91,6 +91,7 @@ class Planner:
         self.blocks: dict[object, Block] = {}
         self.distincts: dict[object, Distinct] = {}
         self.outputs: list[Output] = []
+        self.made: list[CallPlan] = []
         self.lets: dict[str, str] = {}
         self.spilling = 0
 
@@ -144,6 +145,7 @@ class Planner:
         if call.function == "COUNT" and not call.args and call.filter is None:
             made = CallPlan(call, entry, entry.append, None, Block("", [], None), False)
             made.names["count"] = self.fields["records"]
+            self.made.append(made)
             self._output(made)
             return
         distinct = call.distinct and not entry.ignores_distinct and bool(call.args)
@@ -155,7 +157,8 @@ class Planner:
         )
         block.comment = ", ".join(filter(None, [block.comment, describe_call(call)]))
         if entry.code is not None:
-            plan_class(self, CallPlan(call, entry, entry.append, operand, block, distinct))
+            self.made.append(CallPlan(call, entry, entry.append, operand, block, distinct))
+            plan_class(self, self.made[-1])
             return
         ordered = bool(call.order_by)
         # DISTINCT leaves no order in its counts: only a sequence says what came first when two are merged.
@@ -164,6 +167,7 @@ class Planner:
         retracting = self.retracting and not call.monotonic
         shape = entry.shape(retracting or (distinct and arriving), ordered)
         made = CallPlan(call, entry, shape, operand, block, distinct)
+        self.made.append(made)
         for state in shape.state:
             if isinstance(state, View):
                 made.views[state.name] = self._view(state, made)

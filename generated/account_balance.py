@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "27419e779abdeabc"
-DIGEST = "a5acbc956de666b1"
+SUPPORT = "ab1259c9b8e7aa7f"
+DIGEST = "785cb8f0dd49ae39"
 
 
 class Inputs(NamedTuple):
@@ -223,15 +223,20 @@ def values(state, slots, out, start, stop):
 
 
 @rt.cold_kernel
-def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
-    """As update, noting the results and whether the key was live before and after each row."""
+def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live):
+    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them."""
     dropped = 0
+    n = len(live) // 2
     for i in range(start, stop):
-        was[i] = state.records[slots[i]] > 0
-        values(state, slots, before, i, i + 1)
-        dropped += update(state, inputs, retracts, keep_orphans, slots, i, i + 1)[1]
-        now[i] = state.records[slots[i]] > 0
-        values(state, slots, after, i, i + 1)
+        s = slots[i]
+        for now in range(2):
+            if now == 1 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
+                dropped += 1
+            beside = i + 2 * now - 1
+            if not 0 <= beside < len(items) or items[beside] != items[i]:
+                k = items[i] + now * n
+                live[k] = state.records[s] > 0
+                value_row(state, s, out, k)
     return stop, dropped
 
 
@@ -283,7 +288,7 @@ class GroupAggsHandler(rt.Handler):
         ("out_last_at", "word", 1, "found"),
     )
     RESULTS = {}
-    KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
+    KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
 
     def createAccumulators(self, n=1):
         """n new accumulators."""

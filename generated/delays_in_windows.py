@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "27419e779abdeabc"
-DIGEST = "0a1aff381aa62abb"
+SUPPORT = "ab1259c9b8e7aa7f"
+DIGEST = "a94620fe0a945588"
 
 
 class Inputs(NamedTuple):
@@ -167,15 +167,20 @@ def values(state, slots, out, start, stop):
 
 
 @rt.cold_kernel
-def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
-    """As update, noting the results and whether the key was live before and after each row."""
+def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live):
+    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them."""
     dropped = 0
+    n = len(live) // 2
     for i in range(start, stop):
-        was[i] = state.records[slots[i]] > 0
-        values(state, slots, before, i, i + 1)
-        dropped += update(state, inputs, retracts, keep_orphans, slots, i, i + 1)[1]
-        now[i] = state.records[slots[i]] > 0
-        values(state, slots, after, i, i + 1)
+        s = slots[i]
+        for now in range(2):
+            if now == 1 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
+                dropped += 1
+            beside = i + 2 * now - 1
+            if not 0 <= beside < len(items) or items[beside] != items[i]:
+                k = items[i] + now * n
+                live[k] = state.records[s] > 0
+                value_row(state, s, out, k)
     return stop, dropped
 
 
@@ -217,7 +222,7 @@ class NamespaceAggsHandler(rt.NamespaceHandler):
         ("out_worst", "word", 1, "found"),
     )
     RESULTS = {}
-    KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
+    KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
 
     def createAccumulators(self, n=1):
         """n new accumulators."""

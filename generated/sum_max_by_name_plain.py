@@ -12,8 +12,8 @@ from aggloom.runtime import plain_vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "51d738a26b4c388b"
-DIGEST = "86e4bdf1958aa8d5"
+SUPPORT = "c352b54a3532dfee"
+DIGEST = "3694080d0c569c18"
 
 
 class Inputs(NamedTuple):
@@ -148,15 +148,20 @@ def values(state, slots, out, start, stop):
     return stop
 
 
-def trace(state, inputs, retracts, keep_orphans, slots, start, stop, before, after, was, now):
-    """As update, noting the results and whether the key was live before and after each row."""
+def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live):
+    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them."""
     dropped = 0
+    n = len(live) // 2
     for i in range(start, stop):
-        was[i] = state.records[slots[i]] > 0
-        values(state, slots, before, i, i + 1)
-        dropped += update(state, inputs, retracts, keep_orphans, slots, i, i + 1)[1]
-        now[i] = state.records[slots[i]] > 0
-        values(state, slots, after, i, i + 1)
+        s = slots[i]
+        for now in range(2):
+            if now == 1 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
+                dropped += 1
+            beside = i + 2 * now - 1
+            if not 0 <= beside < len(items) or items[beside] != items[i]:
+                k = items[i] + now * n
+                live[k] = state.records[s] > 0
+                value_row(state, s, out, k)
     return stop, dropped
 
 
@@ -195,7 +200,7 @@ class GroupAggsHandler(rt.Handler):
         ("out_max_cnt", "word", 1, "found"),
     )
     RESULTS = {}
-    KERNELS = rt.Kernels(Inputs, State, Outputs, update, trace, values, merge_slots, reset_slots)
+    KERNELS = rt.Kernels(Inputs, State, Outputs, update, fold, values, merge_slots, reset_slots)
 
     def createAccumulators(self, n=1):
         """n new accumulators."""

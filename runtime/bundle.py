@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.arena import Array
+from aggloom.runtime.handler import Noted
 from aggloom.runtime.jit import kernel
 from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.slot_state import SlotState
+
+# Slots are taken in order if one in so many is touched, and rows slot by slot if slots have fewer than so many.
+_DENSE = 8
+_FEW_ROWS = 4
 
 
 @kernel
@@ -20,23 +25,53 @@ def _touched(slots: Array, rows: Array, out: Array) -> int:
     """The distinct slots in the order of their first row; `rows`, zero before, counts the rows of each."""
     found = 0
     for r in range(len(slots)):
-        if rows[slots[r]] == 0:
-            out[found] = slots[r]
+        s = slots[r]
+        if rows[s] == 0:
+            out[found] = s
             found += 1
-        rows[slots[r]] += 1
+        rows[s] += 1
     return found
 
 
 @kernel
-def _grouped(slots: Array, rows: Array, touched: Array, out: Array) -> None:
-    """The numbers of the rows, slot by slot, in each by arrival; `rows`, from _touched, is used up."""
+def _in_order(rows: Array, out: Array) -> None:
+    """The slots that have rows, in order."""
+    found = 0
+    for s in range(len(rows)):
+        if rows[s] != 0:
+            out[found] = s
+            found += 1
+
+
+@kernel
+def _grouped(
+    slots: Array,
+    retracts: Array,
+    rows: Array,
+    touched: Array,
+    order: Array,
+    slot: Array,
+    retract: Array,
+    item: Array,
+) -> None:
+    """The rows slot by slot, in each by arrival: number, slot, whether it retracts, number of the slot.
+
+    `rows`, from _touched, is used up.
+    """
     at = 0
     for k in range(len(touched)):
-        at += rows[touched[k]]
-        rows[touched[k]] = at - rows[touched[k]]
+        s = touched[k]
+        first = at
+        at += rows[s]
+        rows[s] = first
+        for i in range(first, at):
+            slot[i] = s
+            item[i] = k
     for r in range(len(slots)):
-        out[rows[slots[r]]] = r
+        i = rows[slots[r]]
         rows[slots[r]] += 1
+        order[i] = r
+        retract[i] = retracts[r]
 
 
 @kernel
@@ -77,14 +112,20 @@ class Applier:
     """Adds bundles up in a state; it remembers nothing from one to the next but room to count in."""
 
     def __init__(self) -> None:
-        self._rows = np.zeros(0, np.int64)
+        self._rows = np.zeros(0, np.int32)
 
     def distinct(self, state: Slots, slots: Array) -> Array:
-        """The slots that rows go to, in the order of their first; counts the rows of each until `done`."""
+        """The slots that rows go to; counts the rows of each until `done`.
+
+        In order if they are many of all, so that memory is read in sequence, else in the order of their first row.
+        """
         if len(self._rows) != state.capacity:
-            self._rows = np.zeros(state.capacity, np.int64)
+            self._rows = np.zeros(state.capacity, np.int32)
         touched = np.empty(min(len(slots), state.capacity), np.int64)
-        return touched[: _touched(slots, self._rows, touched)]
+        touched = touched[: _touched(slots, self._rows, touched)]
+        if len(touched) * _DENSE >= state.capacity:
+            _in_order(self._rows, touched)
+        return touched
 
     def done(self, touched: Array) -> None:
         """Forget the counts of the slots that `distinct` has found."""
@@ -113,10 +154,9 @@ class Applier:
         if len(slots):
             inputs = handler.bind(batch)
             if handler.VIEWS and not merged:
-                # Slot by slot: a slot's views are in the cache for all its rows, and rows are read in sequence.
-                order = np.empty(len(slots), np.int64)
-                _grouped(slots, self._rows, touched, order)
-                inputs, slots, retracts = handler.pick(inputs, order), slots[order], retracts[order]
+                inputs, slots, retracts, _ = self._by_slot(
+                    handler, touched, inputs, slots, retracts
+                )
             dropped = handler.update(inputs, slots, retracts, keep_orphans=keep)
         for targets, other, others in merged:
             state.merge(targets, other, others)
@@ -124,6 +164,45 @@ class Applier:
             state.accumulators.shift_records(touched, -away)
             state.reset(touched[state.records[touched] == 0])
         return dropped
+
+    def fold(
+        self,
+        state: Slots,
+        touched: Array,
+        rows: tuple[pa.RecordBatch, Array, Array],
+        merged: Sequence[tuple[Array, KeyedState, Array | None]] = (),
+        *,
+        keep: bool,
+    ) -> tuple[int, Noted]:
+        """As apply, with the results of the touched slots before and after."""
+        batch, slots, retracts = rows
+        handler = state.handler
+        by_slot = bool(handler.VIEWS) or len(touched) * _FEW_ROWS > len(slots)
+        if by_slot and handler.KERNELS.fold is not None and not merged and not keep:
+            inputs = handler.bind(batch)
+            return cast(
+                tuple[int, Noted],
+                handler.fold(
+                    *self._by_slot(handler, touched, inputs, slots, retracts), keep_orphans=keep
+                ),
+            )
+        was, before = state.records[touched] > 0, handler.values(touched)
+        dropped = self.apply(state, touched, rows, merged, keep=keep)
+        after, now = handler.values(touched), state.records[touched] > 0
+        return dropped, handler.noted(before, after, was, now)
+
+    def _by_slot(
+        self, handler: Any, touched: Array, inputs: Any, slots: Array, retracts: Array
+    ) -> tuple[Any, Array, Array, Array]:
+        """The rows slot by slot, with the number of each row's slot among those touched.
+
+        So a slot's accumulators are in the cache for all its rows, and rows are read in sequence.
+        """
+        n = len(slots)
+        order, slot, item = (np.empty(n, np.int64) for _ in range(3))
+        retract = np.empty(n, np.bool_)
+        _grouped(slots, retracts, self._rows, touched, order, slot, retract, item)
+        return handler.pick(inputs, order), slot, retract, item
 
 
 def refuse_orphans(state: Slots, slots: Array, retracts: Array) -> None:

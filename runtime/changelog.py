@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import AggloomError, UnknownChangeTypeError
+from aggloom.runtime.jit import kernel
 
 INSERT = 0
 UPDATE_BEFORE = 1
@@ -48,6 +49,31 @@ def is_retraction(kinds: Kinds) -> npt.NDArray[np.bool_]:
     return (kinds & 1).astype(np.bool_)
 
 
+@kernel
+def _transitions(
+    was: npt.NDArray[np.bool_],
+    now: npt.NDArray[np.bool_],
+    changed: npt.NDArray[np.bool_],
+    update_before: bool,
+    items: npt.NDArray[np.int64],
+    after_it: npt.NDArray[np.bool_],
+    kinds: Kinds,
+) -> int:
+    """Write the messages and return how many there are; each is written, and counted if it is one."""
+    n = 0
+    for k in range(len(was)):
+        both = was[k] and now[k]
+        items[n] = k
+        after_it[n] = False
+        kinds[n] = UPDATE_BEFORE if both else DELETE
+        n += was[k] and (not both or (update_before and changed[k]))
+        items[n] = k
+        after_it[n] = True
+        kinds[n] = UPDATE_AFTER if both else INSERT
+        n += now[k] and (not both or changed[k])
+    return n
+
+
 def transitions(
     was: npt.NDArray[np.bool_],
     now: npt.NDArray[np.bool_],
@@ -58,17 +84,14 @@ def transitions(
 
     changed: whose update is told at all. update_before: whether updates come with the -U (SEMANTICS 3.1).
     """
-    both = was & now & changed
-    first = np.full(len(was), -1, np.int8)
-    first[was & ~now] = DELETE
-    if update_before:
-        first[both] = UPDATE_BEFORE
-    second = np.full(len(was), -1, np.int8)
-    second[both] = UPDATE_AFTER
-    second[now & ~was] = INSERT
-    kinds = np.stack([first, second], axis=1).reshape(-1)
-    picked = np.flatnonzero(kinds >= 0)
-    return picked >> 1, picked & 1 == 1, kinds[picked]
+    room = 2 * len(was)
+    items, after_it, kinds = (
+        np.empty(room, np.int64),
+        np.empty(room, np.bool_),
+        np.empty(room, "i1"),
+    )
+    n = _transitions(was, now, changed, update_before, items, after_it, kinds)
+    return items[:n], after_it[:n], kinds[:n]
 
 
 def parse_kinds(column: pa.Array | pa.ChunkedArray, where: str) -> Kinds:

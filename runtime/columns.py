@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from aggloom.errors import TypeMismatchError
 from aggloom.physical import is_nested, is_pooled, is_wide_decimal
 from aggloom.runtime.arena import Array
+from aggloom.runtime.jit import kernel
 from aggloom.runtime.pool import Pool
 
 _SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -46,6 +47,26 @@ def validity(column: pa.Array) -> Array:
 def _buffer(column: pa.Array, dtype: Any, width: int = 1) -> Array:
     data = np.frombuffer(column.buffers()[1], dtype)
     return data[column.offset * width : (column.offset + len(column)) * width]
+
+
+@kernel
+def _take(source: Array, rows: Array, out: Array) -> None:
+    for k in range(len(rows)):
+        out[k] = source[rows[k]]
+
+
+def take(source: Array, rows: Array) -> Array:
+    """The rows of an array, in this order."""
+    if source.ndim > 1 or not len(source):
+        return np.asarray(source[rows])
+    out = np.empty(len(rows), source.dtype)
+    _take(source, rows, out)
+    return out
+
+
+def is_own_word(column: pa.Array) -> bool:
+    """Whether the words of a column are its numbers."""
+    return bool(pa.types.is_integer(column.type)) and column.null_count == 0
 
 
 def float_words(values: Array) -> Array:
@@ -177,7 +198,7 @@ def from_scalar_words(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
         return from_floats(words_to_floats(out), valid, dtype)
     if pa.types.is_boolean(dtype):
         return pa.array(out.astype(np.bool_), mask=~valid)
-    data = out.astype(carrier(dtype).to_pandas_dtype())
+    data = out.astype(carrier(dtype).to_pandas_dtype(), copy=not out.flags.owndata)
     return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])
 
 

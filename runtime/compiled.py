@@ -190,7 +190,11 @@ class Handler(HandlerBase):
         elif form == "valid":
             bound[name, form] = columns.validity(column)
         elif form == "word":
-            bound[name, form] = columns.words(column, self._current().pool)[0]
+            numbers = bound.get((name, "number"))
+            if numbers is not None and columns.is_own_word(column):
+                bound[name, form] = numbers
+            else:
+                bound[name, form] = columns.words(column, self._current().pool)[0]
         elif form == "real":
             bound[name, form] = columns.reals(column)
         elif form == "real_word":
@@ -200,16 +204,16 @@ class Handler(HandlerBase):
             bound[name, form] = Limbs(low, high) if form == "wide" else low
 
     def pick(self, inputs: Any, rows: Array) -> Any:
-        return self.KERNELS.inputs(
-            *(
-                (
-                    Limbs(*(limb[rows] for limb in column))
+        picked: dict[int, Any] = {}
+        for column in inputs:
+            # Forms of one column are often one array.
+            if id(column) not in picked:
+                picked[id(column)] = (
+                    Limbs(*(columns.take(limb, rows) for limb in column))
                     if isinstance(column, Limbs)
-                    else column[rows]
+                    else columns.take(column, rows)
                 )
-                for column in inputs
-            )
-        )
+        return self.KERNELS.inputs(*(picked[id(column)] for column in inputs))
 
     def outputs(self, n: int) -> Any:
         arrays: list[Any] = [np.zeros(max(1, len(self.OUTPUTS)), np.int64)]
@@ -243,6 +247,11 @@ class Handler(HandlerBase):
             changed |= unequal.any(axis=1) if unequal.ndim == 2 else unequal
         return changed
 
+    def halves(self, out: Any, n: int) -> tuple[Any, Any]:
+        parts = ([part[:n] for part in out[1:]], [part[n:] for part in out[1:]])
+        first, second = (type(out)(out[0], *part) for part in parts)
+        return first, second
+
     def concatenate(self, before: Any, after: Any) -> Any:
         """The rows of two outputs, one after the other."""
         pairs = zip(before, after, strict=True)
@@ -261,7 +270,9 @@ class Handler(HandlerBase):
         return columns.from_words(data, valid, dtype, self._current().pool)
 
     def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Array]:
-        return (data, valid) if take is None else (data[take], valid[take])
+        if take is None:
+            return data, valid
+        return columns.take(data, take), columns.take(valid, take)
 
     def lists(self, data: ListOut, take: Array) -> tuple[Array, Array, Array]:
         return rows_of(data, take)

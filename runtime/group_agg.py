@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, DataError
-from aggloom.runtime.arena import Array
+from aggloom.runtime import columns
+from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.bundle import Applier, refuse_orphans
 from aggloom.runtime.changelog import is_retraction, transitions
 from aggloom.runtime.clock import NO_TIME, Clock
+from aggloom.runtime.handler import Noted
 from aggloom.runtime.keyed_state import KeyedState
 
 Mode = Literal["mini_batch", "per_record"]
@@ -88,7 +90,7 @@ class GroupAggOperator:
         if self.state_ttl_ms:
             self._expire(clock.processing)
         if batch.num_rows == 0 and not partials:
-            return self._emit(None, None, *(np.zeros(0, np.bool_),) * 2, np.zeros(0, np.int64))
+            return self._emit(self.handler.no_results(), np.zeros(0, np.int64))
         slots = self.state.lookup(batch)
         if self.on_orphan_retraction == "error":
             refuse_orphans(self.state, slots, retracts)
@@ -106,7 +108,7 @@ class GroupAggOperator:
         slots = slots[self.state.records[slots] > 0]
         values = self.handler.values(slots)
         live = np.ones(len(slots), np.bool_)
-        return self._emit(values, values, ~live, live, slots)
+        return self._emit(self.handler.noted(values, values, ~live, live), slots)
 
     def snapshot(self) -> bytes:
         """The whole state as bytes."""
@@ -131,6 +133,11 @@ class GroupAggOperator:
         return self.state.arena.nbytes
 
     @property
+    def arenas(self) -> list[Arena]:
+        """Where its state lies."""
+        return [self.state.arena]
+
+    @property
     def keys(self) -> int:
         """Keys that the state holds."""
         return len(self.state)
@@ -141,11 +148,11 @@ class GroupAggOperator:
         """Per record: the changes that each row brings."""
         handler, keep = self.handler, self.on_orphan_retraction == "keep"
         touched = self._applier.distinct(self.state, slots)
-        dropped, before, after, was, now = handler.trace(
-            handler.bind(batch), slots, retracts, keep_orphans=keep
-        )
-        handler.refuse_overflow(after, self.state.place)
-        emitted = self._emit(before, after, was, now, slots)
+        items = np.arange(len(slots))
+        inputs = handler.bind(batch)
+        dropped, noted = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
+        handler.refuse_overflow(noted.after, self.state.place)
+        emitted = self._emit(noted, slots)
         self._finish(batch.num_rows, dropped, emitted, touched, clock)
         return emitted
 
@@ -158,21 +165,17 @@ class GroupAggOperator:
         partials: Sequence[bytes | memoryview],
     ) -> tuple[pa.RecordBatch, Array]:
         """Mini-batch: the one change that the whole bundle brings to each key."""
-        handler, keep = self.handler, self.on_orphan_retraction == "keep"
+        keep = self.on_orphan_retraction == "keep"
         opened = [self._opened(data) for data in partials]
         merged = [(self.state.lookup_keys_of(other), other, None) for other in opened]
         targets = [target for target, _, _ in merged]
         touched = self._applier.distinct(
             self.state, np.concatenate([slots, *targets]) if targets else slots
         )
-        was = self.state.records[touched] > 0
-        before = handler.values(touched)
         rows = batch, slots, retracts
-        dropped = self._applier.apply(self.state, touched, rows, merged, keep=keep)
-        after = handler.values(touched)
-        now = self.state.records[touched] > 0
-        handler.refuse_overflow(after, self.state.place)
-        emitted = self._emit(before, after, was, now, touched)
+        dropped, noted = self._applier.fold(self.state, touched, rows, merged, keep=keep)
+        self.handler.refuse_overflow(noted.after, self.state.place)
+        emitted = self._emit(noted, touched)
         self._finish(batch.num_rows, dropped, emitted, touched, clock)
         return emitted
 
@@ -199,20 +202,17 @@ class GroupAggOperator:
         keep = self.on_orphan_retraction == "keep"
         self.state.forget(touched[records == 0 if keep else records <= 0])
 
-    def _emit(
-        self, before: Any, after: Any, was: Array, now: Array, slots: Array
-    ) -> tuple[pa.RecordBatch, Array]:
-        """The messages of items that were and are now (live), with results before and after."""
+    def _emit(self, noted: Noted, slots: Array) -> tuple[pa.RecordBatch, Array]:
+        """The messages of items at these slots."""
         n = len(slots)
         changed = np.ones(n, np.bool_)
         if n and not self.state_ttl_ms:
-            changed = self.handler.differ(before, after, n)
-        item, after_it, kinds = transitions(was, now, changed, self.update_before)
-        keys = self.state.key_columns(slots[item])
+            changed = self.handler.differ(noted.before, noted.after, n)
+        item, after_it, kinds = transitions(noted.was, noted.now, changed, self.update_before)
+        keys = self.state.key_columns(columns.take(slots, item))
         values: list[pa.Array]
         if n:
-            pair = self.handler.concatenate(before, after)
-            values = self.handler.to_arrow(pair, self._results, item + n * after_it)
+            values = self.handler.to_arrow(noted.both, self._results, item + n * after_it)
         else:
             values = [pa.array([], f.type) for f in self._results]
         if not self.schema.names:

@@ -31,10 +31,20 @@ class Kernels(NamedTuple):
     state: Callable[..., Any]
     outputs: Callable[..., Any]
     update: Callable[..., tuple[int, int]]
-    trace: Callable[..., tuple[int, int]] | None
+    fold: Callable[..., tuple[int, int]] | None
     values: Callable[..., int]
     merge: Callable[..., int]
     reset: Callable[..., None]
+
+
+class Noted(NamedTuple):
+    """Results of items before and after a bundle, the rows of both in one, and whether they were and are live."""
+
+    before: Any
+    after: Any
+    both: Any
+    was: Array
+    now: Array
 
 
 class HandlerBase:
@@ -121,21 +131,32 @@ class HandlerBase:
         """Apply the bound rows; returns the number of orphan retractions dropped."""
         return self._run(self.KERNELS.update, inputs, retracts, keep_orphans, slots)
 
-    def trace(
-        self, inputs: Any, slots: Array, retracts: Array, *, keep_orphans: bool
-    ) -> tuple[int, Any, Any, Array, Array]:
-        """As update: (dropped, results before each row, after it, whether its key was live before, after)."""
-        n = len(slots)
-        if self.KERNELS.trace is None:
-            return self._trace_rows(inputs, slots, retracts, keep_orphans)
-        noted = self.outputs(n), self.outputs(n), np.zeros(n, np.bool_), np.zeros(n, np.bool_)
-        dropped = self._run(self.KERNELS.trace, inputs, retracts, keep_orphans, slots, *noted)
-        return dropped, *noted
+    def fold(
+        self, inputs: Any, slots: Array, retracts: Array, items: Array, *, keep_orphans: bool
+    ) -> tuple[int, Noted]:
+        """As update, with the results before and after each item: neighbouring rows of a slot, numbered from 0."""
+        if self.KERNELS.fold is None:
+            return self._fold_rows(inputs, slots, retracts, keep_orphans)
+        n = int(items[-1]) + 1 if len(items) else 0
+        out, live = self.outputs(2 * n), np.zeros(2 * n, np.bool_)
+        dropped = self._run(
+            self.KERNELS.fold, inputs, retracts, keep_orphans, slots, items, out, live
+        )
+        return dropped, Noted(*self.halves(out, n), out, live[:n], live[n:])
 
-    def _trace_rows(
+    def noted(self, before: Any, after: Any, was: Array, now: Array) -> Noted:
+        """Results that were read apart."""
+        return Noted(before, after, self.concatenate(before, after), was, now)
+
+    def no_results(self) -> Noted:
+        """The results of no items."""
+        none = self.outputs(0)
+        return self.noted(none, none, np.zeros(0, np.bool_), np.zeros(0, np.bool_))
+
+    def _fold_rows(
         self, inputs: Any, slots: Array, retracts: Array, keep_orphans: bool
-    ) -> tuple[int, Any, Any, Array, Array]:
-        """As trace, row by row: lists of unknown length are written by no kernel that also changes state."""
+    ) -> tuple[int, Noted]:
+        """As fold, where each row is an item: lists of unknown length are written by no kernel that changes state."""
         n, dropped = len(slots), 0
         was, now = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         before, after = [self.outputs(0)], [self.outputs(0)]
@@ -147,7 +168,7 @@ class HandlerBase:
             dropped += self.update(picked, slots[one], retracts[one], keep_orphans=keep_orphans)
             now[i] = self.accumulators.records[slots[i]] > 0
             after.append(self.values(slots[one]))
-        return dropped, self._joined(before), self._joined(after), was, now
+        return dropped, self.noted(self._joined(before), self._joined(after), was, now)
 
     def _joined(self, outs: list[Any]) -> Any:
         """The rows of several outputs, in order; in pairs, so that none is copied more than log(n) times."""
@@ -286,6 +307,10 @@ class HandlerBase:
     def outputs(self, n: int) -> Any:
         """Room for n rows of results."""
         raise AggloomError("a backend makes outputs")
+
+    def halves(self, out: Any, n: int) -> tuple[Any, Any]:
+        """The first n rows of outputs, and the others."""
+        raise AggloomError("a backend splits outputs")
 
     def concatenate(self, before: Any, after: Any) -> Any:
         """The rows of two outputs, one after the other."""

@@ -36,7 +36,7 @@ class KeyedState(SlotState):
     ) -> None:
         spec = handler_class.spec()
         self.key_fields: list[pa.Field] = list(spec.aggregate_schema)[: len(spec.group_by)]
-        self._stamps = stamps
+        self.stamp_names = stamps
         super().__init__(handler_class, directory)
 
     def stamps(self, name: str) -> Array:
@@ -96,7 +96,7 @@ class KeyedState(SlotState):
     def forget(self, slots: Array) -> None:
         """Remove keys whose accumulators are as new, and give memory back."""
         self.index.remove(slots)
-        for name in self._stamps:
+        for name in self.stamp_names:
             self.stamps(name)[slots] = 0
         if len(self.index) == 0 and self.index.capacity > FIRST_SLOTS:
             self.index.reset()
@@ -109,7 +109,7 @@ class KeyedState(SlotState):
     def _open(self, arena: Arena) -> None:
         super()._open(arena)
         self.index = KeyIndex(arena, self.pool, [is_pooled(f.type) for f in self.key_fields])
-        for name in self._stamps:
+        for name in self.stamp_names:
             arena.array(f"stamp.{name}", self.index.capacity, "i8")
 
     def _slots(self, words: Array, nulls: Array) -> Array:
@@ -128,7 +128,7 @@ class KeyedState(SlotState):
 
     def _resize(self, slots: int) -> None:
         self.accumulators.resize(slots)
-        for name in self._stamps:
+        for name in self.stamp_names:
             self.arena.resize(f"stamp.{name}", slots)
 
     def _compact(self) -> None:
@@ -147,7 +147,7 @@ class KeyedState(SlotState):
         self.handler.merge_slots(new, target, old)
         new.trim()
         new.sync()
-        for name in self._stamps:
+        for name in self.stamp_names:
             arena.array(f"stamp.{name}", index.capacity, "i8")[slots] = self.stamps(name)[used]
         self.arena.adopt(arena)
         self._open(self.arena)
@@ -158,22 +158,31 @@ def key_words(
 ) -> tuple[Array, Array]:
     """The (words, nulls) by which an index knows the keys of rows, which are the first columns."""
     n = batch.num_rows
-    words = np.zeros((n, len(fields)), np.int64)
+    words = np.empty((n, len(fields)), np.int64)
     nulls = np.zeros(n, index.mask_type)
     for c, field in enumerate(fields):
         column = batch.column(c)
         if column.type != field.type:
             column = column.cast(field.type)
-        words[:, c], valid = columns.words(column, index.pool)
-        nulls |= (~valid).astype(nulls.dtype) << c
+        found, valid = columns.words(column, index.pool)
+        if column.null_count:
+            nulls |= (~valid).astype(nulls.dtype) << c
+        if len(fields) == 1:
+            return found.reshape(n, 1), nulls
+        words[:, c] = found
     return words, nulls
 
 
 def key_columns(index: KeyIndex, fields: list[pa.Field], slots: Array) -> list[pa.Array]:
     """The keys at slots of an index as columns."""
-    words, nulls = index.arrays.words[slots], index.arrays.nulls[slots]
+    nulls = columns.take(index.arrays.nulls, slots)
     return [
-        columns.from_words(words[:, c].copy(), (nulls >> c) & 1 == 0, field.type, index.pool)
+        columns.from_words(
+            columns.take(index.arrays.words[:, c], slots),
+            (nulls >> c) & 1 == 0,
+            field.type,
+            index.pool,
+        )
         for c, field in enumerate(fields)
     ]
 

@@ -1,4 +1,9 @@
-"""The key index: key columns (as words, with a mask of nulls) -> slot. Slots of deleted keys are reused."""
+"""The key index: key columns (as words, with a mask of nulls) -> slot. Slots of deleted keys are reused.
+
+A cell of the table holds the upper half of its key's hash beside the slot + 1 (0 = empty), so probing, rehashing
+and closing gaps read nothing but the table. Rows are looked up in blocks, each step for the whole block: the loads
+of a step do not wait for one another, which is what a large table's lookup takes its time for.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,13 @@ import numpy as np
 
 from aggloom.runtime.arena import Arena, Array, airy
 from aggloom.runtime.hashing import combine, table_size
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import Pool, PoolArrays, hold, release
 from aggloom.runtime.slot_state import FIRST_SLOTS
 
 HIGH, FREE, LIVE = range(3)
+_BLOCK = 1024
+_SLOT = 0xFFFFFFFF
 
 
 class IndexArrays(NamedTuple):
@@ -26,12 +33,120 @@ class IndexArrays(NamedTuple):
     meta: Array
 
 
+class Scratch(NamedTuple):
+    """Room for a block of rows: their hashes, and the numbers of those that are not settled yet."""
+
+    hashes: Array
+    open: Array
+
+
 @kernel
 def _hash(words: Array, r: int, mask: int) -> int:
     h = np.int64(mask)
     for c in range(words.shape[1]):
         h = combine(h, words[r, c])
     return h
+
+
+@kernel
+def _home(cell: int, cells: int) -> int:
+    """Where a cell, or a hash, would be if it were alone; `cells`: how many there are, less one."""
+    return (cell >> 32) & cells
+
+
+@kernel
+def _slot(cell: int) -> int:
+    return (cell & _SLOT) - 1
+
+
+@kernel
+def _is_other(cell: int, h: int) -> bool:
+    """Whether a cell is another hash's."""
+    return cell != 0 and (cell ^ h) >> 32 != 0
+
+
+@kernel
+def _same(index: IndexArrays, s: int, words: Array, nulls: Array, r: int) -> bool:
+    """Whether slot s holds the key of row r."""
+    same = index.nulls[s] == nulls[r]
+    for c in range(words.shape[1]):
+        same = same and index.words[s, c] == words[r, c]
+    return same
+
+
+@kernel
+def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch: Scratch) -> int:
+    """The slots of a block's keys that are there; how many rows are listed as open: new keys, or behind another."""
+    hashes, left, cells = scratch.hashes, scratch.open, len(index.table) - 1
+    for j in range(len(slots)):
+        hashes[j] = nulls[j]
+    for c in range(words.shape[1]):
+        for j in range(len(slots)):
+            hashes[j] = combine(hashes[j], words[j, c])
+    for j in range(len(slots)):
+        slots[j] = index.table[_home(hashes[j], cells)]
+    more, step = np.int64(0), 0
+    for j in range(len(slots)):
+        left[more] = j
+        more += _is_other(slots[j], hashes[j])
+    while more > 0:
+        count, more, step = more, np.int64(0), step + 1
+        for k in range(count):
+            j = left[k]
+            slots[j] = index.table[(_home(hashes[j], cells) + step) & cells]
+        for k in range(count):
+            j = left[k]
+            left[more] = j
+            more += _is_other(slots[j], hashes[j])
+    for j in range(len(slots)):
+        s = max(_slot(slots[j]), 0)
+        same = slots[j] != 0 and _same(index, s, words, nulls, j)
+        slots[j] = s
+        left[more] = j
+        more += not same
+    return more
+
+
+@cold_kernel
+def _settle(index: IndexArrays, words: Array, nulls: Array, r: int, h: int) -> tuple[int, int]:
+    """(slot of row r's key or -1, cell where it is or belongs)."""
+    cells = len(index.table) - 1
+    at = _home(h, cells)
+    while index.table[at] != 0:
+        cell = index.table[at]
+        if not _is_other(cell, h) and _same(index, _slot(cell), words, nulls, r):
+            return _slot(cell), at
+        at = (at + 1) & cells
+    return np.int64(-1), at
+
+
+@kernel
+def _enter(
+    index: IndexArrays,
+    pool: PoolArrays,
+    pooled: Array,
+    words: Array,
+    nulls: Array,
+    r: int,
+    cell: int,
+    h: int,
+) -> int:
+    """The slot that row r's key, which is new, gets."""
+    if index.meta[FREE] > 0:
+        index.meta[FREE] -= 1
+        slot = np.int64(index.free[index.meta[FREE]])
+    else:
+        slot = index.meta[HIGH]
+        index.meta[HIGH] += 1
+    index.table[cell] = (h & ~_SLOT) | (slot + 1)
+    index.nulls[slot] = nulls[r]
+    index.used[slot] = 1
+    index.meta[LIVE] += 1
+    for c in range(words.shape[1]):
+        index.words[slot, c] = words[r, c]
+        if pooled[c]:
+            hold(pool, words[r, c])
+    return slot
 
 
 @kernel
@@ -43,55 +158,33 @@ def _lookup(
     nulls: Array,
     slots: Array,
     start: int,
-    stop: int,
-) -> None:
-    cells = len(index.table) - 1
-    width = words.shape[1]
-    for r in range(start, stop):
-        at = _hash(words, r, np.int64(nulls[r])) & cells
-        slot = np.int64(-1)
-        while index.table[at] != 0:
-            s = np.int64(index.table[at] - 1)
-            same = index.nulls[s] == nulls[r]
-            for c in range(width):
-                same = same and index.words[s, c] == words[r, c]
-            if same:
-                slot = s
-                break
-            at = (at + 1) & cells
-        if slot < 0:
-            if index.meta[FREE] > 0:
-                index.meta[FREE] -= 1
-                slot = np.int64(index.free[index.meta[FREE]])
-            else:
-                slot = index.meta[HIGH]
-                index.meta[HIGH] += 1
-            index.table[at] = slot + 1
-            index.nulls[slot] = nulls[r]
-            index.used[slot] = 1
-            index.meta[LIVE] += 1
-            for c in range(width):
-                index.words[slot, c] = words[r, c]
-                if pooled[c]:
-                    hold(pool, words[r, c])
-        slots[r] = slot
+    scratch: Scratch,
+) -> int:
+    """The slots of the rows from start on, to the end or up to a new key that there is no room for: the next row."""
+    room = min(3 * (len(index.table) >> 2), len(index.used))
+    while start < len(slots):
+        stop = min(len(slots), start + _BLOCK)
+        block, keys, masks = slots[start:stop], words[start:stop], nulls[start:stop]
+        for k in range(_search(index, keys, masks, block, scratch)):
+            j = scratch.open[k]
+            slot, cell = _settle(index, keys, masks, j, scratch.hashes[j])
+            if slot < 0:
+                if index.meta[LIVE] == room:
+                    return start + j
+                slot = _enter(index, pool, pooled, keys, masks, j, cell, scratch.hashes[j])
+            block[j] = slot
+        start = stop
+    return start
 
 
 @kernel
-def _find(index: IndexArrays, words: Array, nulls: Array, slots: Array) -> None:
-    cells = len(index.table) - 1
-    for r in range(len(slots)):
-        at = _hash(words, r, np.int64(nulls[r])) & cells
-        slots[r] = -1
-        while index.table[at] != 0:
-            s = np.int64(index.table[at] - 1)
-            same = index.nulls[s] == nulls[r]
-            for c in range(words.shape[1]):
-                same = same and index.words[s, c] == words[r, c]
-            if same:
-                slots[r] = s
-                break
-            at = (at + 1) & cells
+def _find(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch: Scratch) -> None:
+    for start in range(0, len(slots), _BLOCK):
+        stop = min(len(slots), start + _BLOCK)
+        block, keys, masks = slots[start:stop], words[start:stop], nulls[start:stop]
+        for k in range(_search(index, keys, masks, block, scratch)):
+            j = scratch.open[k]
+            block[j] = _settle(index, keys, masks, j, scratch.hashes[j])[0]
 
 
 @kernel
@@ -99,16 +192,15 @@ def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -
     cells = len(index.table) - 1
     for r in range(len(slots)):
         s = slots[r]
-        at = _hash(index.words, s, np.int64(index.nulls[s])) & cells
-        while index.table[at] != s + 1:
+        at = _home(_hash(index.words, s, np.int64(index.nulls[s])), cells)
+        while _slot(index.table[at]) != s:
             at = (at + 1) & cells
         hole = at
         while True:
             at = (at + 1) & cells
             if index.table[at] == 0:
                 break
-            t = index.table[at] - 1
-            home = _hash(index.words, t, np.int64(index.nulls[t])) & cells
+            home = _home(index.table[at], cells)
             if ((at - home) & cells) >= ((at - hole) & cells):
                 index.table[hole] = index.table[at]
                 hole = at
@@ -125,14 +217,15 @@ def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -
 
 
 @kernel
-def _rehash(index: IndexArrays) -> None:
-    cells = len(index.table) - 1
-    for s in range(index.meta[HIGH]):
-        if index.used[s]:
-            at = _hash(index.words, s, np.int64(index.nulls[s])) & cells
-            while index.table[at] != 0:
+def _rehash(old: Array, table: Array) -> None:
+    """Fill an empty table from another."""
+    cells = len(table) - 1
+    for i in range(len(old)):
+        if old[i] != 0:
+            at = _home(old[i], cells)
+            while table[at] != 0:
                 at = (at + 1) & cells
-            index.table[at] = s + 1
+            table[at] = old[i]
 
 
 class KeyIndex:
@@ -146,12 +239,13 @@ class KeyIndex:
         self.pooled = np.array(pooled, np.bool_)
         width = len(pooled)
         self.mask_type = "u1" if width <= 8 else "u8"
-        arena.array(f"{name}.table", table_size(FIRST_SLOTS), "i4")
+        arena.array(f"{name}.table", table_size(FIRST_SLOTS), "i8")
         arena.array(f"{name}.words", FIRST_SLOTS, "i8", max(width, 1))
         arena.array(f"{name}.nulls", FIRST_SLOTS, self.mask_type)
         arena.array(f"{name}.used", FIRST_SLOTS, "u1")
         arena.array(f"{name}.free", FIRST_SLOTS, "i4")
         arena.array(f"{name}.meta", 4, "i8")
+        self._scratch = Scratch(np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64))
         self._reload()
 
     @property
@@ -167,18 +261,19 @@ class KeyIndex:
 
     def lookup(self, words: Array, nulls: Array) -> Array:
         """The slot of each key row (`words`: rows x columns, `nulls`: bit mask a row); new keys get one."""
-        n = len(nulls)
-        slots = np.empty(n, np.int64)
-        for start in range(0, n, 65536):
-            stop = min(n, start + 65536)
-            self.reserve(stop - start)
-            _lookup(self.arrays, self.pool.arrays, self.pooled, words, nulls, slots, start, stop)
+        slots = np.empty(len(nulls), np.int64)
+        row = 0
+        while row < len(slots):
+            a = self.arrays
+            row = _lookup(a, self.pool.arrays, self.pooled, words, nulls, slots, row, self._scratch)
+            if row < len(slots):
+                self.reserve(max(_BLOCK, len(self)))
         return slots
 
     def find(self, words: Array, nulls: Array) -> Array:
         """The slot of each key row, -1 for keys that are not there."""
         slots = np.empty(len(nulls), np.int64)
-        _find(self.arrays, words, nulls, slots)
+        _find(self.arrays, words, nulls, slots, self._scratch)
         return slots
 
     def remove(self, slots: Array) -> None:
@@ -211,7 +306,8 @@ class KeyIndex:
             for part in ("words", "nulls", "used", "free"):
                 self.arena.resize(f"{self.name}.{part}", rows)
             self._reload()
-        if table_size(int(a.meta[LIVE]) + keys) > len(a.table):
-            self.arena.replace(f"{self.name}.table", table_size(2 * (int(a.meta[LIVE]) + keys)))
+        cells = table_size(int(a.meta[LIVE]) + keys)
+        if cells > len(a.table):
+            self.arena.replace(f"{self.name}.table", cells)
             self._reload()
-            _rehash(self.arrays)
+            _rehash(a.table, self.arrays.table)

@@ -193,6 +193,11 @@ class Handler(HandlerBase):
                 changed |= np.array([a[k] != b[k] for k in range(rows)], np.bool_)
         return changed
 
+    def halves(self, out: Any, n: int) -> tuple[Any, Any]:
+        parts = ([part[:n] for part in out[1:]], [part[n:] for part in out[1:]])
+        first, second = (type(out)(out[0], *part) for part in parts)
+        return first, second
+
     def concatenate(self, before: Any, after: Any) -> Any:
         pairs = zip(before, after, strict=True)
         return type(before)(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.spark import store as store_module
 from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
-from aggloom.runtime.spark.residency import clean_up, default_root, residence
 from aggloom.runtime.spark.store import BucketStore, Bundle
 
 OWNER = Owner("GROUP BY name", "0123456789abcdef", 3, 8)
@@ -176,36 +174,3 @@ def test_missing_and_swapped_blobs_are_refused() -> None:
         log.rows = broken
         with pytest.raises(StateCorruptError, match="incomplete or out of order"):
             _rebuilt(store)
-
-
-def test_live_state_lies_where_the_user_says_or_with_spark(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/a,{tmp_path}/b")
-    monkeypatch.setenv("AGGLOOM_STATE_DIR", str(tmp_path / "mine"))
-    assert default_root() == tmp_path / "mine"
-    monkeypatch.delenv("AGGLOOM_STATE_DIR")
-    assert default_root() == tmp_path / "a" / "aggloom"
-    monkeypatch.delenv("SPARK_LOCAL_DIRS")
-    assert default_root().name.startswith("aggloom-")
-
-
-def test_a_residence_is_recognised_only_by_its_token(tmp_path: Path) -> None:
-    with residence(tmp_path / "r", "query", 0) as home:
-        assert home is not None
-        assert not home.holds("t1")
-        home.mark_clean("t1")
-        assert home.holds("t1")
-        assert not home.holds("t2")
-        home.mark_dirty()
-        assert not home.holds("t1")
-
-
-def test_a_locked_residence_is_left_alone(tmp_path: Path) -> None:
-    with residence(tmp_path, "query", 0) as home, residence(tmp_path, "query", 0) as second:
-        assert home is not None
-        assert second is None
-        assert clean_up(tmp_path, older_than=-1) == 0
-    assert clean_up(tmp_path, older_than=3600) == 0
-    assert clean_up(tmp_path, older_than=-1) == 1
-    assert not list(tmp_path.iterdir())

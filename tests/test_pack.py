@@ -104,7 +104,7 @@ def _gathered(rows: list[dict[str, Any]], bucket: int) -> list[tuple[Any, ...]]:
     found = gather([(r["partition"], r["seq"], r["blob"]) for r in rows if r["bucket"] == bucket])
     if found is None:
         return []
-    batch, kinds, _ = found
+    batch, kinds = found.batch, found.kinds
     return [(KIND_NAMES[k], *row.values()) for k, row in zip(kinds, batch.to_pylist(), strict=True)]
 
 

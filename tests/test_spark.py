@@ -221,13 +221,14 @@ def test_state_of_another_spec_is_refused(spark: Any, tmp_path: Path) -> None:
     write_file(tmp_path / "in", 0, history(0))
     run(spark, tmp_path)
     write_file(tmp_path / "in", 1, history(1))
-    other = AggSpec(DDL, ["name"], [AggCall("SUM", ["cnt"])])
+    other = AggSpec(DDL, ["cnt"], [AggCall("SUM", ["cnt"])])
     with pytest.raises(Exception, match="STREAM_FAILED") as failure:
         run(spark, tmp_path, other)
     error = explained(failure.value)
     assert isinstance(error, StateMismatchError)
     assert re.fullmatch(
-        r"(snapshot|log) state of GROUP BY name, bucket \d: written for spec .*, not for .* of its own\.",
+        r"state of GROUP BY cnt, bucket \d: the query differs from the one that wrote it in GROUP BY; .* of its own\."
+        r"\n  - GROUP BY: name -> cnt\n  - calls: kept .*",
         str(error),
     )
     with pytest.raises(Exception, match="pass buckets=4"):

@@ -1,6 +1,8 @@
 """What a stateful node remembers: the parts of its state, what bounds them, and how many bytes a key takes.
 
-The numbers are those of the arrays in `runtime/`; a test compares them with the arrays of running operators.
+The numbers are those of the arrays in `runtime/` with some 100,000 keys or more, in memory: what arrays have reserved
+beyond what they hold is not touched. Tables and trees are fuller or emptier as they grow and count with what lies in
+the middle. Tests compare all of them with running operators.
 """
 
 from __future__ import annotations
@@ -18,18 +20,26 @@ from aggloom.physical import is_pooled
 
 _WORD = 8
 _CELL = 4
-_SEQUENCE_NODE = 32
+KEY_TABLE = 3 * _WORD
+"""The cells of a key in a hash table, of which it has 2 to 4 as the table fills up."""
+TABLE = 5 * _CELL // 2
+"""Those of anything else, which has 4/3 to 16/3."""
+_SEQUENCE_NODE = _WORD + 5 * _CELL
+# Offset, hash, length, references, a mark, and a place in the list of what nothing refers to yet.
+_TEXT = 2 * _WORD + 3 * _CELL + 1
 # Start, end, three links, a mark, and the first session of the key.
 _SESSION = 2 * _WORD + 3 * _CELL + 1 + _CELL
 _WORDS_AN_ENTRY = {"ordered": 2, "ranked": 3, "stamped": 3, "bins": 3, "quantiles": 4}
-TABLE_CELLS = 2
-"""Cells of a hash table that a key is counted with; there are 4/3 to 16/3, as the table fills up."""
+_TREE_ROOM = {"quantiles": 1.6}
+_MOST_TREES = 1.8
+"""Room in blocks for each entry: with many entries a key 1.5 times what it takes, with twenty 2.3."""
 
 
 def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     """The state of an operator with this spec, as data.
 
-    bytes_per_key is room for one key without the entries of its views and without texts, None for Python objects.
+    bytes_per_key is room for one key without the entries of its views and without texts, None for Python objects;
+    bytes_per_text, for each different text of a bucket, comes to the bytes of the text.
     """
     plan = plan_of(spec, backend)
     parts = list(_parts(plan, ttl))
@@ -37,7 +47,7 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     whole = None if None in sizes or not plan.compiled else sum(sizes)
     grows = list(dict.fromkeys(part["entries"] for part in parts if "entries" in part))
     keys = "the number of keys" if spec.group_by else "one key"
-    return {
+    found = {
         "bounded_by": [keys, *(f"per key, {what}" for what in grows)],
         "ttl_ms": ttl,
         "compiled": plan.compiled,
@@ -45,6 +55,7 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
         "parts": parts,
         "texts": _holds_texts(plan),
     }
+    return found | ({"bytes_per_text": _TEXT + TABLE} if found["texts"] else {})
 
 
 def state_of_windows(node: WindowAggregate, backend: str) -> dict[str, Any]:
@@ -55,25 +66,28 @@ def state_of_windows(node: WindowAggregate, backend: str) -> dict[str, Any]:
     if windowing.evictor is not None:
         inside = [f"per {per}, every row that stays"]
     found |= {"bounded_by": [_open(node), *inside], "per": per}
-    _add_parts(found, windowing)
+    _add_parts(found, node)
     if not windowing.is_vectorised:
         # Triggers and evictors remember what they like.
         found |= {"compiled": False, "bytes_per_key": None}
     return found
 
 
-def _add_parts(found: dict[str, Any], windowing: Windowing) -> None:
+def _add_parts(found: dict[str, Any], node: WindowAggregate) -> None:
     """What windows remember besides accumulators: the bounds of sessions, and what was given out and may change."""
     if found["bytes_per_key"] is None:
         return
-    more: list[dict[str, Any]] = []
-    if isinstance(windowing.assigner, Session):
-        more.append({"name": "session", "kind": "bounds", "bytes_per_key": _SESSION})
-    if windowing.updates:
-        again = found["bytes_per_key"] + 2 * _WORD
-        more.append({"name": "given out", "kind": "results", "bytes_per_key": again})
-    found["parts"] = [*found["parts"], *more]
-    found["bytes_per_key"] += sum(part["bytes_per_key"] for part in more)
+    key, *rest = found["parts"]
+    again = sum(part["bytes_per_key"] for part in rest) + 2 * _WORD
+    if isinstance(node.windowing.assigner, Session):
+        key = {**key, "bytes_per_key": _index(len(node.keys), True)}
+        rest.append({"name": "session", "kind": "bounds", "bytes_per_key": _SESSION})
+    else:
+        again += key["bytes_per_key"]
+    if node.windowing.updates:
+        rest.append({"name": "given out", "kind": "results", "bytes_per_key": again})
+    found["parts"] = [key, *rest]
+    found["bytes_per_key"] = sum(part["bytes_per_key"] for part in found["parts"])
 
 
 def _per(windowing: Windowing) -> str:
@@ -121,9 +135,7 @@ def _range(sizes: set[int]) -> str:
 
 
 def _parts(plan: HandlerPlan, ttl: int) -> Iterator[dict[str, Any]]:
-    columns = len(plan.spec.group_by)
-    mask = 1 if columns <= 8 else 8
-    index = _WORD * max(columns, 1) + mask + 1 + _CELL + TABLE_CELLS * _CELL
+    index = _index(len(plan.spec.group_by), bool(ttl or plan.spec.namespace))
     yield {"name": "key", "kind": "index", "bytes_per_key": index}
     for each in plan.fields:
         room = int(each.dtype[1:]) * max(1, each.columns) if each.kind != "object" else None
@@ -133,6 +145,12 @@ def _parts(plan: HandlerPlan, ttl: int) -> Iterator[dict[str, Any]]:
         yield {"name": view.attr, "kind": view.kind, **_view(view, kept.get(view.attr, ()))}
     if ttl:
         yield {"name": "written", "kind": "time", "bytes_per_key": _WORD}
+
+
+def _index(columns: int, forgets: bool) -> int:
+    """The room that a key of so many columns takes; the list of free slots is touched as far as keys are forgotten."""
+    mask = 1 if columns <= 8 else 8
+    return _WORD * max(columns, 1) + mask + 1 + (_CELL if forgets else 0) + KEY_TABLE
 
 
 def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
@@ -146,20 +164,26 @@ def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
         case "spill":
             return {"bytes_per_key": _CELL * view.width}
         case "sequence":
-            entries, entry = f"the rows, for {what}", _SEQUENCE_NODE + TABLE_CELLS * _CELL
+            entries, entry = f"the rows, for {what}", _SEQUENCE_NODE + TABLE
         case "multiset":
-            entries, entry = f"the distinct values of {what}", _WORD * (1 + view.width)
+            entries, entry = f"the distinct values of {what}", _tree_entry(
+                view.kind, 1 + view.width
+            )
         case "bins":
             entries = f"the bins in use of {what}, each within an error of 1/{view.width}"
-            entry = _WORD * _WORDS_AN_ENTRY[view.kind]
+            entry = _tree_entry(view.kind, _WORDS_AN_ENTRY[view.kind])
         case "quantiles":
             entries = f"some {2 * view.width} of the values of {what}"
-            entry = _WORD * _WORDS_AN_ENTRY[view.kind]
+            entry = _tree_entry(view.kind, _WORDS_AN_ENTRY[view.kind])
         case _:
             entries = f"the distinct values of {what}"
-            entry = _WORD * _WORDS_AN_ENTRY[view.kind]
+            entry = _tree_entry(view.kind, _WORDS_AN_ENTRY[view.kind])
     by_slot = 3 * _WORD if view.kind == "quantiles" else _WORD
     return {"bytes_per_key": by_slot, "entries": entries, "bytes_per_entry": entry}
+
+
+def _tree_entry(kind: str, words: int) -> int:
+    return round(_WORD * words * _TREE_ROOM.get(kind, _MOST_TREES))
 
 
 def _columns_of_views(plan: HandlerPlan) -> dict[str, tuple[str, ...]]:

@@ -31,13 +31,25 @@ def lineage(node: Node) -> str:
 
 
 def described(node: GroupAggregate | IncrementalAggregate | WindowAggregate) -> dict[str, Any]:
-    """What `lineage` is the digest of, as data: the node's spec, its windows, and lines for what is below."""
-    own = _own(node)
+    """What `lineage` is the digest of, as data: the node's spec, its windows, and what is below.
+
+    Of what is below, a Calc is {where, columns: {name: [SQL, type]}}, everything else the line that counts.
+    """
     return {
         "spec": json.loads(node.spec.to_json()),
         "windows": _windows(node) if isinstance(node, WindowAggregate) else None,
-        "below": [line for line in _lines(node) if line != own],
+        "below": [*(line for each in node.inputs for line in _below(each)), *_own_lines(node)[1:]],
     }
+
+
+def _below(node: Node) -> list[Any]:
+    below = [line for each in node.inputs for line in _below(each)]
+    below += _own_lines(node)
+    if isinstance(node, Calc):
+        types = (type_name(field.type) for field in node.schema)
+        columns = {name: [sql, t] for (name, sql), t in zip(node.select, types, strict=True)}
+        below[-1] = {"where": node.where, "columns": columns}
+    return [*below, *([f"union {len(node.inputs)}"] if len(node.inputs) > 1 else [])]
 
 
 def _own(node: Node) -> str:
@@ -65,12 +77,17 @@ def _windows(node: WindowAggregate) -> str:
 
 
 def _lines(node: Node) -> list[str]:
+    below = [line for each in node.inputs for line in _lines(each)]
+    # How many inputs there are tells unions of other shapes apart.
+    union = [f"union {len(node.inputs)}"] if len(node.inputs) > 1 else []
+    return [*below, *_own_lines(node), *union]
+
+
+def _own_lines(node: Node) -> list[str]:
     own = [line for line in [_own(node)] if line]
     if isinstance(node, IncrementalAggregate):
         own += [line for step in node.steps for line in _lines(step)[-1:]]
-    below = [line for each in node.inputs for line in _lines(each)]
-    # How many inputs there are tells unions of other shapes apart.
-    return [*below, *own, *([f"union {len(node.inputs)}"] if len(node.inputs) > 1 else [])]
+    return own
 
 
 def _bounds(bounds: Bounds) -> str:

@@ -13,6 +13,7 @@ from aggloom.errors import OptionError, nearest
 
 PhaseStrategy = Literal["AUTO", "ONE_PHASE", "TWO_PHASE"]
 OrphanPolicy = Literal["drop", "error", "keep"]
+AddedCalls = Literal["refuse", "empty"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class PlanOptions:
     aggregate that meet become one node. state_ttl: after how long without a change a key is forgotten; 0 is never.
     update_before: whether updates of the result come with the row that they replace. on_orphan_retraction: what
     becomes of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count.
+    added_calls: what becomes of a call that a checkpoint does not know, over rows that may be taken back: it is
+    refused, or counts changes from now on.
 
     Of windows in SQL: early_fire_*, late_fire_*: whether a window gives out results before its end and after it, and
     how long after the row that changes them; 0 is with every row. allow_lateness: how long after its end a window
@@ -44,6 +47,7 @@ class PlanOptions:
     state_ttl: int = 0
     update_before: bool = True
     on_orphan_retraction: OrphanPolicy = "drop"
+    added_calls: AddedCalls = "refuse"
     early_fire_enabled: bool = False
     early_fire_delay: int = 0
     late_fire_enabled: bool = False
@@ -148,6 +152,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "state_ttl": _length,
     "update_before": _flag,
     "on_orphan_retraction": _choice(OrphanPolicy, str.lower),
+    "added_calls": _choice(AddedCalls, str.lower),
     "early_fire_enabled": _flag,
     "early_fire_delay": _length,
     "late_fire_enabled": _flag,

@@ -16,6 +16,7 @@ from aggloom.codegen.windows.assigners import (
     distinct_times,
     numbered,
 )
+from aggloom.codegen.windows.data import windowing_data, windowing_of
 from aggloom.codegen.windows.evictors import (
     CountEvictor,
     DeltaEvictor,
@@ -67,4 +68,6 @@ __all__ = [
     "numbered",
     "to_instants",
     "to_local",
+    "windowing_data",
+    "windowing_of",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aggloom.runtime.spark.checkpoint import check_records
 from aggloom.runtime.spark.failures import await_end, explained
 from aggloom.runtime.spark.group_aggregate import group_aggregate
 from aggloom.runtime.spark.progress import ProgressPrinter
@@ -14,6 +15,7 @@ from aggloom.runtime.spark.window_aggregate import late_rows, on_time, window_ag
 __all__ = [
     "ProgressPrinter",
     "await_end",
+    "check_records",
     "explained",
     "group_aggregate",
     "late_rows",

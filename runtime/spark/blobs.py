@@ -6,9 +6,10 @@ carry an order key, by which the receiver sorts what several map tasks sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aggloom.runtime.arena import MAGIC
 from aggloom.runtime.changelog import Kinds
@@ -16,6 +17,9 @@ from aggloom.runtime.changelog import Kinds
 BLOB_BYTES = 32 << 20
 KIND_FIELD = pa.field("", pa.int8(), nullable=False)
 _ORDER = b"order"
+_WIDE = b"wide"
+_CODEC = "zstd"
+_NARROW = (pa.int8(), pa.int16(), pa.int32())
 _LATE = {b"late": b"rows"}
 
 
@@ -49,22 +53,65 @@ def write_blob(
 ) -> bytes:
     """One IPC stream of (batch, order key) pairs."""
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=compression)
+    options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
         for batch, order in batches:
             writer.write_batch(batch, custom_metadata={_ORDER: order} if order else None)
     return sink.getvalue().to_pybytes()
 
 
+def pack_blob(pieces: Sequence[tuple[pa.RecordBatch, bytes]]) -> bytes:
+    """The (batch, order key) pairs as one small IPC stream: integers as narrow as their values, then compressed.
+
+    This is done once, where rows are packed, and serves the shuffle, the state store and its log.
+    """
+    schema = pieces[0][0].schema
+    for place, field in enumerate(schema):
+        narrow = _narrowed(field.type, [batch.column(place) for batch, _ in pieces])
+        if narrow != field.type:
+            marked = field.with_type(narrow).with_metadata({_WIDE: str(field.type)})
+            schema = schema.set(place, marked)
+    return write_blob(schema, ((_cast(b, schema), order) for b, order in pieces), _CODEC)
+
+
 def read_blob(blob: bytes | memoryview) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-    """The (batch, order key) pairs of an IPC stream, without copying the data."""
-    with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
+    """The (batch, order key) pairs of an IPC stream, without copying the data unless it was packed."""
+    options = pa.ipc.IpcReadOptions(use_threads=False)
+    with pa.ipc.open_stream(pa.py_buffer(blob), options=options) as reader:
+        schema = reader.schema
+        for place, field in enumerate(schema):
+            wide = (field.metadata or {}).get(_WIDE)
+            if wide is not None:
+                kind = pa.type_for_alias(wide.decode())
+                schema = schema.set(place, field.with_type(kind).remove_metadata())
         while True:
             try:
                 batch, metadata = reader.read_next_batch_with_custom_metadata()
             except StopIteration:
                 return
-            yield batch, (metadata or {}).get(_ORDER, b"")
+            yield _cast(batch, schema), (metadata or {}).get(_ORDER, b"")
+
+
+def _narrowed(kind: pa.DataType, columns: list[pa.Array]) -> pa.DataType:
+    """The narrowest type that holds the values of columns of a type of integers; other types as they are."""
+    if not pa.types.is_signed_integer(kind):
+        return kind
+    ends = [pc.min_max(column) for column in columns]
+    low = min((end["min"].as_py() for end in ends if end["min"].is_valid), default=0)
+    high = max((end["max"].as_py() for end in ends if end["max"].is_valid), default=0)
+    bits = 1 + max(high.bit_length(), (~low).bit_length())
+    return next((n for n in _NARROW if bits <= n.bit_width < kind.bit_width), kind)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch whose integers have the widths of the schema."""
+    if all(c.type == f.type for c, f in zip(batch.columns, schema, strict=True)):
+        return batch
+    columns = [
+        c if c.type == f.type else c.cast(f.type, safe=False)
+        for c, f in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def late_blob(batch: pa.RecordBatch, kinds: Kinds) -> bytes:

@@ -4,19 +4,40 @@ from __future__ import annotations
 
 import re
 
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import aggloom.errors as errors
-from aggloom.errors import AggloomError, InputFormatError, StateCorruptError
+from aggloom.errors import AggloomError, InputFormatError, StateCorruptError, StateError
 
-# What a worker raises is one line; the query's plan and offsets may follow.
-_OURS = re.compile(r"aggloom\.errors\.(\w+): ([^\n]*)")
+# What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
+_OURS = re.compile(r"aggloom\.errors\.(\w+): ([^\n]*(?:\n  - [^\n]*)*)")
 _INPUT = re.compile(r"\[USER_RAISED_EXCEPTION\] InputFormatError: ([^\n]*?)(?= SQLSTATE|\n|\Z)")
 _STORE = re.compile(r"\[(CANNOT_LOAD_STATE_STORE[\w.]*)\]")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]*)")
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "USER_RAISED_EXCEPTION"}
+# What Spark says of a checkpoint that it cannot read, in as many ways as there are files in it.
+_DAMAGE = re.compile(
+    r"Checksum error|ChecksumException|log file|Unexpected end-of-input|Unexpected character|"
+    r"No content to map|batch \d+ doesn't exist|batches .* don't +exist|doesn't exist \(latestId|"
+    r"/_stateSchema/|/_metadata/|CHECKPOINT_MISSING_METADATA_FILE|OPERATOR_METADATA|"
+    r"INVALID_CONFIG_AFTER_RESTART|STATE_STORE_\w*(?:SCHEMA|CHECKSUM|CHECKPOINT)\w*|assertion failed"
+)
+_NOT_RUN = "CheckpointInfo length: 0"
+_THROWN = re.compile(r"(?:terminated with exception: |calling \S+\n: )(.*)", re.DOTALL)
+_TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 _SHOWN = 400
+
+
+def started(writer: DataStreamWriter) -> StreamingQuery:
+    """Start a query; raises the typed error where its checkpoint cannot be read."""
+    try:
+        return writer.start()
+    except AnalysisException:
+        raise
+    except Exception as failure:
+        raise explained(failure) from failure
 
 
 def await_end(query: StreamingQuery) -> None:
@@ -32,6 +53,8 @@ def explained(failure: BaseException) -> AggloomError:
 
     Raise it `from` the failure, which keeps the whole text.
     """
+    if isinstance(failure, AggloomError):
+        return failure
     text = str(failure)
     ours = _OURS.findall(text)
     if ours:
@@ -43,10 +66,31 @@ def explained(failure: BaseException) -> AggloomError:
         return InputFormatError(found[1].strip())
     found = _STORE.search(text)
     if found:
-        return StateCorruptError(
-            f"the checkpoint's state cannot be loaded ({found[1]}). "
-            "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+        return _corrupt(f"the checkpoint's state cannot be loaded ({found[1]})")
+    cause = _cause(text)
+    if _NOT_RUN in cause:
+        return StateError(
+            "the sink did not run its batch, so that there is no state to commit. Let foreachBatch run every batch, "
+            "one that it has seen before too (df.count() will do), and start again from the same checkpoint."
         )
-    said = [f"[{name}] {rest}" for name, rest in _CONDITION.findall(text) if name not in _WRAPPERS]
-    first = said[0] if said else text.strip().partition("\n")[0]
-    return AggloomError(f"the query failed: {first[:_SHOWN]}")
+    if _DAMAGE.search(cause):
+        return _corrupt(f"the checkpoint cannot be read ({cause})")
+    return AggloomError(f"the query failed: {cause}")
+
+
+def _corrupt(what: str) -> StateCorruptError:
+    return StateCorruptError(
+        f"{what}. Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+    )
+
+
+def _cause(text: str) -> str:
+    """The one line of a failure that says most: of a worker's trace the last, else what Spark said first."""
+    raised = _TRACE.search(text)
+    if raised:
+        return raised[1].strip()[:_SHOWN]
+    thrown = _THROWN.search(text)
+    inner = thrown[1] if thrown else text
+    said = [f"[{name}] {rest}" for name, rest in _CONDITION.findall(inner) if name not in _WRAPPERS]
+    first = said[0] if said else inner.strip().partition("\n")[0]
+    return first.partition(" SQLSTATE:")[0].strip()[:_SHOWN]

@@ -109,6 +109,22 @@ def unseal(blob: bytes, owner: Owner, content: int) -> Frame:
     return Frame(found, entry, part, parts, Clock(now, watermark), payload)
 
 
+def stated_digest(blob: bytes) -> str:
+    """The digest that a frame says it was written for; nothing is checked yet."""
+    if len(blob) < OVERHEAD:
+        return ""
+    digest: bytes = _HEADER.unpack_from(blob)[3]
+    return digest.rstrip(b"\0").decode("ascii", "replace")
+
+
+def stated_owner(blob: bytes, operator: str) -> Owner:
+    """Whose a frame says it is; nothing is checked yet but that it is a frame."""
+    if len(blob) < OVERHEAD or blob[:4] != MAGIC:
+        raise StateCorruptError(f"state of {operator}: not a state blob of aggloom. {_START_OVER}")
+    bucket, buckets = _HEADER.unpack_from(blob)[4:6]
+    return Owner(operator, stated_digest(blob), bucket, buckets)
+
+
 def _check_owner(digest: str, bucket: int, buckets: int, owner: Owner, where: str) -> None:
     """Refuse state that is whole but belongs to another query, or to another place in this one."""
     if digest != owner.digest[:16]:

@@ -28,12 +28,21 @@ from pyspark.sql.types import (
 
 from aggloom.runtime.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
 from aggloom.runtime.spark.blobs import cut, late_blob, with_kinds, write_blob
+from aggloom.runtime.spark.evolution import evolved
 from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.partitioning import hash_int
-from aggloom.runtime.spark.residency import Residence, clean_up, default_root, residence
+from aggloom.runtime.spark.residency import (
+    Residence,
+    clean_up,
+    default_root,
+    directory_of,
+    make_room,
+    residence,
+    state_limit,
+)
 from aggloom.runtime.spark.routes import PACKED_DDL, Packer, Route
 from aggloom.runtime.spark.store import BucketStore, Bundle, Head, Operator, gather
-from aggloom.runtime.steps import no_rows
+from aggloom.runtime.steps import Rows, no_rows
 from aggloom.runtime.windows.base import WindowOperator
 
 BLOB_DDL = "blob BINARY"
@@ -83,6 +92,8 @@ class Options:
     place: int = 0
     route: Route | None = None
     time_mode: Literal["None", "ProcessingTime", "EventTime"] = "None"
+    state_limit: int | None = None
+    added_calls: str = "refuse"
 
     @property
     def output_ddl(self) -> str:
@@ -106,7 +117,8 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         self._about = handle.getValueState("about", _BLOB)
         self._query = _query_id()
         if self._query:
-            _clean_up_once(str(self._root()))
+            self._limit = self._options.state_limit or state_limit()
+            _clean_up_once(self._root(), self._limit)
 
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
@@ -148,19 +160,24 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         store = BucketStore(
             self._head, self._snapshot, self._log, self._about, owner, factory.description
         )
-        directory = f"{self._query}-{options.place}-{factory.digest}-{options.buckets}"
-        with residence(self._root(), directory, bucket) as home:
+        directory = directory_of(self._query, options.place, factory.digest, options.buckets)
+        with residence(self._root(), directory, bucket, self._limit) as home:
             head = store.head()
-            operator = _wake(factory, store, head, home, bucket)
-            if home:
-                home.mark_dirty()
+            carried: Rows | None = None
+            if head and head.description != store.described:
+                place = home.renew() if home else None
+                operator, carried = evolved(factory, store, head, place, clock, options.added_calls)
+            else:
+                operator = _wake(factory, store, head, home, bucket)
             changes, change_kinds = _processed(operator, bundle, clock)
             late = operator.take_late() if isinstance(operator, WindowOperator) else []
             self._set_timer(operator)
             token = store.commit(head, operator, bundle, clock)
             operator.close()
             if home:
-                home.mark_clean(token)
+                home.mark_clean(token, operator.arenas)
+        if carried:
+            yield from self._emit(bucket, *carried)
         yield from self._emit(bucket, changes, change_kinds)
         if self._options.route is None:
             yield from (_frame(late_blob(*rows)) for rows in late)
@@ -234,11 +251,13 @@ def _wake(
     bucket: int,
 ) -> Operator:
     """The operator in the state of `head`: as it lies in its residence, else rebuilt from the store."""
-    if home and head and home.holds(head.token):
-        return factory.open(home.arena, bucket)
-    if home:
-        home.wipe()
-    operator = factory.open(home.arena if home else None, bucket)
+    if home and head and home.take(head.token):
+        # Whatever is wrong with what lies there, the store has it all.
+        with contextlib.suppress(Exception):
+            operator = factory.open(home.arena, bucket)
+            if all(arena.reopened for arena in operator.arenas):
+                return operator
+    operator = factory.open(home.renew() if home else None, bucket)
     if head:
         try:
             store.rebuild(head, operator)
@@ -253,9 +272,10 @@ def _wake(
 
 
 @lru_cache(maxsize=8)
-def _clean_up_once(root: str) -> None:
+def _clean_up_once(root: Path, limit: int | None) -> None:
     """Delete what dead queries left in a directory for live state; once for each worker process."""
-    clean_up(Path(root))
+    clean_up(root)
+    make_room(root, limit)
 
 
 def _query_id() -> str | None:

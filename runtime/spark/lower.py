@@ -45,9 +45,11 @@ from aggloom.runtime.spark.expressions import (
     spark_arrow,
     spark_schema,
 )
+from aggloom.runtime.spark.files import WholeFiles, whole_files
 from aggloom.runtime.spark.host import OperatorProcessor, Options
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.routes import PACKED_DDL, HandlerText, Route
+from aggloom.runtime.spark.sources import CHANGE_COLUMN
 from aggloom.runtime.spark.store import Operator
 from aggloom.runtime.spark.unpack import Having, Respell, Stepped, Unpack
 from aggloom.runtime.windows.make import WindowSettings, late_schema
@@ -222,10 +224,25 @@ class Lowering:
             return self._packed(node.input, further, name, ordered)
         if isinstance(node, Union):
             return self._united(_parts(node), route, name, ordered)
-        if isinstance(node, Calc) and node.picked is not None and _is_packed(node.input):
+        if isinstance(node, Calc) and node.picked is not None and self._is_packed(node.input):
             further = replace(route, steps=(node, *route.steps))
             return self._packed(node.input, further, name, ordered)
         return self._from_rows(node, route, name, ordered)
+
+    def _is_packed(self, node: Node) -> bool:
+        """Whether rows leave a node packed, through Calcs that only pick columns."""
+        while isinstance(node, Calc) and node.picked is not None:
+            node = node.input
+        if isinstance(node, Scan):
+            return self._files(node) is not None
+        return isinstance(node, Keyed | Expand | WindowAssign | WindowTable)
+
+    def _files(self, node: Node) -> WholeFiles | None:
+        """The files that a source is, unless Spark has to see its rows for their event times."""
+        table = self.tables[node.table] if isinstance(node, Scan) else None
+        if table is None or table.moving or table.change_column not in (None, CHANGE_COLUMN):
+            return None
+        return whole_files(table.df)
 
     def _united(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:
         whole: DataFrame | None = None
@@ -236,21 +253,27 @@ class Lowering:
         return whole
 
     def _from_rows(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
+        files = self._files(node)
+        if files is not None:
+            assert isinstance(node, Scan)
+            change, append_only = self.tables[node.table].change_column, node.changes == "append"
+            pack = Pack(route, node.schema, name, change, append_only, ordered)
+            return files.packed(pack, f"{self._places} {route.side}")
         rows = self._rows(node)
-        files = list(rows.files) if ordered else []
+        by_file = list(rows.files) if ordered else []
         named = [
             F.col(quote(column)).alias(f"c{place}")
             for place, column in enumerate(node.schema.names)
         ]
         kind = [F.col(quote(rows.kind)).alias("kind")] if rows.kind else []
-        columns = [*named, *kind, *(F.col(quote(file)) for file in files)]
+        columns = [*named, *kind, *(F.col(quote(file)) for file in by_file)]
         pack = Pack(
             route,
             node.schema,
             name,
             rows.change_column,
             append_only=rows.append_only,
-            ordered=bool(files),
+            ordered=bool(by_file),
         )
         bare = rows.df.select(*(columns or [F.lit(0).alias("nothing")]))
         return bare.mapInArrow(pack, PACKED_DDL)
@@ -282,17 +305,26 @@ class Lowering:
             ordered = _needs_order(spec)
         here = Route(rows, len(keys), self._count(exchange), wakes=wakes)
         packed = self._packed(exchange.input, here, name, ordered)
+        handler = self.handler_of(spec)
         factory = OperatorFactory(
             name=name,
             digest=lineage(node),
-            description=_description(node, name, place, here.buckets, settings),
-            handler=self.handler_of(spec),
+            description=_description(node, name, place, here.buckets, handler, settings),
+            handler=handler,
             input_schema=rows,
             settings=settings,
         )
         mode = self._time_mode(node)
         ttl = 0 if isinstance(settings, WindowSettings) else options.state_ttl
-        hosting = Options(here.buckets, ttl, self.settings.state_directory, place, route, mode)
+        hosting = Options(
+            here.buckets,
+            ttl,
+            self.settings.state_directory,
+            place,
+            route,
+            mode,
+            added_calls=options.added_calls,
+        )
         return packed.groupBy("bucket").transformWithStateInPandas(
             OperatorProcessor(factory, hosting),
             outputStructType=hosting.output_ddl,
@@ -329,6 +361,7 @@ def _description(
     name: str,
     place: int,
     buckets: int,
+    handler: HandlerText,
     settings: tuple[tuple[str, Any], ...] | WindowSettings,
 ) -> str:
     """What a node's state is made from, as JSON: lies in the checkpoint beside it."""
@@ -337,6 +370,7 @@ def _description(
         "place": place,
         "buckets": buckets,
         "digest": lineage(node),
+        "backend": handler.backend,
         **described(node),
         "settings": settings.to_data() if isinstance(settings, WindowSettings) else dict(settings),
     }
@@ -378,13 +412,6 @@ def _parts(node: Node) -> list[Node]:
     """The parts of a union, and of unions in it, so that each has a side of its own."""
     node = _below_unions(node)
     return [p for part in node.parts for p in _parts(part)] if isinstance(node, Union) else [node]
-
-
-def _is_packed(node: Node) -> bool:
-    """Whether rows leave a node packed, through Calcs that only pick columns."""
-    while isinstance(node, Calc) and node.picked is not None:
-        node = node.input
-    return isinstance(node, Keyed | Expand | WindowAssign | WindowTable)
 
 
 def _needs_order(spec: AggSpec) -> bool:

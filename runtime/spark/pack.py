@@ -52,9 +52,9 @@ class Pack:
         for batch in batches:
             for piece, order in self._segments(batch):
                 for row in packer.add(*self._rows(piece), order):
-                    yield _arrow(row)
+                    yield packed_batch(row)
         for row in packer.finish():
-            yield _arrow(row)
+            yield packed_batch(row)
 
     def _segments(self, batch: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, bytes]]:
         """The batch cut where its input file changes, each piece with its file's order key."""
@@ -67,12 +67,8 @@ class Pack:
         same = pc.equal(path.slice(1), path.slice(0, len(path) - 1))
         borders = np.flatnonzero(~same.to_numpy(zero_copy_only=False)) + 1
         starts = [0, *borders.tolist(), batch.num_rows]
-        micros = time.cast(pa.int64())
         for start, end in pairwise(starts):
-            # Sorts as (time, path): the sign bit is flipped so that bytes compare as numbers.
-            stamp = (micros[start].as_py() or 0) + (1 << 63)
-            order = stamp.to_bytes(8, "big") + (path[start].as_py() or "").encode()
-            yield batch.slice(start, end - start), order
+            yield batch.slice(start, end - start), order_key(time[start], path[start])
 
     def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds]:
         """The rows in the types of the schema, and their kinds."""
@@ -85,13 +81,12 @@ class Pack:
             if columns
             else empty_columns(batch.num_rows)
         )
-        return bare, self._kinds(batch)
-
-    def _kinds(self, batch: pa.RecordBatch) -> Kinds:
-        """The kinds of a batch's rows: inserts, unless a change column says otherwise."""
         if self.change_column is None:
-            return np.zeros(batch.num_rows, np.int8)
-        column = batch.column(len(self.schema))
+            return bare, np.zeros(batch.num_rows, np.int8)
+        return bare, self.kinds(batch.column(len(self.schema)))
+
+    def kinds(self, column: pa.Array) -> Kinds:
+        """The kinds that a change column spells; raises DataError for a retraction in an append-only input."""
         if column.type == pa.int8():
             return column.to_numpy()
         where = f"{self.operator}, change column {self.change_column!r}"
@@ -105,6 +100,14 @@ class Pack:
         return kinds
 
 
-def _arrow(row: PackedRow) -> pa.RecordBatch:
+def order_key(time: pa.Scalar, path: pa.Scalar) -> bytes:
+    """What sorts a file's rows among those of other files: when it was written, then its path."""
+    # The sign bit is flipped so that bytes compare as numbers.
+    stamp = (time.cast(pa.int64()).as_py() or 0) + (1 << 63)
+    return stamp.to_bytes(8, "big") + (path.as_py() or "").encode()
+
+
+def packed_batch(row: PackedRow) -> pa.RecordBatch:
+    """A packed row as Arrow."""
     arrays = [pa.array([value], field.type) for value, field in zip(row, _PACKED, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_PACKED)

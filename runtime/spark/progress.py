@@ -9,12 +9,22 @@ from typing import Any, TextIO
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from aggloom.runtime.spark.files import METRIC
+
 _POLL_SECONDS = 0.5
+
+
+def input_rows(progress: dict[str, Any]) -> int:
+    """Rows that a batch has read: of files that are read whole, what is in them."""
+    metrics = (progress.get("observedMetrics") or {}).items()
+    counts = [dict(row.asDict()) for name, row in metrics if name.startswith(METRIC)]
+    inside = sum((count["rows"] or 0) - (count["files"] or 0) for count in counts)
+    return int(progress.get("numInputRows") or 0) + inside
 
 
 def describe(progress: dict[str, Any], total_rows: int) -> str:
     """One batch in one line: rows, rate, batch, duration, lag of the input, size of the state."""
-    rows = int(progress.get("numInputRows") or 0)
+    rows = input_rows(progress)
     millis = int((progress.get("durationMs") or {}).get("triggerExecution") or 0)
     rate = rows * 1000 // millis if millis else 0
     state = sum(
@@ -75,6 +85,6 @@ class ProgressPrinter:
             batch = int(progress["batchId"])
             if batch > self._seen:
                 self._seen = batch
-                self.rows += int(progress.get("numInputRows") or 0)
+                self.rows += input_rows(progress)
                 if self._active and progress.get("numInputRows"):
                     print(describe(progress, self.rows), file=self._out, flush=True)

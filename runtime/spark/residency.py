@@ -1,24 +1,52 @@
 """Live state that outlives the Python worker: a bucket's arena, memory-mapped in a directory of the host.
 
 Spark gives a bucket to whichever idle worker is next, so state in a worker's own memory would be missed in most
-batches. The directory is never trusted, only recognised: its header must hold the token that the state store holds,
-no dirty mark and this boot's id. Anything else is deleted and rebuilt from the state store. A lock keeps a zombie
-attempt out.
+batches. The directory is never trusted, only recognised: its token must name the version that the state store holds,
+this boot of the host, and every file as it was left. Anything else is deleted and rebuilt from the state store. A lock
+keeps a zombie attempt out.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import json
+import logging
 import os
+import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
+
+from aggloom.errors import OptionError
+from aggloom.runtime.arena import Identity
 
 STALE_SECONDS = 24 * 3600
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_TOKEN, _LOCK = "token", "lock"
+_DOOMED = ".deleted-"
+_OWNER = re.compile(r"[0-9a-f-]{36}-\d+-[0-9a-f]+-\d+")
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
+_UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+_ATTEMPTS = 16
+
+_log = logging.getLogger("aggloom")
+_warned: set[tuple[Path, str]] = set()
+_growth: dict[Path, int] = {}
+
+
+class Mapped(Protocol):
+    """What a residence asks of an arena: where it says what its files hold, if they hold all of it."""
+
+    listing: tuple[Path, Identity] | None
+
+    @property
+    def nbytes(self) -> int: ...
 
 
 def default_root() -> Path:
@@ -36,103 +64,304 @@ def default_root() -> Path:
     return Path(tempfile.gettempdir()) / f"aggloom-{os.getuid()}"
 
 
+def directory_of(query: str, place: int, digest: str, buckets: int) -> str:
+    """The name of the directory for one operator of a query."""
+    return f"{query}-{place}-{digest}-{buckets}"
+
+
 def make_root(root: Path) -> Path:
     """Create the directory, for this user alone, and refuse one that belongs to somebody else."""
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
-        raise PermissionError(
-            f"state directory {root} belongs to another user; set AGGLOOM_STATE_DIR to one of your own"
-        )
+    me = os.getuid()
+    if root.stat().st_uid != me or root.lstat().st_uid not in (me, 0):
+        raise PermissionError(errno.EACCES, "belongs to another user", str(root))
     return root
 
 
-def _boot_id() -> str:
+def _boot_id() -> str | None:
     """What changes when the host restarts: mapped pages that never reached the disk are lost then."""
-    return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else "unknown"
+    return _BOOT_ID.read_text().strip() if _BOOT_ID.exists() else None
 
 
 class Residence:
-    """One bucket's directory, locked for this process."""
+    """One bucket's directory, locked for this process.
+
+    An arena lies in a directory of its own in it, which no two attempts ever share.
+    """
 
     def __init__(self, directory: Path, lock: int) -> None:
         self.directory = directory
         self._lock = lock
+        self._arena, self._size = "", 0
+        self.grown = 0
+        """By how many bytes the arena has grown."""
 
     @property
     def arena(self) -> Path:
         """Where the operator maps its arrays."""
-        return self.directory / "arena"
+        return self.directory / self._arena
 
     def holds(self, token: str) -> bool:
         """True if the arena is, whole, the version that `token` names."""
         try:
-            found = (self.directory / "token").read_text()
+            found = json.loads((self.directory / _TOKEN).read_text())
+            if (found["token"], found["boot"]) != (token, _boot_id()) or found["boot"] is None:
+                return False
+            for listing, identity in found["listings"]:
+                if Identity.of(self.directory / listing) != Identity(*identity):
+                    return False
+            self._arena, self._size = found["arena"], found["size"]
+        except (OSError, ValueError, TypeError, KeyError):
+            return False
+        return True
+
+    def take(self, token: str) -> bool:
+        """As `holds`, and if so the arena is the caller's to change: until `mark_clean`, nobody will recognise it."""
+        try:
+            found = self.holds(token)
+            self.mark_dirty()
         except OSError:
             return False
-        return found == f"{token} {_boot_id()}"
+        return found
+
+    def renew(self) -> Path | None:
+        """A directory for a new arena, in which nothing ever was; None if it cannot be had."""
+        try:
+            self.wipe()
+        except OSError:
+            return None
+        self._arena, self._size = f"arena-{uuid.uuid4().hex[:12]}", 0
+        return self.arena
 
     def mark_dirty(self) -> None:
         """Say that the arena is about to change: until `mark_clean`, nobody will recognise it."""
-        (self.directory / "token").unlink(missing_ok=True)
+        (self.directory / _TOKEN).unlink(missing_ok=True)
 
-    def mark_clean(self, token: str) -> None:
-        """Say that the arena is now the version that `token` names."""
-        scratch = self.directory / "token.new"
-        scratch.write_text(f"{token} {_boot_id()}")
-        scratch.replace(self.directory / "token")
+    def mark_clean(self, token: str, arenas: Sequence[Mapped]) -> None:
+        """Say that the arenas are now the version that `token` names, unless part of it is elsewhere."""
+        places = []
+        for arena in arenas:
+            if arena.listing is None:
+                return
+            path, identity = arena.listing
+            places.append((str(path.relative_to(self.directory)), identity))
+        size = sum(arena.nbytes for arena in arenas)
+        self.grown = max(0, size - self._size)
+        said = {
+            "token": token,
+            "boot": _boot_id(),
+            "arena": self._arena,
+            "size": size,
+            "listings": places,
+        }
+        scratch = self.directory / f"{_TOKEN}.new"
+        # Somebody may have deleted the directory; it is only a cache.
+        with contextlib.suppress(OSError):
+            scratch.write_text(json.dumps(said))
+            scratch.replace(self.directory / _TOKEN)
 
     def wipe(self) -> None:
-        """Delete the arena."""
+        """Delete every arena that there is."""
         self.mark_dirty()
-        shutil.rmtree(self.arena, ignore_errors=True)
+        for path in self.directory.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
 
     def release(self) -> None:
         """Give up the lock."""
         os.close(self._lock)
 
 
-def _try_lock(directory: Path) -> int | None:
-    """The descriptor of a bucket directory's lock, or None while another process holds it."""
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
 @contextlib.contextmanager
-def residence(root: Path, owner: str, bucket: int) -> Iterator[Residence | None]:
-    """The bucket's directory while the context lasts; None if another attempt has it locked."""
-    directory = make_root(root) / owner / str(bucket)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock = _try_lock(directory)
-    if lock is None:
+def residence(
+    root: Path, owner: str, bucket: int, limit: int | None = None
+) -> Iterator[Residence | None]:
+    """The bucket's directory while the context lasts; None if another attempt has it locked, or if there can be none.
+
+    limit: as in `make_room`, which is called once the directory has grown by a hundredth of it.
+    """
+    try:
+        home = _enter(make_root(root) / owner / str(bucket))
+    except OSError as e:
+        _warn(
+            root,
+            f"live state in {root}: {e.strerror or e}; it stays in memory, and is rebuilt for each batch. "
+            "Set AGGLOOM_STATE_DIR to a directory of your own that can be written.",
+        )
+        home = None
+    if home is None:
         yield None
         return
-    home = Residence(directory, lock)
     try:
         yield home
     finally:
         home.release()
+        with contextlib.suppress(OSError):
+            _grew(root, home.grown, limit)
+
+
+def _enter(directory: Path) -> Residence | None:
+    """The residence in a directory, made if need be; None while somebody else has it."""
+    for _ in range(_ATTEMPTS):
+        # A clean-up may delete it between any two of these.
+        with contextlib.suppress(FileNotFoundError):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = _try_lock(directory, os.O_CREAT)
+            return None if lock is None else Residence(directory, lock)
+    return None
+
+
+def _try_lock(directory: Path, create: int = 0) -> int | None:
+    """The descriptor of a bucket directory's lock, or None while another process holds it.
+
+    Raises FileNotFoundError if the directory, or without O_CREAT the lock, is not there.
+    """
+    path = directory / _LOCK
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | create, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # The lock of a file that has been deleted meanwhile keeps nobody out.
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def state_limit(given: str | int | None = None) -> int | None:
+    """How many bytes live state may take: `given`, else $AGGLOOM_STATE_LIMIT; bytes, or such as 20g.
+
+    None: what `make_room` does without a limit. Raises OptionError.
+    """
+    text = os.environ.get("AGGLOOM_STATE_LIMIT") if given is None else str(given)
+    if not text:
+        return None
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise OptionError(
+            f"state limit {text!r} is no size; give a number of bytes, or one such as 500m or 20g"
+        )
+    return int(found[1]) << _UNITS[found[2].lower()]
+
+
+def _free(root: Path) -> int:
+    """The free bytes of the file system that a directory is on, or would be."""
+    for place in (root, *root.parents):
+        with contextlib.suppress(FileNotFoundError):
+            return shutil.disk_usage(place).free
+    return 0
+
+
+def make_room(root: Path, limit: int | None = None) -> int:
+    """Delete what was not used for longest until live state takes no more than `limit` bytes; how many buckets.
+
+    Without a limit it may take half of what its file system would have free without it. What somebody holds stays.
+    """
+    buckets = []
+    for bucket in (bucket for owner in _owners(root) for bucket in _buckets(owner)):
+        with contextlib.suppress(OSError):
+            buckets.append((bucket.stat().st_mtime_ns, _size(bucket), bucket))
+    total = sum(size for _, size, _ in buckets)
+    if limit is None:
+        limit = (total + _free(root)) // 2
+    deleted = 0
+    for _, size, bucket in sorted(buckets):
+        if total <= limit:
+            break
+        if _delete(bucket):
+            total -= size
+            deleted += 1
+    if deleted:
+        _warn(
+            root,
+            f"live state in {root} is over its limit of {limit:,} bytes: {deleted} buckets were deleted, and are "
+            "rebuilt when they are needed. Raise AGGLOOM_STATE_LIMIT, or set AGGLOOM_STATE_DIR to a larger disk.",
+        )
+    return deleted
+
+
+def _grew(root: Path, more: int, limit: int | None) -> None:
+    """Make room where live state has grown by much since this process looked last."""
+    if not more:
+        return
+    _growth[root] = _growth.get(root, 0) + more
+    if 100 * _growth[root] > (_free(root) if limit is None else limit):
+        _growth[root] = 0
+        make_room(root, limit)
 
 
 def clean_up(root: Path, older_than: float = STALE_SECONDS) -> int:
     """Delete the directories of queries that nobody has touched for a day and nobody holds; how many."""
     deleted = 0
-    if not root.is_dir():
-        return 0
-    for owner in root.iterdir():
-        buckets = [path for path in owner.iterdir() if path.is_dir()] if owner.is_dir() else []
-        touched = max((path.stat().st_mtime for path in (owner, *buckets)), default=0.0)
-        if not owner.is_dir() or time.time() - touched < older_than:
-            continue
-        locks = [_try_lock(bucket) for bucket in buckets]
-        if None not in locks:
-            shutil.rmtree(owner, ignore_errors=True)
+    for rest in _entries(root):
+        if rest.name.startswith(_DOOMED):
+            shutil.rmtree(rest, ignore_errors=True)
+    for owner in _owners(root):
+        with contextlib.suppress(OSError):
+            buckets = _buckets(owner)
+            touched = max(path.stat().st_mtime for path in (owner, *buckets))
+            if time.time() - touched < older_than:
+                continue
+            for bucket in buckets:
+                _delete(bucket)
+            owner.rmdir()
             deleted += 1
-        for lock in locks:
-            if lock is not None:
-                os.close(lock)
     return deleted
+
+
+def _delete(bucket: Path) -> bool:
+    """Delete a bucket's directory unless somebody holds it; renamed first, so that nobody ever meets half of it."""
+    doomed = bucket.parent.parent / f"{_DOOMED}{uuid.uuid4().hex}"
+    try:
+        lock = _try_lock(bucket)
+        if lock is None:
+            return False
+        try:
+            bucket.rename(doomed)
+        finally:
+            os.close(lock)
+    except OSError:
+        return False
+    shutil.rmtree(doomed, ignore_errors=True)
+    return True
+
+
+def _owners(root: Path) -> list[Path]:
+    """The directories of queries; whatever else lies there is not ours."""
+    return [path for path in _entries(root) if _OWNER.fullmatch(path.name) and _is_ours(path)]
+
+
+def _buckets(owner: Path) -> list[Path]:
+    """The directories of an operator's buckets; none if there is anything among them that we did not make."""
+    found = _entries(owner)
+    return found if all(path.name.isdecimal() and _is_ours(path) for path in found) else []
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return list(directory.iterdir())
+    except OSError:
+        return []
+
+
+def _size(directory: Path) -> int:
+    """The bytes on disk below a directory."""
+    return sum(path.lstat().st_blocks * 512 for path in directory.rglob("*"))
+
+
+def _warn(root: Path, text: str) -> None:
+    """Say it once for each directory and process."""
+    if (root, text[:40]) not in _warned:
+        _warned.add((root, text[:40]))
+        _log.warning(text)

@@ -6,8 +6,10 @@ of rows, or the snapshot of a LocalAggregator.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ from aggloom.codegen import load_text
 from aggloom.codegen.planner import Node
 from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.local_agg import LocalAggregator
-from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, with_kinds, write_blob
+from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, pack_blob, with_kinds
 from aggloom.runtime.spark.partitioning import bucket_keys
 from aggloom.runtime.steps import Rows, no_rows, run_steps, split
 
@@ -30,6 +32,8 @@ _TRIAL_OF_VIEWS = 32_000
 _SHRINKS = 0.5
 _LOCAL_BYTES = 128 << 20
 
+_BACKEND = re.compile(r"^BACKEND = [\"'](\w+)", re.MULTILINE)
+
 PackedRow = tuple[int, int, int, bytes]
 
 
@@ -40,9 +44,21 @@ class HandlerText:
     text: str
     text_digest: str
 
+    @property
+    def backend(self) -> str:
+        """What the module says that it runs on."""
+        found = _BACKEND.search(self.text)
+        return found[1] if found else ""
+
     def load(self) -> type[Any]:
         """The handler class."""
-        return load_text(self.text, self.text_digest)
+        return _loaded(self.text, self.text_digest)
+
+
+@lru_cache(maxsize=64)
+def _loaded(text: str, digest: str) -> type[Any]:
+    """The class of a text; looking for it among the files of a full cache takes longer than a small batch."""
+    return load_text(text, digest)
 
 
 @dataclass(frozen=True)
@@ -122,7 +138,7 @@ class Packer:
     def _emit(self, bucket: int) -> PackedRow:
         pieces = self._held[bucket]
         self._held[bucket], self._sizes[bucket] = [], 0
-        return self._packed(bucket, write_blob(pieces[0][0].schema, pieces))
+        return self._packed(bucket, pack_blob(pieces))
 
     def _partials(self, taken: Iterator[tuple[int, bytes]]) -> Iterator[PackedRow]:
         for bucket, data in taken:

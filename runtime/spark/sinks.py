@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -11,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from aggloom.errors import SpecError
+from aggloom.errors import SpecError, StateCorruptError
 from aggloom.runtime.changelog import (
     CHANGE_COLUMNS,
     KIND_NAMES,
@@ -22,10 +24,14 @@ from aggloom.runtime.changelog import (
     parse_kinds,
     same_value,
 )
+from aggloom.runtime.spark.checkpoint import check_records
+from aggloom.runtime.spark.failures import started
+from aggloom.runtime.spark.repartition import hint
 
+_LOG = logging.getLogger("aggloom")
 TABLE_FILE = "aggloom-table.arrow"
 _WEIGHT, _PLACE = "weight", "place"
-_BATCH_ID = b"aggloom.batch_id"
+_BATCH_ID, _CHECKSUM = b"aggloom.batch_id", b"aggloom.checksum"
 
 
 def write_changes(
@@ -43,19 +49,23 @@ def write_changes(
     By default it processes what is there and stops. `key_columns` tell `table` which row a lone +U replaces.
     """
     kind, _, path = sink.partition(":")
+    check_records(checkpoint)
+    keeps = hint(df.sparkSession, checkpoint)
+    if keeps:
+        _LOG.warning(keeps)
     writer = df.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
     writer = writer.trigger(**(trigger or {"availableNow": True}))
     if query_name:
         writer = writer.queryName(query_name)
     if kind == "console":
-        return writer.foreachBatch(ConsoleSink(rows_shown)).start()
+        return started(writer.foreachBatch(ConsoleSink(rows_shown)))
     if kind == "table":
-        return writer.foreachBatch(TableSink(Path(checkpoint), key_columns)).start()
+        return started(writer.foreachBatch(TableSink(Path(checkpoint), key_columns)))
     if kind in ("jsonl", "parquet"):
         if not path:
             raise SpecError(f"sink {sink!r}: write {kind}:PATH")
         format_ = "json" if kind == "jsonl" else "parquet"
-        return writer.format(format_).option("path", path).start()
+        return started(writer.format(format_).option("path", path))
     raise SpecError(f"unknown sink {sink!r}; known are console, table, jsonl:PATH, parquet:PATH")
 
 
@@ -99,11 +109,15 @@ class TableSink:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Fold one batch into the table."""
-        old = _read(self._file) if self._file.exists() else None
+        # Spark commits the state of a batch that has run; one that it repeats must run, too.
+        changes = batch.toArrow()
+        old = _read(self._file) if batch_id or self._file.exists() else None
         if old is not None and batch_id <= int(old.schema.metadata[_BATCH_ID]):
             return
-        new = self._fold(old, batch.toArrow())
-        new = new.replace_schema_metadata({_BATCH_ID: str(batch_id).encode()})
+        new = self._fold(old, changes)
+        about = {_BATCH_ID: str(batch_id).encode()}
+        new = new.combine_chunks().replace_schema_metadata(about)
+        new = new.replace_schema_metadata({**about, _CHECKSUM: _checksum(new)})
         scratch = self._file.with_suffix(".new")
         with pa.ipc.new_file(scratch, new.schema) as writer:
             writer.write_table(new)
@@ -124,7 +138,8 @@ class TableSink:
         delta = rows.rename_columns([f"c{place}" for place in range(len(names))])
         delta = delta.append_column(_WEIGHT, weights)
         if old is not None:
-            before = old.rename_columns(delta.column_names).replace_schema_metadata(None)
+            before = _by_name(old, rows.schema).rename_columns(delta.column_names)
+            before = before.replace_schema_metadata(None)
             delta = pa.concat_tables([before, delta.replace_schema_metadata(None)])
         folded = self._by_key(delta, names) if self._keys is not None else _net(delta)
         return folded.rename_columns([*names, _WEIGHT])
@@ -144,6 +159,24 @@ class TableSink:
             else:
                 last.pop(identity, None)
         return rows.take(pa.array(sorted(last.values()), pa.int64()))
+
+
+def _by_name(old: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table in the columns that the query has now: what it had under their names and types, else NULL."""
+    kept = old.schema.remove(old.num_columns - 1)
+    if kept.equals(schema):
+        return old
+    places = {(field.name, field.type): place for place, field in enumerate(kept)}
+    columns = [
+        (
+            old.column(places[field.name, field.type])
+            if (field.name, field.type) in places
+            else pa.nulls(old.num_rows, field.type)
+        )
+        for field in schema
+    ]
+    weights = old.column(old.num_columns - 1)
+    return pa.table([*columns, weights], names=[*schema.names, _WEIGHT])
 
 
 def _net(rows: pa.Table) -> pa.Table:
@@ -174,9 +207,29 @@ def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _read(file: Path) -> pa.Table:
-    """The file's table, in memory."""
-    with pa.OSFile(str(file)) as source:
-        return pa.ipc.open_file(source).read_all()
+    """The file's table, in memory; raises StateCorruptError if it is not what was written."""
+    try:
+        with pa.OSFile(str(file)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        table.validate(full=True)
+        about = dict(table.schema.metadata or {})
+        whole = about.pop(_CHECKSUM, b"") == _checksum(table.replace_schema_metadata(about))
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
+        whole = False
+    if not whole:
+        raise StateCorruptError(
+            f"table sink: {file.name} is {'damaged' if file.exists() else 'missing'}. "
+            "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+        )
+    return table
+
+
+def _checksum(table: pa.Table) -> bytes:
+    """What tells the contents of a table, and its metadata, from any other."""
+    found = zlib.crc32(table.schema.serialize())
+    for batch in table.to_batches():
+        found = zlib.crc32(batch.serialize(), found)
+    return str(found).encode()
 
 
 def read_table(checkpoint: str | Path) -> pa.Table:

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from aggloom.errors import SpecError
 from aggloom.runtime.spark.expressions import quote, spark_schema
+from aggloom.runtime.spark.files import remember
 
 FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
 CHANGE_COLUMN = "_change_type"
@@ -41,23 +42,27 @@ def read_changes(
     streaming: bool = True,
     max_files_per_trigger: int | None = None,
     time_unit: str = "auto",
+    whole_files: bool = True,
     **options: Any,
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
 
     Integer timestamps count from 1970 in `time_unit` ("auto" tells milliseconds from microseconds by size); integer
-    dates count days. Rows of files without a change column are insertions.
+    dates count days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame
+    that goes into an operator as it is are read by Arrow, a file at a time, instead of row by row.
     """
     if format not in FORMATS:
         raise SpecError(f"read_changes: unknown format {format!r}; known are {', '.join(FORMATS)}")
     if time_unit not in ("auto", *_UNITS):
         raise SpecError(f"read_changes: unknown time_unit {time_unit!r}; known are auto, s, ms, us")
     columns = _columns(schema)
-    reader: Any = spark.readStream if streaming else spark.read
     if max_files_per_trigger and streaming:
-        reader = reader.option("maxFilesPerTrigger", max_files_per_trigger)
-    for name, value in options.items():
-        reader = reader.option(name, value)
+        options["maxFilesPerTrigger"] = max_files_per_trigger
+
+    def configured() -> Any:
+        return (spark.readStream if streaming else spark.read).options(**options)
+
+    reader = configured()
     if format == "debezium-json":
         return _debezium(reader.format("text").load(path), columns, time_unit)
     if format == "jsonl":
@@ -70,7 +75,9 @@ def read_changes(
         return _with_change(rows.csv(path), columns, [f.name for f in found])
     extra = [f for f in _change_fields(columns) if f.name not in columns.names]
     rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
-    return _with_change(rows, columns, rows.columns)
+    df = _with_change(rows, columns, rows.columns)
+    names = tuple(field.name for field in extra)
+    return remember(df, configured(), path, options, names) if whole_files else df
 
 
 def _columns(schema: pa.Schema | StructType | str | None) -> StructType:

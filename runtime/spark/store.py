@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from aggloom.errors import StateCorruptError
+from aggloom.runtime.arena import Arena
 from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.spark.blobs import (
@@ -29,13 +30,19 @@ from aggloom.runtime.spark.blobs import (
     with_kinds,
     write_blob,
 )
-from aggloom.runtime.spark.framing import DESCRIPTION, LOG, SNAPSHOT, Owner, seal, unseal
+from aggloom.runtime.spark.framing import (
+    DESCRIPTION,
+    LOG,
+    SNAPSHOT,
+    Owner,
+    seal,
+    stated_digest,
+    unseal,
+)
 from aggloom.runtime.steps import no_rows
 
 LOG_MINIMUM_BYTES = 4 << 20
 LOG_MAXIMUM_ENTRIES = 256
-# A third of the bytes through the socket, the store and the checkpoint costs less than their way would.
-LOG_CODEC = "zstd"
 
 
 class Operator(Protocol):
@@ -56,15 +63,22 @@ class Operator(Protocol):
     @property
     def state_bytes(self) -> int: ...
 
+    @property
+    def arenas(self) -> Sequence[Arena]: ...
+
     def close(self) -> None: ...
 
 
 class Bundle(NamedTuple):
-    """What a batch brings to a bucket: rows in the order in which they are to be applied, and accumulators."""
+    """What a batch brings to a bucket: rows in the order in which they are to be applied, and accumulators.
+
+    blobs: the binaries that it came in, in order, which the log keeps.
+    """
 
     batch: pa.RecordBatch
     kinds: Kinds
     partials: tuple[bytes | memoryview, ...] = ()
+    blobs: tuple[bytes | memoryview, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -99,19 +113,38 @@ class BucketStore:
         self._about = about
         self.owner = owner
         self.description = description
-        self._described = hashlib.sha256(description.encode()).hexdigest()[:16]
+        self.described = _digest(description)
 
     def head(self) -> Head | None:
         """The last commit, or None for a bucket that was never written."""
         row = self._head.get()
         return None if row is None else Head(*row)
 
+    def former(self, head: Head) -> BucketStore:
+        """This bucket as the query that wrote it last would see it: under its digest, with its description."""
+        row = self._about.get()
+        if row is None:
+            raise self._incomplete("description", 0, 1)
+        blob = bytes(row[0])
+        owner = replace(self.owner, digest=stated_digest(blob))
+        text = bytes(unseal(blob, owner, DESCRIPTION).payload).decode()
+        if _digest(text) != head.description:
+            raise self._incomplete("description", 0, 1)
+        return BucketStore(self._head, self._snapshot, self._log, self._about, owner, text)
+
     def rebuild(self, head: Head, operator: Operator) -> None:
         """Bring a fresh operator to the state of `head`: the snapshot, then the log replayed."""
-        if head.snapshot_chunks:
-            operator.restore(b"".join(self._frames(self._snapshot, SNAPSHOT, head.snapshot_chunks)))
-        if head.log_frames:
-            self._replay(head, operator)
+        snapshot = self.snapshot(head)
+        if snapshot:
+            operator.restore(snapshot)
+        for bundle, clock in self.bundles(head):
+            operator.process(bundle.batch, bundle.kinds, clock, bundle.partials)
+
+    def snapshot(self, head: Head) -> bytes:
+        """The snapshot that `head` names, empty if there is none; raises StateCorruptError."""
+        if not head.snapshot_chunks:
+            return b""
+        return b"".join(self._frames(self._snapshot, SNAPSHOT, head.snapshot_chunks))
 
     def commit(
         self,
@@ -121,16 +154,20 @@ class BucketStore:
         clock: Clock,
     ) -> str:
         """Make the bundle that `operator` has just processed durable; the token of the new version."""
-        if head and not bundle.batch.num_rows and not bundle.partials and clock == NO_TIME:
+        evolves = head is not None and head.description != self.described
+        empty = not bundle.batch.num_rows and not bundle.partials and clock == NO_TIME
+        if head and empty and not evolves:
             return head.token
         old = head or Head("")
         token = uuid.uuid4().hex
-        if self._snapshot_is_due(old, operator, bundle.nbytes):
+        if evolves or self._snapshot_is_due(old, operator, bundle.nbytes):
             self._write_snapshot(operator, old, token)
             return token
-        whole = with_kinds(bundle.batch, bundle.kinds)
-        pieces = [write_blob(piece.schema, [(piece, b"")], LOG_CODEC) for piece in cut(whole)]
-        pieces += [bytes(data) for data in bundle.partials]
+        pieces = [bytes(blob) for blob in bundle.blobs]
+        if all(is_partial(blob) for blob in pieces):
+            # What is replayed has the columns of its rows, even if there are none.
+            whole = with_kinds(bundle.batch, bundle.kinds)
+            pieces = [write_blob(piece.schema, [(piece, b"")]) for piece in cut(whole)] + pieces
         frames = [
             (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock),)
             for part, piece in enumerate(pieces)
@@ -140,7 +177,7 @@ class BucketStore:
             old,
             Head(
                 token,
-                self._described,
+                self.described,
                 old.snapshot_chunks,
                 old.log_frames + len(frames),
                 old.log_entries + 1,
@@ -169,7 +206,7 @@ class BucketStore:
         )
         if old.log_frames:
             self._log.clear()
-        self._update_head(old, Head(token, self._described, len(starts)))
+        self._update_head(old, Head(token, self.described, len(starts)))
 
     def _update_head(self, old: Head, head: Head) -> None:
         """Write the head record, and the description where it is another than before."""
@@ -184,8 +221,10 @@ class BucketStore:
             raise self._incomplete("snapshot", len(frames), expected)
         return [frame.payload for frame in frames]
 
-    def _replay(self, head: Head, operator: Operator) -> None:
-        """Process the log's bundles again, each with the clock that it saw."""
+    def bundles(self, head: Head) -> Iterator[tuple[Bundle, Clock]]:
+        """The log's bundles in order, each with the clock that it saw; raises StateCorruptError."""
+        if not head.log_frames:
+            return
         pieces: list[memoryview] = []
         entry = read = 0
         for row in self._log.get():
@@ -195,11 +234,9 @@ class BucketStore:
             read += 1
             pieces.append(frame.payload)
             if len(pieces) == frame.parts:
-                batches = [
-                    b for piece in pieces if not is_partial(piece) for b, _ in read_blob(piece)
-                ]
-                partials = [piece for piece in pieces if is_partial(piece)]
-                operator.process(*split_kinds(concat(batches)), frame.clock, partials)
+                bundle = gather((0, place, piece) for place, piece in enumerate(pieces))
+                assert bundle is not None
+                yield bundle, frame.clock
                 pieces = []
                 entry += 1
         if (read, entry) != (head.log_frames, head.log_entries):
@@ -213,14 +250,19 @@ class BucketStore:
         )
 
 
+def _digest(description: str) -> str:
+    return hashlib.sha256(description.encode()).hexdigest()[:16]
+
+
 def gather(
-    blobs: Iterable[tuple[int, int, bytes]], schema: pa.Schema | None = None
+    blobs: Iterable[tuple[int, int, bytes | memoryview]], schema: pa.Schema | None = None
 ) -> Bundle | None:
     """The bundle of (source, sequence, blob) triples; rows in the order in which they are to be applied.
 
     schema: the columns of the rows, for a bundle of accumulators alone.
     """
     listed = sorted(blobs, key=lambda blob: blob[:2])
+    came = tuple(blob for _, _, blob in listed)
     partials = tuple(blob for _, _, blob in listed if is_partial(blob))
     segments = [
         (order, source, sequence, place, batch)
@@ -229,6 +271,6 @@ def gather(
         for place, (batch, order) in enumerate(read_blob(blob))
     ]
     if not segments:
-        return Bundle(*no_rows(schema), partials) if partials and schema is not None else None
+        return Bundle(*no_rows(schema), partials, came) if partials and schema is not None else None
     segments.sort(key=lambda segment: segment[:4])
-    return Bundle(*split_kinds(concat([segment[4] for segment in segments])), partials)
+    return Bundle(*split_kinds(concat([segment[4] for segment in segments])), partials, came)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Windowing
 from aggloom.errors import AggloomError, DataError, NotMergeableError, StateCorruptError
-from aggloom.runtime.arena import Array
+from aggloom.runtime.arena import Arena, Array
 from aggloom.runtime.changelog import Kinds, is_retraction
 from aggloom.runtime.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
 from aggloom.runtime.slot_state import SlotState
@@ -46,7 +46,7 @@ class WindowOperator(ABC):
     ) -> None:
         self.handler_class, self.windowing = handler_class, windowing
         self.spec = handler_class.spec()
-        self.update_before = update_before
+        self.update_before, self.bounds = update_before, bounds
         self._chained = chained and windowing.assigner.event_time
         # Where windows fire once, it is the same whether rows act one by one.
         self._per_record = per_record and bool(windowing.updates)
@@ -169,6 +169,11 @@ class WindowOperator(ABC):
     def state_bytes(self) -> int:
         """Bytes of the arenas, free room included."""
         return sum(state.arena.nbytes for state in self.states)
+
+    @property
+    def arenas(self) -> list[Arena]:
+        """Where its state lies."""
+        return [state.arena for state in self.states]
 
     @property
     @abstractmethod

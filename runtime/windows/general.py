@@ -83,6 +83,11 @@ class GeneralWindowOperator(WindowOperator):
         """Live windows of all keys."""
         return len(self._book.windows)
 
+    def windows_at(self, slot: int) -> list[Live]:
+        """The live windows of the key at a slot."""
+        key = self._book.keys.get(slot)
+        return [] if key is None else list(key.windows.values())
+
     def next_timers(self) -> tuple[int | None, int | None]:
         """The earliest timers, by the watermark and by the clock."""
         return self._book.event.first(), self._book.processing.first()

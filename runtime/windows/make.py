@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from aggloom.codegen import parse_type, type_name
 from aggloom.codegen.planner import Bounds, PlanOptions, WindowAggregate
-from aggloom.codegen.windows import Aligned, Session, Windowing
+from aggloom.codegen.windows import Aligned, Session, Windowing, windowing_data, windowing_of
+from aggloom.errors import SpecError
 from aggloom.runtime.windows.base import WindowOperator
 from aggloom.runtime.windows.general import GeneralWindowOperator
 from aggloom.runtime.windows.output import WindowOutput
@@ -44,13 +47,32 @@ class WindowSettings:
         )
 
     def to_data(self) -> dict[str, Any]:
-        """The settings besides the windows themselves, as data."""
+        """The settings as JSON can hold them."""
+        bounds = self.bounds
         return {
             "on_orphan_retraction": self.on_orphan_retraction,
             "update_before": self.update_before,
             "chained": self.chained,
             "per_record": self.per_record,
+            "windowing": windowing_data(self.windowing),
+            "bounds": [*bounds.names, type_name(bounds.type), type_name(bounds.time_type)],
+            "rows": [[field.name, type_name(field.type)] for field in self.rows],
         }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> WindowSettings:
+        """The settings of what `to_data` gave; raises SpecError, also where a trigger or evictor is a user's own."""
+        given = dict(data)
+        try:
+            windowing = windowing_of(given.pop("windowing"))
+            start, end, time, kind, time_kind = given.pop("bounds")
+            bounds = Bounds(start, end, time, parse_type(kind), parse_type(time_kind))
+            rows = pa.schema([(name, parse_type(text)) for name, text in given.pop("rows")])
+            return cls(windowing, bounds, rows, **given)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, SpecError):
+                raise
+            raise SpecError(f"windows: settings that cannot be read: {error!r}.") from None
 
     def make(
         self, handler_class: type[Any], bucket: int = 0, directory: Path | None = None

@@ -168,19 +168,17 @@ class SessionWindowOperator(WindowOperator):
         if not n:
             return self.nothing
         self.counters["fired"] += n
-        handler, arrays = self.live.handler, self.live.sessions.arrays
-        after, now = handler.values(slots), self.live.records[slots] > 0
-        handler.refuse_overflow(after, self.live.place)
-        before, was = after, np.zeros(n, np.bool_)
-        if self.given is not None:
-            before, was = self.given.handler.values(slots), self.given.records[slots] > 0
+        state, arrays = self._shown, self.live.sessions.arrays
+        before, was = None, np.zeros(n, np.bool_)
         windows = arrays.start[slots], arrays.end[slots]
-        changes = self._changes(slots, windows, (before, after), (was, now))
         if self.given is not None:
+            before, was = state.handler.values(slots), self.given.records[slots] > 0
             self.given.reset(slots)
             self.given.merge(slots, self.live, slots)
             self._given_start[slots], self._given_end[slots] = windows
-        return changes
+        after, now = state.handler.values(slots), state.records[slots] > 0
+        state.handler.refuse_overflow(after, self.live.place)
+        return self._changes(slots, windows, (before or after, after), (was, now))
 
     def _take_back(self, slots: Array) -> Rows:
         """Delete the results that were given out of sessions whose bounds are others now."""
@@ -220,7 +218,7 @@ class SessionWindowOperator(WindowOperator):
     ) -> Rows:
         keys = lambda items: self.live.key_columns(slots[items])  # noqa: E731
         local = to_local(windows[0], self._assigner.zone), to_local(windows[1], self._assigner.zone)
-        return self._give_out(self.live.handler, keys, local, results, live)
+        return self._give_out(self._shown.handler, keys, local, results, live)
 
     def _wait(self, times: Array) -> None:
         if len(times):
@@ -229,6 +227,11 @@ class SessionWindowOperator(WindowOperator):
     def _was_given(self, slots: Array) -> Array:
         """Which sessions a result was given out of, and not taken back."""
         return np.asarray(self._given_end[slots] > self._given_start[slots])
+
+    @property
+    def _shown(self) -> SlotState:
+        """Whose results are given out: strings in them are known by their numbers in its pool."""
+        return self.live if self.given is None else self.given
 
     @property
     def _given_start(self) -> Array:

@@ -291,16 +291,13 @@ class SlicingWindowOperator(WindowOperator):
         there = found >= 0
         scratch = state.handler.create(n)
         self._merge(scratch, targets[there], found[there], ends[there])
+        # Both results come from one state: strings are known by their numbers in its pool.
         before, was = state.handler.values(slots), state.records[slots] > 0
-        handler = self.handler_class()
-        handler.set(scratch, np.arange(n))
-        after, now = handler.values(np.arange(n)), np.asarray(scratch.records)[:n] > 0
-        handler.refuse_overflow(after, lambda slot: state.place(int(slots[slot])))
-        windows = slots, state.windows[slots]
-        changes = self._changes(windows, (before, after), (was, now), state)
         state.reset(slots)
-        handler.merge_slots(state.accumulators, slots, scratch)
-        return changes
+        state.handler.merge_slots(state.accumulators, slots, scratch)
+        after, now = state.handler.values(slots), state.records[slots] > 0
+        state.handler.refuse_overflow(after, state.place)
+        return self._changes((slots, state.windows[slots]), (before, after), (was, now), state)
 
     def _fire_once(self) -> Rows:
         """Give out the windows that have become due, and forget the slices that no later window needs."""
@@ -326,7 +323,8 @@ class SlicingWindowOperator(WindowOperator):
             values, lambda place: state.place(int(owners[np.searchsorted(places, place)]))
         )
         live = np.ones(len(places), np.bool_)
-        changes = self._changes((owners, ends_shown), (values, values), (~live, live), state)
+        windows = owners, ends_shown
+        changes = self._changes(windows, (values, values), (~live, live), state, found.handler)
         if isinstance(self._assigner, Cumulate):
             self._fold(slots, ends, found)
         self._forget_slices()
@@ -443,12 +441,13 @@ class SlicingWindowOperator(WindowOperator):
         results: tuple[Any, Any],
         live: tuple[Array, Array],
         state: KeyedState,
+        handler: Any = None,
     ) -> Rows:
-        """The changes of windows: (slots of their key in `state`, ends)."""
+        """The changes of windows: (slots of their key in `state`, ends); handler: whose results they are, if another's."""
         slots, ends = windows
         keys = lambda items: state.key_columns(slots[items])[:-1]  # noqa: E731
         bounds = self._assigner.starts(ends), ends
-        return self._give_out(state.handler, keys, bounds, results, live)
+        return self._give_out(handler or state.handler, keys, bounds, results, live)
 
     def _settle(self) -> None:
         assigner = self.windowing.assigner

@@ -1,0 +1,95 @@
+"""The commands `aggloom state` and `aggloom why`: what a checkpoint holds, and how a key came to its value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
+
+import click
+
+Form = Literal["text", "json"]
+Command = TypeVar("Command", bound=Callable[..., object])
+_QUOTES = "'\""
+
+
+def checkpoint_options(command: Command) -> Command:
+    """Give a command what says which part of a checkpoint is meant, and how it is told."""
+    options = [
+        click.argument("checkpoint"),
+        click.option(
+            "--key",
+            "keys",
+            multiple=True,
+            help="COLUMN=VALUE, once for each column of the key; NULL is NULL, 'NULL' the text. "
+            "In windows also window_start=... or window_end=....",
+        ),
+        click.option(
+            "--operator", type=int, help="The operator's number, where there are several."
+        ),
+        click.option("--batch", type=int, help="As of this batch; without it, the last."),
+        click.option(
+            "--limit",
+            type=click.IntRange(min=0),
+            help="How many values of a view, or changes, to show.",
+        ),
+        click.option(
+            "--format",
+            "form",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            help="Tables, or the same as data.",
+        ),
+        click.option(
+            "--trust",
+            is_flag=True,
+            help="Run the Python source of functions that lies in the checkpoint.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def show_state(
+    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
+) -> None:
+    """Print what a checkpoint holds."""
+    from aggloom.runtime.spark.inspecting import state
+
+    key = read_key(keys) if keys else None
+    told = state(checkpoint, key=key, limit=limit, **given)
+    _print(told, form, *([] if limit is None else [limit]))
+
+
+def show_why(
+    checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
+) -> None:
+    """Print how a key came to its value."""
+    from aggloom.runtime.spark.inspecting import why
+
+    told = why(checkpoint, key=read_key(keys), **given)
+    _print(told, form, *([] if limit is None else [limit]))
+
+
+def read_key(pairs: tuple[str, ...]) -> dict[str, str | None]:
+    """The columns of a key as a user writes them: NULL is no value, quotes make a text of anything."""
+    key: dict[str, str | None] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        name = name.strip()
+        if not name or not equals:
+            raise click.UsageError(f"--key is {pair!r}; it must be COLUMN=VALUE")
+        if name in key:
+            raise click.UsageError(f"--key names {name!r} twice; leave one out")
+        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in _QUOTES
+        key[name] = None if value == "NULL" else value[1:-1] if quoted else value
+    return key
+
+
+def _print(told: Any, form: Form, *limit: int) -> None:
+    if form == "json":
+        click.echo(json.dumps(told.to_dict(), ensure_ascii=False, indent=2))
+    else:
+        click.echo(told.text(*limit), nl=False)

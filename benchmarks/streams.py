@@ -1,0 +1,153 @@
+"""The contenders that run on Spark: aggloom, Spark's own aggregate, a processor written by hand, and the floor."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import by_hand
+import pyarrow as pa
+from matrix import BATCHES
+from measure import Run
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
+from rows import Rows
+
+import aggloom as al
+from aggloom.runtime.spark import read_table
+
+_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+# Workers do not have this folder on their path.
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(by_hand)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Parquet files as a stream: so many a batch."""
+
+    folder: Path
+    schema: str
+    retracts: bool
+    a_batch: int
+
+    @classmethod
+    def of(cls, rows: Rows, a_batch: int | None = None) -> Self:
+        """The files of rows, in four batches unless told otherwise."""
+        return cls(rows.folder, rows.schema, rows.retracts, a_batch or rows.files // BATCHES)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A streaming query: `build` makes it of a session, files and a directory for live state."""
+
+    build: Callable[[SparkSession, Files, Path], DataFrame]
+    mode: str = "append"
+    changelog: bool = False
+    """Whether RocksDB's checkpoints are logs of changes, with a snapshot now and then."""
+
+    def run(self, spark: SparkSession, rows: Rows) -> Run:
+        """From the start to the end of the stream, checkpoints included; once under way: without its first batch."""
+        seconds, batches = self.batches(spark, Files.of(rows))
+        later = batches[1:]
+        each = rows.total / len(batches)
+        return Run(rows.total, seconds, each * len(later) / sum(later) if later else None)
+
+    def batches(self, spark: SparkSession, files: Files) -> tuple[float, list[float]]:
+        """(seconds of the whole, seconds of each batch), into the noop sink."""
+        with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+            spark.conf.set(_CHANGELOG, self.changelog)
+            out = self.build(spark, files, Path(scratch, "live"))
+            begin = time.perf_counter()
+            query = start(out.writeStream.format("noop").outputMode(self.mode), Path(scratch))
+            return time.perf_counter() - begin, batch_seconds(query)
+
+    def table(self, spark: SparkSession, rows: Rows) -> Counter[tuple[Any, ...]]:
+        """The table that the stream's results make: folded changes, or the last row of each key."""
+        with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+            out = self.build(spark, Files.of(rows), Path(scratch, "live"))
+            if self.mode == "append":
+                al.await_end(al.write_changes(out, "table", Path(scratch, "checkpoint")))
+                found = read_table(Path(scratch, "checkpoint")).to_pylist()
+                return Counter(tuple(row.values()) for row in found)
+            last: dict[Any, tuple[Any, ...]] = {}
+
+            def keep(batch: DataFrame, _: int) -> None:
+                last.update({row[0]: tuple(row) for row in batch.collect()})
+
+            start(out.writeStream.foreachBatch(keep).outputMode(self.mode), Path(scratch))
+            return Counter(last.values())
+
+
+def start(writer: Any, scratch: Path) -> Any:
+    """Run a query over what is there, with its checkpoint in a directory, to the end."""
+    writer = writer.option("checkpointLocation", str(scratch / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    al.await_end(query)
+    return query
+
+
+def batch_seconds(query: Any) -> list[float]:
+    """Seconds of each batch of a query that had rows."""
+    return [p.durationMs["triggerExecution"] / 1000 for p in query.recentProgress if p.numInputRows]
+
+
+def read(spark: SparkSession, files: Files) -> DataFrame:
+    """The files as Spark's own source reads them, the change column among the others."""
+    schema = f"{files.schema}, op STRING" if files.retracts else files.schema
+    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", files.a_batch)
+    return source.parquet(str(files.folder))
+
+
+def read_changes(spark: SparkSession, files: Files) -> DataFrame:
+    """The files as aggloom's source reads them: the one place that says how."""
+    return al.read_changes(
+        spark,
+        str(files.folder),
+        "parquet",
+        files.schema,
+        max_files_per_trigger=files.a_batch,
+    )
+
+
+def loom(sql: str) -> Stream:
+    """A query through aggloom: changes out, and in if the rows are changes."""
+
+    def build(spark: SparkSession, files: Files, live: Path) -> DataFrame:
+        changes = "retract" if files.retracts else "append"
+        df = read_changes(spark, files)
+        return al.sql(sql, t=df, input_changes=changes, state_directory=live)
+
+    return Stream(build)
+
+
+def own(sql: str, changelog: bool = False) -> Stream:
+    """The same query as Spark runs it: insertions in, new values out."""
+
+    def build(spark: SparkSession, files: Files, _: Path) -> DataFrame:
+        read(spark, files).createOrReplaceTempView("t")
+        return spark.sql(sql)
+
+    return Stream(build, "update", changelog)
+
+
+HAND_STREAM = Stream(lambda spark, files, _: by_hand.by_hand(read(spark, files)), "update")
+
+
+def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from batches
+
+
+def _identity(spark: SparkSession, files: Files, _: Path) -> DataFrame:
+    df = read(spark, files)
+    return df.mapInArrow(_same, df.schema)
+
+
+FLOOR_STREAM = Stream(_identity)
+"""Rows into Python and back: what moving them costs alone."""

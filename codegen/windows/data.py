@@ -1,0 +1,104 @@
+"""A windowing as data, as it lies in a checkpoint, and back: what is built in by its class and fields, no code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from aggloom.codegen.windows.assigners import (
+    CountWindow,
+    Cumulate,
+    GlobalWindow,
+    Hop,
+    Session,
+    Tumble,
+)
+from aggloom.codegen.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from aggloom.codegen.windows.triggers import (
+    ContinuousTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+)
+from aggloom.codegen.windows.windowing import Windowing
+from aggloom.errors import SpecError, nearest
+
+_BUILT_IN: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        Tumble,
+        Hop,
+        Cumulate,
+        Session,
+        GlobalWindow,
+        CountWindow,
+        EventTimeTrigger,
+        ProcessingTimeTrigger,
+        CountTrigger,
+        ContinuousTrigger,
+        PurgingTrigger,
+        NeverTrigger,
+        CountEvictor,
+        TimeEvictor,
+        DeltaEvictor,
+    )
+}
+_PARTS = ("assigner", "trigger", "evictor")
+_PLAIN = ("allowed_lateness", "updates", "late_rows")
+
+
+def windowing_data(windowing: Windowing) -> dict[str, Any]:
+    """A windowing as JSON can hold it; a user's own trigger or evictor is only named."""
+    parts = {name: _part_data(getattr(windowing, name)) for name in _PARTS}
+    return parts | {name: getattr(windowing, name) for name in _PLAIN}
+
+
+def windowing_of(data: Any) -> Windowing:
+    """The windowing of what `windowing_data` gave; raises SpecError, also where it names a user's own class."""
+    if not isinstance(data, Mapping) or set(data) != {*_PARTS, *_PLAIN}:
+        raise SpecError("windows: not what a windowing is written as.")
+    parts = {name: _part_of(data[name]) for name in _PARTS}
+    return Windowing(**parts, **{name: data[name] for name in _PLAIN})
+
+
+def _part_data(part: Any) -> dict[str, Any] | None:
+    if part is None:
+        return None
+    kind = type(part)
+    values = {each.name: getattr(part, each.name) for each in fields(part)} if _known(kind) else {}
+    if not _known(kind) or any(callable(value) for value in values.values()):
+        return {"own": f"{kind.__module__}.{kind.__qualname__}"}
+    nested = {name: _part_data(v) for name, v in values.items() if isinstance(v, Trigger | Evictor)}
+    return {"class": kind.__name__, **values, **nested}
+
+
+def _part_of(data: Any) -> Any:
+    if data is None:
+        return None
+    if not isinstance(data, Mapping):
+        raise SpecError(f"windows: {data!r} is no part of a windowing.")
+    if "own" in data:
+        raise SpecError(
+            f"windows: {data['own']} is a class of the user's own, which is named here but not kept; "
+            "only built-in triggers and evictors can be made again."
+        )
+    name = data.get("class")
+    if not isinstance(name, str) or name not in _BUILT_IN:
+        raise SpecError(f"windows: there is no class {name!r}. {nearest(str(name), _BUILT_IN)}")
+    values = {
+        key: _part_of(value) if isinstance(value, Mapping) else value
+        for key, value in data.items()
+        if key != "class"
+    }
+    try:
+        return _BUILT_IN[name](**values)
+    except TypeError as error:
+        raise SpecError(f"windows: {name}: {error}.") from None
+
+
+def _known(kind: type[Any]) -> bool:
+    return _BUILT_IN.get(kind.__name__) is kind

@@ -1,0 +1,197 @@
+"""An old query's description beside the new one's: what has changed, and whether state outlives it.
+
+Descriptions are the JSON that lies in a checkpoint beside the state. They are compared as data: nothing that an old
+one says is made, or run, before it is known to be part of the new query as well.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aggloom.errors import StateMismatchError
+
+Description = Mapping[str, Any]
+_SHOWN_LINES = 8
+_SHOWN_CHARACTERS = 160
+_OWN_WAY = "Run the query that this checkpoint belongs to, or give this one a checkpoint directory of its own."
+LINE = "\n  - "
+"""What each line of a comparison begins with, below the first line of the message."""
+
+
+@dataclass(frozen=True)
+class CallChanges:
+    """Calls as text: those that stay, that went, and that are new; reused: new calls under the name of an old one."""
+
+    kept: tuple[str, ...]
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    reused: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """What changed of the calls."""
+        parts = (("kept", self.kept), ("removed", self.removed), ("added", self.added))
+        return "; ".join(f"{word} {', '.join(calls)}" for word, calls in parts if calls)
+
+
+def compare(old: Description, new: Description, where: str) -> CallChanges:
+    """The calls that differ; raises StateMismatchError with a comparison if anything else does.
+
+    Settings may differ: state has the same meaning under any.
+    """
+    calls = _calls(old["spec"], new["spec"])
+    found = list(_differences(old, new))
+    if not found:
+        return calls
+    names = list(dict.fromkeys(name for name, _, _ in found))
+    listed = ", ".join(names[:-1]) + " and " * (len(names) > 1) + names[-1]
+    lines = [f"{name}: {_shown(was)} -> {_shown(now)}" for name, was, now in found]
+    if calls.removed or calls.added:
+        lines.append(f"calls: {_cut(calls.line)}")
+    raise StateMismatchError(
+        f"{where}: the query differs from the one that wrote it in {listed}; only its calls may change. {_OWN_WAY}"
+        + "".join(LINE + line for line in lines[:_SHOWN_LINES])
+    )
+
+
+def _differences(old: Description, new: Description) -> Iterator[tuple[str, Any, Any]]:
+    """What differs besides calls and settings: (what, before, now)."""
+    was, now = old["spec"], new["spec"]
+    for key, name in (
+        ("group_by", "GROUP BY"),
+        ("dialect", "the dialect"),
+        ("input_changes", "input_changes"),
+    ):
+        if was.get(key) != now.get(key):
+            yield name, was.get(key), now.get(key)
+    if old["backend"] != new["backend"]:
+        yield "the backend", old["backend"], new["backend"]
+    if old["windows"] != new["windows"]:
+        yield "the windows", old["windows"], new["windows"]
+    yield from _columns("column", dict(was["schema"]), dict(now["schema"]))
+    functions = {each["name"]: each for each in now.get("functions", ())}
+    for each in was.get("functions", ()):
+        if functions.get(each["name"]) != each:
+            there = "another definition" if each["name"] in functions else None
+            yield f"the function {each['name']}", "its definition", there
+    yield from _differences_below(*_aligned(old, new))
+
+
+def _aligned(old: Description, new: Description) -> tuple[list[Any], list[Any]]:
+    """What is below each; where only one of them computes columns, the other picks its own as they are."""
+    below = list(old["below"]), list(new["below"])
+    for short, long, description in ((*below, old), (*below[::-1], new)):
+        last = long[-1] if long else None
+        if len(long) == len(short) + 1 and isinstance(last, Mapping):
+            picked = {
+                name: [f"`{name.replace('`', '``')}`"] for name, _ in description["spec"]["schema"]
+            }
+            short.append({"where": None, "columns": picked})
+            break
+    return below
+
+
+def _differences_below(old: list[Any], new: list[Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What differs between the tables and the operator; a column that only one of the two reads does not count."""
+    if [isinstance(each, Mapping) for each in old] != [isinstance(each, Mapping) for each in new]:
+        yield "the steps below", _steps(old), _steps(new)
+        return
+    for was, now in zip(old, new, strict=True):
+        if isinstance(was, Mapping):
+            if was["where"] != now["where"]:
+                yield "WHERE", was["where"], now["where"]
+            yield from _columns("column", was["columns"], now["columns"])
+        elif was != now:
+            yield _step(was), _step_text(was), _step_text(now)
+
+
+def _columns(
+    what: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> Iterator[tuple[str, Any, Any]]:
+    for name in old:
+        if name not in new:
+            continue
+        was, now = ([each] if isinstance(each, str) else each for each in (old[name], new[name]))
+        # A column that is picked as it is has the type that the spec says.
+        if any(a != b for a, b in zip(was, now, strict=False)):
+            yield f"{what} {name}", " ".join(was), " ".join(now)
+
+
+def _steps(below: list[Any]) -> str:
+    return ", ".join("calc" if isinstance(each, Mapping) else each.split(" ")[0] for each in below)
+
+
+def _step(line: str) -> str:
+    """What a line below stands for."""
+    words = {"scan": "the table", "aggregate": "the aggregate below", "window": "the windows below"}
+    return words.get(line.split(" ")[0], "the steps below")
+
+
+def _step_text(line: str) -> str:
+    """A line below as a reader would write it."""
+    word, _, rest = line.partition(" ")
+    if word != "aggregate":
+        return rest
+    spec = json.loads(rest)
+    calls = ", ".join(map(call_text, spec["calls"]))
+    return f"{calls} GROUP BY {', '.join(spec.get('group_by', [])) or '()'}"
+
+
+def takes_back(description: Description) -> bool:
+    """Whether rows that were there before may be taken back from the state."""
+    lines = [each for each in description["below"] if isinstance(each, str)]
+    sources = [each for each in lines if each.startswith(("scan ", "aggregate ", "window "))]
+    inserted = all(each.startswith("scan ") and each.endswith(" append") for each in sources)
+    return description["spec"].get("input_changes") == "retract" and not inserted
+
+
+def _calls(old: Description, new: Description) -> CallChanges:
+    was, now = [(_form(call), call) for call in old["calls"]], [
+        (_form(call), call) for call in new["calls"]
+    ]
+    before, after = {form for form, _ in was}, {form for form, _ in now}
+    names = {call.get("alias") for form, call in was if form not in after} - {None}
+    return CallChanges(
+        tuple(call_text(call) for form, call in now if form in before),
+        tuple(call_text(call) for form, call in was if form not in after),
+        tuple(call_text(call) for form, call in now if form not in before),
+        tuple(
+            call_text(call)
+            for form, call in now
+            if form not in before and call.get("alias") in names
+        ),
+    )
+
+
+def _form(call: Mapping[str, Any]) -> str:
+    """A call without the name of its result, as text."""
+    return repr(sorted((key, value) for key, value in call.items() if key != "alias"))
+
+
+def call_text(call: Mapping[str, Any]) -> str:
+    """A call of a description as a reader would write it."""
+    inner = "DISTINCT " * bool(call.get("distinct")) + ", ".join(call["args"] or ["*"])
+    if call.get("order_by"):
+        inner += f" ORDER BY {', '.join(call['order_by'])}"
+    inner += "".join(f", {name} => {value!r}" for name, value in call.get("options", {}).items())
+    text = f"{call['function']}({inner})"
+    text += f" {call['nulls'].upper()} NULLS" if call.get("nulls") else ""
+    text += f" FILTER (WHERE {call['filter']})" if call.get("filter") else ""
+    return text + (f" AS {call['alias']}" if call.get("alias") else "")
+
+
+def _shown(value: Any) -> str:
+    """A value of a description on one line."""
+    if value is None:
+        return "none"
+    if isinstance(value, list):
+        value = ", ".join(map(str, value)) or "()"
+    return _cut(str(value))
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[: _SHOWN_CHARACTERS - 3]}..."

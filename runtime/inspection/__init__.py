@@ -1,0 +1,36 @@
+"""Looking into the state of an operator, and replaying how it came about; knows no Spark."""
+
+from __future__ import annotations
+
+from aggloom.runtime.inspection.description import Description
+from aggloom.runtime.inspection.keys import WindowFilter, bucket_of, nearest_keys, split_key
+from aggloom.runtime.inspection.parts import described, keys_of, parts_of
+from aggloom.runtime.inspection.replay import Entry, replay, times
+from aggloom.runtime.inspection.report import (
+    BucketSize,
+    KeyState,
+    OperatorState,
+    Part,
+    State,
+    Why,
+)
+
+__all__ = [
+    "BucketSize",
+    "Description",
+    "Entry",
+    "KeyState",
+    "OperatorState",
+    "Part",
+    "State",
+    "Why",
+    "WindowFilter",
+    "bucket_of",
+    "described",
+    "keys_of",
+    "nearest_keys",
+    "parts_of",
+    "replay",
+    "split_key",
+    "times",
+]

@@ -1,0 +1,203 @@
+"""Accumulators and views by name, with their values as columns would show them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import AggSpec, describe_call, plan_of
+from aggloom.runtime import columns, rows
+from aggloom.runtime.floats import float_total, load_float
+from aggloom.runtime.inspection.report import Accumulator, View
+from aggloom.runtime.sequence import Sequence
+from aggloom.runtime.tree import Tree, tree_start, tree_step
+
+_COUNTS = {"ordered": 1, "ranked": 1, "stamped": 1}
+"""How many of an entry's numbers are counts; of a multiset all are."""
+_SKETCHES = ("bits", "registers", "bins", "quantiles")
+
+
+class Layout:
+    """Where the accumulators of a handler class lie, and which calls read them."""
+
+    def __init__(self, handler_class: type[Any]) -> None:
+        spec: AggSpec = handler_class.spec()
+        self._plan = plan = plan_of(spec, handler_class.BACKEND)
+        self._compiled = handler_class.BACKEND == "numba"
+        self._operands: dict[str, Any] = {}
+        self._reals: set[str] = set()
+        self._decimals: dict[str, int] = {}
+        self._calls: dict[str, list[str]] = {}
+        for block in [*plan.blocks, *(b for d in plan.distincts for b in d.blocks)]:
+            for update in block.updates:
+                self._operands[update.field.attr] = block.operand
+                types = block.operand.types if block.operand is not None else ()
+                scaled = bool(types) and pa.types.is_decimal(types[0])
+                if scaled and re.search(r"\bnumber\b", update.accumulate):
+                    self._decimals[update.field.attr] = types[0].scale
+            for step in block.views:
+                self._operands[step.view.attr] = block.operand
+                if re.search(r"\brank_\w+", step.accumulate):
+                    self._reals.add(step.view.attr)
+        for distinct in plan.distincts:
+            self._operands[distinct.view.attr] = distinct.blocks[0].operand
+        self._name_calls(spec)
+
+    def accumulators(self, kept: Any, slot: int) -> Iterator[Accumulator]:
+        """The fields at a slot; the number of rows, which is first, is told elsewhere."""
+        for field in self._plan.fields[1:]:
+            value = self._field(kept, field, slot)
+            calls = tuple(self._calls.get(field.attr, ()))
+            yield Accumulator(field.attr, field.kind, calls, value)
+
+    def views(self, kept: Any, slot: int, limit: int | None = None) -> Iterator[View]:
+        """The views at a slot, with their first `limit` values."""
+        for view in self._plan.views:
+            if view.kind == "spill":
+                continue
+            calls = tuple(self._calls.get(view.attr, ()))
+            words, counts = self._entries(kept, view, slot)
+            size = len(counts)
+            if view.kind in _SKETCHES:
+                yield View(view.attr, view.kind, calls, size)
+                continue
+            values = self._values(kept, view, words[:limit])
+            entries = tuple(zip(values, counts[:limit], strict=True))
+            yield View(view.attr, view.kind, calls, size, entries)
+
+    def _name_calls(self, spec: AggSpec) -> None:
+        plan = self._plan
+        for call, output in zip(spec.calls, plan.outputs, strict=True):
+            name = describe_call(call)
+            text = " ".join([*output.texts, output.empty, *(t for _, t in output.let)])
+            used = {field.attr for field in output.loads}
+            used |= set(re.findall(r"\bstate\.(\w+)", text))
+            if call.distinct:
+                used |= {
+                    d.view.attr for d in plan.distincts if any(name in b.comment for b in d.blocks)
+                }
+            for attr in used:
+                self._calls.setdefault(attr, []).append(name)
+
+    def _field(self, kept: Any, field: Any, slot: int) -> Any:
+        if not self._compiled:
+            value = kept.fields[field.attr][slot]
+            if field.kind == "float":
+                return float(value[0]) if isinstance(value[0], Fraction) else value
+            return self._scaled(field.attr, value)
+        array = kept.arena.array(f"acc.{field.attr}", 0, "i8")
+        if field.kind == "wide":
+            low, middle, high = (int(each) for each in array[slot])
+            whole = (low % 2**64) + ((middle % 2**64) << 64) + (high << 128)
+            return self._scaled(field.attr, whole)
+        if field.kind == "float":
+            spill = kept.views["spill"].arrays
+            number: Any = np.int64(slot)
+            place: Any = np.int64(field.spill)
+            return float(float_total(spill, number, place, load_float(array, slot)))
+        if field.kind == "word":
+            return self._values(kept, field, [int(array[slot])])[0]
+        value = array[slot].item()
+        return self._scaled(field.attr, value)
+
+    def _scaled(self, attr: str, value: Any) -> Any:
+        if attr in self._decimals and isinstance(value, int):
+            return Decimal(value).scaleb(-self._decimals[attr])
+        return value
+
+    def _entries(self, kept: Any, view: Any, slot: int) -> tuple[list[Any], list[tuple[int, ...]]]:
+        """(words, counts) of a view, in order."""
+        owner = kept.views[view.attr]
+        if not self._compiled:
+            return _plain_entries(owner[slot])
+        arrays = owner.arrays
+        tree = arrays if isinstance(arrays, Tree) else getattr(arrays, "tree", None)
+        if tree is not None:
+            by_bytes = view.pooled and view.kind != "multiset"
+            counts = view.width if view.kind == "multiset" else _COUNTS.get(view.kind, 1)
+            return _tree_entries(tree, kept.pool, by_bytes, slot, counts)
+        if isinstance(arrays, Sequence):
+            return _sequence_entries(arrays, slot)
+        filled = getattr(arrays, "filled", None)
+        size = int(filled[slot]) if filled is not None else int(np.any(arrays.counts[slot]))
+        return [], [()] * size
+
+    def _values(self, kept: Any, part: Any, words: list[Any]) -> list[Any]:
+        """Words of a field or view as values: of one column, or of several by name."""
+        operand = self._operands.get(part.attr)
+        if operand is None:
+            return words
+        if not self._compiled and operand.form != "row":
+            return words
+        if part.attr in self._reals:
+            return columns.words_to_floats(np.array(words, np.int64)).tolist()
+        if operand.form != "row":
+            array = np.array(words, np.int64)
+            valid = np.ones(len(words), np.bool_)
+            if operand.pooled:
+                valid = array != 0
+            decoded: list[Any] = columns.from_words(
+                array, valid, operand.types[0], kept.pool
+            ).to_pylist()
+            return decoded
+        encoded = self._encoded(kept, words)
+        listed = [rows.Part(*each) for each in operand.parts]
+        shown = [
+            rows.decode(encoded, operand.types, listed, place).to_pylist()
+            for place in range(len(operand.types))
+        ]
+        whole = iter(
+            [dict(zip(operand.columns, row, strict=True)) for row in zip(*shown, strict=True)]
+        )
+        there = [word not in (0, None) for word in words]
+        return [next(whole) if is_there else None for is_there in there]
+
+    def _encoded(self, kept: Any, words: list[Any]) -> pa.BinaryArray:
+        """The bytes of rows, without those that are not there."""
+        if not self._compiled:
+            return pa.array([word for word in words if word not in (0, None)], pa.binary())
+        array = np.array([word for word in words if word], np.int64)
+        return columns.from_words(array, np.ones(len(array), np.bool_), pa.binary(), kept.pool)
+
+
+def _tree_entries(
+    tree: Tree, pool: Any, by_bytes: bool, slot: int, counts: int
+) -> tuple[list[Any], list[tuple[int, ...]]]:
+    words, found = [], []
+    leaf, entry = tree_start(tree, slot, 0)
+    while entry:
+        words.append(int(tree.heap[entry]))
+        found.append(tuple(tree.heap[entry + 1 : entry + 1 + counts].tolist()))
+        leaf, entry = tree_step(tree, pool.arrays, by_bytes, slot, leaf, entry, 1)
+    return words, found
+
+
+def _sequence_entries(view: Sequence, slot: int) -> tuple[list[Any], list[tuple[int, ...]]]:
+    """The values of a list in order of arrival; a count below 0: retractions that wait for their rows."""
+    words: list[Any] = []
+    counts: list[tuple[int, ...]] = []
+    node = int(view.head[slot])
+    while node:
+        words.append(int(view.words[node]))
+        counts.append((min(int(view.newest[node]), 1),))
+        node = int(view.following[node])
+    return words, counts
+
+
+def _plain_entries(view: Any) -> tuple[list[Any], list[tuple[int, ...]]]:
+    if isinstance(view, dict):
+        words = sorted(view, key=repr)
+        return words, [_numbers(view[word]) for word in words]
+    if isinstance(view, list):
+        return list(view), [(1,)] * len(view)
+    return [], [()]
+
+
+def _numbers(counts: Any) -> tuple[int, ...]:
+    return tuple(counts) if isinstance(counts, list | tuple) else (counts,)

@@ -1,0 +1,183 @@
+"""Keys as users write them: typed by the key's columns, found in a bucket, and compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.codegen import type_name
+from aggloom.codegen.planner import Bounds
+from aggloom.errors import CheckpointError, nearest
+from aggloom.physical import is_nested
+from aggloom.runtime.arena import Array
+from aggloom.runtime.inspection.report import Bundle, Part
+from aggloom.runtime.steps import split
+
+_CANDIDATES = 20_000
+
+
+def key_batch(key: Mapping[str, Any], fields: Sequence[pa.Field], where: str) -> pa.RecordBatch:
+    """A key as a row of its columns; text is read as the column's type. Raises CheckpointError."""
+    names = [field.name for field in fields]
+    for name in key:
+        if name not in names:
+            raise CheckpointError(
+                f"{where}: {name!r} is no column of the key. {nearest(name, names)}"
+            )
+    missing = [name for name in names if name not in key]
+    if missing:
+        raise CheckpointError(
+            f"{where}: the key is {', '.join(names)}; {', '.join(missing)} is not given. "
+            f"Add --key {missing[0]}=VALUE."
+        )
+    if not fields:
+        return pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([])))
+    columns = [_typed(key[field.name], field, where) for field in fields]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(list(fields)))
+
+
+@dataclass(frozen=True)
+class WindowFilter:
+    """Which windows of a key are asked for: those with this start and this end (None: any); names: of the columns."""
+
+    names: tuple[str, str] = ("", "")
+    start: Any = None
+    end: Any = None
+
+    def parts(self, parts: Iterable[Part]) -> tuple[Part, ...]:
+        """Those of the windows."""
+        return tuple(part for part in parts if self._takes(part.window))
+
+    def bundles(self, bundles: Iterable[Bundle]) -> tuple[Bundle, ...]:
+        """Bundles with what they did to the windows; all, where none is asked for."""
+        if self.start is None and self.end is None:
+            return tuple(bundles)
+        return tuple(each for bundle in bundles for each in self._bundle(bundle))
+
+    def _bundle(self, bundle: Bundle) -> Iterator[Bundle]:
+        changes = []
+        for change in bundle.changes:
+            effects = tuple(e for e in change.effects if self._takes(e.window))
+            if effects:
+                changes.append(replace(change, effects=effects))
+        emitted = [
+            (kind, row)
+            for kind, row in bundle.emitted
+            if self._takes((row.get(self.names[0]), row.get(self.names[1])))
+        ]
+        if changes or emitted:
+            yield replace(bundle, changes=tuple(changes), emitted=tuple(emitted))
+
+    def _takes(self, window: tuple[Any, Any] | None) -> bool:
+        wanted = self.start, self.end
+        return window is None or all(
+            bound is None or bound == shown for bound, shown in zip(wanted, window, strict=True)
+        )
+
+
+def split_key(
+    key: Mapping[str, Any], fields: Sequence[pa.Field], bounds: Bounds | None, where: str
+) -> tuple[pa.RecordBatch, WindowFilter]:
+    """A key as a row of its columns, and which of its windows are asked for by their bounds."""
+    if bounds is None:
+        return key_batch(key, fields, where), WindowFilter()
+    taken = {field.name for field in fields}
+    named = [name for name in bounds.names[:2] if name in key and name not in taken]
+    asked = {
+        name: _typed(key[name], pa.field(name, bounds.type), where)[0].as_py() for name in named
+    }
+    rest = {name: value for name, value in key.items() if name not in asked}
+    start, end = bounds.names[:2]
+    return key_batch(rest, fields, where), WindowFilter(
+        (start, end), asked.get(start), asked.get(end)
+    )
+
+
+def bucket_of(key: pa.RecordBatch, buckets: int) -> int:
+    """The bucket that a key is in."""
+    if not key.num_columns:
+        return 0
+    return next(
+        bucket for bucket, _ in split((key, np.zeros(1, np.int8)), key.num_columns, buckets)
+    )
+
+
+def matching(columns: Sequence[pa.Array], key: pa.RecordBatch, rows: int) -> Array:
+    """Which of the rows of key columns are the key."""
+    found = np.ones(rows, np.bool_)
+    for column, wanted in zip(columns, key.columns, strict=True):
+        found &= _equal(column, wanted[0])
+    return found
+
+
+def nearest_keys(key: pa.RecordBatch, columns: Sequence[pa.Array]) -> tuple[str, ...]:
+    """Values near to a key's text among those that are there, where the key is one column of text."""
+    if key.num_columns != 1 or not pa.types.is_string(key.column(0).type):
+        return ()
+    wanted = key.column(0)[0].as_py()
+    if wanted is None or not columns:
+        return ()
+    lengths = pc.utf8_length(columns[0])
+    close = pc.less_equal(pc.abs(pc.subtract(lengths, len(wanted))), max(2, len(wanted) // 2))
+    names = columns[0].filter(pc.fill_null(close, False)).slice(0, _CANDIDATES).to_pylist()
+    folded = {name.strip().casefold(): name for name in reversed(names)}
+    found = get_close_matches(wanted.strip().casefold(), list(folded), n=3, cutoff=0.6)
+    return tuple(folded[name] for name in found)
+
+
+def _equal(column: pa.Array, wanted: pa.Scalar) -> Array:
+    if not wanted.is_valid:
+        return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
+    if is_nested(column.type):
+        value = wanted.as_py()
+        return np.array([each == value for each in column.to_pylist()], np.bool_)
+    if pa.types.is_floating(column.type) and wanted.as_py() != wanted.as_py():
+        same = pc.is_nan(column)
+    else:
+        same = pc.equal(column, wanted)
+    return np.asarray(pc.fill_null(same, False).to_numpy(zero_copy_only=False))
+
+
+def _typed(value: Any, field: pa.Field, where: str) -> pa.Array:
+    """One value as a column of a field's type."""
+    dtype = field.type
+    try:
+        if isinstance(value, str) and is_nested(dtype):
+            value = json.loads(value)
+        if isinstance(value, str) and not pa.types.is_string(dtype):
+            return _from_text(value, dtype)
+        return pa.array([value], dtype)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise CheckpointError(
+            f"{where}: {field.name} is {type_name(dtype)}, and {value!r} is none ({error}). "
+            "NULL is written NULL."
+        ) from None
+
+
+def _from_text(text: str, dtype: pa.DataType) -> pa.Array:
+    if pa.types.is_binary(dtype):
+        return pa.array([bytes.fromhex(text.removeprefix("0x"))], dtype)
+    if pa.types.is_timestamp(dtype) and dtype.tz is not None and not _has_zone(text):
+        return pa.array([text]).cast(pa.timestamp(dtype.unit)).cast(pa.int64()).cast(dtype)
+    return pa.array([text]).cast(dtype)
+
+
+def _has_zone(text: str) -> bool:
+    return text.endswith(("Z", "z")) or any(sign in text[10:] for sign in "+-")
+
+
+def distinct(columns: Sequence[pa.Array], names: Iterable[str]) -> int:
+    """How many different rows there are."""
+    if not columns:
+        return 1
+    if any(is_nested(column.type) for column in columns):
+        return len({repr(row) for row in zip(*(c.to_pylist() for c in columns), strict=True)})
+    table = pa.Table.from_arrays(list(columns), names=list(names))
+    return table.group_by(table.column_names).aggregate([]).num_rows

@@ -1,0 +1,216 @@
+"""How a key came to its value: the log of its bucket replayed, and the key's own changes one by one beside it.
+
+What left for the key comes from the bundles as they were; what each change did, from a second operator that is given
+the key's changes alone, each as a bundle of its own. That both end in the same state is checked after every bundle.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import AggloomError
+from aggloom.runtime.arena import Array
+from aggloom.runtime.changelog import KIND_NAMES, same_value
+from aggloom.runtime.clock import BEFORE_ALL, NO_TIME, Clock
+from aggloom.runtime.inspection.keys import matching
+from aggloom.runtime.inspection.parts import counts_rows, parts_of
+from aggloom.runtime.inspection.report import Bundle, Change, Effect, Part, Row
+from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState
+from aggloom.runtime.steps import no_rows
+from aggloom.runtime.windows.base import STAGGER, WindowOperator
+from aggloom.runtime.windows.slicing import SlicingWindowOperator
+
+_DROPPED = {
+    "orphans_dropped": "dropped: it takes back what is not there",
+    "late_dropped": "dropped: too late for its windows",
+}
+
+
+class Entry(NamedTuple):
+    """A bundle of the log."""
+
+    batch: pa.RecordBatch
+    kinds: Array
+    partials: Sequence[bytes | memoryview]
+    clock: Clock
+
+
+class Replay(NamedTuple):
+    """What a key had at first, what each bundle did, and what it has at last."""
+
+    first: list[Part]
+    bundles: list[Bundle]
+    last: list[Part]
+
+
+def replay(
+    make: Callable[[], Any],
+    entries: Iterable[Entry],
+    key: pa.RecordBatch,
+    *,
+    snapshot: bytes = b"",
+    moves_last: bool = False,
+) -> Replay:
+    """Replay a log for one key; make: an operator without state; moves_last: the clock moves after a bundle's rows."""
+    whole, alone = make(), _Alone(make(), key, moves_last)
+    if snapshot:
+        whole.restore(snapshot)
+        alone.operator.restore(snapshot)
+    first, bundles = parts_of(whole, key), []
+    alone.parts = first
+    for number, entry in enumerate(entries):
+        emitted = _emitted(whole, entry, key)
+        now = parts_of(whole, key)
+        try:
+            changes = list(alone.apply(entry, whole))
+            note, agrees = "", _same(alone.parts, now)
+        except AggloomError as error:
+            changes, agrees = [], True
+            note = f"its changes cannot be applied one by one: {error}"
+        if note or not agrees:
+            before, alone.parts = alone.parts, now
+            changes = changes or [Change("bundle", {}, tuple(_effects(before, now)))]
+            alone.operator.restore(whole.snapshot())
+        if changes or emitted:
+            processing, watermark = times(entry.clock)
+            rows = entry.batch.num_rows
+            bundles.append(
+                Bundle(number, rows, processing, watermark, tuple(changes), emitted, agrees, note)
+            )
+    return Replay(first, bundles, parts_of(whole, key))
+
+
+def times(clock: Clock) -> tuple[dt.datetime | None, dt.datetime | None]:
+    """The clock's time and the watermark, None where they are not known."""
+    processing = _time(clock.processing) if clock.processing > 0 else None
+    return processing, _time(clock.watermark) if clock.watermark > BEFORE_ALL else None
+
+
+class _Alone:
+    """An operator that is given the changes of one key, one by one."""
+
+    def __init__(self, operator: Any, key: pa.RecordBatch, moves_last: bool) -> None:
+        self.operator, self.key, self.moves_last = operator, key, moves_last
+        self.parts: list[Part] = []
+
+    def apply(self, entry: Entry, whole: Any) -> Iterator[Change]:
+        """The key's changes in a bundle; whole: the operator that has applied all of it."""
+        batch, kinds = entry.batch, entry.kinds
+        nothing = no_rows(batch.schema)
+        self._settle_stagger(whole)
+        clock = NO_TIME if self.moves_last else entry.clock
+        if not self.moves_last:
+            yield from self._clock(nothing, clock)
+        columns = batch.columns[: self.key.num_columns]
+        for row in np.flatnonzero(matching(columns, self.key, batch.num_rows)).tolist():
+            shown = _row(batch, row, self.key.num_columns)
+            one = batch.slice(row, 1), kinds[row : row + 1]
+            yield self._change(KIND_NAMES[kinds[row]], shown, one, clock)
+        for data in entry.partials:
+            cut = self._own_part(data)
+            if cut is not None:
+                yield self._change("merged", cut[1], nothing, clock, (cut[0],))
+        if self.moves_last:
+            yield from self._clock(nothing, entry.clock)
+
+    def _clock(self, nothing: Any, clock: Clock) -> Iterator[Change]:
+        """What the passing of time does: windows end, keys expire."""
+        change = self._change("clock", {}, nothing, clock)
+        if change.effects:
+            yield change
+
+    def _change(
+        self, kind: str, row: Row, rows: Any, clock: Clock, partials: Sequence[bytes] = ()
+    ) -> Change:
+        operator, before = self.operator, self.parts
+        counted = {name: operator.counters.get(name, 0) for name in _DROPPED}
+        operator.process(*rows, clock, partials)
+        if isinstance(operator, WindowOperator):
+            operator.take_late()
+        self.parts = parts_of(operator, self.key)
+        notes = [
+            text
+            for name, text in _DROPPED.items()
+            if operator.counters.get(name, 0) > counted[name]
+        ]
+        return Change(kind, row, tuple(_effects(before, self.parts)), "; ".join(notes))
+
+    def _own_part(self, data: bytes | memoryview) -> tuple[bytes, Row] | None:
+        """Of accumulators that were merged those of the key, and what they come to."""
+        handler_class = self.operator.handler_class
+        other = KeyedState(handler_class)
+        other.restore(data)
+        slots = other.index.used_slots()
+        columns = other.key_columns(slots)[: self.key.num_columns]
+        slots = slots[matching(columns, self.key, len(slots))]
+        if not len(slots):
+            return None
+        own = KeyedState(handler_class)
+        targets = own.lookup_keys_of(other, slots)
+        # What stands for -1 +1 holds no row either, and would be forgotten as it is merged.
+        away = AWAY_FROM_ZERO if handler_class.RETRACTING else 0
+        own.accumulators.shift_records(targets, away)
+        own.merge(targets, other, slots)
+        own.accumulators.shift_records(targets, -away)
+        counts = {"records": int(other.records[slots].sum())} if counts_rows(handler_class) else {}
+        return own.snapshot(), counts
+
+    def _settle_stagger(self, whole: Any) -> None:
+        """Windows may start by the time of the bucket's first row, which may be another key's."""
+        operator = self.operator
+        if isinstance(operator, WindowOperator) and operator.clock[STAGGER] == 0:
+            operator.clock[STAGGER] = whole.clock[STAGGER]
+            if isinstance(operator, SlicingWindowOperator):
+                operator._settle()
+
+
+def _emitted(operator: Any, entry: Entry, key: pa.RecordBatch) -> tuple[tuple[str, Row], ...]:
+    """What a bundle makes leave for the key."""
+    changes, kinds = operator.process(entry.batch, entry.kinds, entry.clock, entry.partials)
+    if isinstance(operator, WindowOperator):
+        operator.take_late()
+    columns = changes.columns[: key.num_columns]
+    found = np.flatnonzero(matching(columns, key, len(kinds))).tolist()
+    return tuple((KIND_NAMES[kinds[row]], _row(changes, row, key.num_columns)) for row in found)
+
+
+def _row(batch: pa.RecordBatch, row: int, skip: int) -> Row:
+    """A row's columns after the first `skip`."""
+    names = batch.schema.names[skip:]
+    return {name: batch.column(skip + place)[row].as_py() for place, name in enumerate(names)}
+
+
+def _effects(before: list[Part], after: list[Part]) -> Iterator[Effect]:
+    old, new = ({part.window: part for part in parts} for parts in (before, after))
+    for window in sorted({*old, *new}, key=repr):
+        was, now = old.get(window), new.get(window)
+        if was is None or now is None or not _same([was], [now]):
+            yield Effect(
+                window,
+                was.results if was else None,
+                now.results if now else None,
+                (was.records if was else 0, now.records if now else 0),
+            )
+
+
+def _same(some: list[Part], others: list[Part]) -> bool:
+    return _comparable(some) == _comparable(others)
+
+
+def _comparable(parts: list[Part]) -> list[Any]:
+    return [
+        (part.window, part.records, same_value(list((part.results or {}).values())))
+        for part in parts
+    ]
+
+
+def _time(ms: int) -> dt.datetime | None:
+    try:
+        return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

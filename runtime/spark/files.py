@@ -1,0 +1,124 @@
+"""Parquet files read whole in the Python worker, so that no row crosses from the JVM into Python by itself.
+
+Spark lists the files, keeps track of which batch has which, and hands over their bytes (its `binaryFile` source); what
+its own Parquet reader would do row by row, Arrow does column by column where the rows are packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from aggloom.runtime.changelog import Kinds
+from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.spark.pack import Pack, order_key, packed_batch
+from aggloom.runtime.spark.parquet import read_parquet
+from aggloom.runtime.spark.routes import PACKED_DDL, Packer
+
+METRIC = "aggloom input"
+"""Begins the names of the observed metrics that count rows and files."""
+
+_COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT"
+_FILE_DDL = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+_OPTIONS = {
+    *("cleansource", "filenameonly", "latestfirst", "maxbytespertrigger", "maxfileage"),
+    *("maxfilespertrigger", "modifiedafter", "modifiedbefore", "pathglobfilter"),
+    *("recursivefilelookup", "sourcearchivedir"),
+}
+_READ: WeakKeyDictionary[DataFrame, WholeFiles] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class WholeFiles:
+    """A DataFrame of Parquet files once more, as their bytes.
+
+    base: where directories whose names are columns (`day=1/`) begin. changes: names under which a file may say what
+    kind of change a row is; the first that is not NULL counts.
+    """
+
+    files: DataFrame
+    base: str
+    changes: tuple[str, ...]
+
+    def packed(self, pack: Pack, table: str) -> DataFrame:
+        """The files' rows, packed; how many there are is an observed metric of the query."""
+        columns = self.files.select("path", "modificationTime", "content")
+        packed = columns.mapInArrow(PackFiles(pack, self.base, self.changes), _COUNTED_DDL)
+        counts = (F.sum(name).alias(name) for name in ("rows", "files"))
+        return packed.observe(f"{METRIC} {table}", *counts).drop("rows", "files")
+
+
+def remember(
+    df: DataFrame, reader: Any, path: str, options: Iterable[str], changes: tuple[str, ...]
+) -> DataFrame:
+    """Note of a DataFrame that it is nothing but the Parquet files at `path`, if they can be read here as Spark does.
+
+    reader: a DataFrameReader or DataStreamReader that has been given `options`.
+    """
+    if {name.lower() for name in options} <= _OPTIONS and not set("*?[{") & set(path):
+        files = reader.format("binaryFile").schema(_FILE_DDL).load(path)
+        _READ[df] = WholeFiles(files, path, changes)
+    return df
+
+
+def whole_files(df: DataFrame) -> WholeFiles | None:
+    """The files that a DataFrame is, if it came from `read_changes` and is still as it was."""
+    return _READ.get(df)
+
+
+@dataclass(frozen=True)
+class PackFiles:
+    """The `mapInArrow` stage over whole files, as Pack is over rows."""
+
+    pack: Pack
+    base: str
+    changes: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pack one map task's files."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        packer = Packer(self.pack.route, context.partitionId() if context else 0)
+        rows = files = 0
+        for batch in batches:
+            for path, time, content in zip(*batch.columns, strict=True):
+                order = order_key(time, path) if self.pack.ordered else b""
+                for piece, kinds in self.rows(content.as_buffer(), path.as_py()):
+                    for packed in packer.add(piece, kinds, order):
+                        yield _counted(packed)
+                    rows += piece.num_rows
+                files += 1
+        for packed in packer.finish():
+            yield _counted(packed, rows, files)
+            rows = files = 0
+
+    def rows(self, content: pa.Buffer, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
+        """The rows of a file, and their kinds; raises DataError and its kin."""
+        width = len(self.pack.schema)
+        extra = [pa.field(name, pa.string()) for name in self.changes]
+        schema = pa.schema([*self.pack.schema, *extra])
+        for piece in read_parquet(content, path, self.base, schema):
+            words = [w for w in piece.columns[width:] if w.null_count < len(w)]
+            kinds = np.zeros(piece.num_rows, np.int8)
+            if words and self.pack.change_column:
+                kinds = self.pack.kinds(pc.coalesce(*words, pa.scalar("insert")))
+            bare = pa.RecordBatch.from_arrays(piece.columns[:width], schema=self.pack.schema)
+            yield (bare if width else empty_columns(piece.num_rows)), kinds
+
+
+def _counted(packed: tuple[int, int, int, bytes], rows: int = 0, files: int = 0) -> pa.RecordBatch:
+    """A packed row, and how many rows and files have been read since the last that said so."""
+    batch = packed_batch(packed)
+    counts = (("rows", rows), ("files", files))
+    for name, count in counts:
+        batch = batch.append_column(name, pa.array([count], pa.int64()))
+    return batch

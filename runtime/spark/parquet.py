@@ -1,0 +1,161 @@
+"""A Parquet file's bytes as batches of a given schema, by the rules of Spark's own reader.
+
+Columns are found by name, whatever the case; one that the file does not have is NULL, or what the file's directory says
+(`day=1/`); a number may be wider in the schema than in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from aggloom.errors import InputFormatError
+from aggloom.runtime.spark.blobs import empty_columns
+
+ROWS_AT_ONCE = 1 << 17
+"""Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""
+
+_LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
+_NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
+
+
+def read_parquet(
+    content: pa.Buffer, path: str, base: str, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the file at `path`, below the directory `base`; raises InputFormatError."""
+    try:
+        yield from _Reader(content, path, base, schema).pieces()
+    except (pa.ArrowException, OSError) as error:
+        raise InputFormatError(
+            f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}. "
+            "Take the file away, or write it anew."
+        ) from error
+
+
+class _Reader:
+    """One file, and where each column of the schema comes from."""
+
+    def __init__(self, content: pa.Buffer, path: str, base: str, schema: pa.Schema) -> None:
+        self._file = pq.ParquetFile(
+            pa.BufferReader(content),
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+        )
+        self._path, self._schema = path, schema
+        self._found = self._file.schema_arrow
+        directories = _directories(path, base, schema)
+        self._fixed = {
+            field.name: directories.get(field.name)
+            for field in schema
+            if field.name in directories or self._place(field.name) is None
+        }
+        self._read = {
+            field.name: self._found.names[self._place(field.name) or 0]
+            for field in schema
+            if field.name not in self._fixed
+        }
+        for name, there in self._read.items():
+            self._check(schema.field(name), self._found.field(there).type)
+
+    def pieces(self) -> Iterator[pa.RecordBatch]:
+        """The rows, some at a time."""
+        for group in range(self._file.num_row_groups):
+            rows = self._file.metadata.row_group(group).num_rows
+            names = list(self._read.values())
+            table = self._file.read_row_group(group, names, use_threads=False) if names else None
+            for start in range(0, rows, ROWS_AT_ONCE):
+                yield self._piece(table, start, min(ROWS_AT_ONCE, rows - start))
+
+    def _piece(self, table: pa.Table | None, start: int, rows: int) -> pa.RecordBatch:
+        if not self._schema.names:
+            return empty_columns(rows)
+        arrays = []
+        for field in self._schema:
+            if table is None or field.name in self._fixed:
+                value = pa.scalar(self._fixed[field.name], field.type)
+                arrays.append(pa.repeat(value, rows))
+                continue
+            column = table.column(self._read[field.name]).slice(start, rows)
+            arrays.append(_array(column).cast(field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _place(self, name: str) -> int | None:
+        """Where the file has a column: by its name, else by its name in another case."""
+        names = self._found.names
+        if name in names:
+            return int(names.index(name))
+        same = [place for place, other in enumerate(names) if other.lower() == name.lower()]
+        if len(same) > 1:
+            raise InputFormatError(
+                f"{self._path}: column {name!r} is {' and '.join(names[p] for p in same)} in the file; "
+                "name it as in the file."
+            )
+        return same[0] if same else None
+
+    def _check(self, field: pa.Field, found: pa.DataType) -> None:
+        """Refuse what Spark would refuse to read, or read as another value than Arrow does."""
+        if not _fits(found, field.type):
+            raise InputFormatError(
+                f"{self._path}: column {field.name!r} is {found} in the file, not {field.type}; "
+                "give the schema of the file, and cast afterwards."
+            )
+        legacy = _LEGACY & set(self._file.metadata.metadata or {})
+        if legacy and (pa.types.is_date(field.type) or pa.types.is_timestamp(field.type)):
+            raise InputFormatError(
+                f"{self._path}: column {field.name!r} is in the calendar of Spark 2; "
+                "pass whole_files=False, so that Spark reads it."
+            )
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
+
+
+def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column of the file may be read as a column of the schema."""
+    if pa.types.is_dictionary(found):
+        found = found.value_type
+    if pa.types.is_integer(found):
+        return any(
+            test(wanted)
+            for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+        )
+    if _is_text(wanted):
+        return _is_text(found) or _is_bytes(found)
+    tests = (
+        *(pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, _is_bytes),
+        *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_time),
+        *(pa.types.is_list, pa.types.is_struct),
+    )
+    return any(test(found) and test(wanted) for test in tests)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return any(
+        test(kind)
+        for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    )
+
+
+def _directories(path: str, base: str, schema: pa.Schema) -> dict[str, object]:
+    """The columns that the directories between `base` and the file give: `day=1/` is the column day."""
+    bare = (base.partition("://")[2] or base.removeprefix("file:")).rstrip("/")
+    if path.endswith(bare):
+        return {}
+    below = path.partition(bare + "/")[2] or path
+    given = [part.partition("=")[0] for part in PurePosixPath(below).parent.parts if "=" in part]
+    fields = [schema.field(name) for name in given if name in schema.names]
+    if not fields:
+        return {}
+    parts = ds.HivePartitioning(pa.schema(fields), null_fallback=_NULL_DIRECTORY)
+    keys = ds.get_partition_keys(parts.parse(below))
+    return {field.name: keys.get(field.name) for field in fields}

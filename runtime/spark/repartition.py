@@ -1,0 +1,68 @@
+"""The number of shuffle partitions of a checkpoint: Spark keeps the one that it was written with until it is rewritten.
+
+Buckets are finer than partitions and their keys do not depend on the number, so that state moves as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from aggloom.errors import AggloomError
+from aggloom.runtime.spark.failures import explained
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+
+
+def repartition(spark: SparkSession, checkpoint: str | Path, partitions: int) -> None:
+    """Rewrite the state of a checkpoint for another number of shuffle partitions, by Spark's own means.
+
+    The query must not be running, and its last batch must have ended. Where it is started again its buckets are as many
+    as before. Raises AggloomError if Spark cannot do it.
+    """
+    if partitions < 1:
+        raise AggloomError(f"partitions={partitions}: at least one is needed")
+    known = partitions_of(checkpoint)
+    if known == partitions:
+        raise AggloomError(
+            f"{checkpoint}: the state has {known} partitions already; start the query as it is"
+        )
+    manager: Any = getattr(spark, "_streamingCheckpointManager", None)
+    if manager is None:
+        raise AggloomError(
+            "this Spark cannot repartition state; it takes a classic session of Spark 4.3"
+        )
+    try:
+        manager.repartition(str(checkpoint), partitions)
+    except Exception as failure:
+        # Spark has no class of its own for all of them.
+        cause = str(explained(failure)).removeprefix("the query failed: ")
+        raise AggloomError(f"{checkpoint} cannot be repartitioned: {cause}") from failure
+
+
+def partitions_of(checkpoint: str | Path) -> int | None:
+    """The number of partitions that a checkpoint's state has; None if there is no state, or none on this machine."""
+    offsets = Path(checkpoint) / "offsets"
+    batches = [path for path in offsets.glob("*") if path.name.isdigit()]
+    if not batches:
+        return None
+    try:
+        _, metadata, *_ = max(batches, key=lambda path: int(path.name)).read_text().splitlines()
+        return int(json.loads(metadata)["conf"][_PARTITIONS])
+    except (ValueError, KeyError, TypeError):
+        # Damaged, or written by a Spark that keeps it elsewhere: Spark says more of it.
+        return None
+
+
+def hint(spark: SparkSession, checkpoint: str | Path) -> str:
+    """What to tell of a checkpoint whose partitions are not those of the session; "" if they are."""
+    known, asked = partitions_of(checkpoint), spark.conf.get(_PARTITIONS, None)
+    if known is None or asked is None or str(known) == asked:
+        return ""
+    return (
+        f"{checkpoint} was written with {known} shuffle partitions and keeps them; for {asked}, stop the query and "
+        f"run `aggloom repartition {checkpoint} --partitions {asked}`"
+    )

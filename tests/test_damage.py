@@ -1,0 +1,139 @@
+"""Damage to every kind of file under a checkpoint: repaired or refused in a few words, never a wrong table.
+
+The ordinary suite tries a few; `make damage` all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from aggloom.errors import StateCorruptError, StateError
+
+pytest.importorskip("pyspark")
+
+from chaos.damage import DAMAGES, KINDS, Patient, by_kind
+
+from aggloom.runtime.spark import explained, read_table
+from aggloom.runtime.spark.sinks import TABLE_FILE, TableSink
+
+# What is cured: Spark runs a batch again whose commit is gone, and never looks at what is older than its last batch.
+CURED = {("commits", "delete"), ("query id", "flip")}
+FEW = [
+    ("query id", "truncate"),
+    ("offsets", "empty"),
+    ("offsets", "delete"),
+    ("commits", "flip"),
+    ("commits", "delete"),
+    ("source log", "delete"),
+    ("operator metadata", "delete"),
+    ("state schema", "truncate"),
+    ("state manifest", "delete"),
+    ("state table", "flip"),
+    ("state changes", "truncate"),
+    ("table", "flip"),
+]
+ALL = [(kind, damage) for kind in KINDS for damage in DAMAGES]
+
+
+@pytest.fixture(scope="module")
+def patient(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Patient:
+    return Patient(spark, tmp_path_factory.mktemp("damage"))
+
+
+@pytest.mark.spark
+def test_every_kind_of_file_is_there(patient: Patient) -> None:
+    assert set(by_kind(patient.checkpoint)) == set(KINDS)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("kind", "damage"), ALL if os.environ.get("AGGLOOM_DAMAGES") == "all" else FEW
+)
+def test_damage_is_cured_or_refused(patient: Patient, kind: str, damage: str) -> None:
+    refused = patient.treat(kind, damage)
+    if (kind, damage) in CURED:
+        assert refused is None
+    if refused is not None:
+        text = str(refused)
+        assert isinstance(refused, StateError), text
+        assert re.search("Restore|Run the query|start again", text)
+        assert len(text) < 700
+        assert text.count("\n") < 5
+
+
+class Batch(SimpleNamespace):
+    """A DataFrame as the table sink sees it."""
+
+    def toArrow(self) -> pa.Table:  # noqa: N802
+        return self.table
+
+
+def filled(directory: Path) -> TableSink:
+    sink = TableSink(directory)
+    for number in range(3):
+        columns = {
+            "name": pa.array([f"a{number}", None, "b"]),
+            "list": pa.array([[number, None], None, []]),
+            "_change_type": ["insert"] * 3,
+        }
+        sink(Batch(table=pa.table(columns)), number)
+    return sink
+
+
+def test_a_table_in_which_a_bit_is_flipped(tmp_path: Path) -> None:
+    filled(tmp_path)
+    table, file = read_table(tmp_path), tmp_path / TABLE_FILE
+    whole, refused = file.read_bytes(), 0
+    for bit in range(0, 8 * len(whole), 5):
+        data = bytearray(whole)
+        data[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(data)
+        try:
+            # Some bytes of a file mean nothing.
+            assert read_table(tmp_path).equals(table)
+        except StateCorruptError:
+            refused += 1
+    assert refused > len(whole)
+
+
+def test_a_table_that_is_cut_or_gone(tmp_path: Path) -> None:
+    sink = filled(tmp_path)
+    file = tmp_path / TABLE_FILE
+    whole = file.read_bytes()
+    for length in range(0, len(whole), 97):
+        file.write_bytes(whole[:length])
+        with pytest.raises(StateCorruptError, match="is damaged"):
+            read_table(tmp_path)
+    file.unlink()
+    with pytest.raises(StateCorruptError, match="is missing"):
+        sink(Batch(table=None), 3)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: "
+            "assertion failed: CheckpointInfo length: 0, numPartitions: 2 SQLSTATE: XXKST\n\tat x",
+            "the sink did not run its batch",
+        ),
+        (
+            "An error occurred while calling o7.start.\n: java.JsonEOFException: Unexpected end-of-input\n at [Source]",
+            r"the checkpoint cannot be read \(java.JsonEOFException: Unexpected end-of-input\). Restore",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: [FOREACH_BATCH_USER_FUNCTION_ERROR] "
+            "An error. Reason: Traceback (most recent call last):\n  File x\n    y\nOSError: no room\n\tat z",
+            "the query failed: OSError: no room",
+        ),
+    ],
+)
+def test_the_cause_comes_first(said: str, expected: str) -> None:
+    assert re.match(expected, str(explained(Exception(said))))

@@ -1,0 +1,115 @@
+"""On real Spark: a query that goes on from its checkpoint with other calls, and with other numbers of partitions."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+import aggloom as al
+from aggloom.errors import AggloomError, StateMismatchError
+
+pytestmark = pytest.mark.spark
+
+pytest.importorskip("pyspark")
+
+from aggloom.runtime.spark import read_table  # noqa: E402
+from aggloom.runtime.spark.repartition import hint, partitions_of  # noqa: E402
+
+DDL = "name STRING, cnt INT, city STRING"
+Row = tuple[str, int, str]
+
+
+class Job:
+    """A query over files of changes that is started again and again from one checkpoint, and its net input."""
+
+    def __init__(self, spark: Any, path: Path) -> None:
+        self.spark, self.path = spark, path
+        self.checkpoint = path / "checkpoint"
+        self.net: Counter[Row] = Counter()
+        self._last: list[Row] = []
+        (path / "in").mkdir()
+
+    def batch(self, number: int) -> None:
+        """Rows of every key; some take back what the batch before has brought."""
+        new = [(f"k{k}", 10 * number + k, f"c{(k + number) % 3}") for k in range(12)]
+        changes = [("+I", row) for row in new] + [("-D", row) for row in self._last[::3]]
+        lines = [
+            json.dumps({"op": op, "name": n, "cnt": c, "city": t}) for op, (n, c, t) in changes
+        ]
+        file = self.path / "in" / f"{number:04d}.jsonl"
+        file.write_text("\n".join(lines) + "\n")
+        os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+        self.net.update(new)
+        self.net.subtract(self._last[::3])
+        self._last = new
+
+    def run(self, query: str, **options: Any) -> list[tuple[Any, ...]]:
+        """The table after what is there was processed."""
+        source = al.read_changes(self.spark, str(self.path / "in"), "jsonl", DDL)
+        out = al.sql(query, t=source, backend="python", **options)
+        al.await_end(al.write_changes(out, "table", self.checkpoint))
+        return sorted(tuple(row.values()) for row in read_table(self.checkpoint).to_pylist())
+
+    def expected(self, query: str) -> list[tuple[Any, ...]]:
+        """DuckDB's answer over all input."""
+        connection = duckdb.connect()
+        connection.execute("CREATE TABLE t (name TEXT, cnt INT, city TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", [*self.net.elements()])
+        return sorted(connection.execute(query).fetchall())
+
+
+@pytest.fixture
+def job(spark: Any, tmp_path: Path) -> Job:
+    made = Job(spark, tmp_path)
+    made.batch(0)
+    return made
+
+
+ONE = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top, COUNT(DISTINCT city) AS cities FROM t GROUP BY name"
+TWO = (
+    "SELECT COUNT(*) AS n, name, MIN(cnt) AS low, COUNT(DISTINCT city) AS towns, SUM(cnt) AS total "
+    "FROM t GROUP BY name"
+)
+
+
+def test_a_query_goes_on_with_other_calls(job: Job) -> None:
+    assert job.run(ONE, buckets=3) == job.expected(ONE)
+    job.batch(1)
+    assert job.run(TWO, buckets=3) == job.expected(TWO)
+    job.batch(2)
+    assert job.run(TWO, buckets=3) == job.expected(TWO)
+
+
+def test_another_query_is_refused_in_its_first_batch(job: Job) -> None:
+    job.run(ONE, buckets=3)
+    table = read_table(job.checkpoint)
+    job.batch(1)
+    with pytest.raises(StateMismatchError, match=r"differs .* in GROUP BY and WHERE") as raised:
+        job.run("SELECT city, SUM(cnt) AS total FROM t WHERE cnt > 1 GROUP BY city", buckets=3)
+    assert "\n  - GROUP BY: name -> city\n  - WHERE: none -> " in str(raised.value)
+    assert read_table(job.checkpoint).equals(table)
+    assert job.run(ONE, buckets=3) == job.expected(ONE)
+
+
+def test_a_checkpoint_is_repartitioned(job: Job, spark: Any) -> None:
+    job.run(ONE, buckets=5)
+    assert partitions_of(job.checkpoint) == 2
+    assert hint(spark, job.checkpoint) == ""
+    for number, partitions in enumerate((3, 1), 1):
+        al.repartition(spark, job.checkpoint, partitions)
+        assert partitions_of(job.checkpoint) == partitions
+        assert "--partitions 2" in hint(spark, job.checkpoint)
+        job.batch(number)
+        assert job.run(ONE, buckets=5) == job.expected(ONE)
+    with pytest.raises(AggloomError, match="has 1 partitions already"):
+        al.repartition(spark, job.checkpoint, 1)
+    with pytest.raises(
+        AggloomError, match=r"nothing cannot be repartitioned: .*NO_COMMITTED_BATCH"
+    ):
+        al.repartition(spark, job.path / "nothing", 3)
