@@ -9,7 +9,7 @@ CASES := ../shared/cases
 ROOMS := codegen runtime generated
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-windows test test-quick soak chaos damage soak-stream dev check farm java cases bench bench-full generated docs fmt clean
+.PHONY: help demo demo-windows test test-quick soak simulate chaos damage soak-stream dev check farm java cases bench bench-full generated docs fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ damage: $(READY) java ## damage every kind of file under a checkpoint in every w
 
 soak-stream: $(READY) java ## stream over a constant set of keys, and hold memory, files and batch times flat: make soak-stream MINUTES=30
 	@$(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
+
+simulate: $(READY) ## play queries under faults, without Spark: make simulate SEEDS=10000, or SEED=7 for the script of one
+	@$(BIN)/python tests/simulator.py $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
 dev: $(READY) farm ## make the environment and the link farm that type checkers read
 

@@ -1,4 +1,4 @@
-"""The command line: `aggloom generate`, `inspect`, `explain`, `estimate`, `refresh` and `run`.
+"""The command line: `aggloom generate`, `inspect`, `explain`, `estimate`, `refresh`, `run`, `state` and `why`.
 
 A typed error is one short message on stderr and exit code 2; `--debug` shows where it came from.
 """

@@ -301,7 +301,7 @@ def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         pages = mmap.mmap(descriptor, math.prod(shape) * dtype.itemsize)
-        # Keys come in any order: where state is larger than memory, the kernel's reading ahead would be all that it does.
+        # Keys come in any order: where state is larger than memory, reading ahead would be all that the disk does.
         pages.madvise(mmap.MADV_RANDOM)
         return np.ndarray(shape, dtype, pages)
     finally:

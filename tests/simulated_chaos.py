@@ -26,7 +26,7 @@ def disturb(rng: random.Random, root: Path, idle: bool, attic: Path) -> str:
 
 
 def lose_pages(rng: random.Random, root: Path) -> None:
-    """What a crash of the host does: mapped pages that never reached the disk are as they were, and nothing shows it."""
+    """What a crash of the host does: pages that never reached the disk are lost, and nothing shows it."""
     for path in root.rglob("*.bin"):
         if rng.random() < 0.5:
             found = path.stat()
@@ -124,7 +124,12 @@ _ANY_TIME: list[Event] = [
     _clean_up,
     _make_room,
 ]
-_WHEN_IDLE: list[Event] = [_cut_a_file, _write_into_files, _write_into_files, _put_a_file_in_its_place]
+_WHEN_IDLE: list[Event] = [
+    _cut_a_file,
+    _write_into_files,
+    _write_into_files,
+    _put_a_file_in_its_place,
+]
 
 
 def _later(path: Path) -> None:

@@ -261,7 +261,7 @@ def _changes(
 
 def arrow(query: Query, rows: tuple[Row, ...]) -> pa.RecordBatch:
     """Rows as Spark hands them to `Pack`."""
-    zero = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+    zero = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
     found: dict[str, list[Any]] = {
         "k": [row.k for row in rows],
         "v": [row.v for row in rows],

@@ -24,7 +24,7 @@ Outputs = dict[int, list[Change]]
 
 
 class Undisturbed:
-    """A query's operators, one for each bucket: no host, no store, no directory, and every bucket hears of every batch."""
+    """A query's operators, one for each bucket: no host, no store, and every bucket hears of every batch."""
 
     def __init__(self, query: Query) -> None:
         self.query = query
@@ -55,7 +55,9 @@ class Undisturbed:
         """The table as the operators have it."""
         found: Counter[Change] = Counter()
         for operator in self._operators[-1].values():
-            found.update(tuple(map(str, row.values())) for row in operator.contents()[0].to_pylist())
+            found.update(
+                tuple(map(str, row.values())) for row in operator.contents()[0].to_pylist()
+            )
         return found
 
     def _process(self, place: int, key: int, rows: list[PackedRow], batch: Batch) -> Any:

@@ -38,6 +38,7 @@ from simulated_spark import (
 
 from aggloom.runtime.spark.partitioning import hash_int
 
+
 class Failure(AssertionError):
     """A run that differs from the undisturbed one."""
 
@@ -216,7 +217,9 @@ class World:
             return {}
         kinds = [_die, _die, _stop, _stop, self._disturb_running]
         count = self.rng.choice([1, 2, 3, 5])
-        steps = [(self.rng.choice(STEPS), self.rng.choice([1, 1, 1, 2, 3, 9])) for _ in range(count)]
+        steps = [
+            (self.rng.choice(STEPS), self.rng.choice([1, 1, 1, 2, 3, 9])) for _ in range(count)
+        ]
         return {step: self.rng.choice(kinds) for step in steps}
 
     def _disturb_running(self, attempt: Attempt, name: str) -> None:

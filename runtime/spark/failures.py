@@ -73,6 +73,8 @@ def explained(failure: BaseException) -> AggloomError:
             "the sink did not run its batch, so that there is no state to commit. Let foreachBatch run every batch, "
             "one that it has seen before too (df.count() will do), and start again from the same checkpoint."
         )
+    if not cause:
+        return _corrupt("Spark does not say why, as where a file of the checkpoint ends too early")
     if _DAMAGE.search(cause):
         return _corrupt(f"the checkpoint cannot be read ({cause})")
     return AggloomError(f"the query failed: {cause}")
@@ -93,4 +95,4 @@ def _cause(text: str) -> str:
     inner = thrown[1] if thrown else text
     said = [f"[{name}] {rest}" for name, rest in _CONDITION.findall(inner) if name not in _WRAPPERS]
     first = said[0] if said else inner.strip().partition("\n")[0]
-    return first.partition(" SQLSTATE:")[0].strip()[:_SHOWN]
+    return re.sub(r"\s*SQLSTATE:.*", "", first).strip()[:_SHOWN]

@@ -13,6 +13,7 @@ from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.changelog import CHANGE_COLUMNS
 from aggloom.runtime.spark.lower import Lowering, Settings, Table
+from aggloom.runtime.spark.residency import size_of
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.session import ensure_query_settings
 
@@ -48,6 +49,7 @@ def group_aggregate(
     state_ttl: int | None = None,
     output_profile: str = "spark",
     state_directory: str | Path | None = None,
+    state_limit: str | int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """The changelog of a grouped aggregate over a DataFrame of rows or of changes.
@@ -72,21 +74,26 @@ def group_aggregate(
             f"the DataFrame has no change column {change_column!r}. {nearest(change_column, df.columns)}"
         )
     plan = plan_spec(resolved, options=chosen, inserts_only=change_column is None)
-    settings = hosting(buckets, output_profile, state_directory)
+    settings = hosting(buckets, output_profile, state_directory, state_limit)
     ensure_query_settings(df.sparkSession, timers=bool(state_ttl))
     tables = {"t": Table(df, change_column)}
     return Lowering(plan, tables, lambda _: handler, settings).result()
 
 
 def hosting(
-    buckets: int | None, output_profile: str, state_directory: str | Path | None
+    buckets: int | None,
+    output_profile: str,
+    state_directory: str | Path | None,
+    state_limit: str | int | None,
 ) -> Settings:
     """The settings of a query's host, checked."""
     if output_profile not in CHANGE_COLUMNS:
         raise SpecError(f"output_profile {output_profile!r}: known are {', '.join(CHANGE_COLUMNS)}")
     if buckets is not None and buckets < 1:
         raise SpecError(f"buckets={buckets}: at least one is needed")
-    return Settings(buckets, str(state_directory) if state_directory else None, output_profile)
+    directory = str(state_directory) if state_directory else None
+    limit = None if state_limit is None else size_of(state_limit)
+    return Settings(buckets, directory, output_profile, limit)
 
 
 def find_change_column(df: DataFrame, used: list[str]) -> str | None:

@@ -34,11 +34,11 @@ from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.residency import (
     Residence,
     clean_up,
+    default_limit,
     default_root,
     directory_of,
     make_room,
     residence,
-    state_limit,
 )
 from aggloom.runtime.spark.routes import PACKED_DDL, Packer, Route
 from aggloom.runtime.spark.store import BucketStore, Bundle, Head, Operator, gather
@@ -117,7 +117,8 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         self._about = handle.getValueState("about", _BLOB)
         self._query = _query_id()
         if self._query:
-            self._limit = self._options.state_limit or state_limit()
+            given = self._options.state_limit
+            self._limit = default_limit() if given is None else given
             _clean_up_once(self._root(), self._limit)
 
     def handleInputRows(

@@ -76,11 +76,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a plan is hosted: buckets (None: twice the shuffle partitions), where live state is, the words for kinds."""
+    """How a plan is hosted: buckets (None: twice the shuffle partitions), where live state is, the words for kinds.
+
+    state_limit: how many bytes the directory for live state may take (None: by the host's settings).
+    """
 
     buckets: int | None = None
     state_directory: str | None = None
     profile: str = "spark"
+    state_limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -323,6 +327,7 @@ class Lowering:
             place,
             route,
             mode,
+            self.settings.state_limit,
             added_calls=options.added_calls,
         )
         return packed.groupBy("bucket").transformWithStateInPandas(

@@ -33,6 +33,7 @@ def sql(
     buckets: int | None = None,
     output_profile: str = "spark",
     state_directory: str | Path | None = None,
+    state_limit: str | int | None = None,
     watermarks: Mapping[str, tuple[str, Any]] | None = None,
     options: Mapping[str, Any] | None = None,
     **named: Any,
@@ -70,7 +71,7 @@ def sql(
         dialect=dialect,
         options=PlanOptions.of(options or {}, **keywords),
     )
-    settings = hosting(buckets, output_profile, state_directory)
+    settings = hosting(buckets, output_profile, state_directory, state_limit)
     first = next(iter(frames.values()))
     require_watermarks(plan, given)
     ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), _has_watermarks(plan))

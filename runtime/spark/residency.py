@@ -235,18 +235,21 @@ def _try_lock(directory: Path, create: int = 0) -> int | None:
         os.close(descriptor)
 
 
-def state_limit(given: str | int | None = None) -> int | None:
-    """How many bytes live state may take: `given`, else $AGGLOOM_STATE_LIMIT; bytes, or such as 20g.
+def default_limit() -> int | None:
+    """How many bytes live state may take on this host, by $AGGLOOM_STATE_LIMIT; None: see `make_room`."""
+    configured = os.environ.get("AGGLOOM_STATE_LIMIT")
+    return size_of(configured) if configured else None
 
-    None: what `make_room` does without a limit. Raises OptionError.
+
+def size_of(given: str | int) -> int:
+    """A number of bytes, given as one or with a unit, such as 20g.
+
+    Raises OptionError.
     """
-    text = os.environ.get("AGGLOOM_STATE_LIMIT") if given is None else str(given)
-    if not text:
-        return None
-    found = _SIZE.fullmatch(text.strip())
+    found = _SIZE.fullmatch(str(given).strip())
     if found is None:
         raise OptionError(
-            f"state limit {text!r} is no size; give a number of bytes, or one such as 500m or 20g"
+            f"state limit {given!r} is no size; give a number of bytes, or one such as 500m or 20g"
         )
     return int(found[1]) << _UNITS[found[2].lower()]
 

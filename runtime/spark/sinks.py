@@ -24,7 +24,7 @@ from aggloom.runtime.changelog import (
     parse_kinds,
     same_value,
 )
-from aggloom.runtime.spark.checkpoint import check_records
+from aggloom.runtime.spark.checkpoint import check_records, take_back
 from aggloom.runtime.spark.failures import started
 from aggloom.runtime.spark.repartition import hint
 
@@ -64,6 +64,7 @@ def write_changes(
     if kind in ("jsonl", "parquet"):
         if not path:
             raise SpecError(f"sink {sink!r}: write {kind}:PATH")
+        take_back(path, checkpoint)
         format_ = "json" if kind == "jsonl" else "parquet"
         return started(writer.format(format_).option("path", path))
     raise SpecError(f"unknown sink {sink!r}; known are console, table, jsonl:PATH, parquet:PATH")

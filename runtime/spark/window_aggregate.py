@@ -42,6 +42,7 @@ def window_aggregate(
     on_orphan_retraction: str = "drop",
     output_profile: str = "spark",
     state_directory: str | Path | None = None,
+    state_limit: str | int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """The changelog of a spec's calls in windows: its keys, window_start, window_end, window_time, its calls.
@@ -73,7 +74,7 @@ def window_aggregate(
     table = watermarked(df, change_column, asked)
     require_watermarks(plan, {"t": table})
     text = handler_text(window_handler(plan, handler, backend))
-    settings = hosting(buckets, output_profile, state_directory)
+    settings = hosting(buckets, output_profile, state_directory, state_limit)
     ensure_query_settings(df.sparkSession, timers=on is None, watermarks=on is not None)
     return Lowering(plan, {"t": table}, lambda _: text, settings).result()
 

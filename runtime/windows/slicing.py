@@ -443,7 +443,7 @@ class SlicingWindowOperator(WindowOperator):
         state: KeyedState,
         handler: Any = None,
     ) -> Rows:
-        """The changes of windows: (slots of their key in `state`, ends); handler: whose results they are, if another's."""
+        """The changes of windows: (slots of their key in `state`, ends); handler: of the results, if another's."""
         slots, ends = windows
         keys = lambda items: state.key_columns(slots[items])[:-1]  # noqa: E731
         bounds = self._assigner.starts(ends), ends

@@ -47,10 +47,12 @@ def application(session: int) -> list[Process]:
                     commands[int(entry.name)] = int(fields[1]), words
     found = []
     for pid, (parent, words) in commands.items():
-        if "pyspark.daemon" in words or "pyspark/daemon" in words:
-            _, above = commands.get(parent, (0, ""))
+        _, above = commands.get(parent, (0, ""))
+        if "pyspark.daemon" in words:
             # A daemon forks its workers; one whose daemon is dead has no parent here.
             role = "daemon" if "java" in above else "worker"
+        elif above == words:
+            continue  # A fork on its way to be another program.
         else:
             role = "jvm" if "java" in words.split(" ")[0] else "driver"
         found.append(Process(pid, parent, role))

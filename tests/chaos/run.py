@@ -30,6 +30,10 @@ from chaos.workload import Batch, Workload, folded  # noqa: E402
 STRIKES = ("worker", "worker", "daemon", "driver", "jvm", "application", "wipe", "tear")
 _FATAL = ("driver", "jvm", "application")
 _LIMIT = 900.0
+_EARLY = 0.15
+"""Of so many drivers some are struck before they have begun to work."""
+_PAUSE = 0.3
+"""Between strikes, on average, of the time that a session takes to start."""
 
 
 class Failure(Exception):
@@ -39,14 +43,13 @@ class Failure(Exception):
 class Run:
     """One workload under fire, in a directory of its own."""
 
-    def __init__(self, seed: int, directory: Path, strikes: int = 4, pause: float = 1.5) -> None:
+    def __init__(self, seed: int, directory: Path, strikes: int = 5) -> None:
         self.seed = seed
         self.directory = directory
         self.workload = Workload.of_seed(seed)
         self.struck: Counter[str] = Counter()
         self._draw = random.Random(f"strikes {seed}")
         self._left = self._draw.randint(1, strikes)
-        self._pause = pause
         self._deadline = time.monotonic() + _LIMIT
 
     def run(self) -> str:
@@ -87,14 +90,20 @@ class Run:
 
     def _play(self, driver: subprocess.Popen[bytes], started: Path) -> str:
         """Strike until the driver ends; the strike that ended it, or an empty text."""
+        began = time.monotonic()
         while driver.poll() is None and not started.exists():
+            self._wait(driver, 0.05)
+        # Moments are as far apart as the machine is slow.
+        pause = _PAUSE * (time.monotonic() - began)
+        early = self._draw.random() < _EARLY
+        while driver.poll() is None and not early and not self._at_work(driver.pid):
             self._wait(driver, 0.05)
         fatal = ""
         while driver.poll() is None:
             if not self._left or fatal:
                 self._wait(driver, 0.2)
                 continue
-            self._wait(driver, self._draw.expovariate(1 / self._pause))
+            self._wait(driver, self._draw.expovariate(1 / pause))
             if driver.poll() is None:
                 what = self._draw.choice(STRIKES)
                 if self._strike(what, driver.pid):
@@ -102,6 +111,9 @@ class Run:
                     self._left -= 1
                     fatal = what if what in _FATAL else ""
         return fatal
+
+    def _at_work(self, session: int) -> bool:
+        return any(process.role == "worker" for process in application(session))
 
     def _strike(self, what: str, session: int) -> bool:
         """Do one bad thing; False if there was nothing to do it to."""

@@ -1,0 +1,445 @@
+"""Live state on disk: recognised or rebuilt, never mistaken; within its limit; and no query fails for want of it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import multiprocessing
+import os
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from aggloom.errors import OptionError, StateCorruptError, StateRoomError
+from aggloom.runtime import arena as arena_module
+from aggloom.runtime.arena import Arena
+from aggloom.runtime.spark import residency
+from aggloom.runtime.spark.host import _wake
+from aggloom.runtime.spark.residency import (
+    Residence,
+    clean_up,
+    default_limit,
+    default_root,
+    directory_of,
+    make_room,
+    residence,
+    size_of,
+)
+
+QUERY = directory_of("01234567-89ab-cdef-0123-456789abcdef", 0, "0f" * 8, 4)
+FORK = multiprocessing.get_context("fork")
+
+
+def settle(root: Path, token: str, bucket: int = 0, rows: int = 1000) -> Path:
+    """Leave an arena of one array behind; its directory."""
+    with residence(root, QUERY, bucket) as home:
+        assert home is not None
+        arena = Arena(home.renew())
+        arena.array("x", rows, "i8")[:] = 7
+        arena.flush()
+        home.mark_clean(token, [arena])
+        return home.directory
+
+
+def takes(root: Path, token: str, bucket: int = 0) -> bool:
+    """Whether what lies there is recognised, and can be opened."""
+    with residence(root, QUERY, bucket) as home:
+        assert home is not None
+        if not home.take(token):
+            return False
+        arena = Arena(home.arena)
+        return arena.reopened and (arena.array("x", 0, "i8") == 7).all()
+
+
+@pytest.fixture
+def told(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> pytest.LogCaptureFixture:
+    """What is warned of, as if for the first time."""
+    monkeypatch.setattr(arena_module, "_warned", set())
+    monkeypatch.setattr(residency, "_warned", set())
+    caplog.set_level(logging.WARNING, "aggloom")
+    return caplog
+
+
+def test_live_state_lies_where_the_user_says_or_with_spark(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/a,{tmp_path}/b")
+    monkeypatch.setenv("AGGLOOM_STATE_DIR", str(tmp_path / "mine"))
+    assert default_root() == tmp_path / "mine"
+    monkeypatch.delenv("AGGLOOM_STATE_DIR")
+    assert default_root() == tmp_path / "a" / "aggloom"
+    monkeypatch.delenv("SPARK_LOCAL_DIRS")
+    assert default_root().name.startswith("aggloom-")
+
+
+def test_an_arena_is_recognised_by_its_token_once(tmp_path: Path) -> None:
+    settle(tmp_path, "t1")
+    assert not takes(tmp_path, "t2")
+    settle(tmp_path, "t1")
+    assert takes(tmp_path, "t1")
+    # Whoever has taken it has not said what it is now.
+    assert not takes(tmp_path, "t1")
+
+
+def test_another_boot_and_a_host_without_one_recognise_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for boots in (("a", "b"), (None, None)):
+        monkeypatch.setattr(residency, "_boot_id", lambda boots=boots: boots[0])
+        settle(tmp_path, "t1")
+        monkeypatch.setattr(residency, "_boot_id", lambda boots=boots: boots[1])
+        assert not takes(tmp_path, "t1")
+
+
+def _replaced(path: Path) -> None:
+    other = path.with_suffix(".other")
+    shutil.copy2(path, other)
+    other.replace(path)
+
+
+def _written(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+    os.utime(path, (time.time() + 5, time.time() + 5))
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {
+    "deleted": Path.unlink,
+    "cut": lambda path: os.truncate(path, 100),
+    "lengthened": lambda path: os.truncate(path, 1 << 20),
+    "replaced": _replaced,
+    "written to": _written,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("kind", ["*.bin", "arrays.json", "token"])
+def test_files_that_are_not_as_they_were_left_are_not_used(
+    tmp_path: Path, kind: str, damage: str
+) -> None:
+    (path,) = settle(tmp_path, "t1").rglob(kind)
+    DAMAGES[damage](path)
+    if (kind, damage) == ("token", "replaced"):
+        # It says the same.
+        assert takes(tmp_path, "t1")
+    elif kind == "*.bin":
+        with pytest.raises(StateCorruptError, match=r"(?s)x\.0\.bin.*it is made again"):
+            takes(tmp_path, "t1")
+    else:
+        assert not takes(tmp_path, "t1")
+
+
+@pytest.mark.parametrize("token", ["", "null", "[]", "{}", '{"token": "t1"}', "\0\xff"])
+def test_a_token_that_is_none_is_not_believed(tmp_path: Path, token: str) -> None:
+    (settle(tmp_path, "t1") / "token").write_text(token)
+    assert not takes(tmp_path, "t1")
+
+
+class Store:
+    """What `_wake` rebuilds from."""
+
+    def __init__(self) -> None:
+        self.rebuilt = 0
+
+    def rebuild(self, head: Any, operator: Any) -> None:
+        self.rebuilt += 1
+
+
+def woken(home: Residence, store: Store, before_opening: Callable[[Path], None]) -> Any:
+    """The operator that the host wakes; something happens between recognising its arena and opening it."""
+
+    def opened(directory: Path | None, bucket: int) -> Any:
+        if directory is not None and directory.exists():
+            before_opening(directory)
+        return SimpleNamespace(arenas=[Arena(directory)])
+
+    factory: Any = SimpleNamespace(open=opened)
+    head: Any = SimpleNamespace(token="t1")
+    return _wake(factory, store, head, home, 0)  # type: ignore[arg-type]
+
+
+def _emptied(directory: Path) -> None:
+    for path in directory.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("happens", "rebuilds"),
+    [(lambda directory: None, 0), (shutil.rmtree, 1), (_emptied, 1)],
+    ids=["nothing", "deleted", "emptied"],
+)
+def test_an_arena_that_goes_while_it_is_opened_is_no_new_one(
+    tmp_path: Path, happens: Callable[[Path], None], rebuilds: int
+) -> None:
+    settle(tmp_path, "t1")
+    store = Store()
+    with residence(tmp_path, QUERY, 0) as home:
+        assert home is not None
+        operator = woken(home, store, happens)
+        assert operator.arenas[0].reopened == (not rebuilds)
+    assert store.rebuilt == rebuilds
+
+
+def test_what_is_deleted_while_it_is_in_use_lives_on_and_is_not_recognised(
+    tmp_path: Path, told: pytest.LogCaptureFixture
+) -> None:
+    settle(tmp_path, "t1")
+    with residence(tmp_path, QUERY, 0) as home:
+        assert home is not None and home.take("t1")
+        arena = Arena(home.arena)
+        shutil.rmtree(tmp_path)
+        assert (arena.array("x", 0, "i8") == 7).all()
+        assert (arena.resize("x", 5000)[:1000] == 7).all()
+        arena.array("y", 10, "i8")[:] = 1
+        arena.flush()
+        home.mark_clean("t2", [arena])
+    assert not takes(tmp_path, "t2")
+    assert len(told.messages) == 1 and "No such file or directory" in told.messages[0]
+
+
+def test_an_arena_of_which_a_part_is_on_the_heap_is_not_recognised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture
+) -> None:
+    def full(descriptor: int, offset: int, size: int) -> None:
+        if size > 100_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        os.ftruncate(descriptor, offset + size)
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with residence(tmp_path, QUERY, 0) as home:
+        assert home is not None
+        arena = Arena(home.renew())
+        arena.array("x", 1000, "i8")[:] = 7
+        for rows in (50_000, 70_000):
+            assert (arena.resize("x", rows)[:1000] == 7).all()
+        arena.flush()
+        home.mark_clean("t1", [arena])
+    assert not takes(tmp_path, "t1")
+    (warning,) = told.messages
+    assert str(tmp_path) in warning and "No space left" in warning
+    assert "392,000 bytes are needed" in warning and "Set AGGLOOM_STATE_DIR" in warning
+    monkeypatch.setattr(arena_module, "_available_memory", lambda: 1000)
+    with pytest.raises(StateRoomError, match=r"800,000 bytes are needed.* and 1,000 in memory"):
+        Arena(tmp_path / "other").array("x", 100_000, "i8")
+
+
+def test_others_keep_a_tenth_of_what_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arena_module, "_free", lambda directory: 4 << 20)
+    arena = Arena(tmp_path)
+    arena.array("x", 400_000, "i8")
+    assert arena.directory is not None
+    arena.array("y", 500_000, "i8")
+    assert arena.directory is None
+
+
+@pytest.mark.parametrize("how", ["a file", "of another user"])
+def test_without_a_directory_state_stays_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: pytest.LogCaptureFixture, how: str
+) -> None:
+    root = tmp_path / "root"
+    if how == "a file":
+        root.write_text("")
+    else:
+        monkeypatch.setattr(residency.os, "getuid", lambda: 12345)
+    for _ in range(2):
+        with residence(root, QUERY, 0) as home:
+            assert home is None
+    assert (
+        len(told.messages) == 1
+        and str(root) in told.messages[0]
+        and "is rebuilt for each batch" in told.messages[0]
+    )
+
+
+def test_a_held_residence_is_left_alone(tmp_path: Path) -> None:
+    settle(tmp_path, "t1")
+    with residence(tmp_path, QUERY, 0) as home:
+        assert home is not None
+        held = FORK.Process(target=_cannot_have_it, args=(tmp_path,))
+        held.start()
+        held.join()
+        assert held.exitcode == 0
+        assert clean_up(tmp_path, older_than=-1) == 0
+        assert make_room(tmp_path, 0) == 0
+        assert home.take("t1")
+    assert clean_up(tmp_path, older_than=3600) == 0
+    assert clean_up(tmp_path, older_than=-1) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def _cannot_have_it(root: Path) -> None:
+    with residence(root, QUERY, 0) as home:
+        assert home is None
+    assert clean_up(root, older_than=-1) == 0
+
+
+def test_a_lock_that_was_deleted_keeps_nobody_out_and_is_not_taken_for_one(tmp_path: Path) -> None:
+    with residence(tmp_path, QUERY, 0) as first:
+        assert first is not None
+        shutil.rmtree(tmp_path / QUERY)
+        with residence(tmp_path, QUERY, 0) as second, residence(tmp_path, QUERY, 0) as third:
+            assert second is not None and third is None
+
+
+def test_clean_up_deletes_only_what_is_ours_and_old(tmp_path: Path) -> None:
+    foreign = [
+        tmp_path / "photos" / "1" / "lock",
+        tmp_path / QUERY.replace("0123", "9999") / "0" / "lock",
+        tmp_path / QUERY.replace("0123", "9999") / "notes" / "lock",
+        tmp_path / "elsewhere" / "0" / "lock",
+    ]
+    for path in foreign:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("")
+    (tmp_path / QUERY.replace("0123", "8888")).symlink_to(tmp_path / "elsewhere")
+    old, new = QUERY, QUERY.replace("cdef-0", "cdef-1")
+    (tmp_path / ".deleted-half").mkdir()
+    settle(tmp_path, "t1")
+    with residence(tmp_path, new, 0):
+        pass
+    for path in (tmp_path / old, tmp_path / old / "0"):
+        os.utime(path, (1, 1))
+    assert clean_up(tmp_path) == 1
+    assert clean_up(tmp_path, older_than=-1) == 1
+    assert all(path.exists() for path in foreign)
+    assert not (tmp_path / ".deleted-half").exists()
+    assert clean_up(tmp_path / "nowhere") == 0
+
+
+def test_what_was_not_used_for_longest_goes_first(
+    tmp_path: Path, told: pytest.LogCaptureFixture
+) -> None:
+    for bucket in (2, 0, 1):
+        settle(tmp_path, "t1", bucket, rows=40_000)
+        time.sleep(0.02)
+    assert make_room(tmp_path, 10**9) == 0
+    assert make_room(tmp_path, 700_000) == 1
+    assert [takes(tmp_path, "t1", bucket) for bucket in range(3)] == [True, True, False]
+    assert len(told.messages) == 1 and "over its limit of 700,000 bytes" in told.messages[0]
+    assert make_room(tmp_path / "nowhere", 0) == 0
+
+
+def test_the_limit_is_half_of_what_would_be_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(tmp_path, "t1", rows=100_000)
+    for free, deleted in ((1_000_000, 0), (500_000, 1)):
+        monkeypatch.setattr(
+            residency.shutil, "disk_usage", lambda root, free=free: SimpleNamespace(free=free)
+        )
+        assert make_room(tmp_path) == deleted
+
+
+def test_an_arena_that_has_grown_makes_room(tmp_path: Path) -> None:
+    settle(tmp_path, "t1", 0, rows=40_000)
+    time.sleep(0.02)
+    with residence(tmp_path, QUERY, 1, limit=400_000) as home:
+        assert home is not None
+        arena = Arena(home.renew())
+        arena.array("x", 40_000, "i8")[:] = 7
+        arena.flush()
+        home.mark_clean("t1", [arena])
+    assert [takes(tmp_path, "t1", bucket) for bucket in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("given", "size"), [(5, 5), ("5", 5), ("20g", 20 << 30), ("1 MiB", 1 << 20), ("3KB", 3 << 10)]
+)
+def test_sizes(given: str | int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert size_of(given) == size
+    monkeypatch.setenv("AGGLOOM_STATE_LIMIT", str(given))
+    assert default_limit() == size
+    monkeypatch.delenv("AGGLOOM_STATE_LIMIT")
+    assert default_limit() is None
+
+
+@pytest.mark.parametrize("given", ["", "much", "-1", "2x", "1.5g"])
+def test_what_is_no_size_is_refused(given: str) -> None:
+    with pytest.raises(OptionError, match="is no size; give a number of bytes"):
+        size_of(given)
+
+
+def test_processes_that_delete_and_processes_that_work(tmp_path: Path) -> None:
+    """Counters in mapped arrays, committed to a file; directories go at any moment, and some processes are killed."""
+    root, store = tmp_path / "root", tmp_path / "store"
+    store.mkdir()
+    workers = [FORK.Process(target=_count, args=(root, store, seed)) for seed in range(3)]
+    for worker in workers:
+        worker.start()
+    rng, reused = random.Random(1), 0
+    while any(worker.is_alive() for worker in workers):
+        rng.choice([_remove, _remove_some, _clean, _make])(root, rng)
+        time.sleep(rng.random() * 0.02)
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    for path in store.glob("*.reused"):
+        reused += path.stat().st_size
+    assert reused > 20
+
+
+def _remove(root: Path, rng: random.Random) -> None:
+    if rng.random() < 0.2:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _remove_some(root: Path, rng: random.Random) -> None:
+    if rng.random() < 0.5:
+        for path in list(root.rglob("*")) if root.is_dir() else ():
+            if rng.random() < 0.1 and path.name != "lock":
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(True)
+
+
+def _clean(root: Path, rng: random.Random) -> None:
+    if rng.random() < 0.3:
+        clean_up(root, older_than=-1)
+
+
+def _make(root: Path, rng: random.Random) -> None:
+    make_room(root, rng.choice([0, 20_000, 10**6, 10**6]))
+
+
+def _count(root: Path, store: Path, seed: int) -> None:
+    """Raise counters; each step is right only if the arena is what the last commit to the store left."""
+    logging.disable()
+    rng = random.Random(seed)
+    for _ in range(150):
+        bucket = rng.randrange(2)
+        with residence(root, QUERY, bucket) as home:
+            number = _committed(store, bucket)
+            if home is None:
+                continue
+            arena = None
+            if home.take(f"{number}"):
+                try:
+                    arena = Arena(home.arena)
+                except StateCorruptError:
+                    arena = None
+            if arena is not None and arena.reopened:
+                with (store / f"{bucket}.reused").open("a") as f:
+                    f.write(".")
+            else:
+                arena = Arena(home.renew())
+                arena.array("x", 1000, "i8")[:] = number
+            counter = arena.array("x", 0, "i8")
+            assert (counter == number).all(), (counter, number)
+            counter[:500] += 1
+            if rng.random() < 0.1:
+                # As if killed in the middle: the other half is never written.
+                continue
+            counter[500:] += 1
+            # As Spark does, the store takes one of several commits of a version: another process may have been first.
+            with (store / f"{bucket}.{number + 1}").open("a"):
+                arena.flush()
+                home.mark_clean(f"{number + 1}", [arena])
+
+
+def _committed(store: Path, bucket: int) -> int:
+    return max((int(p.suffix[1:]) for p in store.glob(f"{bucket}.[0-9]*")), default=0)
