@@ -11,14 +11,14 @@ from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.harness import Harness
 from aggloom.runtime.inspection import Description
-from aggloom.runtime.spark.checkpoints import (
+from aggloom.runtime.spark.framing import Owner
+from aggloom.runtime.spark.inspecting import Look
+from aggloom.runtime.spark.state_reader import (
     BucketFiles,
     StoredBucket,
     StoredOperator,
     described_by,
 )
-from aggloom.runtime.spark.framing import Owner
-from aggloom.runtime.spark.inspecting import Look
 from aggloom.runtime.spark.store import BucketStore, Bundle, Head
 from aggloom.runtime.windows.make import WindowSettings
 

@@ -29,15 +29,15 @@ from aggloom.runtime.inspection import (
     split_key,
     times,
 )
-from aggloom.runtime.spark.checkpoints import (
+from aggloom.runtime.spark.framing import LAYOUT
+from aggloom.runtime.spark.session import session
+from aggloom.runtime.spark.state_reader import (
     BucketFiles,
     Checkpoint,
     StoredBucket,
     StoredOperator,
     require_directory,
 )
-from aggloom.runtime.spark.framing import LAYOUT
-from aggloom.runtime.spark.session import session
 
 _LARGEST = 5
 _WORTH_A_SEARCH = 64 << 20
