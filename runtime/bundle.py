@@ -113,14 +113,17 @@ class Applier:
 
     def __init__(self) -> None:
         self._rows = np.zeros(0, np.int32)
+        self._counted = False
 
     def distinct(self, state: Slots, slots: Array) -> Array:
         """The slots that rows go to; counts the rows of each until `done`.
 
         In order if they are many of all, so that memory is read in sequence, else in the order of their first row.
         """
-        if len(self._rows) != state.capacity:
+        if self._counted or len(self._rows) != state.capacity:
+            # Counts that are there still are those of a bundle that failed.
             self._rows = np.zeros(state.capacity, np.int32)
+        self._counted = True
         touched = np.empty(min(len(slots), state.capacity), np.int64)
         touched = touched[: _touched(slots, self._rows, touched)]
         if len(touched) * _DENSE >= state.capacity:
@@ -130,6 +133,7 @@ class Applier:
     def done(self, touched: Array) -> None:
         """Forget the counts of the slots that `distinct` has found."""
         self._rows[touched] = 0
+        self._counted = False
 
     def apply(
         self,
