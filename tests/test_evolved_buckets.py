@@ -16,7 +16,7 @@ from udafs import define_sum
 
 import aggloom as al
 from aggloom.codegen.planner import GroupAggregate, PlanOptions, lineage, plan_query, walk
-from aggloom.errors import AggloomError, StateCorruptError, StateMismatchError
+from aggloom.errors import StateCorruptError, StateMismatchError
 from aggloom.runtime.clock import NO_TIME
 from aggloom.runtime.comparison import call_text, compare
 from aggloom.runtime.spark import sinks
@@ -210,7 +210,7 @@ def test_another_query_is_refused_with_a_comparison(what: str) -> None:
     first, *listed = str(raised.value).split("\n  - ")
     assert listed == LINES[what]
     assert "a checkpoint directory of its own" in first
-    wrapped = AggloomError(
+    wrapped = RuntimeError(
         f"x\naggloom.errors.StateMismatchError: {raised.value}\n\n  at org.apache.spark.X\n"
     )
     assert str(explained(wrapped)) == str(raised.value)

@@ -190,13 +190,13 @@ def test_the_halves_of_a_window_aggregate_have_flinks_names() -> None:
     [
         (
             Windowing(Tumble("1 h", "ts")),
-            "the open windows, by the watermark on `ts`: 47 bytes a key and slice",
+            "the open windows, by the watermark on `ts`: 63 bytes a key and slice",
         ),
         (
             Windowing(Session("1 h", "ts"), allowed_lateness="1 min"),
-            "the open windows, by the watermark on `ts` less 1 min: 143 bytes a key and session",
+            "the open windows, by the watermark on `ts` less 1 min: 121 bytes a key and session",
         ),
-        (Windowing(Tumble("1 h")), "the open windows, by the clock: 47 bytes a key and slice"),
+        (Windowing(Tumble("1 h")), "the open windows, by the clock: 63 bytes a key and slice"),
         (
             Windowing(Tumble("1 h", "ts"), evictor=TimeEvictor("1 min")),
             "the open windows, by the watermark on `ts` and, per key and window, every row that stays: Python objects",
