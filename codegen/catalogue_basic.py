@@ -197,7 +197,7 @@ ENTRIES = (
         summed,
         Shape((COUNT, SUM), "total(sum)", NONE),
         (Example((3, None, 4), 7),),
-        "16 bytes for integers up to 32 bits, 32 for BIGINT and DECIMAL, 64 for FLOAT and DOUBLE",
+        "16 bytes for integers to 32 bits, 24 for BIGINT and DECIMAL to 18 digits, 32 beyond, 64 for FLOAT and DOUBLE",
         _O1,
         oracle="sum({x})",
     ),

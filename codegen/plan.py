@@ -54,7 +54,7 @@ from aggloom.codegen.plan_parts import (
     ViewStep,
 )
 from aggloom.codegen.spec import AggSpec
-from aggloom.physical import registers_for, row_widths
+from aggloom.physical import is_wide_decimal, registers_for, row_widths
 
 
 def plan_of(spec: AggSpec, backend: str = "numba") -> HandlerPlan:
@@ -276,12 +276,15 @@ class Planner:
             return "double", ("f8", 0), False
         if state.kind == "word":
             return "word", ("i8", 0), made.operand is not None and made.operand.pooled
-        kind: Kind = "int"
         if state.kind == "real":
-            kind = "float"
-        elif state.kind == "number":
-            kind = number_kind(self._type(summed(state, made)), self.spec.dialect)
-        return kind, {"float": ("f8", 7), "wide": ("i8", 3)}.get(kind, ("i8", 0)), False
+            return "float", ("f8", 7), False
+        if state.kind != "number":
+            return "int", ("i8", 0), False
+        dtype = self._type(summed(state, made))
+        kind = number_kind(dtype, self.spec.dialect)
+        # So many numbers of 64 bits as a count can count add up to less than 128.
+        limbs = 3 if is_wide_decimal(dtype) else 2
+        return kind, {"float": ("f8", 7), "wide": ("i8", limbs)}.get(kind, ("i8", 0)), False
 
     def _argument_names(self, state: Field, made: CallPlan) -> dict[str, str]:
         """What the arguments of a field's expressions are called, with the block's locals that they need."""

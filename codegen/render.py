@@ -118,13 +118,16 @@ def _environment() -> Environment:
 
 
 def _literal(value: str) -> str:
-    """A Python string literal: the one way by which user text enters generated code."""
-    return ascii(value)
+    """A Python string literal, quoted as black does: the one way by which user text enters generated code."""
+    text = ascii(value)
+    return text if '"' in text else f'"{text[1:-1]}"'
 
 
 def _data(value: object) -> str:
     """A literal of nested tuples, texts and numbers."""
-    return ascii(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_data, value))}{',' * (len(value) == 1)})"
+    return _literal(value) if isinstance(value, str) else ascii(value)
 
 
 def _comment(text: str) -> str:

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "ab1259c9b8e7aa7f"
-DIGEST = "785cb8f0dd49ae39"
+SUPPORT = "d1966de29150b079"
+DIGEST = "9b5cb592c22e2009"
 
 
 class Inputs(NamedTuple):
@@ -273,7 +273,7 @@ class GroupAggsHandler(rt.Handler):
     FIELDS = (
         ("records", "i8", 0, "int", False),
         ("count_amount", "i8", 0, "int", False),
-        ("sum_amount", "i8", 3, "wide", False),
+        ("sum_amount", "i8", 2, "wide", False),
     )
     VIEWS = (
         ("ordered_amount", "ordered", False, 1),

@@ -67,7 +67,7 @@ def airy(live: int, high: int) -> bool:
 
 
 class Arena:
-    """Named arrays that grow by doubling; with a `directory` each is a memory-mapped file in it.
+    """Named arrays that grow; with a `directory` each is a memory-mapped file in it.
 
     Where files cannot be had, the arena goes on without its directory, and says so once: arrays are on the heap from
     then on, and `listing` stays None. Raises StateCorruptError if what a directory holds is not what was flushed, and
@@ -112,6 +112,10 @@ class Arena:
         new[:kept] = old[:kept]
         self._arrays[name] = new
         return new
+
+    def roomier(self, rows: int, need: int) -> int:
+        """How many rows to have where `rows` were too few for `need`; files grow in place, so they grow by less."""
+        return max(need, 2 * rows if self.directory is None else rows + (rows >> 2))
 
     def replace(self, name: str, rows: int) -> Array:
         """Replace `name` by a zeroed array of `rows` rows."""

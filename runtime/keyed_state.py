@@ -79,7 +79,7 @@ class KeyedState(SlotState):
     def key_numbers(self, slots: Array) -> Array:
         """Numbers from 0 on that are the same for slots whose keys differ in nothing but the last column."""
         index = KeyIndex(Arena(), self.pool, self.index.pooled[:-1].tolist())
-        words, nulls = self.index.arrays.words[slots], self.index.arrays.nulls[slots]
+        words, nulls = self.index.keys(slots)
         last = words.shape[1] - 1
         numbers = index.lookup(np.ascontiguousarray(words[:, :-1]), nulls & ((1 << last) - 1))
         index.remove(index.used_slots())
@@ -120,7 +120,7 @@ class KeyedState(SlotState):
 
     def _keys_for(self, pool: Pool, slots: Array, index: KeyIndex) -> tuple[Array, Array]:
         """The (words, nulls) by which another state's index knows the keys of these slots."""
-        words, nulls = self.index.arrays.words[slots], self.index.arrays.nulls[slots]
+        words, nulls = self.index.keys(slots)
         pool.reserve_import(self.pool)
         for column in np.flatnonzero(index.pooled):
             words[:, column] = pool.import_ids(self.pool, words[:, column])

@@ -1,8 +1,10 @@
 """The key index: key columns (as words, with a mask of nulls) -> slot. Slots of deleted keys are reused.
 
 A cell of the table holds the upper half of its key's hash beside the slot + 1 (0 = empty), so probing, rehashing
-and closing gaps read nothing but the table. Rows are looked up in blocks, each step for the whole block: the loads
-of a step do not wait for one another, which is what a large table's lookup takes its time for.
+and closing gaps read nothing but the table. That half, as a fraction, is where in the table the cell belongs: the cells
+are in the order of their hashes whatever their number, so that the table grows by a quarter in one pass over it.
+Rows are looked up in blocks, each step for the whole block: the loads of a step do not wait for one another, which is
+what a large table's lookup takes its time for.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.arena import Arena, Array, airy
-from aggloom.runtime.hashing import combine, table_size
+from aggloom.runtime.hashing import combine
 from aggloom.runtime.jit import cold_kernel, kernel
 from aggloom.runtime.pool import Pool, PoolArrays, hold, release
 from aggloom.runtime.slot_state import FIRST_SLOTS
@@ -23,13 +25,15 @@ _SLOT = 0xFFFFFFFF
 
 
 class IndexArrays(NamedTuple):
-    """`table` by hash; by slot the key `words` (slot, column), `nulls` (bit mask), `used`; `free` slots as a stack."""
+    """`table` by hash; by slot the key `words` (slot, column), `nulls` (bit mask), `used`.
+
+    A free slot's first word is the next free one + 1; `meta[FREE]` starts the list (0: none is free).
+    """
 
     table: Array
     words: Array
     nulls: Array
     used: Array
-    free: Array
     meta: Array
 
 
@@ -41,17 +45,31 @@ class Scratch(NamedTuple):
 
 
 @kernel
-def _hash(words: Array, r: int, mask: int) -> int:
+def _hash(words: Array, r: int, mask: int, width: int) -> int:
     h = np.int64(mask)
-    for c in range(words.shape[1]):
+    for c in range(width):
         h = combine(h, words[r, c])
     return h
 
 
 @kernel
 def _home(cell: int, cells: int) -> int:
-    """Where a cell, or a hash, would be if it were alone; `cells`: how many there are, less one."""
-    return (cell >> 32) & cells
+    """Where a cell, or a hash, would be if it were alone in a table of so many cells."""
+    return np.int64((np.uint64(cell) >> np.uint64(32)) * np.uint64(cells) >> np.uint64(32))
+
+
+@kernel
+def _around(at: int, cells: int) -> int:
+    """A place that may be beyond the end, or before the start, of a table that is a ring."""
+    if at >= cells:
+        return at - cells
+    return at + cells if at < 0 else at
+
+
+@kernel
+def _entries_in(cells: int) -> int:
+    """How many entries a table of so many cells may hold, of which two thirds are that."""
+    return 2 * cells // 3
 
 
 @kernel
@@ -77,7 +95,7 @@ def _same(index: IndexArrays, s: int, words: Array, nulls: Array, r: int) -> boo
 @kernel
 def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch: Scratch) -> int:
     """The slots of a block's keys that are there; how many rows are listed as open: new keys, or behind another."""
-    hashes, left, cells = scratch.hashes, scratch.open, len(index.table) - 1
+    hashes, left, cells = scratch.hashes, scratch.open, len(index.table)
     for j in range(len(slots)):
         hashes[j] = nulls[j]
     for c in range(words.shape[1]):
@@ -93,7 +111,7 @@ def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratc
         count, more, step = more, np.int64(0), step + 1
         for k in range(count):
             j = left[k]
-            slots[j] = index.table[(_home(hashes[j], cells) + step) & cells]
+            slots[j] = index.table[_around(_home(hashes[j], cells) + step, cells)]
         for k in range(count):
             j = left[k]
             left[more] = j
@@ -110,13 +128,13 @@ def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratc
 @cold_kernel
 def _settle(index: IndexArrays, words: Array, nulls: Array, r: int, h: int) -> tuple[int, int]:
     """(slot of row r's key or -1, cell where it is or belongs)."""
-    cells = len(index.table) - 1
+    cells = len(index.table)
     at = _home(h, cells)
     while index.table[at] != 0:
         cell = index.table[at]
         if not _is_other(cell, h) and _same(index, _slot(cell), words, nulls, r):
             return _slot(cell), at
-        at = (at + 1) & cells
+        at = _around(at + 1, cells)
     return np.int64(-1), at
 
 
@@ -133,8 +151,8 @@ def _enter(
 ) -> int:
     """The slot that row r's key, which is new, gets."""
     if index.meta[FREE] > 0:
-        index.meta[FREE] -= 1
-        slot = np.int64(index.free[index.meta[FREE]])
+        slot = index.meta[FREE] - 1
+        index.meta[FREE] = index.words[slot, 0]
     else:
         slot = index.meta[HIGH]
         index.meta[HIGH] += 1
@@ -161,7 +179,7 @@ def _lookup(
     scratch: Scratch,
 ) -> int:
     """The slots of the rows from start on, to the end or up to a new key that there is no room for: the next row."""
-    room = min(3 * (len(index.table) >> 2), len(index.used))
+    room = min(_entries_in(len(index.table)), len(index.used))
     while start < len(slots):
         stop = min(len(slots), start + _BLOCK)
         block, keys, masks = slots[start:stop], words[start:stop], nulls[start:stop]
@@ -189,43 +207,48 @@ def _find(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch:
 
 @kernel
 def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -> None:
-    cells = len(index.table) - 1
+    cells, width = len(index.table), len(pooled)
     for r in range(len(slots)):
         s = slots[r]
-        at = _home(_hash(index.words, s, np.int64(index.nulls[s])), cells)
+        at = _home(_hash(index.words, s, np.int64(index.nulls[s]), width), cells)
         while _slot(index.table[at]) != s:
-            at = (at + 1) & cells
+            at = _around(at + 1, cells)
         hole = at
         while True:
-            at = (at + 1) & cells
+            at = _around(at + 1, cells)
             if index.table[at] == 0:
                 break
             home = _home(index.table[at], cells)
-            if ((at - home) & cells) >= ((at - hole) & cells):
+            if _around(at - home, cells) >= _around(at - hole, cells):
                 index.table[hole] = index.table[at]
                 hole = at
         index.table[hole] = 0
-        for c in range(index.words.shape[1]):
+        for c in range(width):
             if pooled[c]:
                 release(pool, index.words[s, c])
             index.words[s, c] = 0
         index.nulls[s] = 0
         index.used[s] = 0
-        index.free[index.meta[FREE]] = s
-        index.meta[FREE] += 1
+        index.words[s, 0] = index.meta[FREE]
+        index.meta[FREE] = s + 1
         index.meta[LIVE] -= 1
 
 
 @kernel
 def _rehash(old: Array, table: Array) -> None:
     """Fill an empty table from another."""
-    cells = len(table) - 1
+    cells = len(table)
     for i in range(len(old)):
         if old[i] != 0:
             at = _home(old[i], cells)
             while table[at] != 0:
-                at = (at + 1) & cells
+                at = _around(at + 1, cells)
             table[at] = old[i]
+
+
+def _cells_for(entries: int) -> int:
+    """Cells for a table of so many entries: it is at most two thirds full."""
+    return 3 * (max(entries, FIRST_SLOTS) + 1) // 2
 
 
 class KeyIndex:
@@ -239,11 +262,10 @@ class KeyIndex:
         self.pooled = np.array(pooled, np.bool_)
         width = len(pooled)
         self.mask_type = "u1" if width <= 8 else "u8"
-        arena.array(f"{name}.table", table_size(FIRST_SLOTS), "i8")
+        arena.array(f"{name}.table", _cells_for(FIRST_SLOTS), "i8")
         arena.array(f"{name}.words", FIRST_SLOTS, "i8", max(width, 1))
         arena.array(f"{name}.nulls", FIRST_SLOTS, self.mask_type)
         arena.array(f"{name}.used", FIRST_SLOTS, "u1")
-        arena.array(f"{name}.free", FIRST_SLOTS, "i4")
         arena.array(f"{name}.meta", 4, "i8")
         self._scratch = Scratch(np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64))
         self._reload()
@@ -267,7 +289,7 @@ class KeyIndex:
             a = self.arrays
             row = _lookup(a, self.pool.arrays, self.pooled, words, nulls, slots, row, self._scratch)
             if row < len(slots):
-                self.reserve(max(_BLOCK, len(self)))
+                self.reserve(_BLOCK)
         return slots
 
     def find(self, words: Array, nulls: Array) -> Array:
@@ -280,34 +302,39 @@ class KeyIndex:
         """Forget the keys of `slots`; the slots become free."""
         _remove(self.arrays, self.pool.arrays, self.pooled, slots)
 
+    def keys(self, slots: Array) -> tuple[Array, Array]:
+        """The (words, nulls) of the keys at slots."""
+        words = self.arrays.words[slots][:, : len(self.pooled)]
+        return np.ascontiguousarray(words), self.arrays.nulls[slots]
+
     def used_slots(self) -> Array:
         return np.flatnonzero(self.arrays.used).astype(np.int64)
 
     def reset(self) -> None:
         """Give the memory back; only when no key is left."""
-        for part in ("words", "nulls", "used", "free"):
+        for part in ("words", "nulls", "used"):
             self.arena.replace(f"{self.name}.{part}", FIRST_SLOTS)
-        self.arena.replace(f"{self.name}.table", table_size(FIRST_SLOTS))
+        self.arena.replace(f"{self.name}.table", _cells_for(FIRST_SLOTS))
         self.arrays.meta[:] = 0
         self._reload()
 
     def _reload(self) -> None:
-        width = len(self.pooled)
-        a = {n: self.arena.array(f"{self.name}.{n}", 0, "i4") for n in IndexArrays._fields}
-        a["words"] = a["words"][:, :width]
-        self.arrays = IndexArrays(**a)
+        self.arrays = IndexArrays(
+            *(self.arena.array(f"{self.name}.{n}", 0, "i4") for n in IndexArrays._fields)
+        )
 
     def reserve(self, keys: int) -> None:
         """Room for `keys` more keys."""
         a = self.arrays
-        need = int(a.meta[HIGH]) + keys - int(a.meta[FREE])
+        need = int(a.meta[LIVE]) + keys
         if need > len(a.used):
-            rows = max(need, 2 * len(a.used))
-            for part in ("words", "nulls", "used", "free"):
+            rows = self.arena.roomier(len(a.used), need)
+            for part in ("words", "nulls", "used"):
                 self.arena.resize(f"{self.name}.{part}", rows)
             self._reload()
-        cells = table_size(int(a.meta[LIVE]) + keys)
+        cells = _cells_for(need)
         if cells > len(a.table):
+            cells = self.arena.roomier(len(a.table), cells)
             self.arena.replace(f"{self.name}.table", cells)
             self._reload()
             _rehash(a.table, self.arrays.table)

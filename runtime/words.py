@@ -34,12 +34,16 @@ def wide_at(column: Limbs, i: int) -> tuple[int, int]:
 
 @kernel
 def load_wide(field: Array, s: int) -> Wide:
-    return field[s, 0], field[s, 1], field[s, 2]
+    """The sum at slot s, which is held in two limbs where three are never needed."""
+    middle = field[s, 1]
+    return field[s, 0], middle, field[s, 2] if field.shape[1] > 2 else middle >> 63
 
 
 @kernel
 def store_wide(field: Array, s: int, value: Wide) -> None:
-    field[s, 0], field[s, 1], field[s, 2] = value
+    field[s, 0], field[s, 1] = value[0], value[1]
+    if field.shape[1] > 2:
+        field[s, 2] = value[2]
 
 
 @kernel

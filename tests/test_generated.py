@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import black
 import pytest
 
 from aggloom.codegen import AggCall, AggSpec, generate, load, load_text, plan_of
@@ -33,6 +34,25 @@ def test_examples_are_what_the_generator_writes(path: Path) -> None:
     text = render(plan_of(AggSpec.from_json(handler.SPEC_JSON), handler.BACKEND))
     same = path.read_text(encoding="utf-8") == text
     assert same, f"{path.name} is not what the generator writes now; run: make generated"
+
+
+def test_templates_print_short_lines_as_black_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What black changes it formats twice, which takes longer than everything else together.
+    given: list[str] = []
+    formatted = black.format_str
+    monkeypatch.setattr(
+        black, "format_str", lambda text, mode: given.append(text) or formatted(text, mode=mode)
+    )
+    handlers = (
+        ("COUNT(*)", "append"),
+        ("SUM(cnt), MAX(cnt)", "retract"),
+        ("ARRAY_AGG(cnt)", "append"),
+    )
+    for calls, changes in handlers:
+        query = f"SELECT name, {calls} FROM t GROUP BY name"
+        spec = AggSpec.from_sql(query, schema=SPEC.schema, input_changes=changes)
+        text = render(plan_of(spec, "numba"))
+        assert given[-1] == text.replace(f'"{stated_digest(text)}"', '""', 1)
 
 
 def test_the_seed_has_four_parts_in_its_accumulator() -> None:

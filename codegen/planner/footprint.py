@@ -20,10 +20,10 @@ from aggloom.physical import is_pooled
 
 _WORD = 8
 _CELL = 4
-KEY_TABLE = 3 * _WORD
-"""The cells of a key in a hash table, of which it has 2 to 4 as the table fills up."""
 TABLE = 5 * _CELL // 2
-"""Those of anything else, which has 4/3 to 16/3."""
+"""The cells of anything else in its table, which has 4/3 to 16/3 as the table fills up."""
+KEY_TABLE = 14
+"""Those of a key in the table of keys: in live state on Spark it has 3/2 to 15/8, of a word."""
 _SEQUENCE_NODE = _WORD + 5 * _CELL
 # Offset, hash, length, references, a mark, and a place in the list of what nothing refers to yet.
 _TEXT = 2 * _WORD + 3 * _CELL + 1
@@ -80,7 +80,7 @@ def _add_parts(found: dict[str, Any], node: WindowAggregate) -> None:
     key, *rest = found["parts"]
     again = sum(part["bytes_per_key"] for part in rest) + 2 * _WORD
     if isinstance(node.windowing.assigner, Session):
-        key = {**key, "bytes_per_key": _index(len(node.keys), True)}
+        key = {**key, "bytes_per_key": _index(len(node.keys))}
         rest.append({"name": "session", "kind": "bounds", "bytes_per_key": _SESSION})
     else:
         again += key["bytes_per_key"]
@@ -135,7 +135,7 @@ def _range(sizes: set[int]) -> str:
 
 
 def _parts(plan: HandlerPlan, ttl: int) -> Iterator[dict[str, Any]]:
-    index = _index(len(plan.spec.group_by), bool(ttl or plan.spec.namespace))
+    index = _index(len(plan.spec.group_by))
     yield {"name": "key", "kind": "index", "bytes_per_key": index}
     for each in plan.fields:
         room = int(each.dtype[1:]) * max(1, each.columns) if each.kind != "object" else None
@@ -147,10 +147,10 @@ def _parts(plan: HandlerPlan, ttl: int) -> Iterator[dict[str, Any]]:
         yield {"name": "written", "kind": "time", "bytes_per_key": _WORD}
 
 
-def _index(columns: int, forgets: bool) -> int:
-    """The room that a key of so many columns takes; the list of free slots is touched as far as keys are forgotten."""
+def _index(columns: int) -> int:
+    """The room that a key of so many columns takes."""
     mask = 1 if columns <= 8 else 8
-    return _WORD * max(columns, 1) + mask + 1 + (_CELL if forgets else 0) + KEY_TABLE
+    return _WORD * max(columns, 1) + mask + 1 + KEY_TABLE
 
 
 def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:

@@ -93,8 +93,9 @@ class Layout:
             return self._scaled(field.attr, value)
         array = kept.arena.array(f"acc.{field.attr}", 0, "i8")
         if field.kind == "wide":
-            low, middle, high = (int(each) for each in array[slot])
-            whole = (low % 2**64) + ((middle % 2**64) << 64) + (high << 128)
+            *lower, highest = (int(each) for each in array[slot])
+            whole = sum(limb % 2**64 << 64 * place for place, limb in enumerate(lower))
+            whole += highest << 64 * len(lower)
             return self._scaled(field.attr, whole)
         if field.kind == "float":
             spill = kept.views["spill"].arrays

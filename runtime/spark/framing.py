@@ -14,7 +14,7 @@ from aggloom.errors import StateCorruptError, StateMismatchError
 from aggloom.runtime.clock import NO_TIME, Clock
 
 MAGIC = b"AGLM"
-LAYOUT = 3
+LAYOUT = 4
 SNAPSHOT, LOG, DESCRIPTION = 1, 2, 3
 _NAMES = {SNAPSHOT: "snapshot", LOG: "log", DESCRIPTION: "description"}
 

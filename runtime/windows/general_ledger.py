@@ -41,7 +41,7 @@ class WindowState(KeyedState):
         if not new:
             return
         keys = np.array([pane.key.slot for pane in new], np.int64)
-        words, nulls = self.index.arrays.words[keys], self.index.arrays.nulls[keys]
+        words, nulls = self.index.keys(keys)
         words[:, -1] = [pane.id for pane in new]
         for pane, slot in zip(new, self._slots(words, nulls).tolist(), strict=True):
             pane.slot = slot
