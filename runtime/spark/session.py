@@ -14,6 +14,10 @@ from aggloom.errors import AggloomError
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_BY_FILE_SYSTEM = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 _DRIVER_WORKER_PYTHON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
@@ -42,8 +46,11 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.python.worker.reuse": "true",
-        **{key.replace("__", "."): value for key, value in conf.items()},
     }
+    if master.startswith("local"):
+        # The other manager starts four processes (readlink) for every file that it renames on a local disk.
+        settings[_FILE_MANAGER] = _BY_FILE_SYSTEM
+    settings |= {key.replace("__", "."): value for key, value in conf.items()}
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, str(value))
