@@ -41,10 +41,12 @@ class Choice:
 
 def _throughput(spark: SparkSession, flink: Flink, choice: Choice) -> None:
     chosen = cases(choice.quick, choice.cases)
-    made = throughput.measure(spark, flink, chosen, choice.rounds)
     title = "aggloom's speed over each contender's, once under way (more is faster)"
     facts = {"flink": flink.version or "not installed"}
-    choice.publish("throughput", throughput, made, bars=(title, throughput.bars(made)), facts=facts)
+    for made in throughput.measure(spark, flink, chosen, choice.rounds):
+        # After each case: a run that is stopped has written what it measured.
+        bars = title, throughput.bars(made)
+        choice.publish("throughput", throughput, made, bars=bars, facts=facts)
 
 
 def _latency(spark: SparkSession, _: Flink, choice: Choice) -> None:

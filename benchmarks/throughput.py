@@ -144,13 +144,15 @@ def verify(spark: SparkSession, flink: Flink, case: Case) -> None:
     click.echo(f"{case.name}: the contenders give the same table for few rows", err=True)
 
 
-def measure(spark: SparkSession, flink: Flink, cases: Sequence[Case], rounds: int) -> list[Series]:
-    """All rounds of all cases."""
+def measure(
+    spark: SparkSession, flink: Flink, cases: Sequence[Case], rounds: int
+) -> Iterator[list[Series]]:
+    """All rounds of the first case, then of the first two, and so on."""
     series: list[Series] = []
     for case in cases:
         verify(spark, flink, case)
         series += take_turns(title(case), contenders(spark, flink, case), rounds)
-    return series
+        yield series
 
 
 def title(case: Case) -> str:

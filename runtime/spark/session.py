@@ -48,6 +48,7 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         "spark.python.worker.reuse": "true",
     }
     if master.startswith("local"):
+        settings["spark.python.daemon.module"] = "aggloom.daemon"
         # The other manager starts four processes (readlink) for every file that it renames on a local disk.
         settings[_FILE_MANAGER] = _BY_FILE_SYSTEM
     settings |= {key.replace("__", "."): value for key, value in conf.items()}

@@ -48,7 +48,7 @@ def application(session: int) -> list[Process]:
     found = []
     for pid, (parent, words) in commands.items():
         _, above = commands.get(parent, (0, ""))
-        if "pyspark.daemon" in words:
+        if "daemon pyspark.worker" in words:
             # A daemon forks its workers; one whose daemon is dead has no parent here.
             role = "daemon" if "java" in above else "worker"
         elif above == words:
