@@ -68,15 +68,16 @@ def _retract(query: Query, rows: int, keys: int, changes: str = "retract") -> Ro
 # fmt: off
 CASES = (
     # Retracting: Flink's plans, the number of keys, then other calls.
-    Case("retract-100k", BASIC, _retract(BASIC, 2 * M, 100 * K), EVERY, quick=2 * M),
-    Case("retract-1m", BASIC, _retract(BASIC, 4 * M, M), (MINI,)),
+    Case("plans", BASIC, _retract(BASIC, 2 * M, 100 * K), EVERY, quick=2 * M),
+    Case("retract-100k", BASIC, _retract(BASIC, 8 * M, 100 * K), (MINI,)),
+    Case("retract-1m", BASIC, _retract(BASIC, 8 * M, M), (MINI,)),
     Case("distinct", DISTINCT, _retract(DISTINCT, 2 * M, K), (MINI,)),
     Case("top", TOP, _retract(TOP, M, K, "top"), (MINI,)),
     Case("cascade", CASCADE, _retract(CASCADE, 2 * M, 100 * K), (MINI,), quick=M),
     # Append-only: the number of keys, their distribution and type, the number of calls.
     Case("append-1k", BASIC, _append(BASIC, 2 * M, K), (TWO,), own=OWNS),
     Case("append-100k", BASIC, _append(BASIC, 8 * M, 100 * K), (MINI,), own=OWNS, by_hand=10 * K, quick=2 * M),
-    Case("append-1m", BASIC, _append(BASIC, 4 * M, M), (MINI,), own=(OWN, OWN_LOG)),
+    Case("append-1m", BASIC, _append(BASIC, 8 * M, M), (MINI,), own=(OWN, OWN_LOG)),
     Case("append-10m", BASIC, _append(BASIC, 10 * M, 10 * M), own=OWNS),
     Case("zipf", BASIC, _append(BASIC, 2 * M, M, zipf=True), (TWO,), own=OWNS),
     Case("strings", BASIC, _append(BASIC, 2 * M, 100 * K, strings=True), (MINI,), own=OWNS),

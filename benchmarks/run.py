@@ -30,6 +30,7 @@ class Choice:
     quick: bool
     rounds: int
     cases: tuple[str, ...]
+    keep: bool
 
     def publish(self, part: str, module: Any, made: list[Any], **more: Any) -> None:
         """Write the page of a part; quick runs have pages of their own."""
@@ -43,10 +44,12 @@ def _throughput(spark: SparkSession, flink: Flink, choice: Choice) -> None:
     chosen = cases(choice.quick, choice.cases)
     title = "aggloom's speed over each contender's, once under way (more is faster)"
     facts = {"flink": flink.version or "not installed"}
+    kept = throughput.kept(chosen) if choice.keep else []
     for made in throughput.measure(spark, flink, chosen, choice.rounds):
         # After each case: a run that is stopped has written what it measured.
-        bars = title, throughput.bars(made)
-        choice.publish("throughput", throughput, made, bars=bars, facts=facts)
+        shown = kept + made
+        bars = title, throughput.bars(shown)
+        choice.publish("throughput", throughput, shown, bars=bars, facts=facts)
 
 
 def _latency(spark: SparkSession, _: Flink, choice: Choice) -> None:
@@ -77,6 +80,7 @@ RUN: dict[str, Callable[[SparkSession, Flink, Choice], None]] = {
 @click.option("--rounds", type=int, help="Instead of 5, or of 3 with --quick.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(list(RUN)))
 @click.option("--case", "names", multiple=True, type=click.Choice([case.name for case in CASES]))
+@click.option("--keep", is_flag=True, help="Keep the other cases that the page has, too.")
 @click.option("--check", is_flag=True, help="Only compare the contenders' results, on few rows.")
 @click.option("--no-flink", is_flag=True, help="Leave Flink out; it is installed otherwise (once).")
 @click.option(
@@ -87,12 +91,13 @@ def main(
     rounds: int | None,
     parts: tuple[str, ...],
     names: tuple[str, ...],
+    keep: bool,
     check: bool,
     no_flink: bool,
     flink_python: Path | None,
 ) -> None:
     """Measure, and write benchmarks/results."""
-    choice = Choice(quick, rounds or (3 if quick else 5), names)
+    choice = Choice(quick, rounds or (3 if quick else 5), names, keep)
     wanted = parts or (("throughput",) if names or check else tuple(RUN))
     wants_flink = "throughput" in wanted and not no_flink
     flink = Flink((flink_python or interpreter()) if wants_flink else None)

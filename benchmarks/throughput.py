@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +15,10 @@ import duckdb
 import pyarrow.parquet as pq
 from flink import READS, VERSION, Flink
 from matrix import BATCHES, FEW, FLOOR, HAND, LOOM, OWN, OWN_LOG, Case
-from measure import Contender, Series, ratios, spread, take_turns
+from measure import Contender, Run, Series, ratios, spread, take_turns
 from picture import Bar
 from pyspark.sql import SparkSession
+from results import RESULTS
 from rows import Rows
 from streams import FLOOR_STREAM, HAND_STREAM, loom, own
 
@@ -153,6 +155,20 @@ def measure(
         verify(spark, flink, case)
         series += take_turns(title(case), contenders(spark, flink, case), rounds)
         yield series
+
+
+def kept(cases: Sequence[Case]) -> list[Series]:
+    """What the page has of cases other than these."""
+    path = RESULTS / "throughput.json"
+    found = json.loads(path.read_text())["measurements"] if path.exists() else []
+    titles = set(map(title, cases))
+    return [
+        Series(
+            each["case"], each["contender"], each["absent"], [Run(**run) for run in each["runs"]]
+        )
+        for each in found
+        if each["case"] not in titles
+    ]
 
 
 def title(case: Case) -> str:
