@@ -10,6 +10,7 @@ import hashlib
 import re
 from pathlib import Path
 
+import black
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from aggloom.codegen.call import describe_call
@@ -61,9 +62,6 @@ _SUPPORT = {
 
 def render(plan: HandlerPlan) -> str:
     """The module's text, formatted by black."""
-    # Workers load modules and write none: they do without.
-    import black
-
     spec = plan.spec
     calls = ", ".join(describe_call(c) for c in spec.calls) or "keys only"
     keys = ", ".join(spec.group_by[:-1] if spec.namespace else spec.group_by)
