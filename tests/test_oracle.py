@@ -20,8 +20,8 @@ from aggloom.runtime.changelog import check_laws, fold
 from aggloom.runtime.harness import Harness
 
 Change = tuple[Any, ...]
-few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-some = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 rich = pytest.mark.parametrize("name", sorted(RICH))
 
 
