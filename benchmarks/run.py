@@ -32,19 +32,22 @@ class Choice:
     cases: tuple[str, ...]
     keep: bool
 
+    def page(self, part: str) -> str:
+        """The name of a part's page; quick runs have pages of their own."""
+        return f"{part}-quick" if self.quick else part
+
     def publish(self, part: str, module: Any, made: list[Any], **more: Any) -> None:
-        """Write the page of a part; quick runs have pages of their own."""
-        name = f"{part}-quick" if self.quick else part
+        """Write the page of a part."""
         notes = module.NOTES.replace("{rounds}", str(self.rounds))
         raw = [each.__dict__ for each in made]
-        publish_rows(name, module.HEADER, list(module.cells(made)), raw, notes, **more)
+        publish_rows(self.page(part), module.HEADER, list(module.cells(made)), raw, notes, **more)
 
 
 def _throughput(spark: SparkSession, flink: Flink, choice: Choice) -> None:
     chosen = cases(choice.quick, choice.cases)
     title = "aggloom's speed over each contender's, once under way (more is faster)"
     facts = {"flink": flink.version or "not installed"}
-    kept = throughput.kept(chosen) if choice.keep else []
+    kept = throughput.kept(choice.page("throughput"), chosen) if choice.keep else []
     for made in throughput.measure(spark, flink, chosen, choice.rounds):
         # After each case: a run that is stopped has written what it measured.
         shown = kept + made

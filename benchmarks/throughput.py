@@ -157,9 +157,9 @@ def measure(
         yield series
 
 
-def kept(cases: Sequence[Case]) -> list[Series]:
-    """What the page has of cases other than these."""
-    path = RESULTS / "throughput.json"
+def kept(page: str, cases: Sequence[Case]) -> list[Series]:
+    """What a page has of cases other than these."""
+    path = RESULTS / f"{page}.json"
     found = json.loads(path.read_text())["measurements"] if path.exists() else []
     titles = set(map(title, cases))
     return [
