@@ -21,7 +21,7 @@ from aggloom.runtime.spark.host import OperatorProcessor
 from aggloom.runtime.spark.residency import Residence
 from aggloom.runtime.spark.store import BucketStore, Head
 
-SEEDS, CHUNK = 160, 20
+SEEDS, CHUNK = 100, 20
 ENOUGH, _FOUND = 100, 7
 FIRST = {"any boot will do": 50, "no timer is set": 20}
 """Rare faults are looked for from a seed on that is known to show them soon."""
