@@ -155,7 +155,8 @@ def test_merging_the_parts_is_accumulating_the_whole(
     assert same_table(spec, [merged.getValue()], [whole.getValue()], scale) is None
 
 
-@rich
+# Compiling takes seconds each: those with every kind of state.
+@pytest.mark.parametrize("name", ["bytes", "distinct", "first_last", "floats"])
 @few
 @given(data=st.data())
 def test_copying_the_state_after_every_batch_changes_nothing(
