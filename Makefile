@@ -24,8 +24,8 @@ demo-windows: $(READY) java ## run the second demo: delays by the hour and over 
 test: $(READY) java ## run every test
 	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
-test-quick: $(READY) ## run the tests that need no Spark
-	@$(BIN)/python -m pytest -m "not spark" -n auto $(ARGS)
+test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
+	@$(BIN)/python -m pytest -m "not spark and not slow" -n auto $(ARGS)
 
 soak: $(READY) ## run the property tests on examples that no run has seen: make soak ARGS=--hypothesis-seed=7
 	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/test_oracle.py \

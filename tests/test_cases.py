@@ -31,7 +31,7 @@ def test_shared_cases_pass() -> None:
     assert sum(o.status == "passed" for o in outcomes) >= 180
 
 
-@pytest.mark.parametrize("backend", ["python", "numba"])
+@pytest.mark.parametrize("backend", ["python", pytest.param("numba", marks=pytest.mark.slow)])
 def test_own_cases_pass(backend: str) -> None:
     outcomes = run_directory(OWN, backends=(backend,))
     assert [(o.id, o.status, o.reason) for o in outcomes if o.status != "passed"] == []

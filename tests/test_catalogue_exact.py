@@ -170,6 +170,7 @@ def test_decimal_means_are_rounded_half_up(
         assert found[5:] == (Decimal(spark), Decimal(spark))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", compiled())
 def test_both_backends_agree_on_changelogs(name: str) -> None:
     """All functions, a few specs: changes one by one, merged, dirty and restored."""

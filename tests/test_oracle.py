@@ -126,7 +126,10 @@ def test_dirty_changelogs_give_the_same_changes_on_both_backends(
     [
         *((name, "python") for name in sorted(RICH)),
         # Compiling takes seconds each: those with every kind of state.
-        *((name, "numba") for name in ("distinct", "first_last", "floats")),
+        *(
+            pytest.param(name, "numba", marks=pytest.mark.slow)
+            for name in ("distinct", "first_last", "floats")
+        ),
     ],
 )
 @pytest.mark.parametrize("changes", ["append", "retract"])
@@ -156,6 +159,7 @@ def test_merging_the_parts_is_accumulating_the_whole(
 
 
 # Compiling takes seconds each: those with every kind of state.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bytes", "distinct", "first_last", "floats"])
 @few
 @given(data=st.data())

@@ -157,6 +157,7 @@ CHOSEN = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHOSEN)
 def test_compiled_halves_give_the_table_of_one_phase(name: str) -> None:
     for seed, parts in enumerate(PARTS):

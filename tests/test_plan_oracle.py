@@ -115,6 +115,7 @@ def test_chosen_queries_give_duckdbs_table_in_every_plan(
         agree(Query((), CHOSEN[name]), batches, parts, changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPILED)
 @few
 @given(data=st.data())

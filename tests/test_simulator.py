@@ -27,6 +27,7 @@ FIRST = {"any boot will do": 50, "no timer is set": 20}
 """Rare faults are looked for from a seed on that is known to show them soon."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
 def test_faults_change_nothing(first: int) -> None:
     for seed in range(first, first + CHUNK):
