@@ -22,7 +22,10 @@ from aggloom.runtime.harness import Harness
 Change = tuple[Any, ...]
 few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-rich = pytest.mark.parametrize("name", sorted(RICH))
+# Compiled, which takes seconds for each: not in the quick suite.
+rich = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) for name in sorted(RICH)]
+)
 
 
 def open_harness(

@@ -164,6 +164,7 @@ def test_compiled_halves_give_the_table_of_one_phase(name: str) -> None:
         assert_same_tables(CHOSEN[name], seed, [parts], "numba")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHOSEN)
 def test_both_backends_give_the_same_changes_in_two_phases(name: str) -> None:
     spec = CHOSEN[name]
