@@ -276,13 +276,14 @@ class Planner:
             return "double", ("f8", 0), False
         if state.kind == "word":
             return "word", ("i8", 0), made.operand is not None and made.operand.pooled
-        kind: Kind = "float" if state.kind == "real" else "int"
-        limbs = 3
-        if state.kind == "number":
-            dtype = self._type(summed(state, made))
-            kind = number_kind(dtype, self.spec.dialect)
-            # So many numbers of 64 bits as a count can count add up to less than 128.
-            limbs = 3 if is_wide_decimal(dtype) else 2
+        if state.kind == "real":
+            return "float", ("f8", 7), False
+        if state.kind != "number":
+            return "int", ("i8", 0), False
+        dtype = self._type(summed(state, made))
+        kind = number_kind(dtype, self.spec.dialect)
+        # So many numbers of 64 bits as a count can count add up to less than 128.
+        limbs = 3 if is_wide_decimal(dtype) else 2
         return kind, {"float": ("f8", 7), "wide": ("i8", limbs)}.get(kind, ("i8", 0)), False
 
     def _argument_names(self, state: Field, made: CallPlan) -> dict[str, str]:

@@ -22,6 +22,8 @@ from aggloom.runtime.harness import Harness
 Change = tuple[Any, ...]
 few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+STATES = ("distinct", "first_last", "floats")
+"""Of the rich specs those that hold every kind of state, where compiling all would take minutes."""
 # Compiled, which takes seconds for each: not in the quick suite.
 rich = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) for name in sorted(RICH)]
@@ -128,11 +130,7 @@ def test_dirty_changelogs_give_the_same_changes_on_both_backends(
     ("name", "backend"),
     [
         *((name, "python") for name in sorted(RICH)),
-        # Compiling takes seconds each: those with every kind of state.
-        *(
-            pytest.param(name, "numba", marks=pytest.mark.slow)
-            for name in ("distinct", "first_last", "floats")
-        ),
+        *(pytest.param(name, "numba", marks=pytest.mark.slow) for name in STATES),
     ],
 )
 @pytest.mark.parametrize("changes", ["append", "retract"])
@@ -161,9 +159,8 @@ def test_merging_the_parts_is_accumulating_the_whole(
     assert same_table(spec, [merged.getValue()], [whole.getValue()], scale) is None
 
 
-# Compiling takes seconds each: those with every kind of state.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["bytes", "distinct", "first_last", "floats"])
+@pytest.mark.parametrize("name", ["bytes", *STATES])
 @few
 @given(data=st.data())
 def test_copying_the_state_after_every_batch_changes_nothing(

@@ -169,7 +169,7 @@ def compiled() -> dict[str, AggSpec]:
     """A few specs that hold every function: what Numba is asked to compile.
 
     Moments stand over the same two columns, so that they share their sums: each sum of its own takes seconds. Of
-    others there are a few in a spec, for the time that LLVM takes to compile an update grows with its square.
+    others there are a few in a spec, for the time to compile an update grows with the square of their number.
     """
     made: dict[str, AggSpec] = {}
     for number, family in enumerate(FAMILIES):
