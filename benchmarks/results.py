@@ -104,7 +104,7 @@ def publish_rows(
     for row in cells:
         table.add_row(*row)
     Console().print(table)
-    known = {**machine(), **(facts or {}), "command": command()}
+    known = {**machine(), "command": command(), **(facts or {})}
     RESULTS.mkdir(exist_ok=True)
     lines = [f"# {name}", "", notes, ""]
     if bars:

@@ -47,6 +47,11 @@ def _throughput(spark: SparkSession, flink: Flink, choice: Choice) -> None:
     chosen = cases(choice.quick, choice.cases)
     title = "aggloom's speed over each contender's, once under way (more is faster)"
     facts = {"flink": flink.version or "not installed"}
+    if choice.keep:
+        # The page holds what several runs have measured.
+        facts["command"] = (
+            "python benchmarks/run.py --part throughput --keep --case ..., for each case"
+        )
     kept = throughput.kept(choice.page("throughput"), chosen) if choice.keep else []
     for made in throughput.measure(spark, flink, chosen, choice.rounds):
         # After each case: a run that is stopped has written what it measured.
