@@ -27,6 +27,7 @@ _SUPPORT = {
         "errorfree",
         "floats",
         "hashing",
+        "indexing",
         "jit",
         "limbs",
         "lists",

@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "17ce2cc586503065"
-DIGEST = "1813ee8198866ef5"
+SUPPORT = "7a2bf31e078305cf"
+DIGEST = "c8e38fa2cd8b2331"
 
 
 class Inputs(NamedTuple):

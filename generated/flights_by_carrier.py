@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "17ce2cc586503065"
-DIGEST = "b644abd6c7c71f56"
+SUPPORT = "7a2bf31e078305cf"
+DIGEST = "128e12cedbc42b2d"
 
 
 class Inputs(NamedTuple):

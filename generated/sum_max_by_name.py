@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "17ce2cc586503065"
-DIGEST = "1ae259aa8d66fd3c"
+SUPPORT = "7a2bf31e078305cf"
+DIGEST = "e8bf5ed8d391bb7d"
 
 
 class Inputs(NamedTuple):

@@ -11,7 +11,10 @@ from typing import Any, TypeVar
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
+from aggloom.runtime.indexing import Compiler
+
 F = TypeVar("F", bound=Callable[..., Any])
+_OPTIONS: dict[str, Any] = {"_nrt": False, "pipeline_class": Compiler}
 
 
 def kernel(function: F) -> F:
@@ -21,17 +24,17 @@ def kernel(function: F) -> F:
     parts of an update's time, and passing them on from call to call two thirds of what was left. Everything that
     a kernel touches is held by its caller.
     """
-    return _compiled_once(njit(cache=True, _nrt=False, forceinline=True)(function))
+    return _compiled_once(njit(cache=True, forceinline=True, **_OPTIONS)(function))
 
 
 def cold_kernel(function: F) -> F:
     """A kernel that is called, not inlined: for what few rows need and would bloat every loop and its compiling."""
-    return _compiled_once(njit(cache=True, _nrt=False)(function))
+    return _compiled_once(njit(cache=True, **_OPTIONS)(function))
 
 
 def part(function: F) -> F:
     """A part of one kernel: put into its caller before anything is compiled, so that it is compiled only there."""
-    return njit(inline="always", _nrt=False)(function)
+    return njit(inline="always", **_OPTIONS)(function)
 
 
 def _compiled_once(dispatcher: Any) -> Any:
