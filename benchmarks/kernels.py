@@ -209,10 +209,6 @@ def main(rows: int, rounds: int, quick: bool, only: str, name: str) -> None:
     shrink = 10 if quick else 1
     rows, rounds = rows // shrink, 3 if quick else rounds
     keys = [count // shrink for count in (1_000, 10_000, 100_000, 1_000_000, 10_000_000)]
-    series: list[Series] = []
-    for case in cases(rows, keys, 100_000 // shrink):
-        if only in case.name:
-            series += take_turns(case.name, contenders(case), rounds)
     notes = (
         f"{rows:,} rows, one thread. aggloom takes changes in ten mini-batches, with a changelog after each; with one "
         "bundle it gives its answer once, as a GROUP BY does. DuckDB, Polars and pandas answer once, from rows in "
@@ -221,7 +217,12 @@ def main(rows: int, rounds: int, quick: bool, only: str, name: str) -> None:
         f"CPU time; median (least..greatest) of {rounds} rounds in turn; ratios are of the same round."
     )
     header = ("case", "contender", "M rows/s", f"over {REFERENCE}")
-    publish_rows(name, header, list(cells(series)), series, notes)
+    series: list[Series] = []
+    for case in cases(rows, keys, 100_000 // shrink):
+        if only in case.name:
+            series += take_turns(case.name, contenders(case), rounds)
+            # After each case: a run that is stopped has written what it measured.
+            publish_rows(name, header, list(cells(series)), series, notes)
 
 
 if __name__ == "__main__":
