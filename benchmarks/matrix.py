@@ -75,14 +75,14 @@ CASES = (
     Case("top", TOP, _retract(TOP, M, K, "top"), (MINI,)),
     Case("cascade", CASCADE, _retract(CASCADE, 2 * M, 100 * K), (MINI,), quick=M),
     # Append-only: the number of keys, their distribution and type, the number of calls.
-    Case("append-1k", BASIC, _append(BASIC, 2 * M, K), (TWO,), own=OWNS),
+    Case("append-1k", BASIC, _append(BASIC, 8 * M, K), (TWO,), own=OWNS),
     Case("append-100k", BASIC, _append(BASIC, 8 * M, 100 * K), (MINI,), own=OWNS, by_hand=10 * K, quick=2 * M),
     Case("append-1m", BASIC, _append(BASIC, 8 * M, M), (MINI,), own=(OWN, OWN_LOG)),
     Case("append-10m", BASIC, _append(BASIC, 10 * M, 10 * M), own=OWNS),
     Case("zipf", BASIC, _append(BASIC, 2 * M, M, zipf=True), (TWO,), own=OWNS),
-    Case("strings", BASIC, _append(BASIC, 2 * M, 100 * K, strings=True), (MINI,), own=OWNS),
+    Case("strings", BASIC, _append(BASIC, 8 * M, 100 * K, strings=True), (MINI,), own=OWNS),
     Case("count", COUNT, _append(COUNT, 2 * M, 100 * K), (MINI,), own=OWNS),
-    Case("mixed", MIXED, _append(MIXED, 2 * M, 100 * K), (MINI,), own=OWNS),
+    Case("mixed", MIXED, _append(MIXED, 8 * M, 100 * K), (MINI,), own=OWNS),
 )
 # fmt: on
 LATENCY = Rows(M, 100 * K, files=1, tail=10)

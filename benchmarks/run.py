@@ -52,10 +52,11 @@ def _throughput(spark: SparkSession, flink: Flink, choice: Choice) -> None:
         facts["command"] = (
             "python benchmarks/run.py --part throughput --keep --case ..., for each case"
         )
-    kept = throughput.kept(choice.page("throughput"), chosen) if choice.keep else []
     for made in throughput.measure(spark, flink, chosen, choice.rounds):
         # After each case: a run that is stopped has written what it measured.
-        shown = kept + made
+        shown = made
+        if choice.keep:
+            shown = throughput.on_page(choice.page("throughput"), cases(choice.quick), made)
         bars = title, throughput.bars(shown)
         choice.publish("throughput", throughput, shown, bars=bars, facts=facts)
 

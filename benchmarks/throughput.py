@@ -157,18 +157,18 @@ def measure(
         yield series
 
 
-def kept(page: str, cases: Sequence[Case]) -> list[Series]:
-    """What a page has of cases other than these."""
+def on_page(page: str, cases: Sequence[Case], made: Sequence[Series]) -> list[Series]:
+    """What a page shows of these cases, in their order: what was measured now, otherwise what it shows already."""
     path = RESULTS / f"{page}.json"
-    found = json.loads(path.read_text())["measurements"] if path.exists() else []
-    titles = set(map(title, cases))
-    return [
+    before = [
         Series(
             each["case"], each["contender"], each["absent"], [Run(**run) for run in each["runs"]]
         )
-        for each in found
-        if each["case"] not in titles
+        for each in (json.loads(path.read_text())["measurements"] if path.exists() else [])
     ]
+    anew = {each.case for each in made}
+    found = [each for each in before if each.case not in anew] + list(made)
+    return [each for name in map(title, cases) for each in found if each.case == name]
 
 
 def title(case: Case) -> str:
