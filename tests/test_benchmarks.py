@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 import xml.etree.ElementTree as ElementTree
 from collections import Counter, defaultdict
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ pytest.importorskip("pyspark")
 import matrix
 import rows as rows_module
 import throughput
-from measure import Run, ratios, spread, take_turns
+from measure import Run, Series, ratios, spread, take_turns
 from picture import Bar, draw
 from rows import Rows
 
@@ -132,6 +133,22 @@ def test_contenders_take_turns_and_ratios_are_of_one_round() -> None:
     assert ratios(ours.rates, theirs.rates) == [2.0, 1.0, 0.5]
     assert spread(ratios(ours.rates, theirs.rates)) == "1 (0.5..2)"
     assert absent.absent == "not here" and not absent.runs
+
+
+def test_a_kept_page_shows_what_the_matrix_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = matrix.CASES[:2]
+    titles = [throughput.title(case) for case in (first, second)]
+    before = [Series(case, "a", runs=[Run(10, 2.0)]) for case in ("gone", *reversed(titles))]
+    text = json.dumps({"measurements": [asdict(each) for each in before]})
+    (tmp_path / "page.json").write_text(text)
+    monkeypatch.setattr(throughput, "RESULTS", tmp_path)
+    made = [Series(titles[1], "a", runs=[Run(10, 1.0)])]
+    shown = throughput.on_page("page", (first, second), made)
+    assert [each.case for each in shown] == titles
+    assert [each.rates for each in shown] == [[5.0], [10.0]]
+    assert throughput.on_page("no page", (first, second), made) == made
 
 
 def test_the_picture_is_svg_with_a_bar_for_each_contender() -> None:
