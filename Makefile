@@ -60,7 +60,7 @@ cases: $(READY) java ## run a directory of case files through the harness: make 
 bench: $(READY) java ## the benchmarks of streams, quickly: a few cases beside Flink SQL, Spark's own and the floor (about six minutes)
 	@$(BIN)/python benchmarks/run.py --quick $(ARGS)
 
-bench-full: $(READY) java ## all benchmarks of streams (about forty minutes); benchmarks/README.md names those of other things
+bench-full: $(READY) java ## all benchmarks of streams (about an hour and a quarter); benchmarks/README.md names those of other things
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 generated: $(READY) ## write the committed examples again, as this tree's generator would
