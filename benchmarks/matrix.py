@@ -85,6 +85,7 @@ CASES = (
     Case("mixed", MIXED, _append(MIXED, 8 * M, 100 * K), (MINI,), own=OWNS),
 )
 # fmt: on
+NAMES = tuple(case.name for case in CASES)
 LATENCY = Rows(M, 100 * K, files=1, tail=10)
 LATENCY_RETRACT = replace(LATENCY, changes="retract")
 STATE_KEYS = (M, 10 * M)

@@ -16,7 +16,7 @@ import latency
 import state
 import throughput
 from flink import Flink, interpreter
-from matrix import CASES, STATE_KEYS, cases
+from matrix import NAMES, STATE_KEYS, cases
 from pyspark.sql import SparkSession
 from results import publish_rows
 
@@ -46,6 +46,7 @@ class Choice:
 def _throughput(spark: SparkSession, flink: Flink, choice: Choice) -> None:
     chosen = cases(choice.quick, choice.cases)
     title = "aggloom's speed over each contender's, once under way (more is faster)"
+    page = choice.page("throughput")
     facts = {"flink": flink.version or "not installed"}
     if choice.keep:
         # The page holds what several runs have measured.
@@ -54,9 +55,7 @@ def _throughput(spark: SparkSession, flink: Flink, choice: Choice) -> None:
         )
     for made in throughput.measure(spark, flink, chosen, choice.rounds):
         # After each case: a run that is stopped has written what it measured.
-        shown = made
-        if choice.keep:
-            shown = throughput.on_page(choice.page("throughput"), cases(choice.quick), made)
+        shown = throughput.on_page(page, cases(choice.quick, NAMES), made) if choice.keep else made
         bars = title, throughput.bars(shown)
         choice.publish("throughput", throughput, shown, bars=bars, facts=facts)
 
@@ -88,7 +87,7 @@ RUN: dict[str, Callable[[SparkSession, Flink, Choice], None]] = {
 @click.option("--quick", is_flag=True, help="Three rounds of few cases, in minutes.")
 @click.option("--rounds", type=int, help="Instead of 5, or of 3 with --quick.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(list(RUN)))
-@click.option("--case", "names", multiple=True, type=click.Choice([case.name for case in CASES]))
+@click.option("--case", "names", multiple=True, type=click.Choice(NAMES))
 @click.option("--keep", is_flag=True, help="Keep the other cases that the page has, too.")
 @click.option("--check", is_flag=True, help="Only compare the contenders' results, on few rows.")
 @click.option("--no-flink", is_flag=True, help="Leave Flink out; it is installed otherwise (once).")

@@ -151,6 +151,14 @@ def test_a_kept_page_shows_what_the_matrix_has(
     assert throughput.on_page("no page", (first, second), made) == made
 
 
+@pytest.mark.parametrize("quick", [False, True])
+def test_a_kept_page_has_room_for_every_case_that_can_be_named(quick: bool) -> None:
+    on_page = [throughput.title(case) for case in matrix.cases(quick, matrix.NAMES)]
+    for name in matrix.NAMES:
+        (case,) = matrix.cases(quick, (name,))
+        assert on_page.count(throughput.title(case)) == 1
+
+
 def test_the_picture_is_svg_with_a_bar_for_each_contender() -> None:
     bars = [Bar("a <b>", "x", [2.0, 4.0]), Bar("a <b>", "y", [0.5]), Bar("c", "x", [30.0])]
     root = ElementTree.fromstring(draw("speeds & spreads", bars))
