@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 import click
 
@@ -42,10 +41,6 @@ class Series:
     def steady(self) -> list[float]:
         """Rows a second once under way, by round; empty if that is not known."""
         return [run.steady for run in self.runs if run.steady is not None]
-
-    def as_json(self) -> dict[str, Any]:
-        """Everything that was measured."""
-        return asdict(self)
 
 
 Contender = Callable[[], Run] | str
