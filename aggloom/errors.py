@@ -117,6 +117,10 @@ class UntrustedCodeError(StateError):
     """A checkpoint whose spec carries Python source, which runs only if the user trusts it."""
 
 
+class InternalError(AggloomError):
+    """A fault of aggloom itself, not of the query or its rows: please report it."""
+
+
 class CaseFormatError(AggloomError):
     """A case file that does not follow its format."""
 

@@ -112,6 +112,11 @@ class AggSpec:
         """Sixteen hex digits that stand for exactly this spec."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
+    @property
+    def one_row(self) -> bool:
+        """Whether its table is one row at all times, over no rows too: a global aggregate of dialect spark."""
+        return not self.group_by and self.dialect == "spark"
+
     @cached_property
     def functions(self) -> tuple[Mapping[str, Any], ...]:
         """The definitions of the users' functions in it, as the data that its text holds."""

@@ -209,13 +209,19 @@ class Applier:
         return handler.pick(inputs, order), slot, retract, item
 
 
-def refuse_orphans(state: Slots, slots: Array, retracts: Array) -> None:
-    """Raise OrphanRetractionError if a row retracts from a slot that holds none; what lookup has made is undone."""
+def refuse_orphans(
+    state: Slots, slots: Array, retracts: Array, *, keeps_empty: bool = False
+) -> None:
+    """Raise OrphanRetractionError if a row retracts from a slot that holds none; what lookup has made is undone.
+
+    keeps_empty: slots without rows were there before.
+    """
     row = _first_orphan(slots, retracts, state.records.astype(np.int64))
     if row < 0:
         return
     place = state.place(int(slots[row]))
-    state.forget(np.unique(slots[state.records[slots] == 0]))
+    if not keeps_empty:
+        state.forget(np.unique(slots[state.records[slots] == 0]))
     raise OrphanRetractionError(
         f"row {row} retracts from {place}, which holds no row; "
         "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"

@@ -100,6 +100,8 @@ def _forget_orphans(new: Any) -> None:
     """Forget keys from which more was taken back than had come, where they are not to be kept any more."""
     if not isinstance(new, GroupAggOperator) or new.on_orphan_retraction == "keep":
         return
+    if new.spec.one_row:
+        return
     used = new.state.index.used_slots()
     owing = used[new.state.records[used] <= 0]
     if len(owing):

@@ -2,7 +2,8 @@
 
 It knows no engine. Emission follows Flink's GroupAggFunction (per_record) and MiniBatchGroupAggFunction
 (mini_batch), SEMANTICS 3.1 and 3.2, except that a key is visible while it holds more than 0 rows and that an
-orphan retraction is judged row by row in both modes, so that the table never depends on the mode.
+orphan retraction is judged row by row in both modes, so that the table never depends on the mode. A global aggregate
+of dialect spark is one row at all times (`AggSpec.one_row`): the first bundle, with rows or without, inserts it.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class GroupAggOperator:
         self.handler, self.spec = self.state.handler, self.state.spec
         self.schema: pa.Schema = self.spec.aggregate_schema
         self._results = list(self.schema)[len(self.spec.group_by) :]
+        self._one_row = self.spec.one_row
         self._applier = Applier()
         self._failed = False
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
@@ -89,23 +91,27 @@ class GroupAggOperator:
             )
         if self.state_ttl_ms:
             self._expire(clock.processing)
+        shown = self._one_row and len(self.state) > 0
         if batch.num_rows == 0 and not partials:
+            if self._one_row and not shown:
+                return self._insert_row(clock)
             return self._emit(self.handler.no_results(), np.zeros(0, np.int64))
         slots = self.state.lookup(batch)
         if self.on_orphan_retraction == "error":
-            refuse_orphans(self.state, slots, retracts)
+            refuse_orphans(self.state, slots, retracts, keeps_empty=shown)
         self._failed = True
         if self.mode == "per_record":
-            result = self._apply_rows(batch, slots, retracts, clock)
+            result = self._apply_rows(batch, slots, retracts, clock, shown)
         else:
-            result = self._apply(batch, slots, retracts, clock, partials)
+            result = self._apply(batch, slots, retracts, clock, partials, shown)
         self._failed = False
         return result
 
     def contents(self) -> tuple[pa.RecordBatch, Array]:
-        """The aggregated table now: its rows, each an insertion."""
+        """The aggregated table now, as the changes so far make it: its rows, each an insertion."""
         slots = self.state.index.used_slots()
-        slots = slots[self.state.records[slots] > 0]
+        if not self._one_row:
+            slots = slots[self.state.records[slots] > 0]
         values = self.handler.values(slots)
         live = np.ones(len(slots), np.bool_)
         return self._emit(self.handler.noted(values, values, ~live, live), slots)
@@ -142,8 +148,26 @@ class GroupAggOperator:
         """Keys that the state holds."""
         return len(self.state)
 
+    def _insert_row(self, clock: Clock) -> tuple[pa.RecordBatch, Array]:
+        """The only row, over no rows."""
+        slots = self.state.lookup_only()
+        if self.state_ttl_ms:
+            self.state.stamps("written")[slots] = clock.processing
+        values, live = self.handler.values(slots), np.ones(1, np.bool_)
+        emitted = self._emit(self.handler.noted(values, values, ~live, live), slots)
+        self.counters["emitted"] += len(emitted[1])
+        return emitted
+
+    def _as_shown(self, noted: Noted, shown: bool) -> Noted:
+        """What is noted, where the only row is there whatever it holds; shown: also before this bundle."""
+        if not self._one_row:
+            return noted
+        was = np.ones(len(noted.was), np.bool_)
+        was[0] = shown
+        return noted._replace(was=was, now=np.ones(len(was), np.bool_))
+
     def _apply_rows(
-        self, batch: pa.RecordBatch, slots: Array, retracts: Array, clock: Clock
+        self, batch: pa.RecordBatch, slots: Array, retracts: Array, clock: Clock, shown: bool
     ) -> tuple[pa.RecordBatch, Array]:
         """Per record: the changes that each row brings."""
         handler, keep = self.handler, self.on_orphan_retraction == "keep"
@@ -152,7 +176,7 @@ class GroupAggOperator:
         inputs = handler.bind(batch)
         dropped, noted = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
         handler.refuse_overflow(noted.after, self.state.place)
-        emitted = self._emit(noted, slots)
+        emitted = self._emit(self._as_shown(noted, shown), slots)
         self._finish(batch.num_rows, dropped, emitted, touched, clock)
         return emitted
 
@@ -163,6 +187,7 @@ class GroupAggOperator:
         retracts: Array,
         clock: Clock,
         partials: Sequence[bytes | memoryview],
+        shown: bool,
     ) -> tuple[pa.RecordBatch, Array]:
         """Mini-batch: the one change that the whole bundle brings to each key."""
         keep = self.on_orphan_retraction == "keep"
@@ -175,7 +200,9 @@ class GroupAggOperator:
         rows = batch, slots, retracts
         dropped, noted = self._applier.fold(self.state, touched, rows, merged, keep=keep)
         self.handler.refuse_overflow(noted.after, self.state.place)
-        emitted = self._emit(noted, touched)
+        if not len(touched):
+            return self._emit(noted, touched) if shown or not self._one_row else self._insert_row(clock)
+        emitted = self._emit(self._as_shown(noted, shown), touched)
         self._finish(batch.num_rows, dropped, emitted, touched, clock)
         return emitted
 
@@ -200,7 +227,11 @@ class GroupAggOperator:
             self.state.stamps("written")[touched] = clock.processing
         records = self.state.records[touched]
         keep = self.on_orphan_retraction == "keep"
-        self.state.forget(touched[records == 0 if keep else records <= 0])
+        empty = touched[records == 0 if keep else records <= 0]
+        if self._one_row:
+            self.state.reset(empty)
+        else:
+            self.state.forget(empty)
 
     def _emit(self, noted: Noted, slots: Array) -> tuple[pa.RecordBatch, Array]:
         """The messages of items at these slots."""

@@ -176,6 +176,7 @@ class Harness:
         self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []
         self._buffered = 0
+        self._started = False
         self._new: list[Change] = []
         self._all: list[Change] = []
 
@@ -232,8 +233,8 @@ class Harness:
                 self.flush()
 
     def flush(self) -> None:
-        """End the bundle."""
-        if not self._buffer:
+        """End the bundle; the first one runs without rows too, as a global aggregate over nothing has its row."""
+        if self._started and not self._buffer:
             return
         buffer, self._buffer, self._buffered = self._buffer, [], 0
         tables: dict[str, Rows] = {}
@@ -345,6 +346,7 @@ class Harness:
         return name
 
     def _run(self, tables: dict[str, Rows]) -> None:
+        self._started = True
         changes = _changes(self.pipeline.process(tables, self._clock))
         if self._has_windows:
             self.history.append(("bundle", (tables, self._clock)))

@@ -60,6 +60,10 @@ class KeyedState(SlotState):
         """The slot of each row's key, which are the first columns; new keys get one."""
         return self._slots(*key_words(batch, self.key_fields, self.index))
 
+    def lookup_only(self) -> Array:
+        """The slot of the key without columns."""
+        return self._slots(np.empty((1, 0), np.int64), np.zeros(1, self.index.mask_type))
+
     def lookup_keys_of(
         self, other: KeyedState, others: Array | None = None, windows: Array | None = None
     ) -> Array:

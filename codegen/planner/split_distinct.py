@@ -59,6 +59,11 @@ def split_distinct(root: Node, options: PlanOptions, notes: Notes) -> Node:
             why = f"the result of {unpassable[0]} cannot pass through a second aggregate"
             notes.add("split_distinct", node.spec, False, why)
             return node
+        filled = [c.text for c in node.spec.calls if node.spec.one_row and _fills(c, node.spec)]
+        if filled:
+            why = f"{filled[0]} over no rows is not NULL, which a second aggregate over no parts gives"
+            notes.add("split_distinct", node.spec, False, why)
+            return node
         return _Split(node, options.distinct_agg_split_bucket_num).result(notes)
 
     return transform(root, change)
@@ -96,6 +101,15 @@ def _passes(call: AggCall, spec: AggSpec) -> bool:
     """Whether a call that stays whole has a result that the final aggregate can take."""
     dtype = spec.result_type(call)
     return _part(call, spec) != "whole" or (is_supported(dtype) and not pa.types.is_map(dtype))
+
+
+def _fills(call: AggCall, spec: AggSpec) -> bool:
+    """Whether a call that stays whole has a result other than NULL over no rows."""
+    entry = spec.entry(call)
+    if _part(call, spec) != "whole" or entry.own:
+        return False
+    shape = entry.shape(spec.input_changes == "retract", bool(call.order_by))
+    return shape.empty is None or spec.dialect not in entry.empty_in
 
 
 @dataclass

@@ -48,7 +48,7 @@ from aggloom.runtime.spark.expressions import (
 from aggloom.runtime.spark.files import WholeFiles, whole_files
 from aggloom.runtime.spark.host import OperatorProcessor, Options
 from aggloom.runtime.spark.pack import Pack
-from aggloom.runtime.spark.routes import PACKED_DDL, HandlerText, Route
+from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.sources import CHANGE_COLUMN
 from aggloom.runtime.spark.store import Operator
 from aggloom.runtime.spark.unpack import Having, Respell, Stepped, Unpack
@@ -262,7 +262,8 @@ class Lowering:
             assert isinstance(node, Scan)
             change, append_only = self.tables[node.table].change_column, node.changes == "append"
             pack = Pack(route, node.schema, name, change, append_only, ordered)
-            return files.packed(pack, f"{self._places} {route.side}")
+            packed = files.packed(pack, f"{self._places} {route.side}")
+            return self._with_marker(packed, route)
         rows = self._rows(node)
         by_file = list(rows.files) if ordered else []
         named = [
@@ -280,7 +281,14 @@ class Lowering:
             ordered=bool(by_file),
         )
         bare = rows.df.select(*(columns or [F.lit(0).alias("nothing")]))
-        return bare.mapInArrow(pack, PACKED_DDL)
+        return self._with_marker(bare.mapInArrow(pack, PACKED_DDL), route)
+
+    def _with_marker(self, packed: DataFrame, route: Route) -> DataFrame:
+        """Packed rows of a batch query with one more, without rows in it: a DataFrame may have no partitions at all."""
+        if self._streams or not route.always:
+            return packed
+        marker = Packer(replace(route, steps=(), local=None), SIDE - 1).finish()
+        return packed.union(packed.sparkSession.createDataFrame(list(marker), PACKED_DDL))
 
     def _unpacked(self, node: GroupAggregate | WindowAggregate, profile: str | None) -> DataFrame:
         """An aggregate's changes as ordinary columns."""
@@ -307,7 +315,9 @@ class Lowering:
             keys, rows, wakes = spec.group_by, spec.handler_schema, False
             name = f"GROUP BY {', '.join(keys) or '()'}"
             ordered = _needs_order(spec)
-        here = Route(rows, len(keys), self._count(exchange), wakes=wakes)
+        # What is above may wait for a first bundle, which this node then has to hand on.
+        always = spec.one_row or (route is not None and route.always)
+        here = Route(rows, len(keys), self._count(exchange), wakes=wakes, always=always)
         packed = self._packed(exchange.input, here, name, ordered)
         handler = self.handler_of(spec)
         factory = OperatorFactory(

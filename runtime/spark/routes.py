@@ -67,7 +67,7 @@ class Route:
 
     steps: Calcs that pick columns, Expands and assignments to windows, before. local: the handler that aggregates
     them first, if that makes them fewer. side: which input of a union this is. wakes: whether every bucket is called
-    whenever there are rows for any.
+    whenever there are rows for any. always: whether bucket 0 is called though there are none.
     """
 
     schema: pa.Schema
@@ -77,6 +77,7 @@ class Route:
     local: HandlerText | None = None
     side: int = 0
     wakes: bool = False
+    always: bool = False
     blob_bytes: int = BLOB_BYTES
 
 
@@ -84,7 +85,7 @@ class Packer:
     """Collects the rows of one source (a map task, an operator's bucket) and gives them out by bucket.
 
     Bucket 0 is among them whenever there are rows at all: its key is the same for every number of buckets, so state
-    that was written with another number is always met.
+    that was written with another number is always met. With `always` it is among them in any case.
     """
 
     def __init__(self, route: Route, source: int) -> None:
@@ -117,6 +118,8 @@ class Packer:
             yield from self._partials(self._local.finish())
             for batch, kinds in self._local.kept():
                 yield from self._hold(batch, kinds, b"")
+        if self._route.always and self._nothing is None:
+            self._nothing = with_kinds(*no_rows(self._route.schema))
         for bucket in range(self._route.buckets if self._route.wakes else 1):
             if self._nothing is not None and not self._held[bucket]:
                 self._held[bucket].append((self._nothing, b""))
