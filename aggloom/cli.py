@@ -49,6 +49,13 @@ def debug_option(command: Command) -> Command:
     return switch(command)
 
 
+def trust_option() -> Callable[[Command], Command]:
+    """The switch by which Python source that comes with a spec may run."""
+    return click.option(
+        "--trust", is_flag=True, help="Run the Python source of functions that the spec carries."
+    )
+
+
 def spec_options(command: Command) -> Command:
     """Give a command the options that describe a query."""
     options = [
@@ -67,6 +74,7 @@ def spec_options(command: Command) -> Command:
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
             help="A spec file, instead of --sql and --schema.",
         ),
+        trust_option(),
         click.option(
             "--backend",
             type=click.Choice(["numba", "python"]),
@@ -88,13 +96,18 @@ def spec_options(command: Command) -> Command:
 
 
 def described(
-    sql: str | None, schema: str | None, changes: Changes, yaml_file: Path | None, dialect: Dialect
+    sql: str | None,
+    schema: str | None,
+    changes: Changes,
+    yaml_file: Path | None,
+    dialect: Dialect,
+    trust: bool,
 ) -> AggSpec:
     """Build the spec that the options describe."""
     if yaml_file is not None:
         if sql is not None or schema is not None:
             raise click.UsageError("--yaml already holds the query: leave out --sql and --schema")
-        return AggSpec.from_yaml(yaml_file.read_text(encoding="utf-8"))
+        return AggSpec.from_yaml(yaml_file.read_text(encoding="utf-8"), trust=trust)
     if sql is None or schema is None:
         raise click.UsageError("a query is --sql with --schema, or --yaml FILE")
     return AggSpec.from_sql(sql, schema, input_changes=changes, dialect=dialect)
@@ -122,29 +135,34 @@ def generate(
     schema: str | None,
     changes: Changes,
     yaml_file: Path | None,
+    trust: bool,
     backend: Backend,
     dialect: Dialect,
     output: Path | None,
     name: str | None,
 ) -> None:
     """Write the handler module of a query and print where it is."""
-    spec = described(sql, schema, changes, yaml_file, dialect)
+    spec = described(sql, schema, changes, yaml_file, dialect, trust)
     source = _generate(spec, backend, output, name)
     click.echo(str(source.path))
     click.echo(f"class {source.class_name}, digest {source.digest}, {source.backend}", err=True)
+    if source.untrusted:
+        names = ", ".join(source.untrusted)
+        click.echo(f"{names}: not tried whether it compiles, for that runs it; --trust does", err=True)
 
 
 @main.command()
 @click.argument(
     "modules", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
+@trust_option()
 @debug_option
-def refresh(modules: tuple[Path, ...]) -> None:
+def refresh(modules: tuple[Path, ...], trust: bool) -> None:
     """Write modules that have a name again, each from its own spec, as after an upgrade."""
     from aggloom.codegen.emit import refresh as write_again
 
     for module in modules:
-        click.echo(str(write_again(module).path))
+        click.echo(str(write_again(module, trust=trust).path))
 
 
 @main.command()
@@ -166,6 +184,7 @@ def inspect(
     schema: str | None,
     changes: Changes,
     yaml_file: Path | None,
+    trust: bool,
     backend: Backend,
     dialect: Dialect,
     plan: bool,
@@ -174,7 +193,7 @@ def inspect(
     """Show the source of a query, of a digest, or of a generated file."""
     spec: AggSpec | None
     if target is None:
-        spec = described(sql, schema, changes, yaml_file, dialect)
+        spec = described(sql, schema, changes, yaml_file, dialect, trust)
         text = "" if plan else _generate(spec, backend, None).text
     elif sql is not None or schema is not None or yaml_file is not None:
         raise click.UsageError("name a digest or file, or describe a query, not both")
@@ -217,6 +236,7 @@ def explain(
     schema: str | None,
     changes: Changes,
     yaml_file: Path | None,
+    trust: bool,
     backend: Backend,
     dialect: Dialect,
     tables: tuple[str, ...],
@@ -230,7 +250,7 @@ def explain(
         raise click.UsageError("--table goes with --sql, instead of --schema or --yaml")
     query: AggSpec | str
     if sql is None or yaml_file is not None or not (tables or schema is not None):
-        query, schema = described(sql, schema, changes, yaml_file, dialect), None
+        query, schema = described(sql, schema, changes, yaml_file, dialect, trust), None
     else:
         query = sql
     text = explained(
@@ -413,9 +433,9 @@ def _find(target: str, directory: Path) -> Path:
 
 
 def _spec_of(path: Path) -> AggSpec:
-    from aggloom.codegen import load
+    from aggloom.codegen.emit import stated_spec
 
-    return AggSpec.from_json(load(path).SPEC_JSON)
+    return stated_spec(path)
 
 
 def show(text: str) -> None:

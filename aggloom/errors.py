@@ -114,7 +114,7 @@ class CheckpointError(StateError):
 
 
 class UntrustedCodeError(StateError):
-    """A checkpoint whose spec carries Python source, which runs only if the user trusts it."""
+    """Python source that came with a spec's text or a checkpoint, which runs only if the user trusts it."""
 
 
 class InternalError(AggloomError):

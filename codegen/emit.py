@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from aggloom.codegen import own_trust
 from aggloom.codegen.plan import plan_of
 from aggloom.codegen.render import render, stated_digest, text_digest
 from aggloom.codegen.spec import AggSpec
@@ -29,13 +30,21 @@ _PREFIX = "agg_"
 
 @dataclass(frozen=True)
 class GeneratedSource:
-    """A generated module: its text, the digest of the text, where it lies and the class to load."""
+    """A generated module: its text, the digest of the text, where it lies and the class to load.
+
+    untrusted: the functions in it whose Python source may not run here.
+    """
 
     text: str
     digest: str
     path: Path
     class_name: str = CLASS_NAME
     backend: str = "numba"
+    untrusted: tuple[str, ...] = ()
+
+    def refuse_untrusted(self) -> None:
+        """Raise UntrustedCodeError if a function in it may not run here."""
+        own_trust.refuse(self.untrusted)
 
 
 def generate(
@@ -46,7 +55,8 @@ def generate(
 ) -> GeneratedSource:
     """Write the handler of a spec into `directory` (default: the user's cache), unless it is there.
 
-    A user's class that Numba cannot compile makes it plain Python whatever the backend; `explain` says why.
+    A user's class that Numba cannot compile makes it plain Python whatever the backend; `explain` says why. So does one
+    whose source is not trusted: it is written down and not run.
 
     The file is named by its digest, or `name`.py. Raises GeneratedSourceError if the file `name`.py was edited by hand
     or is no generated module; an edited file under a digest is left as it is, and `load` warns.
@@ -59,21 +69,29 @@ def generate(
     place = Path(directory) if directory is not None else cache_directory()
     path = write_once(text, digest, place) if name is None else write_named(text, name, place)
     class_name = NAMESPACE_CLASS_NAME if spec.namespace else CLASS_NAME
-    return GeneratedSource(text, digest, path, class_name, plan.backend)
+    return GeneratedSource(text, digest, path, class_name, plan.backend, spec.untrusted)
 
 
-def refresh(path: Path) -> GeneratedSource:
+def refresh(path: Path, *, trust: bool = False) -> GeneratedSource:
     """Write a named module again from the spec in it, as this version of aggloom would.
 
-    Raises GeneratedSourceError if it was edited by hand, or is named by its digest.
+    Raises GeneratedSourceError if it was edited by hand, or is named by its digest; UntrustedCodeError where only
+    running Python source in the spec tells what to write, unless `trust=True` lets it run.
     """
     if path.stem.startswith(_PREFIX):
         raise GeneratedSourceError(
             f"{path} is named by its digest, which another text would not have; generate it anew"
         )
     stated = _stated(path)
-    spec = AggSpec.from_json(stated["SPEC_JSON"])
+    spec = AggSpec.from_json(stated["SPEC_JSON"], trust=trust)
+    if stated["BACKEND"] == "numba":
+        own_trust.refuse(spec.untrusted)
     return generate(spec, stated["BACKEND"], path.parent, path.stem)  # type: ignore[arg-type]
+
+
+def stated_spec(path: Path) -> AggSpec:
+    """The spec that a module was generated from; the module is read, not run."""
+    return AggSpec.from_json(_stated(path)["SPEC_JSON"])
 
 
 def _stated(path: Path) -> dict[str, str]:
@@ -140,8 +158,11 @@ def load(source: GeneratedSource | str | Path) -> type[Any]:
     """The handler class of a generated source or of a module's path.
 
     A module whose text no longer has the digest that it states was edited by hand: it loads, with a warning.
-    Raises GeneratedSourceError if there is no such module, if others may write to it, or if it has no handler.
+    Raises GeneratedSourceError if there is no such module, if others may write to it, or if it has no handler;
+    UntrustedCodeError for a generated source with functions that are not trusted.
     """
+    if isinstance(source, GeneratedSource):
+        source.refuse_untrusted()
     path = Path(source.path if isinstance(source, GeneratedSource) else source).resolve()
     if not path.is_file():
         raise GeneratedSourceError(f"{path}: no such module; write it with 'aggloom generate'")

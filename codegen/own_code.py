@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import own_source
+from aggloom.codegen import own_source, own_trust
 from aggloom.codegen.aggregate import Aggregate
 from aggloom.codegen.dtypes import parse_type, type_name
 from aggloom.codegen.probe import Verdict, probe
@@ -62,6 +62,7 @@ def _form(kind: str, dtype: pa.DataType) -> str:
 def first_state(entry: Aggregate) -> Any:
     """What create returns."""
     assert entry.code is not None
+    own_trust.refuse(own_trust.untrusted([entry]))
     return _made(entry.code.source, entry.name)[1]
 
 
@@ -99,6 +100,7 @@ def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataTyp
     )
     if wanted == "bool" and not pa.types.is_boolean(result):
         return Verdict(f"the result is {type_name(result)}, a Python object")
+    own_trust.refuse(own_trust.untrusted([entry]))
     found = _probed(entry.code.source, entry.name, given)
     if found.compiled and found.value != wanted and (found.value, wanted) != ("int", "double"):
         return Verdict(f"value: it gives {found.value}, and the result is {type_name(result)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from aggloom.codegen import own_code
+from aggloom.codegen import own_code, own_trust
 from aggloom.codegen.aggregate import Aggregate, Field
 from aggloom.codegen.call import AggCall, describe_call
 from aggloom.codegen.dtypes import type_name
@@ -49,6 +49,8 @@ def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
         verdict = Verdict("plain Python was asked for")
         if backend == "numba" and respects_nulls(call, entry, spec.dialect):
             verdict = Verdict("its arguments may be None (RESPECT NULLS)")
+        elif backend == "numba" and not own_trust.is_trusted(entry):
+            verdict = Verdict(own_trust.NOT_TRIED)
         elif backend == "numba":
             verdict = own_code.verdict(entry, types, spec.result_type(call))
         forms = own_code.forms(entry, types)
@@ -251,7 +253,6 @@ def has(entry: Aggregate, method: str) -> bool:
 
 def _output(planner: Planner, made: CallPlan, of: ClassCall, fields: list[StateField]) -> None:
     result = planner.spec.result_type(made.call)
-    single = not isinstance(own_code.first_state(made.entry), tuple)
     form = "float" if pa.types.is_floating(result) else "word"
     attrs = [field.attr for field in fields]
     if planner.backend == "python":
@@ -259,6 +260,7 @@ def _output(planner: Planner, made: CallPlan, of: ClassCall, fields: list[StateF
         text = f"rt.own_result({made.entry.name!r}, {type_name(result)!r}, {called})"
         check = "found"
     else:
+        single = not isinstance(own_code.first_state(made.entry), tuple)
         held = attrs[0] if single else f"({', '.join(attrs)},)"
         called, check = f"{of.rendered.call('value')}({held})", "own"
         if pa.types.is_boolean(result):

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
-from aggloom.codegen import own, own_check, own_code
+from aggloom.codegen import own, own_check, own_code, own_trust
 from aggloom.codegen.aggregate import Aggregate, Option
 from aggloom.codegen.catalogue import ALIASES, CATALOGUE, OWN, REFUSED, using
 from aggloom.codegen.own_capture import capture
@@ -46,11 +46,13 @@ def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) 
     """Make an entry (or a definition, as `AggSpec.functions` holds them) known under its name.
 
     Raises SpecError if it is wrong, or if the name is taken by another: `replace=True` takes it nevertheless. Specs
-    made before keep the definition that they were made with.
+    made before keep the definition that they were made with. Python source in it may run from now on: to register it
+    is to trust it.
     """
     entry = own.from_data(function) if isinstance(function, Mapping) else _named(function)
     # What is registered is what a spec's text gives back, so that both are the same.
     entry = _restored(entry)
+    own_trust.trust(entry)
     if OWN.get(entry.name) == entry:
         return entry
     _refuse_taken(entry.name, replace)

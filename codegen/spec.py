@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from aggloom.codegen import expressions, own, spec_check, spec_text
+from aggloom.codegen import expressions, own, own_trust, spec_check, spec_text
 from aggloom.codegen.aggregate import Aggregate
 from aggloom.codegen.call import AggCall as AggCall
 from aggloom.codegen.catalogue import entry_of, find, result_type
@@ -90,14 +90,14 @@ class AggSpec:
         return parse(sql, schema, input_changes, dialect)
 
     @classmethod
-    def from_json(cls, text: str) -> AggSpec:
-        """The spec that `to_json` wrote."""
-        return spec_text.build(cls, spec_text.load_json(text), "JSON")
+    def from_json(cls, text: str, *, trust: bool = False) -> AggSpec:
+        """The spec that `to_json` wrote; trust: let the Python source of functions in it run in this process."""
+        return spec_text.build(cls, spec_text.load_json(text), "JSON", trust)
 
     @classmethod
-    def from_yaml(cls, source: str | Path) -> AggSpec:
-        """A spec from YAML text, or from the YAML file of that path."""
-        return spec_text.build(cls, spec_text.load_yaml(source), "YAML")
+    def from_yaml(cls, source: str | Path, *, trust: bool = False) -> AggSpec:
+        """A spec from YAML text, or from the YAML file of that path; trust: as in `from_json`."""
+        return spec_text.build(cls, spec_text.load_yaml(source), "YAML", trust)
 
     def to_json(self) -> str:
         """Canonical JSON: equal specs give equal text."""
@@ -122,6 +122,11 @@ class AggSpec:
         """The definitions of the users' functions in it, as the data that its text holds."""
         entries = {c.function: entry_of(c) for c in self.calls}
         return tuple(own.to_data(entry) for _, entry in sorted(entries.items()) if entry.own)
+
+    @property
+    def untrusted(self) -> tuple[str, ...]:
+        """The users' functions in it whose Python source may not run here (`from_json`, trust)."""
+        return own_trust.untrusted(entry_of(call) for call in self.calls)
 
     @cached_property
     def input_schema(self) -> pa.Schema:

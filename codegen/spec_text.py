@@ -89,13 +89,16 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 """What the entries of a call look like in text: in words, and as a check."""
 
 
-def build(cls: type[AggSpec], content: Any, form: str) -> AggSpec:
-    """The spec of a mapping; `sql` may stand in for keys, calls and everything after them."""
+def build(cls: type[AggSpec], content: Any, form: str, trust: bool) -> AggSpec:
+    """The spec of a mapping; `sql` may stand in for keys, calls and everything after them.
+
+    trust: let the Python source of functions in it run.
+    """
     if not isinstance(content, Mapping):
         raise SpecError(f"the {form} must be a mapping with `schema` and `calls`, or `sql`.")
     if "schema" not in content:
         raise SpecError(f"the {form} has no `schema`; add it as names and types.")
-    with catalogue.using(own.read(content.get("functions") or (), form)):
+    with catalogue.using(own.read(content.get("functions") or (), form, trust)):
         return _built(cls, content, form)
 
 

@@ -119,7 +119,8 @@ class Block(Scope):
                 self.keys[text_of(node)] = node.name
             else:
                 self.keys[text_of(node)] = self.compute(node, taken.get(text_of(node)))
-        if has_sets(group):
+        # The empty set alone is no grouping at all, as in Spark.
+        if has_sets(group) and chosen != [()]:
             self.sets = [tuple({self.keys[text_of(node)]: 0 for node in part}) for part in found]
             self.keys[text_of(named(GROUP_ID))] = GROUP_ID
 

@@ -126,6 +126,8 @@ class GroupModel:
         self.columns = spec.schema.names
         self.groups: dict[Row, tuple[Row, list[int], list[Bag]]] = {}
         self.ignored = 0
+        if spec.one_row:
+            self.groups[()] = ((), [0], self._bags())
 
     def process(self, rows: Iterable[Sequence[Any]]) -> None:
         """Apply changes in order."""
@@ -139,13 +141,19 @@ class GroupModel:
             if not adds:
                 self.ignored += 1
                 return
-            self.groups[key] = (shown, [0], [Bag(self.spec, call) for call in self.spec.calls])
+            self.groups[key] = (shown, [0], self._bags())
         _, count, bags = self.groups[key]
+        if not adds and not count[0]:
+            self.ignored += 1
+            return
         count[0] += 1 if adds else -1
         for bag in bags:
             bag.apply(adds, row)
-        if count[0] == 0:
+        if count[0] == 0 and not self.spec.one_row:
             del self.groups[key]
+
+    def _bags(self) -> list[Bag]:
+        return [Bag(self.spec, call) for call in self.spec.calls]
 
     def table(self) -> list[Row]:
         """Keys and results of every live group."""

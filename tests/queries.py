@@ -40,10 +40,12 @@ TABLE: dict[str, tuple[pa.DataType, list[Any]]] = {
 SCHEMA = pa.schema([(name, kind) for name, (kind, _) in TABLE.items()])
 TABLES = {"t": SCHEMA, "u": SCHEMA}
 
-# A global aggregate over nothing is a row in DuckDB and none in a stream: this holds where DuckDB
-# is told so, and is a comment to aggloom.
+# A global aggregate over nothing is a row in DuckDB and Spark and none in Flink; the empty grouping set is
+# a row in DuckDB alone. These hold where DuckDB is told so, and are comments to aggloom.
 SOME = "/*some*/"
 AND_SOME = "/*and some*/"
+SETS = "/*sets*/"
+AND_SETS = "/*and sets*/"
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,11 @@ class Query:
     @property
     def duck(self) -> str:
         """The same for DuckDB."""
-        text = self._with().replace(AND_SOME, "AND COUNT(*) > 0")
-        return text.replace(SOME, "HAVING COUNT(*) > 0")
+        text = self._with().replace(AND_SETS, "AND COUNT(*) > 0")
+        text = text.replace(SETS, "HAVING COUNT(*) > 0")
+        if self.dialect == "flink":
+            text = text.replace(AND_SOME, "AND COUNT(*) > 0").replace(SOME, "HAVING COUNT(*) > 0")
+        return text
 
     def _with(self) -> str:
         if not self.steps:
@@ -184,14 +189,15 @@ class _Steps:
             items.append(f"{sql} AS {name}")
             out[name] = kind
         grouping = ", ".join(keys)
-        whole = not keys
+        some, and_some = ("", "") if keys else (SOME, AND_SOME)
         if keys and self.any(True, False, False, False):
-            grouping, whole = self.sets(keys)
+            grouping, total = self.sets(keys)
+            some, and_some = (SETS, AND_SETS) if total else ("", "")
             asked = self.any(*keys)
             items.append(f"GROUPING({asked}) AS {(name := self.name('gr'))}")
             out[name] = "int"
         group = f" GROUP BY {grouping}" if keys else ""
-        having = self.having(columns, whole)
+        having = self.having(columns, some, and_some)
         distinct = self.any("", "", "", "", "", "DISTINCT ")
         items_, where = ", ".join(items), self.where(columns)
         return f"SELECT {distinct}{items_} FROM {source}{where}{group}{having}", out
@@ -207,15 +213,15 @@ class _Steps:
             return f"GROUPING SETS (({names}), {parts})", False
         return f"GROUPING SETS ({parts}, ())", True
 
-    def having(self, columns: Columns, whole: bool) -> str:
+    def having(self, columns: Columns, some: str, and_some: str) -> str:
         """HAVING, often one that only ever becomes true as rows come."""
         numbers = [name for name, kind in columns.items() if kind == "int"]
         conditions = ["COUNT(*) > 1", "COUNT(*) >= 2", "COUNT(*) < 3"]
         conditions += [f"MAX({name}) > 1" for name in numbers]
         conditions += [f"COUNT(DISTINCT {name}) > 1 OR MIN({name}) < 0" for name in numbers]
         if not self.any(True, False, False):
-            return f" {SOME}" if whole else ""
-        return f" HAVING ({self.any(*conditions)}){f' {AND_SOME}' if whole else ''}"
+            return f" {some}"
+        return f" HAVING ({self.any(*conditions)}) {and_some}"
 
     def call(self, columns: Columns) -> tuple[str, str]:
         """An aggregate call and the kind of its result."""

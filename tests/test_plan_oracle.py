@@ -13,6 +13,7 @@ from queries import (
     AND_SOME,
     ONE_PHASE,
     PER_RECORD,
+    SETS,
     SOME,
     TWO_PHASE,
     WAYS,
@@ -60,7 +61,7 @@ CHOSEN = {
         SELECT COUNT(DISTINCT x) AS a, SUM(DISTINCT d) AS b, MAX(DISTINCT k) AS c FROM t {SOME}""",
     "cube": f"""
         SELECT k, g, COUNT(DISTINCT x) AS n, SUM(y) AS s, GROUPING(k) AS a, GROUPING(g) AS b
-        FROM t GROUP BY CUBE (k, g) {SOME}""",
+        FROM t GROUP BY CUBE (k, g) {SETS}""",
     "sets over sets": """
         SELECT a, SUM(n) AS s, GROUPING(a) AS gr FROM (SELECT k AS a, ok AS b, COUNT(*) AS n FROM t
           GROUP BY GROUPING SETS ((k, ok), (k), (ok))) AS s GROUP BY GROUPING SETS ((a), (a, b))""",

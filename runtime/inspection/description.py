@@ -75,7 +75,7 @@ class Description:
                 "If you trust whoever wrote the checkpoint, pass --trust (trust=True)."
             )
         try:
-            return AggSpec.from_json(json.dumps(self.spec))
+            return AggSpec.from_json(json.dumps(self.spec), trust=self.trust)
         except SpecError as error:
             raise StateMismatchError(
                 f"{self.where}: this version of aggloom cannot read its spec: {error} "

@@ -103,6 +103,7 @@ def _as_it_was(factory: Any, old: Description, same: bool) -> Any:
         return replace(factory, settings=settings)
     spec = _spec(old)
     source = generate(spec, backend=factory.handler.load().BACKEND)
+    source.refuse_untrusted()
     handler = HandlerText(source.text, source.digest)
     return replace(factory, handler=handler, input_schema=spec.handler_schema, settings=settings)
 

@@ -29,7 +29,7 @@ def resolve(what: Any) -> tuple[AggSpec, HandlerText]:
             f"group_aggregate: {what!r} is neither an AggSpec, nor a loaded handler class, nor the path of "
             "a generated module"
         )
-    return AggSpec.from_json(what.SPEC_JSON), handler_text(what)
+    return AggSpec.from_json(what.SPEC_JSON, trust=True), handler_text(what)
 
 
 def handler_text(handler: type[Any]) -> HandlerText:

@@ -84,6 +84,7 @@ def handler_texts(backend: Literal["numba", "python"]) -> HandlerOf:
     @cache
     def text(spec: AggSpec) -> HandlerText:
         source = generate(spec, backend=backend)
+        source.refuse_untrusted()
         return HandlerText(source.text, source.digest)
 
     return text
