@@ -148,7 +148,9 @@ def generate(
     click.echo(f"class {source.class_name}, digest {source.digest}, {source.backend}", err=True)
     if source.untrusted:
         names = ", ".join(source.untrusted)
-        click.echo(f"{names}: not tried whether it compiles, for that runs it; --trust does", err=True)
+        click.echo(
+            f"{names}: not tried whether it compiles, for that runs it; --trust does", err=True
+        )
 
 
 @main.command()

@@ -20,7 +20,7 @@ from aggloom.codegen.aggregate import Aggregate
 from aggloom.codegen.call import AggCall as AggCall
 from aggloom.codegen.catalogue import entry_of, find, result_type
 from aggloom.codegen.dtypes import normalise_type, parse_schema, parse_type
-from aggloom.errors import DuplicateNameError, SpecError, TypeMismatchError
+from aggloom.errors import DuplicateNameError, SpecError, SqlError, TypeMismatchError
 
 SchemaLike = Any
 """DDL text, a pyarrow Schema, a Spark StructType or DataFrame, or a mapping of names to types."""
@@ -87,6 +87,8 @@ class AggSpec:
         """The spec of a single `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`."""
         from aggloom.codegen.sql import parse
 
+        if not isinstance(sql, str):
+            raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
         return parse(sql, schema, input_changes, dialect)
 
     @classmethod

@@ -53,10 +53,15 @@ def difference(
     schema: pa.Schema,
     tolerance: float,
 ) -> str | None:
-    """None when they agree, else a short text with the rows missing and the rows too many."""
+    """None when they agree, else a short text with the rows missing and the rows too many.
+
+    mode: ordered, unordered (each as often as it is listed) or set (however often).
+    """
     singles = frozenset(i for i, f in enumerate(schema) if _holds_singles(f.type))
     if mode == "ordered":
         return _in_order(expected, actual, singles, tolerance)
+    if mode == "set":
+        expected, actual = _different(expected, singles), _different(actual, singles)
     missing = list(expected)
     surplus: list[Change] = []
     for change in actual:
@@ -69,6 +74,15 @@ def difference(
     if not missing and not surplus:
         return None
     return f"missing {_show(missing)}; not expected {_show(surplus)}"
+
+
+def _different(changes: Sequence[Change], singles: frozenset[int]) -> list[Change]:
+    """The messages, each once."""
+    kept: list[Change] = []
+    for change in changes:
+        if not any(_same(known, change, singles, 0.0) for known in kept):
+            kept.append(change)
+    return kept
 
 
 def _holds_singles(kind: pa.DataType) -> bool:

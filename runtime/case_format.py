@@ -19,11 +19,13 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec
 from aggloom.errors import CaseFormatError, SpecError
+from aggloom.runtime.clock import AFTER_ALL, BEFORE_ALL
 
 EVENT_KEYS = ("op", "watermark", "set_processing_time", "set_ttl_time", "flush", "end_of_input")
 MODES = (
     "ordered",
     "unordered",
+    "set",
     "materialized",
     "materialized_total",
     "accumulator_empty",
@@ -37,6 +39,13 @@ _COUNT_ALL = re.compile(r"\bCOUNT\s*\(\s*\*\s*\)", re.IGNORECASE)
 
 class NotSupported(Exception):
     """What a case needs and this release does not have; its text is the reason shown."""
+
+
+class Params(dict[str, Any]):
+    """The parameters of a case; to need one that it does not have is NotSupported."""
+
+    def __missing__(self, name: str) -> Any:
+        raise NotSupported(f"params without {name!r}")
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Case:
-    """One case of a file."""
+    """One case of a file; events and modes that are not known here are found by `unknown`."""
 
     family: str
     id: str
@@ -67,6 +76,17 @@ class Case:
     params: Mapping[str, Any]
     phases: tuple[Phase, ...]
     total: tuple[tuple[str, tuple[Any, ...]], ...] | None
+
+    @property
+    def unknown(self) -> str:
+        """What of its format is not known; "" if all is."""
+        for phase in self.phases:
+            for event in phase.events:
+                if not any(key in event for key in EVENT_KEYS):
+                    return f"event {event!r}; known: {', '.join(EVENT_KEYS)}"
+            if phase.expect.mode not in MODES:
+                return f"mode {phase.expect.mode!r}; known: {', '.join(MODES)}"
+        return ""
 
 
 def read_cases(directory: Path) -> list[Case]:
@@ -102,19 +122,14 @@ def parse_case(family: str, item: Mapping[str, Any]) -> Case:
         family=family,
         id=item["id"],
         kind=item["kind"],
-        params=item["params"],
+        params=Params(item["params"]),
         phases=tuple(_phase(phase) for phase in phases),
         total=None if total is None else expected_rows(total),
     )
 
 
 def _phase(item: Mapping[str, Any]) -> Phase:
-    for event in item["events"]:
-        if not any(key in event for key in EVENT_KEYS):
-            raise CaseFormatError(f"unknown event {event!r}; known: {', '.join(EVENT_KEYS)}")
     expect = item["expect"]
-    if expect["mode"] not in MODES:
-        raise CaseFormatError(f"unknown mode {expect['mode']!r}; known: {', '.join(MODES)}")
     extra = {k: v for k, v in expect.items() if k not in ("mode", "rows", "listed_order")}
     return Phase(
         events=tuple(item["events"]),
@@ -184,6 +199,14 @@ def table_schema(columns: Mapping[str, str], sql: str) -> pa.Schema:
     return pa.schema(fields)
 
 
+def event_time(event: Mapping[str, Any], name: str) -> int:
+    """The milliseconds that an event says, no later than the end of time; raises CaseFormatError for what are none."""
+    ms = event[name]
+    if not isinstance(ms, int) or isinstance(ms, bool) or not -(2**63) <= ms < 2**63:
+        raise CaseFormatError(f"event {dict(event)!r}: {name} is no time in milliseconds")
+    return max(BEFORE_ALL, min(ms, AFTER_ALL))
+
+
 def fitting_decimal(values: Iterable[Any]) -> pa.DataType:
     """The 38-digit decimal with the scale that the given numerals need (DECIMAL of any size)."""
     exponents = [Decimal(str(v)).as_tuple().exponent for v in values if v is not None]
@@ -199,7 +222,7 @@ def to_value(raw: Any, kind: pa.DataType) -> Any:
         return None
     try:
         return _convert(raw, kind)
-    except (ValueError, TypeError, InvalidOperation) as error:
+    except (ValueError, TypeError, OverflowError, InvalidOperation) as error:
         raise CaseFormatError(f"value {raw!r} does not fit a column of type {kind}") from error
 
 

@@ -23,11 +23,15 @@ _FROM = re.compile(r"\bFROM\s+`?(\w+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Table:
-    """A source: its name in the plan, the columns of its rows, and its key if it sends upserts."""
+    """A source: its name in the plan, the columns of its rows, and its key if it sends upserts.
+
+    copies: places in the rows of events whose values the last columns hold once more.
+    """
 
     name: str
     schema: pa.Schema
     key: tuple[int, ...] | None = None
+    copies: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,8 @@ def spec_program(spec: AggSpec) -> Program:
 
 def query_program(case: Case) -> Program:
     """The query of a case over its tables; what the product refuses is NotSupported when it is planned."""
-    params, sql = case.params, case.params["sql"]
-    declared = _declared(params)
+    params, sql = case.params, query_text(case.params)
+    declared = _declared(params, sql)
     tables: dict[str, Table] = {}
     changes: dict[str, str] = {}
     views = ""
@@ -67,9 +71,10 @@ def query_program(case: Case) -> Program:
         extra = params.get("computed") or {}
         computed = computed_columns({**columns, **{k: f"AS {v}" for k, v in extra.items()}})
         computed = {k: text for k, text in computed.items() if reads(sql, k)}
+        columns, copies = _with_rowtime(columns, params.get("rowtime"))
         schema = table_schema(columns, " ".join([sql, *computed.values()]))
         key = _key(params, name, schema, columns)
-        table = Table(f"{name}$rows" if computed else name, schema, key)
+        table = Table(f"{name}$rows" if computed else name, schema, key, copies)
         tables[name] = table
         changes[table.name] = "retract" if key or not _inserts_only(case, name) else "append"
         if computed:
@@ -86,11 +91,46 @@ def query_program(case: Case) -> Program:
     return Program(tables, plan)
 
 
-def _declared(params: Mapping[str, Any]) -> dict[str, Mapping[str, str]]:
+def query_text(params: Mapping[str, Any]) -> str:
+    """The query of a case: its `sql`, or made of `aggs` by the keys that it names."""
+    if params.get("sql"):
+        return str(params["sql"])
+    if not params.get("aggs"):
+        raise NotSupported("params without 'sql', and without 'aggs' to make it of")
+    names = ("key", "keys", "group_by", "group_key", "grouping")
+    keys = next((params[name] for name in names if params.get(name)), [])
+    keys = [keys] if isinstance(keys, str) else list(keys)
+    where = f" WHERE {params['where']}" if params.get("where") else ""
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    having = f" HAVING {params['having']}" if params.get("having") else ""
+    items = ", ".join([*keys, *params["aggs"]])
+    return f"SELECT {items} FROM {params.get('table') or 't'}{where}{group}{having}"
+
+
+def _with_rowtime(
+    columns: Mapping[str, str], said: Any
+) -> tuple[Mapping[str, str], tuple[int, ...]]:
+    """The columns with the time column that is declared beside them, and where its values are copied from.
+
+    said: `rowtime` of the case, such as "b (epoch ms)" for one made of column b, or the type of one that rows hold.
+    """
+    if isinstance(said, Mapping):
+        return {**columns, **{n: str(t) for n, t in said.items() if n not in columns}}, ()
+    word = re.match(r"`?(\w+)`?", str(said or ""))
+    if word is None or "rowtime" in columns:
+        return columns, ()
+    if word[1] not in columns:
+        return {**columns, "rowtime": str(said)}, ()
+    held = [name for name in columns if name.lower() != "primary key"]
+    held = [name for name in held if name not in computed_columns(columns)]
+    return {**columns, "rowtime": "TIMESTAMP(3)"}, (held.index(word[1]),)
+
+
+def _declared(params: Mapping[str, Any], sql: str) -> dict[str, Mapping[str, str]]:
     """The columns of each table; a single schema without a name is that of the table in FROM."""
     if "tables" in params:
         return dict(params["tables"])
-    found = _FROM.search(params["sql"])
+    found = _FROM.search(sql)
     return {params.get("table") or (found[1] if found else "t"): params["schema"]}
 
 

@@ -37,7 +37,7 @@ _WALL_CLOCK = pa.timestamp("us")
 def window_program(case: Case) -> Program:
     """An operator case: its calls by its keys in its windows, over the table t."""
     params = case.params
-    time = _TIME_COLUMN.search(params["time"])
+    time = _TIME_COLUMN.search(params.get("time", ""))
     on = time[1] if time else None
     schema = pa.schema(
         [
@@ -127,6 +127,12 @@ def _delay(firing: Any) -> int | None:
     return int(given.get("processing_time_every_ms", 0))
 
 
+def _counted(name: str, given: Mapping[str, Any]) -> int | None:
+    """The size or slide of a count window, under the names that say what is counted."""
+    found = given.get(f"{name}_rows", given.get(f"{name}_count"))
+    return None if found is None else int(found)
+
+
 def _assigner(window: Mapping[str, Any], on: str | None) -> Assigner:
     sizes = {name: value for name, value in window.items() if name != "type"}
     try:
@@ -139,8 +145,10 @@ def _assigner(window: Mapping[str, Any], on: str | None) -> Assigner:
                 return Cumulate(size, step, on=on, offset=more.get("offset_ms", 0))
             case "SESSION", {"gap_ms": gap}:
                 return Session(gap, on=on)
-            case _, {"size_rows": size, **more} | {"size_count": size, **more}:
-                return CountWindow(size, more.get("slide_rows", more.get("slide_count")))
+            case str(name), given if "COUNT" in name.upper() or _counted("size", given):
+                size = _counted("size", given) or given.get("count", given.get("size"))
+                if size is not None:
+                    return CountWindow(size, _counted("slide", given) or given.get("slide"))
     except SpecError as error:
         raise NotSupported(f"window {dict(window)}: {error}") from error
     raise NotSupported(f"window {dict(window)}")

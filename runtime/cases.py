@@ -45,7 +45,10 @@ from aggloom.runtime.case_settings import Backend, Setting, settings
 from aggloom.runtime.case_windows import OPERATOR_KINDS, window_program
 
 _KNOWN_EXTRA = frozenset(
-    ("message_count", "materialized", "tolerance_percent", "watermark_out", "late_records_dropped")
+    (
+        *("message_count", "materialized", "tolerance_percent", "watermark_out"),
+        *("late_records_dropped", "compare", "as_set"),
+    )
 )
 _AGGREGATE_KINDS = frozenset(("group_agg", "mini_batch_agg", "incremental_agg"))
 _ANY_SIZE = re.compile(r"DECIMAL\(arbitrary\)", re.IGNORECASE)
@@ -86,6 +89,8 @@ class Runner:
         return Outcome(case.family, case.id, "passed", remark)
 
     def _dispatch(self, case: Case) -> str:
+        if case.unknown:
+            raise NotSupported(f"unknown {case.unknown}")
         for phase in case.phases:
             unknown = set(phase.expect.extra) - _KNOWN_EXTRA
             if unknown:
@@ -97,7 +102,7 @@ class Runner:
             return self._run_query(case, query_program(case))
         if case.kind in OPERATOR_KINDS:
             return self._run_query(case, window_program(case))
-        raise NotSupported(f"operator {case.kind}")
+        raise NotSupported(f"operators of the kind {case.kind} are not there yet")
 
     def _run_function(self, case: Case) -> None:
         """One aggregate without keys: the operator's table, and the handler's own life cycle."""
@@ -261,7 +266,7 @@ def run_directory(
 
 
 def report(outcomes: Iterable[Outcome], verbose: bool) -> Iterator[str]:
-    """One line for each family, then the ids that failed."""
+    """One line for each family, then the ids that failed and how often each reason stood against running a case."""
     by_family: dict[str, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         by_family[outcome.family].append(outcome)
@@ -277,6 +282,9 @@ def report(outcomes: Iterable[Outcome], verbose: bool) -> Iterator[str]:
                 yield f"  failed {outcome.id}" + (f"\n    {outcome.reason}" if verbose else "")
             elif verbose and outcome.reason:
                 yield f"  {outcome.status} {outcome.id}: {outcome.reason}"
+        if not verbose:
+            reasons = Counter(o.reason for o in members if o.status == "not supported")
+            yield from (f"  {n} not supported: {why}" for why, n in reasons.most_common())
 
 
 def _spark_session() -> Any:

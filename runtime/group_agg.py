@@ -201,7 +201,11 @@ class GroupAggOperator:
         dropped, noted = self._applier.fold(self.state, touched, rows, merged, keep=keep)
         self.handler.refuse_overflow(noted.after, self.state.place)
         if not len(touched):
-            return self._emit(noted, touched) if shown or not self._one_row else self._insert_row(clock)
+            return (
+                self._emit(noted, touched)
+                if shown or not self._one_row
+                else self._insert_row(clock)
+            )
         emitted = self._emit(self._as_shown(noted, shown), touched)
         self._finish(batch.num_rows, dropped, emitted, touched, clock)
         return emitted

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, generate, load, milliseconds
+from aggloom.codegen import AggSpec, milliseconds
 from aggloom.codegen.planner import (
     Plan,
     PlanOptions,
@@ -22,10 +22,11 @@ from aggloom.codegen.planner import (
     walk,
 )
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
-from aggloom.errors import AggloomError, SpecError, UnknownTableError, nearest
+from aggloom.errors import AggloomError, DataError, SpecError, UnknownTableError, nearest
 from aggloom.runtime.arena import Array
 from aggloom.runtime.changelog import KIND_NAMES, fold, parse_kinds, sort_key
 from aggloom.runtime.clock import AFTER_ALL, Clock
+from aggloom.runtime.given_handler import Backend, spec_handler, window_handler
 from aggloom.runtime.group_agg import GroupAggOperator, Mode, OrphanPolicy
 from aggloom.runtime.handler import rows_to_batch
 from aggloom.runtime.mini_batch import MiniBatch
@@ -37,7 +38,6 @@ from aggloom.runtime.windows.base import WindowOperator
 from aggloom.runtime.windows.timeline import Timeline, timeline
 
 Change = tuple[Any, ...]
-Backend = Literal["numba", "python"]
 
 
 class Harness:
@@ -49,9 +49,12 @@ class Harness:
     session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does.
 
     window: an assigner such as Tumble("1 hour", on="ts"), with trigger, evictor, allowed_lateness and late_rows as in
-    Windowing; handler: the class to run, made from `window_spec` (default: generated). watermarks: by table the column
-    and how far out of order its rows may be; after each call of `process` the watermark follows (otherwise only
-    `watermark` moves it).
+    Windowing. handler: the class to run, made from the spec, or in windows from `window_spec` (default: generated).
+    watermarks: by table the column and how far out of order its rows may be; after each call of `process` the watermark
+    follows (otherwise only `watermark` moves it).
+
+    A global aggregate of dialect spark has its row from the first bundle on, with rows or without: from the first
+    `flush`, or the first call of `process` in mode per_record.
     """
 
     def __init__(
@@ -87,8 +90,7 @@ class Harness:
         )
         windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
         if windowing is None:
-            given = load(generate(spec, backend=backend)) if isinstance(spec, AggSpec) else spec
-            loaded = given if isinstance(given, type) else load(given)
+            loaded = spec_handler(spec, handler, backend)
             plan = plan_spec(loaded.spec(), options=options)
         else:
             if not isinstance(spec, AggSpec):
@@ -205,13 +207,18 @@ class Harness:
     ) -> None:
         """Take rows as (kind, value, ...) tuples in the table's order, or a record batch with its kinds.
 
-        table: which of the query's tables they are of, if it has several.
+        table: which of the query's tables they are of, if it has several. Raises DataError for what is no such row.
         """
         name = self._table(table)
         if isinstance(rows, pa.RecordBatch):
             batch = rows
             codes = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds, np.int8)
+            if len(codes) != len(rows):
+                raise DataError(
+                    f"process: {len(rows)} rows with {len(codes)} kinds; give one for each"
+                )
         else:
+            _refuse_no_rows(rows)
             codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
             batch = rows_to_batch([tuple(row[1:]) for row in rows], self.plan.scans[name].schema)
         self._watermarks.rows(name, self._clock.processing)
@@ -390,22 +397,17 @@ class Harness:
         ]
 
 
-def window_handler(
-    plan: Plan, handler: type[Any] | str | Path | None, backend: Backend
-) -> type[Any]:
-    """The handler class of a plan's one window aggregate: generated, or the one that is given for it.
-
-    Raises SpecError if the given one was made from another spec.
-    """
-    (spec,) = (each.spec for each in walk(plan.root) if isinstance(each, WindowAggregate))
-    if handler is None:
-        return handlers(backend)(spec)
-    loaded = handler if isinstance(handler, type) else load(handler)
-    if loaded.spec() != spec:
-        raise SpecError(
-            "handler: it was generated from another spec; generate it from window_spec(spec, window)."
+def _refuse_no_rows(rows: Any) -> None:
+    """Raise DataError, naming the first row that is none, unless each is a kind with values."""
+    if not isinstance(rows, list | tuple):
+        raise DataError(
+            f"process: rows is a {type(rows).__name__}; give a list of (kind, value, ...) tuples, or a RecordBatch"
         )
-    return loaded
+    for number, row in enumerate(rows):
+        if not isinstance(row, list | tuple) or not row or not isinstance(row[0], str | None):
+            raise DataError(
+                f"process: row {number} is {row!r}; a row is a tuple of its kind and its values, as in ('+I', 'a', 3)"
+            )
 
 
 def _changes(rows: Rows) -> list[Change]:

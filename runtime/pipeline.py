@@ -28,7 +28,7 @@ from aggloom.codegen.planner import (
     WindowAssign,
     WindowTable,
 )
-from aggloom.errors import StateCorruptError, UnsupportedExpressionError
+from aggloom.errors import OptionError, StateCorruptError, UnsupportedExpressionError
 from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.group_agg import GroupAggOperator
 from aggloom.runtime.local_agg import LocalAggregator
@@ -57,7 +57,8 @@ def handlers(backend: Literal["numba", "python"]) -> Handlers:
 class Pipeline:
     """The operators of a plan, each with its state in `buckets`, fed by `partitions` tasks.
 
-    session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does.
+    session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does. Raises OptionError
+    for a number of parts below 1.
     """
 
     def __init__(
@@ -69,6 +70,9 @@ class Pipeline:
         partitions: int = 1,
         session: Any = None,
     ) -> None:
+        for name, parts in (("buckets", buckets), ("partitions", partitions)):
+            if not isinstance(parts, int) or isinstance(parts, bool) or parts < 1:
+                raise OptionError(f"{name}={parts!r}: it is a number of parts, at least 1")
         self.plan, self.session = plan, session
         self._partitions = partitions
         self._stages = _Builder(plan, handler_of, buckets, self)

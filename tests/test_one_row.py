@@ -177,7 +177,9 @@ def test_on_spark_it_is_there_over_no_rows_and_no_partitions(spark: Any, tmp_pat
 
 
 @pytest.mark.spark
-def test_in_a_stream_the_first_batch_brings_it_whatever_is_in_it(spark: Any, tmp_path: Path) -> None:
+def test_in_a_stream_the_first_batch_brings_it_whatever_is_in_it(
+    spark: Any, tmp_path: Path
+) -> None:
     from aggloom.runtime.spark import read_changes, sql
 
     source = tmp_path / "in"

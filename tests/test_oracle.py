@@ -217,9 +217,15 @@ def test_retracting_everything_leaves_nothing(name: str, data: st.DataObject) ->
     with open_harness(spec) as harness:
         empty = harness.operator.state_bytes
         out = _feed(harness, changes) + _feed(harness, data.draw(st.permutations(rest)))
-        assert fold(out) == []
-        assert harness.table() == []
-        assert harness.counters["keys"] == 0
+        if spec.one_row:
+            # Of a global aggregate the row over nothing is left, and its key.
+            nothing = duckdb_table(spec, [])
+            assert not out or same_table(spec, fold(out), nothing) is None
+            assert harness.counters["keys"] == (1 if out else 0)
+        else:
+            assert fold(out) == []
+            assert harness.table() == []
+            assert harness.counters["keys"] == 0
         assert harness.operator.state_bytes == empty
 
 

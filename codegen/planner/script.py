@@ -38,6 +38,8 @@ class View:
 
 def read_script(sql: str) -> Script:
     """The parts of a script: `SET 'option' = 'value'; CREATE TEMPORARY VIEW v AS SELECT ...; SELECT ...`."""
+    if not isinstance(sql, str):
+        raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
     query: exp.Query | None = None
     views: dict[str, View] = {}
     text, settings = _without_settings(sql)
