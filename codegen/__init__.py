@@ -11,6 +11,7 @@ from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.explain import explain, tables_read
 from aggloom.codegen.expressions import calculate, finish, having_kinds, prepare
 from aggloom.codegen.plan import plan_of
+from aggloom.codegen.private import refuse_foreign
 from aggloom.codegen.register import aggregate, register, unregister
 from aggloom.codegen.spec import AggSpec, Computed, to_schema
 
@@ -42,6 +43,7 @@ __all__ = [
     "parse_type",
     "plan_of",
     "prepare",
+    "refuse_foreign",
     "register",
     "same_call",
     "tables_read",

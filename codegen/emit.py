@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from aggloom.codegen import own_trust
 from aggloom.codegen.plan import plan_of
+from aggloom.codegen.private import own_directory, refuse_foreign
 from aggloom.codegen.render import render, stated_digest, text_digest
 from aggloom.codegen.spec import AggSpec
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
@@ -113,12 +114,10 @@ def _stated(path: Path) -> dict[str, str]:
 
 
 def cache_directory() -> Path:
-    """$AGGLOOM_CACHE, or the user's cache directory; made for the user alone."""
+    """$AGGLOOM_CACHE, or the user's cache directory; made for the user alone, inside it where anyone may write there."""
     chosen = os.environ.get("AGGLOOM_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    directory = Path(chosen) if chosen else base / "aggloom"
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return directory
+    return own_directory(Path(chosen) if chosen else base / "aggloom")
 
 
 def write_once(text: str, digest: str, directory: Path) -> Path:
@@ -194,7 +193,7 @@ def load_text(text: str, digest: str, directory: Path | None = None) -> type[Any
 
 
 def _load(path: Path, digest: str) -> type[Any]:
-    _refuse_foreign(path)
+    refuse_foreign(path)
     module_name = f"aggloom_handler_{path.stem}_{digest}"
     module = sys.modules.get(module_name) or _import(module_name, path)
     handler = getattr(module, CLASS_NAME, None) or getattr(module, NAMESPACE_CLASS_NAME, None)
@@ -212,21 +211,6 @@ def _drop_stale_cache(kernel: Any, path: Path, module_name: str) -> None:
     for index in Path(kernel.stats.cache_path).glob(f"{glob.escape(path.stem)}.*.nbi"):
         if module_name.encode() not in index.read_bytes():
             index.unlink(missing_ok=True)
-
-
-def _refuse_foreign(path: Path) -> None:
-    if not hasattr(os, "getuid"):
-        return
-    for place in (path, path.parent):
-        status = place.stat()
-        if status.st_uid not in (os.getuid(), 0):
-            raise GeneratedSourceError(
-                f"{place} belongs to another user; code is loaded only from your own"
-            )
-        if status.st_mode & 0o002 and not status.st_mode & 0o1000:
-            raise GeneratedSourceError(
-                f"{place} can be written by anyone; code is loaded only from your own"
-            )
 
 
 def _import(module_name: str, path: Path) -> Any:

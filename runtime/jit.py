@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
+from aggloom.codegen import refuse_foreign
 from aggloom.runtime.indexing import Compiler
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -49,6 +51,8 @@ def _compiled_once(dispatcher: Any) -> Any:
     name = f"{Path(code.co_filename).stem}.{code.co_name}-{code.co_firstlineno}.lock"
 
     def compile_once(signature: Any) -> Any:
+        # What Numba finds here it unpickles.
+        _refuse_foreign_once(Path(dispatcher.stats.cache_path))
         # Numba's own lock comes first: two threads that took the two in turn would wait for each other. Kernels do
         # not call each other in circles, so that neither do processes.
         with global_compiler_lock, _held(Path(dispatcher.stats.cache_path) / name):
@@ -56,6 +60,12 @@ def _compiled_once(dispatcher: Any) -> Any:
 
     dispatcher.compile = compile_once
     return dispatcher
+
+
+@cache
+def _refuse_foreign_once(directory: Path) -> None:
+    """Raise GeneratedSourceError if others may put files into a directory of compiled kernels."""
+    refuse_foreign(directory)
 
 
 @contextmanager
