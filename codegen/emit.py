@@ -114,7 +114,7 @@ def _stated(path: Path) -> dict[str, str]:
 
 
 def cache_directory() -> Path:
-    """$AGGLOOM_CACHE, or the user's cache directory; made for the user alone, inside it where anyone may write there."""
+    """$AGGLOOM_CACHE, or the user's cache directory, made for the user alone (`own_directory`)."""
     chosen = os.environ.get("AGGLOOM_CACHE")
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return own_directory(Path(chosen) if chosen else base / "aggloom")

@@ -1,7 +1,7 @@
 """Whether code may be loaded from a place: only where nobody else can have put it.
 
-Python loads what is compiled from `__pycache__` beside a module, and Numba unpickles what it keeps there or in a cache of
-its own. A directory in which others may make files is therefore no place for modules, sticky or not.
+Python loads what is compiled from `__pycache__` beside a module, and Numba unpickles what it keeps there or in a cache
+of its own. A directory in which others may make files is therefore no place for modules, sticky or not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _OWN = "code is loaded only from your own files and directories"
 
 
 def refuse_foreign(place: Path) -> None:
-    """Raise GeneratedSourceError unless a module or directory, and all that is loaded with it, is the user's or root's."""
+    """Raise GeneratedSourceError unless a module or directory, with its `__pycache__`, is the user's or root's."""
     if not hasattr(os, "getuid"):
         return
     directory = place if place.is_dir() else place.parent

@@ -201,3 +201,106 @@ def test_the_exit_code_tells(tmp_path: Path) -> None:
 def test_a_malformed_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CaseFormatError, match=r"wrong\.json, case 0"):
         run_directory(_write(tmp_path, {"id": "x"}))
+
+
+def _sums(**params: Any) -> dict[str, Any]:
+    """A case of one table t(a, b), summed by a."""
+    rows = [{"op": "+I", "row": [1, 2]}, {"op": "+I", "row": [1, 3]}]
+    return {
+        "source": "own",
+        "id": "own",
+        "kind": "group_agg",
+        "params": {"schema": {"a": "INT", "b": "BIGINT"}, **params},
+        "events": [*rows, {"end_of_input": True}],
+        "expect": {"mode": "materialized", "rows": [{"op": "+I", "row": [1, 5]}]},
+    }
+
+
+def _outcome(tmp_path: Path, case: dict[str, Any]) -> tuple[str, str]:
+    (outcome,) = run_directory(_write(tmp_path, case))
+    return outcome.status, outcome.reason
+
+
+def test_a_query_may_be_told_by_its_calls(tmp_path: Path) -> None:
+    assert _outcome(tmp_path, _sums(key=["a"], aggs=["SUM(b)"])) == ("passed", "")
+    status, reason = _outcome(tmp_path, _sums())
+    assert (status, "without 'sql'" in reason) == ("not supported", True)
+
+
+def test_params_that_are_missing_are_told(tmp_path: Path) -> None:
+    case = _sums(sql="SELECT a, SUM(b) FROM T GROUP BY a")
+    del case["params"]["schema"]
+    assert _outcome(tmp_path, case) == ("not supported", "params without 'schema'")
+
+
+def test_unknown_events_and_modes_do_not_stop_the_others(tmp_path: Path) -> None:
+    for change in ({"events": [{"pause": 1}]}, {"expect": {"mode": "guess", "rows": []}}):
+        case = {**_sums(key=["a"], aggs=["SUM(b)"]), **change}
+        status, reason = _outcome(tmp_path, case)
+        assert (status, reason.startswith("unknown ")) == ("not supported", True)
+
+
+def test_a_time_column_may_be_declared_beside_the_schema(tmp_path: Path) -> None:
+    sql = "SELECT a, MAX(rowtime) AS last FROM T GROUP BY a"
+    case = _sums(sql=sql, rowtime="b (epoch ms), ascending")
+    case["expect"]["rows"] = [{"op": "+I", "row": [1, "1970-01-01T00:00:00.003"]}]
+    assert _outcome(tmp_path, case)[0] == "passed"
+    case = _sums(sql=sql, rowtime="TIMESTAMP(3)")
+    case["events"] = [{"op": "+I", "row": [1, 2, "1970-01-01 00:00:07"]}]
+    case["expect"]["rows"] = [{"op": "+I", "row": [1, "1970-01-01 00:00:07"]}]
+    assert _outcome(tmp_path, case)[0] == "passed"
+
+
+@pytest.mark.parametrize("said", [{"mode": "set"}, {"compare": "set"}, {"as_set": True}])
+def test_a_case_may_ask_for_a_set(tmp_path: Path, said: dict[str, Any]) -> None:
+    case = _sums(sql="SELECT b FROM T WHERE b > 0 UNION ALL SELECT b FROM T")
+    case["expect"] = {"mode": "unordered", "rows": [{"op": "+I", "row": [b]} for b in (3, 2)]}
+    assert _outcome(tmp_path, case)[0] == "failed"
+    case["expect"] |= said
+    assert _outcome(tmp_path, case)[0] == "passed"
+    case["expect"]["rows"].pop()
+    assert _outcome(tmp_path, case)[0] == "failed"
+
+
+def test_windows_may_count_rows(tmp_path: Path) -> None:
+    case = _sums()
+    case["kind"] = "group_window"
+    for window in ({"type": "COUNT", "size": 2}, {"type": "COUNT_TUMBLE", "size_rows": 2}):
+        case["params"] |= {
+            "key": ["a"],
+            "aggs": ["SUM(b)"],
+            "output": ["a", "SUM(b)"],
+            "window": window,
+        }
+        assert _outcome(tmp_path, case)[0] == "passed"
+
+
+@pytest.mark.parametrize("value", [2**70, "soon", None])
+def test_a_time_that_is_none_is_told(tmp_path: Path, value: Any) -> None:
+    case = _sums(sql="SELECT a, SUM(b) FROM T GROUP BY a")
+    case["events"].insert(0, {"watermark": value})
+    status, reason = _outcome(tmp_path, case)
+    assert (status, reason.startswith("CaseFormatError: event")) == ("failed", True)
+
+
+def test_a_time_outside_microseconds_is_told(tmp_path: Path) -> None:
+    case = _sums(sql="SELECT a, MAX(b) FROM T GROUP BY a")
+    case["params"]["schema"]["b"] = "TIMESTAMP(3)"
+    case["events"][0]["row"][1] = 10**18
+    status, reason = _outcome(tmp_path, case)
+    assert (status, reason.startswith("CaseFormatError: value")) == ("failed", True)
+
+
+def test_the_last_watermark_may_be_javas(tmp_path: Path) -> None:
+    case = _sums(sql="SELECT a, SUM(b) FROM T GROUP BY a")
+    case["events"].append({"watermark": 2**63 - 1})
+    assert _outcome(tmp_path, case)[0] == "passed"
+
+
+def test_the_report_counts_reasons(tmp_path: Path) -> None:
+    case = _sums()
+    case["kind"] = "topn"
+    (outcome,) = run_directory(_write(tmp_path, case))
+    lines = list(report([outcome, outcome], False))
+    assert lines[0].endswith("0 passed, 0 failed, 2 not supported")
+    assert lines[1] == "  2 not supported: operators of the kind topn are not there yet"

@@ -87,9 +87,7 @@ def test_a_private_directory_that_another_user_made_first_is_refused(
 
 
 @pytest.mark.parametrize("open_to_all", [True, False])
-def test_numbas_own_cache_is_looked_at_before_it_is_read(
-    tmp_path: Path, open_to_all: bool
-) -> None:
+def test_numbas_own_cache_is_looked_at_before_it_is_read(tmp_path: Path, open_to_all: bool) -> None:
     cache = tmp_path / "numba"
     cache.mkdir()
     cache.chmod(0o777 if open_to_all else 0o700)

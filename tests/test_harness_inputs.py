@@ -1,0 +1,93 @@
+"""What the harness may not be given: each is a typed error that names it; and a handler that is given is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import aggloom as al
+from aggloom.errors import AggloomError, DataError, OptionError, SpecError, SqlError
+
+DDL = "k STRING, v INT"
+SPEC = al.AggSpec(DDL, ("k",), (al.AggCall("SUM", "v", alias="s"),))
+OTHER = al.AggSpec(DDL, ("k",), (al.AggCall("MAX", "v", alias="m"),))
+SQL = "SELECT k, SUM(v) AS s FROM t GROUP BY k"
+
+
+@pytest.mark.parametrize("name", ["buckets", "partitions"])
+@pytest.mark.parametrize("parts", [0, -1, "8", None, 1.5, True])
+def test_parts_are_at_least_one(name: str, parts: Any) -> None:
+    makers: list[Callable[..., Any]] = [
+        lambda **given: al.Harness(SPEC, backend="python", **given),
+        lambda **given: al.Harness.from_sql(SQL, {"t": DDL}, backend="python", **given),
+    ]
+    for make in makers:
+        with pytest.raises(OptionError, match=f"{name}={parts!r}: .* at least 1"):
+            make(**{name: parts})
+
+
+@pytest.mark.parametrize("text", [None, 7, b"SELECT 1"])
+def test_sql_is_a_text(text: Any) -> None:
+    kind = type(text).__name__
+    with pytest.raises(SqlError, match=f"the SQL is a {kind}"):
+        al.Harness.from_sql(text, {"t": DDL})
+    with pytest.raises(SqlError, match=f"the SQL is a {kind}"):
+        al.AggSpec.from_sql(text, DDL)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([None], "row 0 is None"),
+        ([("+I", "a", 1), {"k": "a"}], "row 1 is {'k': 'a'}"),
+        ([()], r"row 0 is \(\)"),
+        ([(1, "a", 1)], r"row 0 is \(1, 'a', 1\)"),
+        (["+I"], "row 0 is '[+]I'"),
+        (None, "rows is a NoneType"),
+        ("rows", "rows is a str"),
+        ([(None, "a", 1)], "unknown change type NULL"),
+        ([("+I", "a")], "row 0 has 1 values, the schema has 2"),
+    ],
+)
+def test_rows_are_kinds_with_values(rows: Any, message: str) -> None:
+    with al.Harness(SPEC, backend="python") as t:
+        with pytest.raises(AggloomError, match=message):
+            t.process(rows)
+        t.process([("+I", "a", 1)])
+        t.flush()
+        assert t.table() == [("a", 1)]
+
+
+def test_a_batch_has_a_kind_for_each_row() -> None:
+    batch = pa.RecordBatch.from_pydict({"k": ["a"], "v": pa.array([1], pa.int32())})
+    with (
+        al.Harness(SPEC, backend="python") as t,
+        pytest.raises(DataError, match="1 rows with 2 kinds"),
+    ):
+        t.process(batch, np.zeros(2, np.int8))
+
+
+def test_a_handler_that_is_given_is_used(tmp_path: Path) -> None:
+    source = al.generate(SPEC, "python", tmp_path, "given")
+    handler = al.load(source)
+    for given in (handler, source.path):
+        with al.Harness(SPEC, handler=given) as t:
+            assert source.path == t.handler.SOURCE_PATH
+            t.process([("+I", "a", 3)])
+            t.flush()
+            assert t.table() == [("a", 3)]
+
+
+def test_a_handler_of_another_spec_is_refused() -> None:
+    handler = al.load(al.generate(SPEC, "python"))
+    with pytest.raises(SpecError, match="generated from another spec"):
+        al.Harness(OTHER, handler=handler)
+    with pytest.raises(SpecError, match="is a handler already"):
+        al.Harness(handler, handler=handler)
+    with pytest.raises(SpecError, match="no generated handler class"):
+        al.Harness(SPEC, handler=int)
