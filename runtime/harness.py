@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, milliseconds
 from aggloom.codegen.planner import (
+    GroupAggregate,
     Plan,
     PlanOptions,
     WindowAggregate,
@@ -178,7 +179,9 @@ class Harness:
         self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []
         self._buffered = 0
-        self._started = False
+        self._owes_row = self._has_row_always = any(
+            isinstance(each, GroupAggregate) and each.spec.one_row for each in walk(plan.root)
+        )
         self._new: list[Change] = []
         self._all: list[Change] = []
 
@@ -240,8 +243,8 @@ class Harness:
                 self.flush()
 
     def flush(self) -> None:
-        """End the bundle; the first one runs without rows too, as a global aggregate over nothing has its row."""
-        if self._started and not self._buffer:
+        """End the bundle; a global aggregate over nothing has its row from the first on, which runs without rows too."""
+        if not self._owes_row and not self._buffer:
             return
         buffer, self._buffer, self._buffered = self._buffer, [], 0
         tables: dict[str, Rows] = {}
@@ -317,6 +320,7 @@ class Harness:
         Rows that reach the result without an aggregate are in no state, so that the table does not have them.
         """
         self._buffer, self._buffered = [], 0
+        self._owes_row = self._has_row_always
         self.pipeline.restore(data)
         self.history.append(("restore", data))
         self._new, self._all = [], _changes(self.pipeline.contents())
@@ -353,7 +357,7 @@ class Harness:
         return name
 
     def _run(self, tables: dict[str, Rows]) -> None:
-        self._started = True
+        self._owes_row = False
         changes = _changes(self.pipeline.process(tables, self._clock))
         if self._has_windows:
             self.history.append(("bundle", (tables, self._clock)))

@@ -26,7 +26,7 @@ def kinds(base: type[Node] = Node) -> Iterator[type[Node]]:
 @pytest.mark.parametrize("trait", TRAITS, ids=lambda trait: trait.name)
 def test_every_kind_of_node_has_an_answer(trait: Trait[object]) -> None:
     found = set(kinds())
-    assert len(found) >= 13
+    assert len(found) >= 12
     assert found == set(trait._answers)
 
 
