@@ -98,7 +98,7 @@ def query_text(params: Mapping[str, Any]) -> str:
     if not params.get("aggs"):
         raise NotSupported("params without 'sql', and without 'aggs' to make it of")
     names = ("key", "keys", "group_by", "group_key", "grouping")
-    keys = next((params[name] for name in names if params.get(name)), [])
+    keys: Any = next((params[name] for name in names if params.get(name)), [])
     keys = [keys] if isinstance(keys, str) else list(keys)
     where = f" WHERE {params['where']}" if params.get("where") else ""
     group = f" GROUP BY {', '.join(keys)}" if keys else ""

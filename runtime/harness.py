@@ -23,13 +23,13 @@ from aggloom.codegen.planner import (
     walk,
 )
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
-from aggloom.errors import AggloomError, DataError, SpecError, UnknownTableError, nearest
+from aggloom.errors import AggloomError, SpecError, UnknownTableError, nearest
 from aggloom.runtime.arena import Array
-from aggloom.runtime.changelog import KIND_NAMES, fold, parse_kinds, sort_key
+from aggloom.runtime.changelog import KIND_NAMES, fold, sort_key
 from aggloom.runtime.clock import AFTER_ALL, Clock
 from aggloom.runtime.given_handler import Backend, spec_handler, window_handler
 from aggloom.runtime.group_agg import GroupAggOperator, Mode, OrphanPolicy
-from aggloom.runtime.handler import rows_to_batch
+from aggloom.runtime.harness_rows import read_rows
 from aggloom.runtime.mini_batch import MiniBatch
 from aggloom.runtime.pipeline import Handlers, Pipeline, handlers
 from aggloom.runtime.steps import Rows
@@ -213,17 +213,7 @@ class Harness:
         table: which of the query's tables they are of, if it has several. Raises DataError for what is no such row.
         """
         name = self._table(table)
-        if isinstance(rows, pa.RecordBatch):
-            batch = rows
-            codes = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds, np.int8)
-            if len(codes) != len(rows):
-                raise DataError(
-                    f"process: {len(rows)} rows with {len(codes)} kinds; give one for each"
-                )
-        else:
-            _refuse_no_rows(rows)
-            codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
-            batch = rows_to_batch([tuple(row[1:]) for row in rows], self.plan.scans[name].schema)
+        batch, codes = read_rows(rows, kinds, self.plan.scans[name].schema)
         self._watermarks.rows(name, self._clock.processing)
         self.history.append(("rows", (name, batch, codes)))
         self._buffer_rows(name, batch, codes)
@@ -243,7 +233,7 @@ class Harness:
                 self.flush()
 
     def flush(self) -> None:
-        """End the bundle; a global aggregate over nothing has its row from the first on, which runs without rows too."""
+        """End the bundle; the first runs without rows too, where a global aggregate has its row over nothing."""
         if not self._owes_row and not self._buffer:
             return
         buffer, self._buffer, self._buffered = self._buffer, [], 0
@@ -399,19 +389,6 @@ class Harness:
         return [
             tuple(row[place] for place in back) for row in fold(moved, len(key), idempotent=True)
         ]
-
-
-def _refuse_no_rows(rows: Any) -> None:
-    """Raise DataError, naming the first row that is none, unless each is a kind with values."""
-    if not isinstance(rows, list | tuple):
-        raise DataError(
-            f"process: rows is a {type(rows).__name__}; give a list of (kind, value, ...) tuples, or a RecordBatch"
-        )
-    for number, row in enumerate(rows):
-        if not isinstance(row, list | tuple) or not row or not isinstance(row[0], str | None):
-            raise DataError(
-                f"process: row {number} is {row!r}; a row is a tuple of its kind and its values, as in ('+I', 'a', 3)"
-            )
 
 
 def _changes(rows: Rows) -> list[Change]:
