@@ -15,6 +15,7 @@ import pyarrow as pa
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
+from aggloom.codegen.changing import STORED, changes, differs
 from aggloom.codegen.scalar_eval import evaluate_node
 from aggloom.codegen.scalar_types import infer, unsupported
 from aggloom.codegen.sql_errors import syntax_error
@@ -54,10 +55,18 @@ def infer_type(sql: str, schema: pa.Schema, dialect: str = "spark") -> pa.DataTy
     """The type of an expression over these columns; scalar rules are Spark's in both dialects."""
     node = parse_scalar(sql)
     _require_columns(sql, schema)
+    require_repeatable(sql)
     dtype = infer(node, dict(zip(schema.names, schema.types, strict=True)))
     if pa.types.is_null(dtype):
         raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
     return dtype
+
+
+def require_repeatable(sql: str) -> None:
+    """Raise if the value of an expression does not follow from the row alone."""
+    found = changes(parse_scalar(sql))
+    if found is not None:
+        raise unsupported(parse_scalar(sql), f"{differs(found)}; {STORED}.")
 
 
 def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:

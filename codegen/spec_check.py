@@ -212,6 +212,7 @@ def _check_computed(spec: AggSpec) -> None:
     _refuse_duplicates(names, "computed column {name!r} has the name of another; rename it.")
     for column in spec.computed:
         check_columns(column.sql, spec.schema, f"computed column {column.name!r}")
+        expressions.require_repeatable(column.sql)
     if spec.where is not None:
         check_columns(spec.where, spec.schema, "where")
         _require_boolean(spec.where, spec.schema, spec.dialect, "where")

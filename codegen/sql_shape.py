@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.changing import STORED, changing, differs
 from aggloom.codegen.grouping_sets import has_sets
 from aggloom.codegen.sql_dialect import AggloomSpark
 from aggloom.codegen.sql_errors import located, span, syntax_error
@@ -32,10 +33,6 @@ _CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
 }
 _CLOCK: Final = "PROCTIME"
 _PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
-_CHANGING: Final = (
-    *(exp.Rand, exp.Randn, exp.Uuid, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime),
-    *(exp.CurrentDatetime, exp.Randstr),
-)
 
 
 def read(sql: str) -> exp.Select:
@@ -137,11 +134,8 @@ def _check_nodes(sql: str, tree: exp.Select) -> None:
             raise refusal(sql, node, "OVER is", "this is a group aggregate; take OVER out")
         if isinstance(node, exp.Query | exp.Exists):
             raise refusal(sql, node, "a subquery is", "join or filter before the aggregation")
-        if isinstance(node, _CHANGING):
-            what = (
-                f"{node.sql('spark')} differs from run to run, so no retraction could match; it is"
-            )
-            raise refusal(sql, node, what, "compute it into a column of the input")
+        if changing(node):
+            raise refusal(sql, node, f"{differs(node)}; it is", STORED)
         if is_clock(node) and not _is_item(node):
             fix = "select it AS a column, and name that as the time column of a window"
             raise refusal(sql, node, "PROCTIME() inside an expression is", fix)
