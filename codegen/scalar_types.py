@@ -1,23 +1,31 @@
 """The type of a scalar expression, by Spark's rules: literals, promotion, decimal arithmetic.
 
 Spark later computes the column as CAST(expression AS inferred type), so a type told here is the
-type the handler gets. What no rule covers goes to sqlglot; what sqlglot cannot tell is refused.
+type the handler gets. Functions have their table (scalar_functions). What no rule covers is asked of Spark's analyser
+where a session is there, else of sqlglot; what that cannot tell is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import ClassVar, Final
 
 import pyarrow as pa
-from sqlglot import exp
+from sqlglot import exp, parse_one
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.codegen.dtypes import INSTANT, parse_type, type_name
+from aggloom.codegen.scalar_functions import part_type, result_type
 from aggloom.errors import SpecError, TypeMismatchError, UnsupportedExpressionError
 
 Types = Mapping[str, pa.DataType]
+Analyser = Callable[[str, Types], pa.DataType | None]
+ANALYSER: ContextVar[Analyser | None] = ContextVar("analyser", default=None)
+"""What tells the type of an expression over columns where Spark's analyser can be asked."""
 
 _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS: Final = dict(zip(_INTEGERS, (3, 5, 10, 20), strict=True))
@@ -27,10 +35,15 @@ _BOOLEAN: Final = (
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike),
     *(exp.Boolean, exp.RegexpLike, exp.StartsWith, exp.EndsWith, exp.Contains),
 )
-_STRING: Final = (exp.Upper, exp.Lower, exp.Concat, exp.ConcatWs, exp.DPipe, exp.Trim, exp.Replace)
+_STRING: Final = (exp.Upper, exp.Lower, exp.Trim)
 _INT: Final = (
     *(exp.Length, exp.Year, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.Second, exp.Quarter),
-    *(exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear, exp.DateDiff, exp.Extract),
+    *(exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear, exp.UnixDate),
+)
+# What Spark's parser reads as a call, and sqlglot as an operator.
+_CALLS: Final = (
+    *(exp.Func, exp.DPipe, exp.AtTimeZone, exp.FromTimeZone),
+    *(exp.BitwiseLeftShift, exp.BitwiseRightShift),
 )
 _ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _CHOICE: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
@@ -38,7 +51,7 @@ _CHOICE: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.
 
 def infer(node: exp.Expression, types: Types) -> pa.DataType:
     """The Arrow type of a parsed expression over columns of these types; NULL alone is null."""
-    if isinstance(node, exp.Column):
+    if isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and node.name in types):
         return types[node.name]
     if isinstance(node, exp.Paren | exp.Neg | exp.Abs | exp.Alias):
         return infer(node.this, types)
@@ -56,7 +69,7 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
         return _checked(node, pa.int32(), types)
     if isinstance(node, _STRING):
         return _checked(node, pa.string(), types)
-    if isinstance(node, exp.Substring):
+    if isinstance(node, exp.Substring | exp.Overlay):
         own = infer(node.this, types)
         return own if own == pa.binary() else pa.string()
     if isinstance(node, exp.Round):
@@ -66,10 +79,19 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME":
         return INSTANT
     if isinstance(node, _ARITHMETIC):
-        left, right = infer(node.left, types), infer(node.right, types)
+        left, right = _operand(node.left, types), _operand(node.right, types)
         if is_number(left) and is_number(right):
             return _arithmetic(node, left, right)
-    return _by_sqlglot(node, types)
+        if isinstance(node, exp.Add | exp.Sub):
+            return _shifted(node, left, right, types)
+    if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
+        own = infer(node.this, types)
+        if pa.types.is_list(own) or pa.types.is_map(own):
+            return own.value_type if pa.types.is_list(own) else own.item_type
+    if isinstance(node, exp.Extract):
+        return _checked(node, part_type(node.name), types)
+    found = _called(node, types) if isinstance(node, _CALLS) else None
+    return _asked(node, types) if found is None else found
 
 
 def branches(node: exp.Expression) -> list[exp.Expression]:
@@ -113,6 +135,78 @@ def _checked(node: exp.Expression, dtype: pa.DataType, types: Types) -> pa.DataT
         if isinstance(child, exp.Condition) and not isinstance(child, exp.DataType | exp.Interval):
             infer(child, types)
     return dtype
+
+
+def _shifted(
+    node: exp.Add | exp.Sub, left: pa.DataType, right: pa.DataType, types: Types
+) -> pa.DataType:
+    """The type of a time and an interval, or of a date and days; two times make an interval, which no column has."""
+    time, other, by = left, right, node.right
+    if isinstance(node, exp.Add) and not _is_time(left):
+        time, other, by = right, left, node.left
+    if pa.types.is_timestamp(time) and pa.types.is_duration(other):
+        return time
+    if pa.types.is_date(time) and pa.types.is_integer(other):
+        return time
+    if pa.types.is_date(time) and pa.types.is_duration(other) and isinstance(by, exp.Interval):
+        unit = by.unit.name.upper().rstrip("S") if isinstance(by.unit, exp.Var) else ""
+        return time if unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY") else INSTANT
+    return _asked(node, types)
+
+
+def _operand(node: exp.Expression, types: Types) -> pa.DataType:
+    # No column is an interval, but a time may be shifted by one.
+    return pa.duration("us") if isinstance(node, exp.Interval) else infer(node, types)
+
+
+def _is_time(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_date(dtype) or pa.types.is_timestamp(dtype))
+
+
+def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
+    """The type of a call by the table of Spark's functions; None if that does not know it."""
+    call = node
+    if isinstance(node, exp.DPipe):
+        call = exp.Anonymous(this="concat", expressions=[node.left.copy(), node.right.copy()])
+    elif not isinstance(node, exp.Anonymous):
+        call = _as_written(node.sql("spark"))
+    if isinstance(call, exp.Anonymous):
+        return result_type(call.name, call.expressions, lambda part, more=(): infer(part, {**types, **dict(more)}))
+    return None if type(call) is type(node) else infer(call, types)
+
+
+@lru_cache(maxsize=512)
+def _as_written(sql: str) -> exp.Expression:
+    """The syntax tree of an expression, with each call under the name that Spark sees."""
+    return parse_one(sql, dialect=_Plain)
+
+
+class _Plain(Spark):  # type: ignore[misc]
+    """Spark's dialect, without classes for its functions."""
+
+    class Parser(Spark.Parser):  # type: ignore[misc]
+        FUNCTIONS: ClassVar = {}
+        FUNCTION_PARSERS: ClassVar = {
+            name: Spark.Parser.FUNCTION_PARSERS[name]
+            for name in ("CAST", "EXTRACT", "OVERLAY", "TRIM", "TRY_CAST")
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+            name: parser
+            for name, parser in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name != "TRANSFORM"
+        }
+
+
+def _asked(node: exp.Expression, types: Types) -> pa.DataType:
+    """The type by Spark's analyser if a session is there, else by sqlglot's rules."""
+    analyser = ANALYSER.get()
+    found = None if analyser is None else analyser(node.sql("spark"), types)
+    if found is not None:
+        return found
+    if isinstance(node, exp.Func | exp.Sub):
+        # What sqlglot says of functions that the table does not know, and of times, is not always Spark's answer.
+        raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
+    return _by_sqlglot(node, types)
 
 
 def _literal(node: exp.Literal) -> pa.DataType:

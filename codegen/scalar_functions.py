@@ -1,0 +1,424 @@
+"""The result types of Spark's built-in scalar functions: a table of rules by name.
+
+tests/test_scalar_functions.py walks the table and compares each rule with what Spark's analyser says. A function that is
+not in it, or arguments for which its rule has no answer, are asked of Spark if a session is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
+from aggloom.errors import SpecError
+
+Infer = Callable[..., pa.DataType]
+Rule = Callable[["Arguments"], pa.DataType | None]
+_UNITS: Final = ("date_add", "dateadd", "timestampadd", "date_diff", "datediff", "timestampdiff")
+_BIG: Final = (pa.int64(),)
+_SMALL: Final = (pa.int8(), pa.int16(), pa.int32())
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one call. infer tells the type of an expression; names bound by a lambda go into it too."""
+
+    nodes: Sequence[exp.Expression]
+    infer: Infer
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def type(self, place: int) -> pa.DataType:
+        """The type of an argument; null if it is not there."""
+        return self.infer(self.nodes[place]) if place < len(self.nodes) else pa.null()
+
+    def common(self, places: Sequence[int] | None = None) -> pa.DataType:
+        """The one type that arguments become where Spark wants a single one."""
+        nodes = self.nodes if places is None else [self.nodes[place] for place in places]
+        first, *others = (node.copy() for node in nodes)
+        return self.infer(exp.Coalesce(this=first, expressions=others))
+
+    def text(self, place: int) -> str | None:
+        """An argument that is a text literal."""
+        node = self.nodes[place] if place < len(self.nodes) else None
+        return str(node.this) if isinstance(node, exp.Literal) and node.is_string else None
+
+    def applied(self, place: int, *types: pa.DataType) -> pa.DataType | None:
+        """The type of a lambda's body, its names being of these types."""
+        node = self.nodes[place] if place < len(self.nodes) else None
+        if not isinstance(node, exp.Lambda):
+            return None
+        names = [each.name for each in node.expressions]
+        return self.infer(node.this, dict(zip(names, types, strict=False)))
+
+
+def result_type(
+    name: str, arguments: Sequence[exp.Expression], infer: Infer
+) -> pa.DataType | None:
+    """The type of a call of Spark's function; None if it is not known here."""
+    rule = RULES.get(name.lower())
+    if rule is None:
+        return None
+    given = Arguments(arguments, infer)
+    unit = len(arguments) == 3 and name.lower() in _UNITS
+    # Whatever the rule, a mistake inside an argument is one.
+    for node in arguments[unit:]:
+        if isinstance(node, exp.Condition) and not isinstance(node, exp.Interval | exp.Lambda):
+            infer(node)
+    return rule(given)
+
+
+def _always(kind: pa.DataType) -> Rule:
+    return lambda given: kind
+
+
+def _same(given: Arguments) -> pa.DataType:
+    return given.type(0)
+
+
+def _number(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    return own if pa.types.is_integer(own) or _inexact(own) else None
+
+
+def _inexact(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _text_or_bytes(given: Arguments) -> pa.DataType:
+    return pa.binary() if given.type(0) == pa.binary() else pa.string()
+
+
+def _common(given: Arguments) -> pa.DataType:
+    return given.common()
+
+
+def _as(kind: type[exp.Expression]) -> Rule:
+    """The type of an operator over the two arguments."""
+    return lambda given: given.infer(
+        kind(this=given.nodes[0].copy(), expression=given.nodes[1].copy())
+    )
+
+
+def _list(kind: pa.DataType | None) -> pa.DataType | None:
+    return None if kind is None or pa.types.is_null(kind) else pa.list_(kind)
+
+
+def _map(key: pa.DataType | None, item: pa.DataType | None) -> pa.DataType | None:
+    known = [kind for kind in (key, item) if kind is not None and not pa.types.is_null(kind)]
+    return pa.map_(*known) if len(known) == 2 else None
+
+
+def _item(given: Arguments, place: int = 0) -> pa.DataType | None:
+    """What an array holds."""
+    own = given.type(place)
+    return own.value_type if pa.types.is_list(own) else None
+
+
+def _array(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    return own if pa.types.is_list(own) else None
+
+
+def _element(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    return own.item_type if pa.types.is_map(own) else _item(given)
+
+
+def _grown(given: Arguments) -> pa.DataType | None:
+    """An array that takes one more value: only where that has the type that its items have."""
+    return _array(given) if given.type(len(given) - 1) == _item(given) else None
+
+
+def _both(given: Arguments) -> pa.DataType | None:
+    return _array(given) if given.type(0) == given.type(1) else None
+
+
+def _concat(given: Arguments) -> pa.DataType | None:
+    types = {given.type(place) for place in range(len(given))}
+    if any(pa.types.is_list(kind) for kind in types):
+        return next(iter(types)) if len(types) == 1 else None
+    return pa.binary() if types == {pa.binary()} else pa.string()
+
+
+def _entries(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    if not pa.types.is_map(own):
+        return None
+    return pa.list_(pa.struct([("key", own.key_type), ("value", own.item_type)]))
+
+
+def _from_entries(given: Arguments) -> pa.DataType | None:
+    item = _item(given)
+    if item is None or not pa.types.is_struct(item) or item.num_fields != 2:
+        return None
+    return pa.map_(item[0].type, item[1].type)
+
+
+def _map_of(given: Arguments) -> pa.DataType | None:
+    if not len(given) or len(given) % 2:
+        return None
+    places = range(len(given))
+    return _map(given.common(places[::2]), given.common(places[1::2]))
+
+
+def _struct(given: Arguments) -> pa.DataType | None:
+    names: list[str] = []
+    for place, node in enumerate(given.nodes, 1):
+        named = isinstance(node, exp.Alias | exp.Column)
+        names.append(node.alias_or_name if named else f"col{place}")
+    types = [given.type(place) for place in range(len(given))]
+    if any(pa.types.is_null(kind) for kind in types) or not types:
+        return None
+    return pa.struct(list(zip(names, types, strict=True)))
+
+
+def _named_struct(given: Arguments) -> pa.DataType | None:
+    names = [given.text(place) for place in range(0, len(given), 2)]
+    types = [given.type(place) for place in range(1, len(given), 2)]
+    if len(names) != len(types) or None in names or any(map(pa.types.is_null, types)) or not types:
+        return None
+    return pa.struct(list(zip(names, types, strict=True)))
+
+
+def _from_json(given: Arguments) -> pa.DataType | None:
+    text = given.text(1)
+    if text is None:
+        return None
+    with suppress(SpecError):
+        return parse_type(text)
+    with suppress(SpecError):
+        return pa.struct(list(parse_schema(text)))
+    return None
+
+
+def _whole(given: Arguments) -> pa.DataType | None:
+    """CEIL and FLOOR: a decimal keeps its whole digits and one for the carry."""
+    own = given.type(0)
+    if len(given) > 1:
+        return None
+    if pa.types.is_decimal(own):
+        return pa.decimal128(min(38, own.precision - own.scale + 1), 0)
+    return pa.int64()
+
+
+def _shifted(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    return own if own in _BIG else pa.int32() if own in _SMALL else None
+
+
+def _rounded(given: Arguments) -> pa.DataType:
+    decimals = given.nodes[1].copy() if len(given) > 1 else None
+    return given.infer(exp.Round(this=given.nodes[0].copy(), decimals=decimals))
+
+
+def _choice(given: Arguments) -> pa.DataType:
+    """IF(c, a, b) and NVL2(x, a, b)."""
+    return given.common(range(1, len(given)))
+
+
+def _decoded(given: Arguments) -> pa.DataType:
+    """DECODE(bytes, charset), or DECODE(x, search, result, ..., default)."""
+    if len(given) < 3:
+        return pa.string()
+    places = list(range(2, len(given), 2))
+    return given.common([*places, len(given) - 1] if len(given) % 2 == 0 else places)
+
+
+def _nanvl(given: Arguments) -> pa.DataType:
+    floats = {given.type(0), given.type(1)} == {pa.float32()}
+    return pa.float32() if floats else pa.float64()
+
+
+def _days_or_units(kind: pa.DataType) -> Rule:
+    """DATE_ADD(d, n) is a DATE; DATE_ADD(unit, n, t) is a time: the unit comes first."""
+
+    def rule(given: Arguments) -> pa.DataType:
+        if len(given) < 3:
+            return kind
+        if kind == pa.int32():
+            return pa.int64()
+        return WALL_CLOCK if given.type(2) == WALL_CLOCK else INSTANT
+
+    return rule
+
+
+def _part(given: Arguments) -> pa.DataType | None:
+    """DATE_PART('second', t) has microseconds, each other part is an INT."""
+    unit = (given.text(0) or "").lower()
+    return part_type(unit) if unit else None
+
+
+def part_type(unit: str) -> pa.DataType:
+    """The type of a part of a time, as EXTRACT and DATE_PART give it out."""
+    seconds = ("second", "s", "sec", "seconds", "secs")
+    return pa.decimal128(8, 6) if unit.lower() in seconds else pa.int32()
+
+
+def _or_zero(given: Arguments) -> pa.DataType:
+    zero = exp.Literal.number(0)
+    return given.infer(exp.Coalesce(this=given.nodes[0].copy(), expressions=[zero]))
+
+
+def _sequence(given: Arguments) -> pa.DataType | None:
+    first, second = given.type(0), given.type(1)
+    return _list(first) if first == second and pa.types.is_integer(first) else None
+
+
+def _transformed(given: Arguments) -> pa.DataType | None:
+    return _list(given.applied(1, _item(given) or pa.null(), pa.int32()))
+
+
+def _folded(given: Arguments) -> pa.DataType | None:
+    """AGGREGATE(array, start, merge [, finish])."""
+    start, item = given.type(1), _item(given)
+    merged = None if item is None else given.applied(2, start, item)
+    if merged != start:
+        return None
+    return start if len(given) < 4 else given.applied(3, start)
+
+
+def _zipped(given: Arguments) -> pa.DataType | None:
+    left, right = _item(given), _item(given, 1)
+    return None if left is None or right is None else _list(given.applied(2, left, right))
+
+
+def _mapped(keys: bool) -> Rule:
+    def rule(given: Arguments) -> pa.DataType | None:
+        own = given.type(0)
+        if not pa.types.is_map(own):
+            return None
+        made = given.applied(1, own.key_type, own.item_type)
+        return _map(made, own.item_type) if keys else _map(own.key_type, made)
+
+    return rule
+
+
+def _of_map(part: str) -> Rule:
+    def rule(given: Arguments) -> pa.DataType | None:
+        own = given.type(0)
+        return pa.list_(getattr(own, part)) if pa.types.is_map(own) else None
+
+    return rule
+
+
+def _from_arrays(given: Arguments) -> pa.DataType | None:
+    return _map(_item(given), _item(given, 1))
+
+
+def _map_itself(given: Arguments) -> pa.DataType | None:
+    types = {given.type(place) for place in range(len(given))}
+    return next(iter(types)) if len(types) == 1 and pa.types.is_map(given.type(0)) else None
+
+
+_FIXED: Final = {
+    pa.string(): (
+        "base64 bin btrim char chr collation concat_ws conv date_format dayname format_number format_string "
+        "from_unixtime get_json_object hex initcap lcase lower ltrim make_valid_utf8 mask md5 monthname parse_url "
+        "printf quote regexp_extract regexp_replace regexp_substr repeat replace rtrim schema_of_csv schema_of_json "
+        "sha sha1 sha2 soundex space split_part string substring_index to_base32 to_char to_csv to_json to_varchar "
+        "translate trim try_parse_url try_url_decode try_validate_utf8 typeof ucase upper url_decode url_encode "
+        "validate_utf8 xpath_string array_join"
+    ),
+    pa.int32(): (
+        "array_size ascii bit_count bit_length cardinality char_length character_length day dayofmonth dayofweek "
+        "dayofyear find_in_set hash hour instr int json_array_length len length levenshtein locate minute month "
+        "octet_length position quarter regexp_count regexp_instr second size unix_date weekday weekofyear year "
+        "xpath_int"
+    ),
+    pa.int64(): (
+        "array_position bigint bitmap_bit_position bitmap_bucket_number bitmap_count crc32 div factorial "
+        "to_unix_timestamp unix_micros unix_millis unix_seconds unix_timestamp xpath_long xxhash64"
+    ),
+    pa.int8(): "bit_get getbit tinyint",
+    pa.int16(): "smallint xpath_short",
+    pa.float32(): "float xpath_float",
+    pa.float64(): (
+        "acos acosh asin asinh atan atan2 atanh cbrt cos cosh cot csc degrees double e exp expm1 hypot "
+        "jaro_winkler_similarity ln log log10 log1p log2 months_between pi pow power radians rint sec sign signum sin "
+        "sinh sqrt tan tanh xpath_double xpath_number"
+    ),
+    pa.bool_(): (
+        "array_contains arrays_overlap boolean contains endswith equal_null exists forall ilike is_valid_utf8 isnan "
+        "isnotnull isnull like luhn_check map_contains_key regexp regexp_like rlike startswith xpath_boolean"
+    ),
+    pa.binary(): (
+        "aes_decrypt binary encode from_base32 hmac to_binary try_aes_decrypt try_to_binary unbase64 unhex"
+    ),
+    pa.date32(): (
+        "add_months date date_from_unix_date date_sub last_day make_date next_day to_date trunc try_to_date"
+    ),
+    INSTANT: (
+        "date_trunc from_utc_timestamp make_timestamp make_timestamp_ltz timestamp timestamp_micros "
+        "timestamp_millis timestamp_seconds to_timestamp to_timestamp_ltz to_utc_timestamp "
+        "try_make_timestamp try_make_timestamp_ltz try_to_timestamp"
+    ),
+    WALL_CLOCK: "convert_timezone make_timestamp_ntz to_timestamp_ntz try_make_timestamp_ntz",
+    pa.decimal128(10, 0): "decimal",
+    pa.list_(pa.string()): "json_object_keys regexp_extract_all split xpath",
+    pa.list_(pa.list_(pa.string())): "sentences",
+    pa.map_(pa.string(), pa.string()): "str_to_map",
+}
+
+RULES: Final[dict[str, Rule]] = {
+    **{name: _always(kind) for kind, names in _FIXED.items() for name in names.split()},
+    **dict.fromkeys(("abs", "negative", "nullifzero", "positive"), _number),
+    **dict.fromkeys(("left", "lpad", "overlay", "right", "rpad", "substr", "substring"), _text_or_bytes),
+    **dict.fromkeys(("coalesce", "greatest", "ifnull", "least", "nvl"), _common),
+    **dict.fromkeys(_UNITS[:3], _days_or_units(pa.date32())),
+    **dict.fromkeys(_UNITS[3:], _days_or_units(pa.int32())),
+    **dict.fromkeys(("date_part", "datepart"), _part),
+    **dict.fromkeys(("shiftleft", "shiftright", "shiftrightunsigned"), _shifted),
+    **dict.fromkeys(("ceil", "ceiling", "floor"), _whole),
+    **dict.fromkeys(("if", "nvl2"), _choice),
+    **dict.fromkeys(("aggregate", "reduce"), _folded),
+    **dict.fromkeys(("array_max", "array_min", "get"), _item),
+    **dict.fromkeys(("element_at", "try_element_at"), _element),
+    **dict.fromkeys(("array_append", "array_insert", "array_prepend"), _grown),
+    **dict.fromkeys(("array_except", "array_intersect", "array_union"), _both),
+    **dict.fromkeys(
+        ("array_compact", "array_distinct", "array_remove", "array_sort", "filter", "slice"), _array
+    ),
+    "sort_array": _array,
+    "reverse": lambda given: _array(given) or pa.string(),
+    "array": lambda given: _list(given.common()) if len(given) else None,
+    "array_repeat": lambda given: _list(given.type(0)),
+    "concat": _concat,
+    "decode": _decoded,
+    "elt": lambda given: pa.string() if given.type(1) == pa.string() else None,
+    "flatten": _item,
+    "from_json": _from_json,
+    "from_csv": _from_json,
+    "map": _map_of,
+    "map_concat": _map_itself,
+    "map_entries": _entries,
+    "map_filter": lambda given: given.type(0) if pa.types.is_map(given.type(0)) else None,
+    "map_from_arrays": _from_arrays,
+    "map_from_entries": _from_entries,
+    "map_keys": _of_map("key_type"),
+    "map_values": _of_map("item_type"),
+    "mod": _as(exp.Mod),
+    "named_struct": _named_struct,
+    "nanvl": _nanvl,
+    "nullif": _same,
+    "pmod": _as(exp.Mod),
+    **dict.fromkeys(("bround", "round"), _rounded),
+    "sequence": _sequence,
+    "struct": _struct,
+    "transform": _transformed,
+    "transform_keys": _mapped(keys=True),
+    "transform_values": _mapped(keys=False),
+    "try_add": _as(exp.Add),
+    "try_divide": _as(exp.Div),
+    "try_mod": _as(exp.Mod),
+    "try_multiply": _as(exp.Mul),
+    "try_subtract": _as(exp.Sub),
+    "zeroifnull": _or_zero,
+    "zip_with": _zipped,
+}
