@@ -11,11 +11,40 @@ from sqlglot.errors import ErrorLevel
 # Spark's functions that are not deterministic, or that read the clock, the session or the row's whereabouts. Spark
 # calls aes_encrypt deterministic, but it draws an initialisation vector for each row.
 CHANGING: Final = frozenset(
-    "aes_encrypt curdate current_catalog current_database current_date current_path current_schema "
-    "current_time current_timestamp current_timezone current_user input_file_block_length "
-    "input_file_block_start input_file_name java_method localtime localtimestamp "
-    "monotonically_increasing_id now rand randn random randstr reflect session_user shuffle "
-    "spark_partition_id try_reflect uniform user uuid version".split()
+    [
+        "aes_encrypt",
+        "curdate",
+        "current_catalog",
+        "current_database",
+        "current_date",
+        "current_path",
+        "current_schema",
+        "current_time",
+        "current_timestamp",
+        "current_timezone",
+        "current_user",
+        "input_file_block_length",
+        "input_file_block_start",
+        "input_file_name",
+        "java_method",
+        "localtime",
+        "localtimestamp",
+        "monotonically_increasing_id",
+        "now",
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "reflect",
+        "session_user",
+        "shuffle",
+        "spark_partition_id",
+        "try_reflect",
+        "uniform",
+        "user",
+        "uuid",
+        "version",
+    ]
 )
 
 STORED: Final = "compute it into a column of the input"

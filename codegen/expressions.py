@@ -16,6 +16,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from aggloom.codegen.changing import STORED, changes, differs
+from aggloom.codegen.depth import check_nesting, deep
 from aggloom.codegen.scalar_eval import evaluate_node
 from aggloom.codegen.scalar_types import infer, unsupported
 from aggloom.codegen.sql_errors import syntax_error
@@ -33,8 +34,9 @@ INSERT, DELETE = 0, 3
 @lru_cache(maxsize=512)
 def parse_scalar(sql: str) -> exp.Expression:
     """The syntax tree of one scalar expression; callers must not change it."""
+    check_nesting(sql)
     try:
-        return parse_one(sql, dialect="spark")
+        return deep(lambda: parse_one(sql, dialect="spark"))
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
 
@@ -56,7 +58,8 @@ def infer_type(sql: str, schema: pa.Schema, dialect: str = "spark") -> pa.DataTy
     node = parse_scalar(sql)
     _require_columns(sql, schema)
     require_repeatable(sql)
-    dtype = infer(node, dict(zip(schema.names, schema.types, strict=True)))
+    types = dict(zip(schema.names, schema.types, strict=True))
+    dtype = deep(lambda: infer(node, types))
     if pa.types.is_null(dtype):
         raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
     return dtype
@@ -72,7 +75,7 @@ def require_repeatable(sql: str) -> None:
 def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:
     """The value for every row, by Arrow's kernels under SQL's three-valued logic."""
     _require_columns(sql, batch.schema)
-    return evaluate_node(parse_scalar(sql), batch)
+    return deep(lambda: evaluate_node(parse_scalar(sql), batch))
 
 
 def calculate(

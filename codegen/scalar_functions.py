@@ -1,7 +1,7 @@
 """The result types of Spark's built-in scalar functions: a table of rules by name.
 
-tests/test_scalar_functions.py walks the table and compares each rule with what Spark's analyser says. A function that is
-not in it, or arguments for which its rule has no answer, are asked of Spark if a session is there.
+tests/test_scalar_functions.py walks the table and compares each rule with what Spark's analyser says. A function
+that is not in it, or arguments for which its rule has no answer, are asked of Spark if a session is there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
+from aggloom.codegen.scalar_promotion import arithmetic_type, common, is_number, rounded
 from aggloom.errors import SpecError
 
 Infer = Callable[..., pa.DataType]
 Rule = Callable[["Arguments"], pa.DataType | None]
 _UNITS: Final = ("date_add", "dateadd", "timestampadd", "date_diff", "datediff", "timestampdiff")
+_NO_VALUE: Final = (exp.Interval, exp.Lambda, exp.Var, exp.Star, exp.DataType)
 _BIG: Final = (pa.int64(),)
 _SMALL: Final = (pa.int8(), pa.int16(), pa.int32())
 
@@ -30,19 +32,24 @@ class Arguments:
 
     nodes: Sequence[exp.Expression]
     infer: Infer
+    types: list[pa.DataType]
 
     def __len__(self) -> int:
         return len(self.nodes)
 
     def type(self, place: int) -> pa.DataType:
         """The type of an argument; null if it is not there."""
-        return self.infer(self.nodes[place]) if place < len(self.nodes) else pa.null()
+        return self.types[place] if place < len(self.types) else pa.null()
 
     def common(self, places: Sequence[int] | None = None) -> pa.DataType:
         """The one type that arguments become where Spark wants a single one."""
-        nodes = self.nodes if places is None else [self.nodes[place] for place in places]
-        first, *others = (node.copy() for node in nodes)
-        return self.infer(exp.Coalesce(this=first, expressions=others))
+        every = range(len(self.nodes)) if places is None else places
+        return common([self.types[place] for place in every], self.nodes[0])
+
+    def literal(self, place: int) -> exp.Expression:
+        """An argument that is a literal, as it is; NULL for another, whose type is all that counts."""
+        node = self.nodes[place]
+        return node.copy() if isinstance(node, exp.Literal) else exp.null()
 
     def text(self, place: int) -> str | None:
         """An argument that is a text literal."""
@@ -58,20 +65,17 @@ class Arguments:
         return self.infer(node.this, dict(zip(names, types, strict=False)))
 
 
-def result_type(
-    name: str, arguments: Sequence[exp.Expression], infer: Infer
-) -> pa.DataType | None:
+def result_type(name: str, arguments: Sequence[exp.Expression], infer: Infer) -> pa.DataType | None:
     """The type of a call of Spark's function; None if it is not known here."""
     rule = RULES.get(name.lower())
     if rule is None:
         return None
-    given = Arguments(arguments, infer)
     unit = len(arguments) == 3 and name.lower() in _UNITS
-    # Whatever the rule, a mistake inside an argument is one.
-    for node in arguments[unit:]:
-        if isinstance(node, exp.Condition) and not isinstance(node, exp.Interval | exp.Lambda):
-            infer(node)
-    return rule(given)
+    types = [
+        pa.null() if (unit and not place) or isinstance(node, _NO_VALUE) else infer(node)
+        for place, node in enumerate(arguments)
+    ]
+    return rule(Arguments(arguments, infer, types))
 
 
 def _always(kind: pa.DataType) -> Rule:
@@ -101,9 +105,14 @@ def _common(given: Arguments) -> pa.DataType:
 
 def _as(kind: type[exp.Expression]) -> Rule:
     """The type of an operator over the two arguments."""
-    return lambda given: given.infer(
-        kind(this=given.nodes[0].copy(), expression=given.nodes[1].copy())
-    )
+
+    def rule(given: Arguments) -> pa.DataType | None:
+        if len(given) != 2 or not (is_number(given.type(0)) and is_number(given.type(1))):
+            return None
+        node = kind(this=given.literal(0), expression=given.literal(1))
+        return arithmetic_type(node, given.type(0), given.type(1))
+
+    return rule
 
 
 def _list(kind: pa.DataType | None) -> pa.DataType | None:
@@ -213,9 +222,9 @@ def _shifted(given: Arguments) -> pa.DataType | None:
     return own if own in _BIG else pa.int32() if own in _SMALL else None
 
 
-def _rounded(given: Arguments) -> pa.DataType:
-    decimals = given.nodes[1].copy() if len(given) > 1 else None
-    return given.infer(exp.Round(this=given.nodes[0].copy(), decimals=decimals))
+def _rounded(given: Arguments) -> pa.DataType | None:
+    decimals = given.literal(1) if len(given) > 1 else None
+    return rounded(exp.Round(this=exp.null(), decimals=decimals), given.type(0))
 
 
 def _choice(given: Arguments) -> pa.DataType:
@@ -262,8 +271,7 @@ def part_type(unit: str) -> pa.DataType:
 
 
 def _or_zero(given: Arguments) -> pa.DataType:
-    zero = exp.Literal.number(0)
-    return given.infer(exp.Coalesce(this=given.nodes[0].copy(), expressions=[zero]))
+    return common([given.type(0), pa.int32()], given.nodes[0])
 
 
 def _sequence(given: Arguments) -> pa.DataType | None:
@@ -369,7 +377,9 @@ _FIXED: Final = {
 RULES: Final[dict[str, Rule]] = {
     **{name: _always(kind) for kind, names in _FIXED.items() for name in names.split()},
     **dict.fromkeys(("abs", "negative", "nullifzero", "positive"), _number),
-    **dict.fromkeys(("left", "lpad", "overlay", "right", "rpad", "substr", "substring"), _text_or_bytes),
+    **dict.fromkeys(
+        ("left", "lpad", "overlay", "right", "rpad", "substr", "substring"), _text_or_bytes
+    ),
     **dict.fromkeys(("coalesce", "greatest", "ifnull", "least", "nvl"), _common),
     **dict.fromkeys(_UNITS[:3], _days_or_units(pa.date32())),
     **dict.fromkeys(_UNITS[3:], _days_or_units(pa.int32())),

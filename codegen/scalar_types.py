@@ -20,16 +20,17 @@ from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.codegen.dtypes import INSTANT, parse_type, type_name
 from aggloom.codegen.scalar_functions import part_type, result_type
-from aggloom.errors import SpecError, TypeMismatchError, UnsupportedExpressionError
+from aggloom.codegen.scalar_promotion import arithmetic_type, rounded
+from aggloom.codegen.scalar_promotion import common as common
+from aggloom.codegen.scalar_promotion import is_number as is_number
+from aggloom.codegen.scalar_promotion import unsupported as unsupported
+from aggloom.errors import SpecError
 
 Types = Mapping[str, pa.DataType]
 Analyser = Callable[[str, Types], pa.DataType | None]
 ANALYSER: ContextVar[Analyser | None] = ContextVar("analyser", default=None)
 """What tells the type of an expression over columns where Spark's analyser can be asked."""
 
-_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-_DIGITS: Final = dict(zip(_INTEGERS, (3, 5, 10, 20), strict=True))
-_FLOATS: Final = (pa.float32(), pa.float64())
 _BOOLEAN: Final = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike),
@@ -73,17 +74,13 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
         own = infer(node.this, types)
         return own if own == pa.binary() else pa.string()
     if isinstance(node, exp.Round):
-        return _rounded(node, infer(node.this, types), types)
+        return rounded(node, infer(node.this, types)) or _by_sqlglot(node, types)
     if isinstance(node, _CHOICE):
         return common([infer(branch, types) for branch in branches(node)], node)
     if isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME":
         return INSTANT
     if isinstance(node, _ARITHMETIC):
-        left, right = _operand(node.left, types), _operand(node.right, types)
-        if is_number(left) and is_number(right):
-            return _arithmetic(node, left, right)
-        if isinstance(node, exp.Add | exp.Sub):
-            return _shifted(node, left, right, types)
+        return _operated(node, types)
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
         own = infer(node.this, types)
         if pa.types.is_list(own) or pa.types.is_map(own):
@@ -108,33 +105,32 @@ def branches(node: exp.Expression) -> list[exp.Expression]:
     return [node.this, *node.expressions]
 
 
-def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
-    """The one type that all of these become where SQL wants a single type; nulls fit anywhere."""
-    known = [dtype for dtype in types if not pa.types.is_null(dtype)]
-    if not known:
-        return pa.null()
-    widest = known[0]
-    for dtype in known[1:]:
-        widest = _wider(widest, dtype, node)
-    return widest
-
-
-def is_number(dtype: pa.DataType) -> bool:
-    """An integer, a float or a decimal."""
-    return dtype in _DIGITS or dtype in _FLOATS or pa.types.is_decimal(dtype)
-
-
-def unsupported(node: exp.Expression, fix: str) -> UnsupportedExpressionError:
-    """The error that names the expression at fault."""
-    return UnsupportedExpressionError(f"expression {node.sql('spark')}: {fix}")
-
-
 def _checked(node: exp.Expression, dtype: pa.DataType, types: Types) -> pa.DataType:
     # The operands' own types do not matter here, but a mistake inside them does.
-    for child in node.iter_expressions():
+    # Long chains are flat, so that they do not count as deep.
+    chain = isinstance(node, exp.Connector)
+    for child in node.flatten(unnest=False) if chain else node.iter_expressions():
         if isinstance(child, exp.Condition) and not isinstance(child, exp.DataType | exp.Interval):
             infer(child, types)
     return dtype
+
+
+def _operated(node: exp.Expression, types: Types) -> pa.DataType:
+    """The type of a + b - c ...: from the left, so that a long sum is no deep one."""
+    operators = []
+    while isinstance(node, _ARITHMETIC):
+        operators.append(node)
+        node = node.left
+    left = _operand(node, types)
+    for operator in reversed(operators):
+        right = _operand(operator.right, types)
+        if is_number(left) and is_number(right):
+            left = arithmetic_type(operator, left, right)
+        elif isinstance(operator, exp.Add | exp.Sub):
+            left = _shifted(operator, left, right, types)
+        else:
+            left = _asked(operator, types)
+    return left
 
 
 def _shifted(
@@ -165,13 +161,15 @@ def _is_time(dtype: pa.DataType) -> bool:
 
 def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
     """The type of a call by the table of Spark's functions; None if that does not know it."""
-    call = node
+
+    def told(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
+        return infer(part, {**types, **bound} if bound else types)
+
     if isinstance(node, exp.DPipe):
-        call = exp.Anonymous(this="concat", expressions=[node.left.copy(), node.right.copy()])
-    elif not isinstance(node, exp.Anonymous):
-        call = _as_written(node.sql("spark"))
+        return result_type("concat", list(node.flatten(unnest=False)), told)
+    call = node if isinstance(node, exp.Anonymous) else _as_written(node.sql("spark"))
     if isinstance(call, exp.Anonymous):
-        return result_type(call.name, call.expressions, lambda part, more=(): infer(part, {**types, **dict(more)}))
+        return result_type(call.name, call.expressions, told)
     return None if type(call) is type(node) else infer(call, types)
 
 
@@ -232,73 +230,6 @@ def _cast_target(node: exp.Cast) -> pa.DataType:
         return parse_type(name)
     except SpecError as error:
         raise unsupported(node, f"cannot be cast so: {error}") from None
-
-
-def _arithmetic(node: exp.Expression, left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    if not (pa.types.is_decimal(left) or pa.types.is_decimal(right)):
-        if isinstance(node, exp.Div):
-            return pa.float64()
-        return _wider(left, right, node)
-    if left in _FLOATS or right in _FLOATS:
-        return pa.float64()
-    p1, s1 = _decimal_shape(left, node.left)
-    p2, s2 = _decimal_shape(right, node.right)
-    if isinstance(node, exp.Mul):
-        return _adjusted(p1 + p2 + 1, s1 + s2)
-    if isinstance(node, exp.Div):
-        scale = max(6, s1 + p2 + 1)
-        return _adjusted(p1 - s1 + s2 + scale, scale)
-    scale = max(s1, s2)
-    if isinstance(node, exp.Mod):
-        return _adjusted(min(p1 - s1, p2 - s2) + scale, scale)
-    return _adjusted(max(p1 - s1, p2 - s2) + scale + 1, scale)
-
-
-def _decimal_shape(dtype: pa.DataType, node: exp.Expression) -> tuple[int, int]:
-    if pa.types.is_decimal(dtype):
-        return dtype.precision, dtype.scale
-    if isinstance(node, exp.Literal):
-        return len(node.this.lstrip("0")) or 1, 0
-    return _DIGITS[dtype], 0
-
-
-def _adjusted(precision: int, scale: int) -> pa.DataType:
-    """Spark's cut to 38 digits, which gives up fraction digits down to six before whole ones."""
-    if precision > 38:
-        scale = max(38 - (precision - scale), min(scale, 6))
-        precision = 38
-    return pa.decimal128(precision, scale)
-
-
-def _wider(left: pa.DataType, right: pa.DataType, node: exp.Expression) -> pa.DataType:
-    if left == right:
-        return left
-    pair = {left, right}
-    if left in _DIGITS and right in _DIGITS:
-        return max(left, right, key=_DIGITS.__getitem__)
-    if is_number(left) and is_number(right):
-        if pair & set(_FLOATS):
-            return pa.float64()
-        (p1, s1), (p2, s2) = _decimal_shape(left, node), _decimal_shape(right, node)
-        scale = max(s1, s2)
-        return pa.decimal128(min(38, max(p1 - s1, p2 - s2) + scale), scale)
-    if pa.date32() in pair and any(pa.types.is_timestamp(dtype) for dtype in pair):
-        return left if right == pa.date32() else right
-    raise TypeMismatchError(
-        f"expression {node.sql('spark')}: {type_name(left)} and {type_name(right)} have no common "
-        f"type; write CAST(... AS type) around one of them."
-    )
-
-
-def _rounded(node: exp.Round, own: pa.DataType, types: Types) -> pa.DataType:
-    """ROUND(x [, digits]): a decimal keeps a digit for the carry, and the digits that are asked for."""
-    digits = node.args.get("decimals")
-    if not pa.types.is_decimal(own):
-        return own if is_number(own) else _by_sqlglot(node, types)
-    if digits is not None and not (isinstance(digits, exp.Literal) and digits.this.isdigit()):
-        return _by_sqlglot(node, types)
-    scale = min(own.scale, int(digits.this) if digits is not None else 0)
-    return pa.decimal128(min(38, own.precision - own.scale + 1 + scale), scale)
 
 
 def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen import spec_check
+from aggloom.codegen.depth import deep
 from aggloom.codegen.grouping_sets import GROUP_ID, grouping_value, has_sets, sets_of
 from aggloom.codegen.spec import AggCall, AggSpec, SchemaLike, to_schema
 from aggloom.codegen.sql_calls import lower
@@ -28,10 +29,15 @@ def parse(
 ) -> AggSpec:
     """The spec of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors show the place."""
     spec_check.check_choices(input_changes, dialect)
-    tree = read(sql)
-    table = tree.args["from_"].this
-    names = {name for name in (table.name, table.alias) if name}
-    return Block(sql, tree, to_schema(schema, dialect), dialect, names).spec(input_changes)
+    columns = to_schema(schema, dialect)
+
+    def spec() -> AggSpec:
+        tree = read(sql)
+        table = tree.args["from_"].this
+        names = {name for name in (table.name, table.alias) if name}
+        return Block(sql, tree, columns, dialect, names).spec(input_changes)
+
+    return deep(spec)
 
 
 class Block(Scope):
@@ -46,6 +52,7 @@ class Block(Scope):
         super().__init__(sql, schema, dialect, tables)
         self.tree = tree
         self.keys: dict[str, str] = {}
+        self.key_kinds: set[type[exp.Expression]] = {exp.Column}
         self.sets: list[tuple[str, ...]] = []
         self.calls: list[AggCall] = []
         self.outputs: list[tuple[str, exp.Expression]] = []
@@ -111,6 +118,7 @@ class Block(Scope):
             found = [[self._key(node, projections) for node in nodes] for nodes in chosen]
             nodes = list({text_of(node): node for part in found for node in part}.values())
         taken = {text_of(node): alias for node, alias, _ in projections if alias is not None}
+        self.key_kinds |= {type(node) for node in nodes}
         for node in nodes:
             self.refuse_aggregates(node, "a group key", "group by input columns")
             if isinstance(node, exp.Column):
@@ -170,10 +178,13 @@ class Block(Scope):
 
     def _lowered(self, node: exp.Expression, where: str) -> exp.Expression:
         """The expression over the columns that the operator emits: keys and calls."""
+        kinds = self.key_kinds
 
         def visit(part: exp.Expression) -> exp.Expression:
-            if text_of(part) in self.keys:
-                return named(self.keys[text_of(part)])
+            # The text of each part of a long sum is long: only what may be a key is written out.
+            text = text_of(part) if type(part) in kinds else ""
+            if text in self.keys:
+                return named(self.keys[text])
             if isinstance(part, Call):
                 return named(self._hidden(part))
             if isinstance(part, exp.Grouping | exp.GroupingId):

@@ -11,6 +11,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.changing import STORED, changing, differs
+from aggloom.codegen.depth import check_nesting, deep
 from aggloom.codegen.grouping_sets import has_sets
 from aggloom.codegen.sql_dialect import AggloomSpark
 from aggloom.codegen.sql_errors import located, span, syntax_error
@@ -64,10 +65,12 @@ def statements(sql: str) -> list[exp.Expression]:
     """The syntax trees of a script; raises SqlError with the place of what cannot be read."""
     # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
     text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
+    check_nesting(text)
     try:
-        return [tree for tree in sqlglot.parse(text, dialect=AggloomSpark) if tree is not None]
+        trees = deep(lambda: sqlglot.parse(text, dialect=AggloomSpark))
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
+    return [tree for tree in trees if tree is not None]
 
 
 def not_select(sql: str, tree: exp.Expression) -> UnsupportedSqlError:

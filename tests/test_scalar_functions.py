@@ -48,45 +48,256 @@ OF_TWO_TEXTS = (
     "startswith try_parse_url xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number "
     "xpath_short xpath_string decode aes_decrypt try_aes_decrypt hmac"
 )
-OF_ARRAY = (
-    "array_compact array_distinct array_max array_min array_size array_sort cardinality reverse size sort_array to_json"
-)
+OF_ARRAY = "array_compact array_distinct array_max array_min array_size array_sort cardinality reverse size sort_array to_json"
 OTHERS = [
-    *("bitmap_count(b)", "binary(s)", "unix_date(d)", "bround(x, 1)", "ceil(x)", "floor(x)", "ceil(z)", "abs(x)", "abs(f)", "round(x, 1)"),
-    *("round(g, 1)", "negative(x)", "mod(x, 3)", "pmod(x, z)", "try_add(x, z)", "try_divide(x, i)", "try_multiply(x, z)"),
-    *("try_subtract(x, 1)", "x || s", "b || b", "a || a", "concat(s, i)", "concat(b, b)", "concat(a, a)", "reverse(a)"),
-    *("left(s, 2)", "left(b, 2)", "right(s, 2)", "lpad(s, 3, ' ')", "lpad(b, 3, x'00')", "rpad(s, 3)"),
-    *("overlay(s PLACING 'a' FROM 1)", "overlay(s, 'a', 1)", "substr(s, 1)", "substring(b, 1, 2)", "substring(s, 1)"),
-    *("conv(s, 10, 2)", "date_format(ts, 'yyyy')", "format_number(g, 2)", "format_string('%s', s)", "printf('%d', i)"),
-    *("regexp_extract(s, 'a', 0)", "regexp_replace(s, 'a', 'b')", "repeat(s, 2)", "replace(s, 'a')", "e()", "pi()"),
-    *("schema_of_csv('a')", "schema_of_json('{}')", "sha2(s, 256)", "split_part(s, ',', 1)", "array_join(q, ',')"),
-    *("substring_index(s, ',', 1)", "to_char(ts, 'yyyy')", "to_varchar(ts, 'yyyy')", "to_csv(struct(i))"),
-    *("translate(s, 'a', 'b')", "array_position(a, 1)", "unix_micros(ts)", "unix_millis(ts)", "unix_seconds(ts)"),
-    *("months_between(d, ts)", "array_contains(a, 1)", "arrays_overlap(a, a)", "exists(a, v -> v > 1)", "nvl(i, x)"),
-    *("forall(a, v -> v > 1)", "map_contains_key(m, 'a')", "add_months(d, 1)", "date_sub(d, 1)", "next_day(d, 'MO')"),
-    *("make_date(i, 1, 1)", "trunc(d, 'month')", "date_trunc('hour', ts)", "date_trunc('hour', n)", "i & l", "~i"),
-    *("date_trunc('hour', d)", "from_utc_timestamp(ts, 'UTC')", "to_utc_timestamp(ts, 'UTC')", "a[0]", "m['a']"),
-    *("make_timestamp(i, 1, 1, 1, 1, 1)", "make_timestamp_ltz(i, 1, 1, 1, 1, 1)", "make_timestamp_ntz(i, 1, 1, 1, 1, 1)"),
+    *(
+        "bitmap_count(b)",
+        "binary(s)",
+        "unix_date(d)",
+        "bround(x, 1)",
+        "ceil(x)",
+        "floor(x)",
+        "ceil(z)",
+        "abs(x)",
+        "abs(f)",
+        "round(x, 1)",
+    ),
+    *(
+        "round(g, 1)",
+        "negative(x)",
+        "mod(x, 3)",
+        "pmod(x, z)",
+        "try_add(x, z)",
+        "try_divide(x, i)",
+        "try_multiply(x, z)",
+    ),
+    *(
+        "try_subtract(x, 1)",
+        "x || s",
+        "b || b",
+        "a || a",
+        "concat(s, i)",
+        "concat(b, b)",
+        "concat(a, a)",
+        "reverse(a)",
+    ),
+    *(
+        "left(s, 2)",
+        "left(b, 2)",
+        "right(s, 2)",
+        "lpad(s, 3, ' ')",
+        "lpad(b, 3, x'00')",
+        "rpad(s, 3)",
+    ),
+    *(
+        "overlay(s PLACING 'a' FROM 1)",
+        "overlay(s, 'a', 1)",
+        "substr(s, 1)",
+        "substring(b, 1, 2)",
+        "substring(s, 1)",
+    ),
+    *(
+        "conv(s, 10, 2)",
+        "date_format(ts, 'yyyy')",
+        "format_number(g, 2)",
+        "format_string('%s', s)",
+        "printf('%d', i)",
+    ),
+    *(
+        "regexp_extract(s, 'a', 0)",
+        "regexp_replace(s, 'a', 'b')",
+        "repeat(s, 2)",
+        "replace(s, 'a')",
+        "e()",
+        "pi()",
+    ),
+    *(
+        "schema_of_csv('a')",
+        "schema_of_json('{}')",
+        "sha2(s, 256)",
+        "split_part(s, ',', 1)",
+        "array_join(q, ',')",
+    ),
+    *(
+        "substring_index(s, ',', 1)",
+        "to_char(ts, 'yyyy')",
+        "to_varchar(ts, 'yyyy')",
+        "to_csv(struct(i))",
+    ),
+    *(
+        "translate(s, 'a', 'b')",
+        "array_position(a, 1)",
+        "unix_micros(ts)",
+        "unix_millis(ts)",
+        "unix_seconds(ts)",
+    ),
+    *(
+        "months_between(d, ts)",
+        "array_contains(a, 1)",
+        "arrays_overlap(a, a)",
+        "exists(a, v -> v > 1)",
+        "nvl(i, x)",
+    ),
+    *(
+        "forall(a, v -> v > 1)",
+        "map_contains_key(m, 'a')",
+        "add_months(d, 1)",
+        "date_sub(d, 1)",
+        "next_day(d, 'MO')",
+    ),
+    *(
+        "make_date(i, 1, 1)",
+        "trunc(d, 'month')",
+        "date_trunc('hour', ts)",
+        "date_trunc('hour', n)",
+        "i & l",
+        "~i",
+    ),
+    *(
+        "date_trunc('hour', d)",
+        "from_utc_timestamp(ts, 'UTC')",
+        "to_utc_timestamp(ts, 'UTC')",
+        "a[0]",
+        "m['a']",
+    ),
+    *(
+        "make_timestamp(i, 1, 1, 1, 1, 1)",
+        "make_timestamp_ltz(i, 1, 1, 1, 1, 1)",
+        "make_timestamp_ntz(i, 1, 1, 1, 1, 1)",
+    ),
     *("try_make_timestamp(i, 1, 1, 1, 1, 1)", "try_make_timestamp_ltz(i, 1, 1, 1, 1, 1)"),
-    *("try_make_timestamp_ntz(i, 1, 1, 1, 1, 1)", "convert_timezone('UTC', n)", "date_add(d, 1)", "dateadd(d, 1)"),
-    *("dateadd(HOUR, 1, ts)", "dateadd(DAY, 1, d)", "timestampadd(HOUR, 1, n)", "timestampdiff(DAY, d, ts)"),
-    *("date_add(MONTH, 1, ts)", "datediff(d, ts)", "datediff(HOUR, d, ts)", "date_diff(d, d)", "date_diff(DAY, d, d)"),
-    *("date_part('hour', ts)", "date_part('second', ts)", "datepart('SECONDS', ts)", "EXTRACT(SECOND FROM ts)"),
-    *("EXTRACT(HOUR FROM ts)", "EXTRACT(DAY FROM d)", "if(ok, i, x)", "nvl2(s, i, l)", "coalesce(i, x)", "greatest(i, g)"),
-    *("aggregate(a, 0, (u, v) -> u + v)", "reduce(a, 0, (u, v) -> u + v, u -> u * 1.5)", "get(a, 0)", "nanvl(f, f)"),
-    *("element_at(a, 1)", "element_at(m, 'a')", "try_element_at(m, 'a')", "array_append(a, 1)", "array_prepend(a, 1)"),
-    *("array_insert(a, 1, 5)", "array_except(a, a)", "array_intersect(a, a)", "array_union(a, a)", "array_remove(a, 1)"),
-    *("filter(a, v -> v > 1)", "slice(a, 1, 2)", "array_sort(a, (u, v) -> u - v)", "array(1, l)", "array_repeat(s, 2)"),
-    *("decode(b, 'utf-8')", "decode(i, 1, 'a', 'b')", "decode(i, 1, 'a', 2, 'b')", "elt(1, s, s)", "flatten(array(a, a))"),
-    *("from_json(s, 'u INT, v ARRAY<STRING>')", "from_json(s, 'ARRAY<INT>')", "from_csv(s, 'u INT')", "map('a', 1)"),
-    *("map(i, 1, l, 2.5)", "map_concat(m, m)", "map_entries(m)", "map_filter(m, (k, v) -> v > 1)", "map_from_arrays(q, a)"),
-    *("map_from_entries(array(struct('a', 1)))", "map_keys(m)", "map_values(m)", "named_struct('u', i, 'v', s)"),
-    *("sequence(1, 3)", "sequence(l, l)", "struct(i, s)", "transform(a, v -> v + 1.5)", "transform(a, (v, p) -> p)"),
-    *("transform_keys(m, (k, v) -> v)", "transform_values(m, (k, v) -> k)", "zip_with(a, q, (u, v) -> concat(u, v))"),
-    *("d + 1", "1 + d", "d - 1", "ts + INTERVAL 1 HOUR", "INTERVAL 1 HOUR + n", "d + INTERVAL 1 DAY", "d - INTERVAL 1 WEEK"),
-    *("d + INTERVAL 2 HOURS", "d + INTERVAL 1 MONTH", "d - INTERVAL '1' YEAR", "d + INTERVAL '1 2' DAY TO HOUR"),
-    *("CASE WHEN ok THEN i ELSE l END", "i BETWEEN 1 AND 2", "s RLIKE 'a'", "try_cast(s AS INT)", "shiftleft(y, 1)"),
-    *("x * z", "x / i", "i / l", "i DIV 2", "-x", "i % l", "f + i", "f * x", "nullif(i, 1)", "zeroifnull(x)"),
+    *(
+        "try_make_timestamp_ntz(i, 1, 1, 1, 1, 1)",
+        "convert_timezone('UTC', n)",
+        "date_add(d, 1)",
+        "dateadd(d, 1)",
+    ),
+    *(
+        "dateadd(HOUR, 1, ts)",
+        "dateadd(DAY, 1, d)",
+        "timestampadd(HOUR, 1, n)",
+        "timestampdiff(DAY, d, ts)",
+    ),
+    *(
+        "date_add(MONTH, 1, ts)",
+        "datediff(d, ts)",
+        "datediff(HOUR, d, ts)",
+        "date_diff(d, d)",
+        "date_diff(DAY, d, d)",
+    ),
+    *(
+        "date_part('hour', ts)",
+        "date_part('second', ts)",
+        "datepart('SECONDS', ts)",
+        "EXTRACT(SECOND FROM ts)",
+    ),
+    *(
+        "EXTRACT(HOUR FROM ts)",
+        "EXTRACT(DAY FROM d)",
+        "if(ok, i, x)",
+        "nvl2(s, i, l)",
+        "coalesce(i, x)",
+        "greatest(i, g)",
+    ),
+    *(
+        "aggregate(a, 0, (u, v) -> u + v)",
+        "reduce(a, 0, (u, v) -> u + v, u -> u * 1.5)",
+        "get(a, 0)",
+        "nanvl(f, f)",
+    ),
+    *(
+        "element_at(a, 1)",
+        "element_at(m, 'a')",
+        "try_element_at(m, 'a')",
+        "array_append(a, 1)",
+        "array_prepend(a, 1)",
+    ),
+    *(
+        "array_insert(a, 1, 5)",
+        "array_except(a, a)",
+        "array_intersect(a, a)",
+        "array_union(a, a)",
+        "array_remove(a, 1)",
+    ),
+    *(
+        "filter(a, v -> v > 1)",
+        "slice(a, 1, 2)",
+        "array_sort(a, (u, v) -> u - v)",
+        "array(1, l)",
+        "array_repeat(s, 2)",
+    ),
+    *(
+        "decode(b, 'utf-8')",
+        "decode(i, 1, 'a', 'b')",
+        "decode(i, 1, 'a', 2, 'b')",
+        "elt(1, s, s)",
+        "flatten(array(a, a))",
+    ),
+    *(
+        "from_json(s, 'u INT, v ARRAY<STRING>')",
+        "from_json(s, 'ARRAY<INT>')",
+        "from_csv(s, 'u INT')",
+        "map('a', 1)",
+    ),
+    *(
+        "map(i, 1, l, 2.5)",
+        "map_concat(m, m)",
+        "map_entries(m)",
+        "map_filter(m, (k, v) -> v > 1)",
+        "map_from_arrays(q, a)",
+    ),
+    *(
+        "map_from_entries(array(struct('a', 1)))",
+        "map_keys(m)",
+        "map_values(m)",
+        "named_struct('u', i, 'v', s)",
+    ),
+    *(
+        "sequence(1, 3)",
+        "sequence(l, l)",
+        "struct(i, s)",
+        "transform(a, v -> v + 1.5)",
+        "transform(a, (v, p) -> p)",
+    ),
+    *(
+        "transform_keys(m, (k, v) -> v)",
+        "transform_values(m, (k, v) -> k)",
+        "zip_with(a, q, (u, v) -> concat(u, v))",
+    ),
+    *(
+        "d + 1",
+        "1 + d",
+        "d - 1",
+        "ts + INTERVAL 1 HOUR",
+        "INTERVAL 1 HOUR + n",
+        "d + INTERVAL 1 DAY",
+        "d - INTERVAL 1 WEEK",
+    ),
+    *(
+        "d + INTERVAL 2 HOURS",
+        "d + INTERVAL 1 MONTH",
+        "d - INTERVAL '1' YEAR",
+        "d + INTERVAL '1 2' DAY TO HOUR",
+    ),
+    *(
+        "CASE WHEN ok THEN i ELSE l END",
+        "i BETWEEN 1 AND 2",
+        "s RLIKE 'a'",
+        "try_cast(s AS INT)",
+        "shiftleft(y, 1)",
+    ),
+    *(
+        "x * z",
+        "x / i",
+        "i / l",
+        "i DIV 2",
+        "-x",
+        "i % l",
+        "f + i",
+        "f * x",
+        "nullif(i, 1)",
+        "zeroifnull(x)",
+    ),
 ]
 SAMPLES = [
     *(f"{name}(s)" for name in OF_TEXT.split()),
@@ -164,7 +375,9 @@ CHANGING_CALLS = {
 )
 def test_what_changes_from_run_to_run_is_refused_anywhere(name: str, query: str) -> None:
     call = f"{name}({CHANGING_CALLS.get(name, '')})"
-    with pytest.raises(UnsupportedSqlError, match="(?s)differs from run to run.*column of the input.*At line"):
+    with pytest.raises(
+        UnsupportedSqlError, match="(?s)differs from run to run.*column of the input.*At line"
+    ):
         al.AggSpec.from_sql(query.format(call), DDL)
 
 
@@ -186,14 +399,13 @@ def test_no_function_of_sparks_that_changes_is_left_out(spark: Any) -> None:
         for base in ("Nondeterministic", "ExpressionWithRandomSeed", "CurrentTimestampLike")
     ]
     registry = spark._jsparkSession.sessionState().functionRegistry()
-    names = [row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()]
+    names = registry.listFunction()
     found = set()
-    for name in names:
-        info = registry.lookupFunction(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name))
-        if info.isEmpty():
-            continue
-        short = info.get().getClassName().rpartition(".")[2]
-        kind = jvm.java.lang.Class.forName(info.get().getClassName())
+    for place in range(names.size()):
+        name = names.apply(place).funcName()
+        class_name = registry.lookupFunction(names.apply(place)).get().getClassName()
+        short = class_name.rpartition(".")[2]
+        kind = jvm.java.lang.Class.forName(class_name)
         reads = short.startswith(("Current", "Local", "InputFile", "Now", "SparkVersion"))
         if reads or any(base.isAssignableFrom(kind) for base in bases):
             found.add(name)

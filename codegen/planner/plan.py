@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggloom.codegen.depth import deep
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
@@ -89,8 +90,18 @@ def plan_query(
 
     input_changes: append or retract, for all tables or by name.
     """
+    return deep(lambda: _plan_query(sql, tables, input_changes, dialect, options or PlanOptions()))
+
+
+def _plan_query(
+    sql: str,
+    tables: Mapping[str, SchemaLike],
+    input_changes: str | Mapping[str, str],
+    dialect: str,
+    options: PlanOptions,
+) -> Plan:
     script = read_script(sql)
-    chosen = (options or PlanOptions()).updated(script.settings)
+    chosen = options.updated(script.settings)
     scans = {
         name: Scan(name, to_schema(schema, dialect), _changes(name, input_changes, tables))  # type: ignore[arg-type]
         for name, schema in tables.items()
