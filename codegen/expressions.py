@@ -31,7 +31,7 @@ UPDATE_BEFORE, UPDATE_AFTER = 1, 2
 INSERT, DELETE = 0, 3
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=16_384)
 def parse_scalar(sql: str) -> exp.Expression:
     """The syntax tree of one scalar expression; callers must not change it."""
     check_nesting(sql)

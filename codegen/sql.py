@@ -7,6 +7,7 @@ above an aggregate becomes the final projection over keys and calls.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -55,6 +56,8 @@ class Block(Scope):
         self.key_kinds: set[type[exp.Expression]] = {exp.Column}
         self.sets: list[tuple[str, ...]] = []
         self.calls: list[AggCall] = []
+        self.known: dict[AggCall, str] = {}
+        self.hidden = 0
         self.outputs: list[tuple[str, exp.Expression]] = []
         self.aliases: dict[str, exp.Expression] = {}
 
@@ -161,7 +164,7 @@ class Block(Scope):
             if call is not None:
                 if name in self.keys.values():
                     call = replace(call, alias=self._unused("_agg"))
-                self.calls.append(call)
+                self._add(call)
             outputs.append((name, None if call is None else named(call.output_name)))
         # Only now, so that an expression over aggregates finds the calls that are columns already.
         for (name, done), (node, alias, _) in zip(outputs, projections, strict=True):
@@ -221,11 +224,13 @@ class Block(Scope):
 
     def _hidden(self, node: exp.Expression) -> str:
         call = lower(self, node, None)
-        for known in self.calls:
-            if replace(known, alias=None) == call:
-                return known.output_name
-        self.calls.append(replace(call, alias=self._unused("_agg")))
-        return self.calls[-1].output_name
+        if call not in self.known:
+            self._add(replace(call, alias=self._unused("_agg")))
+        return self.known[call]
+
+    def _add(self, call: AggCall) -> None:
+        self.calls.append(call)
+        self.known.setdefault(replace(call, alias=None), call.output_name)
 
     def _over_keys(self, node: exp.Expression) -> bool:
         keys = set(self.keys)
@@ -242,6 +247,14 @@ class Block(Scope):
         return [self.flink_divisions(node.copy(), types) for node in nodes]
 
     def _unused(self, stem: str) -> str:
-        names = {*self.schema.names, *self.keys.values(), *(c.output_name for c in self.calls)}
-        names |= {item.alias for item in self.tree.expressions}
-        return next(name for n in range(1000) if (name := f"{stem}{n}") not in names)
+        names = self._spoken
+        while (name := f"{stem}{self.hidden}") in names or name in self.keys.values():
+            self.hidden += 1
+        self.hidden += 1
+        return name
+
+    @cached_property
+    def _spoken(self) -> set[str]:
+        """The names that no call may be given: those of columns, and those that SELECT gives."""
+        shown = {name for _, alias, default in self._projections() for name in (alias, default)}
+        return {*self.schema.names, *(name for name in shown if name is not None)}

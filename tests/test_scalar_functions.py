@@ -48,7 +48,10 @@ OF_TWO_TEXTS = (
     "startswith try_parse_url xpath xpath_boolean xpath_double xpath_float xpath_int xpath_long xpath_number "
     "xpath_short xpath_string decode aes_decrypt try_aes_decrypt hmac"
 )
-OF_ARRAY = "array_compact array_distinct array_max array_min array_size array_sort cardinality reverse size sort_array to_json"
+OF_ARRAY = (
+    "array_compact array_distinct array_max array_min array_size array_sort cardinality reverse size "
+    "sort_array to_json"
+)
 OTHERS = [
     *(
         "bitmap_count(b)",
@@ -343,9 +346,9 @@ def test_a_session_is_asked_for_what_the_table_does_not_know(spark: Any) -> None
         "SELECT twice(i) AS k, SUM(width_bucket(g, 0, 9, 3)) AS n FROM t GROUP BY twice(i)", t=t
     )
     assert [out.schema[name].dataType.simpleString() for name in ("k", "n")] == ["bigint"] * 2
-    with pytest.raises(UnsupportedExpressionError, match="(?s)`nosuch`.*At line 1, column 12"):
+    with pytest.raises(UnsupportedExpressionError, match=r"(?si)`nosuch`.*At line 1, column 12"):
         al.sql("SELECT SUM(nosuch(i)) AS n FROM t", t=t)
-    with pytest.raises(UnsupportedExpressionError, match="INTERVAL DAY.*cast it"):
+    with pytest.raises(UnsupportedExpressionError, match=r"INTERVAL DAY.*cast it"):
         al.sql("SELECT d - d AS n FROM t", t=t)
 
 
@@ -376,16 +379,16 @@ CHANGING_CALLS = {
 def test_what_changes_from_run_to_run_is_refused_anywhere(name: str, query: str) -> None:
     call = f"{name}({CHANGING_CALLS.get(name, '')})"
     with pytest.raises(
-        UnsupportedSqlError, match="(?s)differs from run to run.*column of the input.*At line"
+        UnsupportedSqlError, match=r"(?s)differs from run to run.*column of the input.*At line"
     ):
         al.AggSpec.from_sql(query.format(call), DDL)
 
 
 def test_what_changes_is_refused_in_a_spec_that_is_no_sql() -> None:
-    with pytest.raises(UnsupportedExpressionError, match="RAND.. differs"):
+    with pytest.raises(UnsupportedExpressionError, match=r"RAND.. differs"):
         al.AggSpec(DDL, ("i",), (al.AggCall("COUNT", filter="rand() > 0.5"),))
     computed = (al.Computed("c", "CAST(now() AS STRING)", pa.string()),)
-    with pytest.raises(UnsupportedExpressionError, match="NOW.. differs"):
+    with pytest.raises(UnsupportedExpressionError, match=r"NOW.. differs"):
         al.AggSpec(DDL, ("c",), computed=computed)
 
 
@@ -404,6 +407,8 @@ def test_no_function_of_sparks_that_changes_is_left_out(spark: Any) -> None:
     for place in range(names.size()):
         name = names.apply(place).funcName()
         class_name = registry.lookupFunction(names.apply(place)).get().getClassName()
+        if "$$Lambda" in class_name:
+            continue  # A function that a test has registered.
         short = class_name.rpartition(".")[2]
         kind = jvm.java.lang.Class.forName(class_name)
         reads = short.startswith(("Current", "Local", "InputFile", "Now", "SparkVersion"))
