@@ -15,7 +15,7 @@ from aggloom.codegen.plan_parts import HandlerPlan
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
-from aggloom.codegen.planner.script import read_script
+from aggloom.codegen.planner.script import read_script, without_explain
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec import AggSpec, SchemaLike
 from aggloom.codegen.windows import Assigner, Windowing
@@ -78,7 +78,9 @@ def _planned(
             return plan_spec(query, options=chosen), query
         return plan_windows(query, windowing, options=chosen), query
     tables = _tables(query, schema, tables)
-    plan = plan_query(query, tables, input_changes=input_changes, dialect=dialect, options=chosen)
+    plan = plan_query(
+        query, tables, input_changes=input_changes, dialect=dialect, options=chosen, explained=True
+    )
     return plan, _single(query, tables, input_changes, dialect)
 
 
@@ -126,7 +128,7 @@ def _single(
     if isinstance(input_changes, Mapping):
         input_changes = input_changes.get(name, "retract")
     try:
-        return AggSpec.from_sql(sql, schema, input_changes, dialect)
+        return AggSpec.from_sql(without_explain(sql), schema, input_changes, dialect)
     except SpecError:
         # It has a plan, so what is wrong is only that a spec cannot say it.
         return None

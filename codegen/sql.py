@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from aggloom.codegen import spec_check
 from aggloom.codegen.depth import deep
-from aggloom.codegen.grouping_sets import GROUP_ID, grouping_value, has_sets, sets_of
+from aggloom.codegen.grouping_sets import GROUP_ID, MAX_SETS, count_sets, grouping_value, has_sets, sets_of
 from aggloom.codegen.spec import AggCall, AggSpec, SchemaLike, to_schema
 from aggloom.codegen.sql_calls import lower
 from aggloom.codegen.sql_dialect import Call
@@ -117,7 +117,10 @@ class Block(Scope):
         elif group is not None and group.args.get("all"):
             nodes = [node for node, _, _ in projections if not node.find(Call)]
         elif group is not None:
-            chosen = sets_of(group) if has_sets(group) else [tuple(group.expressions)]
+            chosen = [tuple(group.expressions)]
+            if has_sets(group):
+                self._check_sets(group)
+                chosen = sets_of(group)
             found = [[self._key(node, projections) for node in nodes] for nodes in chosen]
             nodes = list({text_of(node): node for part in found for node in part}.values())
         taken = {text_of(node): alias for node, alias, _ in projections if alias is not None}
@@ -133,6 +136,13 @@ class Block(Scope):
         if has_sets(group):
             self.sets = [tuple({self.keys[text_of(node)]: 0 for node in part}) for part in found]
             self.keys[text_of(named(GROUP_ID))] = GROUP_ID
+
+    def _check_sets(self, group: exp.Group) -> None:
+        sets = count_sets(group)
+        if sets > MAX_SETS:
+            what = f"this GROUP BY stands for {sets} sets of keys, and {MAX_SETS} is the limit; more are"
+            fix = "name those that are needed in GROUPING SETS"
+            raise refusal(self.sql, group, what, fix)
 
     def _key(
         self, node: exp.Expression, projections: list[tuple[exp.Expression, str | None, str]]
@@ -192,7 +202,7 @@ class Block(Scope):
                 return named(self._hidden(part))
             if isinstance(part, exp.Grouping | exp.GroupingId):
                 return self._grouping(part)
-            if isinstance(part, exp.Anonymous) and not self._over_keys(part):
+            if isinstance(part, exp.Anonymous) and self._is_aggregate(part):
                 with self.at(part):
                     spec_check.check_function(part.name, where)
             if not isinstance(part, exp.Column):
@@ -232,9 +242,11 @@ class Block(Scope):
         self.calls.append(call)
         self.known.setdefault(replace(call, alias=None), call.output_name)
 
-    def _over_keys(self, node: exp.Expression) -> bool:
-        keys = set(self.keys)
-        return all(text_of(column) in keys for column in node.find_all(exp.Column))
+    def _is_aggregate(self, node: exp.Anonymous) -> bool:
+        """Whether a function that nobody knows must be a misspelt aggregate: it reads *, or more than keys."""
+        if any(isinstance(each, exp.Star) for each in node.expressions):
+            return True
+        return any(text_of(column) not in self.keys for column in node.find_all(exp.Column))
 
     def _as_flink(
         self, nodes: list[exp.Expression], names: list[str], input_changes: Any

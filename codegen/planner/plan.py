@@ -34,6 +34,7 @@ from aggloom.codegen.planner.window_query import NAMES
 from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.spec import AggSpec, SchemaLike, to_schema
+from aggloom.codegen.sql_shape import refusal
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import OptionError, SpecError, nearest
 
@@ -85,12 +86,14 @@ def plan_query(
     input_changes: str | Mapping[str, str] = "retract",
     dialect: str = "spark",
     options: PlanOptions | None = None,
+    explained: bool = False,
 ) -> Plan:
     """The plan of a script over tables, given as schemas by name.
 
-    input_changes: append or retract, for all tables or by name.
+    input_changes: append or retract, for all tables or by name. explained: it is to be shown, so EXPLAIN may say so.
     """
-    return deep(lambda: _plan_query(sql, tables, input_changes, dialect, options or PlanOptions()))
+    chosen = options or PlanOptions()
+    return deep(lambda: _plan_query(sql, tables, input_changes, dialect, chosen, explained))
 
 
 def _plan_query(
@@ -99,8 +102,12 @@ def _plan_query(
     input_changes: str | Mapping[str, str],
     dialect: str,
     options: PlanOptions,
+    explained: bool,
 ) -> Plan:
     script = read_script(sql)
+    if script.explains is not None and not explained:
+        fix = "give the text to al.explain or aggloom explain, or take EXPLAIN out"
+        raise refusal(sql, script.explains, "EXPLAIN where the query is to run is", fix)
     chosen = options.updated(script.settings)
     scans = {
         name: Scan(name, to_schema(schema, dialect), _changes(name, input_changes, tables))  # type: ignore[arg-type]
