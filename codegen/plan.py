@@ -94,6 +94,8 @@ class Planner:
         self.made: list[CallPlan] = []
         self.lets: dict[str, str] = {}
         self.spilling = 0
+        self.taken = set(RESERVED)
+        self.numbers: dict[str, int] = {}
 
     def plan(self) -> HandlerPlan:
         self.fields["records"] = StateField("records", "int", "i8" if self._counts() else "i1")

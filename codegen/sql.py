@@ -15,7 +15,14 @@ from sqlglot import exp
 
 from aggloom.codegen import spec_check
 from aggloom.codegen.depth import deep
-from aggloom.codegen.grouping_sets import GROUP_ID, MAX_SETS, count_sets, grouping_value, has_sets, sets_of
+from aggloom.codegen.grouping_sets import (
+    GROUP_ID,
+    MAX_SETS,
+    count_sets,
+    grouping_value,
+    has_sets,
+    sets_of,
+)
 from aggloom.codegen.spec import AggCall, AggSpec, SchemaLike, to_schema
 from aggloom.codegen.sql_calls import lower
 from aggloom.codegen.sql_dialect import Call

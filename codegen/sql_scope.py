@@ -47,9 +47,7 @@ class Scope:
         fields = []
         for name in dict.fromkeys(names):
             made = self.made.get(name)
-            fields.append(
-                self.schema.field(name) if made is None else pa.field(name, made.type)
-            )
+            fields.append(self.schema.field(name) if made is None else pa.field(name, made.type))
         return pa.schema(fields)
 
     def column(self, node: exp.Expression) -> str:

@@ -18,7 +18,7 @@ from aggloom.codegen.sql_errors import located, span, syntax_error
 from aggloom.codegen.sql_window_parser import WindowCall
 from aggloom.errors import SqlError, UnsupportedSqlError
 
-_ALLOWED: Final = ("with_", "expressions", "from_", "where", "group", "having", "distinct")
+_ALLOWED: Final = ("hint", "with_", "expressions", "from_", "where", "group", "having", "distinct")
 _SETS: Final = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
 _CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
     "joins": ("a join", (), "join before the aggregation"),
@@ -47,6 +47,8 @@ def read(sql: str) -> exp.Select:
     if not isinstance(tree, exp.Select):
         raise not_select(sql, tree)
     check_block(sql, tree)
+    if tree.args.get("hint"):
+        raise refusal(sql, span(tree.args["hint"]), "a hint is", _PLANNED)
     if tree.args.get("with_"):
         raise refusal(sql, _token(sql, (TokenType.WITH,)), "WITH is", _PLANNED)
     source = tree.args["from_"].this

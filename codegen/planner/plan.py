@@ -16,6 +16,7 @@ from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
 from aggloom.codegen.planner.nodes import (
     Calc,
     GroupAggregate,
+    IncrementalAggregate,
     Node,
     Scan,
     Union,
@@ -72,6 +73,17 @@ class Plan:
     def scans(self) -> dict[str, Scan]:
         """The tables that are read, by name."""
         return {node.table: node for node in walk(self.root) if isinstance(node, Scan)}
+
+    def ttl_of(self, node: Node) -> int:
+        """After how many milliseconds without a change an aggregate forgets a key; 0 is never."""
+        own = getattr(node, "state_ttl", None)
+        return self.options.state_ttl if own is None else int(own)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether any aggregate forgets keys."""
+        kept = (GroupAggregate, IncrementalAggregate)
+        return any(self.ttl_of(node) for node in walk(self.root) if isinstance(node, kept))
 
     @property
     def key(self) -> tuple[str, ...] | None:

@@ -93,7 +93,7 @@ def handler_texts(backend: Literal["numba", "python"]) -> HandlerOf:
 
 def _waits_for_the_clock(plan: Plan) -> bool:
     """Whether an operator has timers in processing time."""
-    return bool(plan.options.state_ttl) or any(not each.event_time for each in _assigners(plan))
+    return plan.forgets or any(not each.event_time for each in _assigners(plan))
 
 
 def _has_watermarks(plan: Plan) -> bool:
