@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen.call import describe_call
-from aggloom.codegen.durations import shown as duration
 from aggloom.codegen.dtypes import type_name
+from aggloom.codegen.durations import shown as duration
 from aggloom.codegen.planner.footprint import bounds, size, state_of, state_of_windows
 from aggloom.codegen.planner.nodes import (
     Aggregate,
