@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 from sqlglot import exp, parse_one
@@ -183,7 +183,7 @@ class _Plain(Spark):  # type: ignore[misc]
     """Spark's dialect, without classes for its functions."""
 
     class Parser(Spark.Parser):  # type: ignore[misc]
-        FUNCTIONS: ClassVar = {}
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar = {
             name: Spark.Parser.FUNCTION_PARSERS[name]
             for name in ("CAST", "EXTRACT", "OVERLAY", "TRIM", "TRY_CAST")

@@ -210,7 +210,7 @@ def _aggregated(node: Aggregate | LocalAggregate | GroupAggregate) -> dict[str, 
         found["groupBy"] = _names(node.spec.group_by)
     if node.role:
         found["partialFinalType"] = [node.role.upper()]
-    if getattr(node, "state_ttl", None) is not None:
+    if not isinstance(node, LocalAggregate) and node.state_ttl is not None:
         found["stateTtl"] = [duration(node.state_ttl)]
     return {**found, "select": _calls(node.spec)}
 
