@@ -13,9 +13,11 @@ from aggloom.codegen.expressions import calculate, finish, having_kinds, prepare
 from aggloom.codegen.plan import plan_of
 from aggloom.codegen.private import refuse_foreign
 from aggloom.codegen.register import aggregate, register, unregister
+from aggloom.codegen.scalar_types import ANALYSER
 from aggloom.codegen.spec import AggSpec, Computed, to_schema
 
 __all__ = [
+    "ANALYSER",
     "AggCall",
     "AggSpec",
     "Aggregate",

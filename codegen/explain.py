@@ -8,13 +8,14 @@ from typing import Any, Literal, get_args
 from sqlglot import exp
 
 from aggloom.codegen.call import describe_call
+from aggloom.codegen.depth import deep
 from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.plan import plan_of
 from aggloom.codegen.plan_parts import HandlerPlan
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
-from aggloom.codegen.planner.script import read_script
+from aggloom.codegen.planner.script import read_script, without_explain
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec import AggSpec, SchemaLike
 from aggloom.codegen.windows import Assigner, Windowing
@@ -46,25 +47,41 @@ def explain(
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")
     chosen = options if isinstance(options, PlanOptions) else PlanOptions.of(options or {})
     chosen = chosen.updated(keywords)
-    spec: AggSpec | None
+    windowing = Windowing.of(window)
+
+    def text() -> str:
+        plan, spec = _planned(query, schema, tables, input_changes, dialect, windowing, chosen)
+        if format == "json":
+            return as_json(plan, backend)
+        if format == "svg":
+            return as_svg(plan, backend)
+        lines = () if spec is None else _lines(spec, backend)
+        return "\n".join([*lines, *_plan(plan, backend)])
+
+    return deep(text)
+
+
+def _planned(
+    query: AggSpec | str,
+    schema: SchemaLike,
+    tables: Mapping[str, SchemaLike] | None,
+    input_changes: str | Mapping[str, str],
+    dialect: Literal["spark", "flink"],
+    windowing: Windowing | None,
+    chosen: PlanOptions,
+) -> tuple[Plan, AggSpec | None]:
+    """The plan, and the spec if the query is no more than one."""
     if isinstance(query, AggSpec):
         if schema is not None or tables is not None:
             raise SpecError("explain: a spec has a schema already; leave out schema and tables.")
-        spec, windowing = query, Windowing.of(window)
-        plan = plan_spec(query, options=chosen)
-        if windowing is not None:
-            plan = plan_windows(query, windowing, options=chosen)
-    else:
-        tables = _tables(query, schema, tables)
-        plan = plan_query(
-            query, tables, input_changes=input_changes, dialect=dialect, options=chosen
-        )
-        spec = _single(query, tables, input_changes, dialect)
-    if format == "json":
-        return as_json(plan, backend)
-    if format == "svg":
-        return as_svg(plan, backend)
-    return "\n".join([*(() if spec is None else _lines(spec, backend)), *_plan(plan, backend)])
+        if windowing is None:
+            return plan_spec(query, options=chosen), query
+        return plan_windows(query, windowing, options=chosen), query
+    tables = _tables(query, schema, tables)
+    plan = plan_query(
+        query, tables, input_changes=input_changes, dialect=dialect, options=chosen, explained=True
+    )
+    return plan, _single(query, tables, input_changes, dialect)
 
 
 def _tables(
@@ -111,7 +128,7 @@ def _single(
     if isinstance(input_changes, Mapping):
         input_changes = input_changes.get(name, "retract")
     try:
-        return AggSpec.from_sql(sql, schema, input_changes, dialect)
+        return AggSpec.from_sql(without_explain(sql), schema, input_changes, dialect)
     except SpecError:
         # It has a plan, so what is wrong is only that a spec cannot say it.
         return None

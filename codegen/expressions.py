@@ -15,6 +15,8 @@ import pyarrow as pa
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
+from aggloom.codegen.changing import STORED, changes, differs
+from aggloom.codegen.depth import check_nesting, deep
 from aggloom.codegen.scalar_eval import evaluate_node
 from aggloom.codegen.scalar_types import infer, unsupported
 from aggloom.codegen.sql_errors import syntax_error
@@ -29,11 +31,12 @@ UPDATE_BEFORE, UPDATE_AFTER = 1, 2
 INSERT, DELETE = 0, 3
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=16_384)
 def parse_scalar(sql: str) -> exp.Expression:
     """The syntax tree of one scalar expression; callers must not change it."""
+    check_nesting(sql)
     try:
-        return parse_one(sql, dialect="spark")
+        return deep(lambda: parse_one(sql, dialect="spark"))
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
 
@@ -54,16 +57,25 @@ def infer_type(sql: str, schema: pa.Schema, dialect: str = "spark") -> pa.DataTy
     """The type of an expression over these columns; scalar rules are Spark's in both dialects."""
     node = parse_scalar(sql)
     _require_columns(sql, schema)
-    dtype = infer(node, dict(zip(schema.names, schema.types, strict=True)))
+    require_repeatable(sql)
+    types = dict(zip(schema.names, schema.types, strict=True))
+    dtype = deep(lambda: infer(node, types))
     if pa.types.is_null(dtype):
         raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
     return dtype
 
 
+def require_repeatable(sql: str) -> None:
+    """Raise if the value of an expression does not follow from the row alone."""
+    found = changes(parse_scalar(sql))
+    if found is not None:
+        raise unsupported(parse_scalar(sql), f"{differs(found)}; {STORED}.")
+
+
 def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:
     """The value for every row, by Arrow's kernels under SQL's three-valued logic."""
     _require_columns(sql, batch.schema)
-    return evaluate_node(parse_scalar(sql), batch)
+    return deep(lambda: evaluate_node(parse_scalar(sql), batch))
 
 
 def calculate(

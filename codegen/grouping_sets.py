@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from math import prod
 from typing import Final
 
 from sqlglot import exp
 
 GROUP_ID: Final = "$e"
 """The column that says of which set a row of the expanded input is: 0, 1, ..."""
+
+MAX_SETS: Final = 4096
+"""So many sets a GROUP BY may stand for, as a CUBE of twelve keys does: each is one more row for each of the input."""
 
 Keys = tuple[exp.Expression, ...]
 _GROUPINGS: Final = (exp.GroupingSets, exp.Cube, exp.Rollup)
@@ -19,6 +23,25 @@ def has_sets(group: exp.Group | None) -> bool:
     return group is not None and any(
         isinstance(node, _GROUPINGS) for node in group.find_all(*_GROUPINGS)
     )
+
+
+def count_sets(group: exp.Group) -> int:
+    """How many sets a GROUP BY stands for, told without making them."""
+    total = prod(_count(node) for node in group.expressions)
+    for clause in ("rollup", "cube"):
+        for node in group.args.get(clause) or ():
+            keys = len(node.expressions) or len(group.expressions)
+            made = keys + 1 if clause == "rollup" else 2**keys
+            total = total * made if node.expressions else made
+    return total
+
+
+def _count(node: exp.Expression) -> int:
+    if isinstance(node, exp.GroupingSets):
+        return sum(_count(each) for each in node.expressions)
+    if isinstance(node, exp.Rollup):
+        return len(node.expressions) + 1
+    return int(2 ** len(node.expressions)) if isinstance(node, exp.Cube) else 1
 
 
 def sets_of(group: exp.Group) -> list[Keys]:

@@ -94,6 +94,8 @@ class Planner:
         self.made: list[CallPlan] = []
         self.lets: dict[str, str] = {}
         self.spilling = 0
+        self.taken = set(RESERVED)
+        self.numbers: dict[str, int] = {}
 
     def plan(self) -> HandlerPlan:
         self.fields["records"] = StateField("records", "int", "i8" if self._counts() else "i1")
@@ -392,13 +394,13 @@ class Planner:
         return 1
 
     def _unique(self, attr: str) -> str:
-        taken = {f.attr for f in self.fields.values()} | {v.attr for v in self.views.values()}
-        taken |= {d.view.attr for d in self.distincts.values()} | RESERVED
         # A local name of generated code is never that of a field, whatever a user calls his.
         attr = f"kept_{attr}" if attr.startswith(PREFIXES) else attr
-        unique, number = attr, 2
-        while unique in taken:
+        unique, number = attr, self.numbers.get(attr, 2)
+        while unique in self.taken:
             unique, number = f"{attr}_{number}", number + 1
+        self.numbers[attr] = number
+        self.taken.add(unique)
         return unique
 
     def _output(self, made: CallPlan) -> None:

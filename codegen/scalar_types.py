@@ -1,36 +1,50 @@
 """The type of a scalar expression, by Spark's rules: literals, promotion, decimal arithmetic.
 
 Spark later computes the column as CAST(expression AS inferred type), so a type told here is the
-type the handler gets. What no rule covers goes to sqlglot; what sqlglot cannot tell is refused.
+type the handler gets. Functions have their table (scalar_functions). What no rule covers is asked of Spark's analyser
+where a session is there, else of sqlglot; what that cannot tell is refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
-from sqlglot import exp
+from sqlglot import exp, parse_one
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.codegen.dtypes import INSTANT, parse_type, type_name
-from aggloom.errors import SpecError, TypeMismatchError, UnsupportedExpressionError
+from aggloom.codegen.scalar_functions import part_type, result_type
+from aggloom.codegen.scalar_promotion import arithmetic_type, rounded
+from aggloom.codegen.scalar_promotion import common as common
+from aggloom.codegen.scalar_promotion import is_number as is_number
+from aggloom.codegen.scalar_promotion import unsupported as unsupported
+from aggloom.errors import SpecError
 
 Types = Mapping[str, pa.DataType]
+Analyser = Callable[[str, Types], pa.DataType | None]
+ANALYSER: ContextVar[Analyser | None] = ContextVar("analyser", default=None)
+"""What tells the type of an expression over columns where Spark's analyser can be asked."""
 
-_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-_DIGITS: Final = dict(zip(_INTEGERS, (3, 5, 10, 20), strict=True))
-_FLOATS: Final = (pa.float32(), pa.float64())
 _BOOLEAN: Final = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike),
     *(exp.Boolean, exp.RegexpLike, exp.StartsWith, exp.EndsWith, exp.Contains),
 )
-_STRING: Final = (exp.Upper, exp.Lower, exp.Concat, exp.ConcatWs, exp.DPipe, exp.Trim, exp.Replace)
+_STRING: Final = (exp.Upper, exp.Lower, exp.Trim)
 _INT: Final = (
     *(exp.Length, exp.Year, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.Second, exp.Quarter),
-    *(exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear, exp.DateDiff, exp.Extract),
+    *(exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear, exp.UnixDate),
+)
+# What Spark's parser reads as a call, and sqlglot as an operator.
+_CALLS: Final = (
+    *(exp.Func, exp.DPipe, exp.AtTimeZone, exp.FromTimeZone),
+    *(exp.BitwiseLeftShift, exp.BitwiseRightShift),
 )
 _ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
 _CHOICE: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
@@ -38,7 +52,7 @@ _CHOICE: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.
 
 def infer(node: exp.Expression, types: Types) -> pa.DataType:
     """The Arrow type of a parsed expression over columns of these types; NULL alone is null."""
-    if isinstance(node, exp.Column):
+    if isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and node.name in types):
         return types[node.name]
     if isinstance(node, exp.Paren | exp.Neg | exp.Abs | exp.Alias):
         return infer(node.this, types)
@@ -56,20 +70,25 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
         return _checked(node, pa.int32(), types)
     if isinstance(node, _STRING):
         return _checked(node, pa.string(), types)
-    if isinstance(node, exp.Substring):
+    if isinstance(node, exp.Substring | exp.Overlay):
         own = infer(node.this, types)
         return own if own == pa.binary() else pa.string()
     if isinstance(node, exp.Round):
-        return _rounded(node, infer(node.this, types), types)
+        return rounded(node, infer(node.this, types)) or _by_sqlglot(node, types)
     if isinstance(node, _CHOICE):
         return common([infer(branch, types) for branch in branches(node)], node)
     if isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME":
         return INSTANT
     if isinstance(node, _ARITHMETIC):
-        left, right = infer(node.left, types), infer(node.right, types)
-        if is_number(left) and is_number(right):
-            return _arithmetic(node, left, right)
-    return _by_sqlglot(node, types)
+        return _operated(node, types)
+    if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
+        own = infer(node.this, types)
+        if pa.types.is_list(own) or pa.types.is_map(own):
+            return own.value_type if pa.types.is_list(own) else own.item_type
+    if isinstance(node, exp.Extract):
+        return _checked(node, part_type(node.name), types)
+    found = _called(node, types) if isinstance(node, _CALLS) else None
+    return _asked(node, types) if found is None else found
 
 
 def branches(node: exp.Expression) -> list[exp.Expression]:
@@ -86,33 +105,106 @@ def branches(node: exp.Expression) -> list[exp.Expression]:
     return [node.this, *node.expressions]
 
 
-def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
-    """The one type that all of these become where SQL wants a single type; nulls fit anywhere."""
-    known = [dtype for dtype in types if not pa.types.is_null(dtype)]
-    if not known:
-        return pa.null()
-    widest = known[0]
-    for dtype in known[1:]:
-        widest = _wider(widest, dtype, node)
-    return widest
-
-
-def is_number(dtype: pa.DataType) -> bool:
-    """An integer, a float or a decimal."""
-    return dtype in _DIGITS or dtype in _FLOATS or pa.types.is_decimal(dtype)
-
-
-def unsupported(node: exp.Expression, fix: str) -> UnsupportedExpressionError:
-    """The error that names the expression at fault."""
-    return UnsupportedExpressionError(f"expression {node.sql('spark')}: {fix}")
-
-
 def _checked(node: exp.Expression, dtype: pa.DataType, types: Types) -> pa.DataType:
     # The operands' own types do not matter here, but a mistake inside them does.
-    for child in node.iter_expressions():
+    # Long chains are flat, so that they do not count as deep.
+    chain = isinstance(node, exp.Connector)
+    for child in node.flatten(unnest=False) if chain else node.iter_expressions():
         if isinstance(child, exp.Condition) and not isinstance(child, exp.DataType | exp.Interval):
             infer(child, types)
     return dtype
+
+
+def _operated(node: exp.Expression, types: Types) -> pa.DataType:
+    """The type of a + b - c ...: from the left, so that a long sum is no deep one."""
+    operators = []
+    while isinstance(node, _ARITHMETIC):
+        operators.append(node)
+        node = node.left
+    left = _operand(node, types)
+    for operator in reversed(operators):
+        right = _operand(operator.right, types)
+        if is_number(left) and is_number(right):
+            left = arithmetic_type(operator, left, right)
+        elif isinstance(operator, exp.Add | exp.Sub):
+            left = _shifted(operator, left, right, types)
+        else:
+            left = _asked(operator, types)
+    return left
+
+
+def _shifted(
+    node: exp.Add | exp.Sub, left: pa.DataType, right: pa.DataType, types: Types
+) -> pa.DataType:
+    """The type of a time and an interval, or of a date and days; two times make an interval, which no column has."""
+    time, other, by = left, right, node.right
+    if isinstance(node, exp.Add) and not _is_time(left):
+        time, other, by = right, left, node.left
+    if pa.types.is_timestamp(time) and pa.types.is_duration(other):
+        return time
+    if pa.types.is_date(time) and pa.types.is_integer(other):
+        return time
+    if pa.types.is_date(time) and pa.types.is_duration(other) and isinstance(by, exp.Interval):
+        unit = by.unit.name.upper().rstrip("S") if isinstance(by.unit, exp.Var) else ""
+        return time if unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY") else INSTANT
+    return _asked(node, types)
+
+
+def _operand(node: exp.Expression, types: Types) -> pa.DataType:
+    # No column is an interval, but a time may be shifted by one.
+    return pa.duration("us") if isinstance(node, exp.Interval) else infer(node, types)
+
+
+def _is_time(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_date(dtype) or pa.types.is_timestamp(dtype))
+
+
+def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
+    """The type of a call by the table of Spark's functions; None if that does not know it."""
+
+    def told(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
+        return infer(part, {**types, **bound} if bound else types)
+
+    if isinstance(node, exp.DPipe):
+        return result_type("concat", list(node.flatten(unnest=False)), told)
+    call = node if isinstance(node, exp.Anonymous) else _as_written(node.sql("spark"))
+    if isinstance(call, exp.Anonymous):
+        return result_type(call.name, call.expressions, told)
+    return None if type(call) is type(node) else infer(call, types)
+
+
+@lru_cache(maxsize=512)
+def _as_written(sql: str) -> exp.Expression:
+    """The syntax tree of an expression, with each call under the name that Spark sees."""
+    return parse_one(sql, dialect=_Plain)
+
+
+class _Plain(Spark):  # type: ignore[misc]
+    """Spark's dialect, without classes for its functions."""
+
+    class Parser(Spark.Parser):  # type: ignore[misc]
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar = {
+            name: Spark.Parser.FUNCTION_PARSERS[name]
+            for name in ("CAST", "EXTRACT", "OVERLAY", "TRIM", "TRY_CAST")
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+            name: parser
+            for name, parser in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name != "TRANSFORM"
+        }
+
+
+def _asked(node: exp.Expression, types: Types) -> pa.DataType:
+    """The type by Spark's analyser if a session is there, else by sqlglot's rules."""
+    analyser = ANALYSER.get()
+    found = None if analyser is None else analyser(node.sql("spark"), types)
+    if found is not None:
+        return found
+    if isinstance(node, exp.Func | exp.Sub):
+        # What sqlglot says of functions that the table does not know, and of times, is not always Spark's answer.
+        raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
+    return _by_sqlglot(node, types)
 
 
 def _literal(node: exp.Literal) -> pa.DataType:
@@ -138,73 +230,6 @@ def _cast_target(node: exp.Cast) -> pa.DataType:
         return parse_type(name)
     except SpecError as error:
         raise unsupported(node, f"cannot be cast so: {error}") from None
-
-
-def _arithmetic(node: exp.Expression, left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    if not (pa.types.is_decimal(left) or pa.types.is_decimal(right)):
-        if isinstance(node, exp.Div):
-            return pa.float64()
-        return _wider(left, right, node)
-    if left in _FLOATS or right in _FLOATS:
-        return pa.float64()
-    p1, s1 = _decimal_shape(left, node.left)
-    p2, s2 = _decimal_shape(right, node.right)
-    if isinstance(node, exp.Mul):
-        return _adjusted(p1 + p2 + 1, s1 + s2)
-    if isinstance(node, exp.Div):
-        scale = max(6, s1 + p2 + 1)
-        return _adjusted(p1 - s1 + s2 + scale, scale)
-    scale = max(s1, s2)
-    if isinstance(node, exp.Mod):
-        return _adjusted(min(p1 - s1, p2 - s2) + scale, scale)
-    return _adjusted(max(p1 - s1, p2 - s2) + scale + 1, scale)
-
-
-def _decimal_shape(dtype: pa.DataType, node: exp.Expression) -> tuple[int, int]:
-    if pa.types.is_decimal(dtype):
-        return dtype.precision, dtype.scale
-    if isinstance(node, exp.Literal):
-        return len(node.this.lstrip("0")) or 1, 0
-    return _DIGITS[dtype], 0
-
-
-def _adjusted(precision: int, scale: int) -> pa.DataType:
-    """Spark's cut to 38 digits, which gives up fraction digits down to six before whole ones."""
-    if precision > 38:
-        scale = max(38 - (precision - scale), min(scale, 6))
-        precision = 38
-    return pa.decimal128(precision, scale)
-
-
-def _wider(left: pa.DataType, right: pa.DataType, node: exp.Expression) -> pa.DataType:
-    if left == right:
-        return left
-    pair = {left, right}
-    if left in _DIGITS and right in _DIGITS:
-        return max(left, right, key=_DIGITS.__getitem__)
-    if is_number(left) and is_number(right):
-        if pair & set(_FLOATS):
-            return pa.float64()
-        (p1, s1), (p2, s2) = _decimal_shape(left, node), _decimal_shape(right, node)
-        scale = max(s1, s2)
-        return pa.decimal128(min(38, max(p1 - s1, p2 - s2) + scale), scale)
-    if pa.date32() in pair and any(pa.types.is_timestamp(dtype) for dtype in pair):
-        return left if right == pa.date32() else right
-    raise TypeMismatchError(
-        f"expression {node.sql('spark')}: {type_name(left)} and {type_name(right)} have no common "
-        f"type; write CAST(... AS type) around one of them."
-    )
-
-
-def _rounded(node: exp.Round, own: pa.DataType, types: Types) -> pa.DataType:
-    """ROUND(x [, digits]): a decimal keeps a digit for the carry, and the digits that are asked for."""
-    digits = node.args.get("decimals")
-    if not pa.types.is_decimal(own):
-        return own if is_number(own) else _by_sqlglot(node, types)
-    if digits is not None and not (isinstance(digits, exp.Literal) and digits.this.isdigit()):
-        return _by_sqlglot(node, types)
-    scale = min(own.scale, int(digits.this) if digits is not None else 0)
-    return pa.decimal128(min(38, own.precision - own.scale + 1 + scale), scale)
 
 
 def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:

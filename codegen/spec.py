@@ -25,6 +25,9 @@ from aggloom.errors import DuplicateNameError, SpecError, SqlError, TypeMismatch
 SchemaLike = Any
 """DDL text, a pyarrow Schema, a Spark StructType or DataFrame, or a mapping of names to types."""
 
+# How many keys and calls, and how many characters of them, a spec shows of itself.
+_SHOWN, _WIDEST = 8, 120
+
 
 @dataclass(frozen=True)
 class Computed:
@@ -39,7 +42,7 @@ class Computed:
         object.__setattr__(self, "type", dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AggSpec:
     """A grouped aggregation over a changelog; wrong names and types are refused on construction.
 
@@ -75,6 +78,17 @@ class AggSpec:
 
     def __hash__(self) -> int:
         return hash(self.to_json())
+
+    def __repr__(self) -> str:
+        """One line: what is counted by what, over what, and the digest that tells it from others."""
+        calls = ", ".join(call.text for call in self.calls[:_SHOWN])
+        keys = ", ".join(self.group_by[:_SHOWN]) or "nothing"
+        more = [len(self.calls) - _SHOWN, len(self.group_by) - _SHOWN]
+        calls += f", and {more[0]} more" if more[0] > 0 else ""
+        keys += f", and {more[1]} more" if more[1] > 0 else ""
+        what = f"{calls or 'no calls'} by {keys}"
+        what = what if len(what) <= _WIDEST else f"{what[: _WIDEST - 3]}..."
+        return f"<AggSpec {self.digest}: {what}; {self.input_changes}, {self.dialect}>"
 
     @classmethod
     def from_sql(

@@ -7,13 +7,22 @@ above an aggregate becomes the final projection over keys and calls.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen import spec_check
-from aggloom.codegen.grouping_sets import GROUP_ID, grouping_value, has_sets, sets_of
+from aggloom.codegen.depth import deep
+from aggloom.codegen.grouping_sets import (
+    GROUP_ID,
+    MAX_SETS,
+    count_sets,
+    grouping_value,
+    has_sets,
+    sets_of,
+)
 from aggloom.codegen.spec import AggCall, AggSpec, SchemaLike, to_schema
 from aggloom.codegen.sql_calls import lower
 from aggloom.codegen.sql_dialect import Call
@@ -28,10 +37,15 @@ def parse(
 ) -> AggSpec:
     """The spec of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors show the place."""
     spec_check.check_choices(input_changes, dialect)
-    tree = read(sql)
-    table = tree.args["from_"].this
-    names = {name for name in (table.name, table.alias) if name}
-    return Block(sql, tree, to_schema(schema, dialect), dialect, names).spec(input_changes)
+    columns = to_schema(schema, dialect)
+
+    def spec() -> AggSpec:
+        tree = read(sql)
+        table = tree.args["from_"].this
+        names = {name for name in (table.name, table.alias) if name}
+        return Block(sql, tree, columns, dialect, names).spec(input_changes)
+
+    return deep(spec)
 
 
 class Block(Scope):
@@ -46,8 +60,11 @@ class Block(Scope):
         super().__init__(sql, schema, dialect, tables)
         self.tree = tree
         self.keys: dict[str, str] = {}
+        self.key_kinds: set[type[exp.Expression]] = {exp.Column}
         self.sets: list[tuple[str, ...]] = []
         self.calls: list[AggCall] = []
+        self.known: dict[AggCall, str] = {}
+        self.hidden = 0
         self.outputs: list[tuple[str, exp.Expression]] = []
         self.aliases: dict[str, exp.Expression] = {}
 
@@ -107,10 +124,14 @@ class Block(Scope):
         elif group is not None and group.args.get("all"):
             nodes = [node for node, _, _ in projections if not node.find(Call)]
         elif group is not None:
-            chosen = sets_of(group) if has_sets(group) else [tuple(group.expressions)]
+            chosen = [tuple(group.expressions)]
+            if has_sets(group):
+                self._check_sets(group)
+                chosen = sets_of(group)
             found = [[self._key(node, projections) for node in nodes] for nodes in chosen]
             nodes = list({text_of(node): node for part in found for node in part}.values())
         taken = {text_of(node): alias for node, alias, _ in projections if alias is not None}
+        self.key_kinds |= {type(node) for node in nodes}
         for node in nodes:
             self.refuse_aggregates(node, "a group key", "group by input columns")
             if isinstance(node, exp.Column):
@@ -123,6 +144,13 @@ class Block(Scope):
         if has_sets(group) and chosen != [()]:
             self.sets = [tuple({self.keys[text_of(node)]: 0 for node in part}) for part in found]
             self.keys[text_of(named(GROUP_ID))] = GROUP_ID
+
+    def _check_sets(self, group: exp.Group) -> None:
+        sets = count_sets(group)
+        if sets > MAX_SETS:
+            what = f"this GROUP BY stands for {sets} sets of keys, and {MAX_SETS} is the limit; more are"
+            fix = "name those that are needed in GROUPING SETS"
+            raise refusal(self.sql, group, what, fix)
 
     def _key(
         self, node: exp.Expression, projections: list[tuple[exp.Expression, str | None, str]]
@@ -154,7 +182,7 @@ class Block(Scope):
             if call is not None:
                 if name in self.keys.values():
                     call = replace(call, alias=self._unused("_agg"))
-                self.calls.append(call)
+                self._add(call)
             outputs.append((name, None if call is None else named(call.output_name)))
         # Only now, so that an expression over aggregates finds the calls that are columns already.
         for (name, done), (node, alias, _) in zip(outputs, projections, strict=True):
@@ -171,15 +199,18 @@ class Block(Scope):
 
     def _lowered(self, node: exp.Expression, where: str) -> exp.Expression:
         """The expression over the columns that the operator emits: keys and calls."""
+        kinds = self.key_kinds
 
         def visit(part: exp.Expression) -> exp.Expression:
-            if text_of(part) in self.keys:
-                return named(self.keys[text_of(part)])
+            # The text of each part of a long sum is long: only what may be a key is written out.
+            text = text_of(part) if type(part) in kinds else ""
+            if text in self.keys:
+                return named(self.keys[text])
             if isinstance(part, Call):
                 return named(self._hidden(part))
             if isinstance(part, exp.Grouping | exp.GroupingId):
                 return self._grouping(part)
-            if isinstance(part, exp.Anonymous) and not self._over_keys(part):
+            if isinstance(part, exp.Anonymous) and self._is_aggregate(part):
                 with self.at(part):
                     spec_check.check_function(part.name, where)
             if not isinstance(part, exp.Column):
@@ -211,15 +242,19 @@ class Block(Scope):
 
     def _hidden(self, node: exp.Expression) -> str:
         call = lower(self, node, None)
-        for known in self.calls:
-            if replace(known, alias=None) == call:
-                return known.output_name
-        self.calls.append(replace(call, alias=self._unused("_agg")))
-        return self.calls[-1].output_name
+        if call not in self.known:
+            self._add(replace(call, alias=self._unused("_agg")))
+        return self.known[call]
 
-    def _over_keys(self, node: exp.Expression) -> bool:
-        keys = set(self.keys)
-        return all(text_of(column) in keys for column in node.find_all(exp.Column))
+    def _add(self, call: AggCall) -> None:
+        self.calls.append(call)
+        self.known.setdefault(replace(call, alias=None), call.output_name)
+
+    def _is_aggregate(self, node: exp.Anonymous) -> bool:
+        """Whether a function that nobody knows must be a misspelt aggregate: it reads *, or more than keys."""
+        if any(isinstance(each, exp.Star) for each in node.expressions):
+            return True
+        return any(text_of(column) not in self.keys for column in node.find_all(exp.Column))
 
     def _as_flink(
         self, nodes: list[exp.Expression], names: list[str], input_changes: Any
@@ -232,6 +267,14 @@ class Block(Scope):
         return [self.flink_divisions(node.copy(), types) for node in nodes]
 
     def _unused(self, stem: str) -> str:
-        names = {*self.schema.names, *self.keys.values(), *(c.output_name for c in self.calls)}
-        names |= {item.alias for item in self.tree.expressions}
-        return next(name for n in range(1000) if (name := f"{stem}{n}") not in names)
+        names = self._spoken
+        while (name := f"{stem}{self.hidden}") in names or name in self.keys.values():
+            self.hidden += 1
+        self.hidden += 1
+        return name
+
+    @cached_property
+    def _spoken(self) -> set[str]:
+        """The names that no call may be given: those of columns, and those that SELECT gives."""
+        shown = {name for _, alias, default in self._projections() for name in (alias, default)}
+        return {*self.schema.names, *(name for name in shown if name is not None)}

@@ -44,7 +44,9 @@ def lower(scope: Scope, node: Call, alias: str | None) -> AggCall:
     assert entry is not None
     call = _Lowering(scope, node, entry).call(alias)
     with scope.at(node):
-        spec_check.check_call(call, scope.input_schema, scope.dialect)
+        names = [*call.args, *(key.column for key in call.order_by)]
+        names += [] if call.filter is None else [call.filter]
+        spec_check.check_call(call, scope.columns_of(names), scope.dialect)
     return call
 
 

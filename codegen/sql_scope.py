@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -34,18 +34,21 @@ class Scope:
         self.sql, self.schema, self.dialect = sql, schema, dialect
         self.tables = {name.casefold() for name in tables}
         self.computed: dict[str, Computed] = {}
+        self.made: dict[str, Computed] = {}
+        self.taken = set(schema.names)
 
     @property
     def types(self) -> Types:
         """The types of the input columns."""
         return dict(zip(self.schema.names, self.schema.types, strict=True))
 
-    @property
-    def input_schema(self) -> pa.Schema:
-        """The input columns and, after them, the computed ones."""
-        return pa.schema(
-            [*self.schema, *(pa.field(c.name, c.type) for c in self.computed.values())]
-        )
+    def columns_of(self, names: Iterable[str]) -> pa.Schema:
+        """Some of the input columns and of the computed ones."""
+        fields = []
+        for name in dict.fromkeys(names):
+            made = self.made.get(name)
+            fields.append(self.schema.field(name) if made is None else pa.field(name, made.type))
+        return pa.schema(fields)
 
     def column(self, node: exp.Expression) -> str:
         """The column that an expression is, or the computed one that it becomes."""
@@ -68,12 +71,13 @@ class Scope:
             dtype = infer(self.flink_divisions(node.copy(), self.types), self.types)
             if pa.types.is_null(dtype):
                 raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
-        taken = set(self.input_schema.names)
-        base = preferred if preferred is not None and preferred not in taken else pretty(node)
+        free = preferred is not None and preferred not in self.taken
+        base = preferred if preferred is not None and free else pretty(node)
         name, number = base, 2
-        while name in taken:
+        while name in self.taken:
             name, number = f"{base}_{number}", number + 1
-        self.computed[sql] = Computed(name, sql, dtype)
+        self.taken.add(name)
+        self.computed[sql] = self.made[name] = Computed(name, sql, dtype)
         return name
 
     def input_sql(self, node: exp.Expression) -> str:

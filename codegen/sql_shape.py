@@ -10,13 +10,15 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.changing import STORED, changing, differs
+from aggloom.codegen.depth import check_nesting, deep
 from aggloom.codegen.grouping_sets import has_sets
 from aggloom.codegen.sql_dialect import AggloomSpark
 from aggloom.codegen.sql_errors import located, span, syntax_error
 from aggloom.codegen.sql_window_parser import WindowCall
 from aggloom.errors import SqlError, UnsupportedSqlError
 
-_ALLOWED: Final = ("with_", "expressions", "from_", "where", "group", "having", "distinct")
+_ALLOWED: Final = ("hint", "with_", "expressions", "from_", "where", "group", "having", "distinct")
 _SETS: Final = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
 _CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
     "joins": ("a join", (), "join before the aggregation"),
@@ -32,10 +34,6 @@ _CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
 }
 _CLOCK: Final = "PROCTIME"
 _PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
-_CHANGING: Final = (
-    *(exp.Rand, exp.Randn, exp.Uuid, exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime),
-    *(exp.CurrentDatetime, exp.Randstr),
-)
 
 
 def read(sql: str) -> exp.Select:
@@ -49,6 +47,8 @@ def read(sql: str) -> exp.Select:
     if not isinstance(tree, exp.Select):
         raise not_select(sql, tree)
     check_block(sql, tree)
+    if tree.args.get("hint"):
+        raise refusal(sql, span(tree.args["hint"]), "a hint is", _PLANNED)
     if tree.args.get("with_"):
         raise refusal(sql, _token(sql, (TokenType.WITH,)), "WITH is", _PLANNED)
     source = tree.args["from_"].this
@@ -67,10 +67,12 @@ def statements(sql: str) -> list[exp.Expression]:
     """The syntax trees of a script; raises SqlError with the place of what cannot be read."""
     # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
     text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
+    check_nesting(text)
     try:
-        return [tree for tree in sqlglot.parse(text, dialect=AggloomSpark) if tree is not None]
+        trees = deep(lambda: sqlglot.parse(text, dialect=AggloomSpark))
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
+    return [tree for tree in trees if tree is not None]
 
 
 def not_select(sql: str, tree: exp.Expression) -> UnsupportedSqlError:
@@ -137,11 +139,8 @@ def _check_nodes(sql: str, tree: exp.Select) -> None:
             raise refusal(sql, node, "OVER is", "this is a group aggregate; take OVER out")
         if isinstance(node, exp.Query | exp.Exists):
             raise refusal(sql, node, "a subquery is", "join or filter before the aggregation")
-        if isinstance(node, _CHANGING):
-            what = (
-                f"{node.sql('spark')} differs from run to run, so no retraction could match; it is"
-            )
-            raise refusal(sql, node, what, "compute it into a column of the input")
+        if changing(node):
+            raise refusal(sql, node, f"{differs(node)}; it is", STORED)
         if is_clock(node) and not _is_item(node):
             fix = "select it AS a column, and name that as the time column of a window"
             raise refusal(sql, node, "PROCTIME() inside an expression is", fix)

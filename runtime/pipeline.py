@@ -208,7 +208,7 @@ class _Builder:
 
     def _group(self, node: GroupAggregate, shown: bool) -> Stage:
         below = self._exchange(node.input)
-        operators = self._keyed(node.spec, node.input, node.merges, node.update_before)
+        operators = self._keyed(node, node.update_before)
         return self._stage(below, operators, node.spec.handler_schema, shown)
 
     def _window(self, node: WindowAggregate, shown: bool) -> Stage:
@@ -232,19 +232,19 @@ class _Builder:
         return stage
 
     def _keyed(
-        self, spec: AggSpec, exchange: Exchange, merges: bool, update_before: bool
+        self, node: GroupAggregate | IncrementalAggregate, update_before: bool
     ) -> list[GroupAggOperator]:
         options = self.plan.options
         made = [
             GroupAggOperator(
-                self.handler_of(spec),
+                self.handler_of(node.spec),
                 mode="mini_batch" if options.mini_batch_enabled else "per_record",
                 update_before=update_before,
                 # What merges has been found to hold no orphans, or to keep them.
-                on_orphan_retraction="keep" if merges else options.on_orphan_retraction,
-                state_ttl_ms=options.state_ttl,
+                on_orphan_retraction="keep" if node.merges else options.on_orphan_retraction,
+                state_ttl_ms=self.plan.ttl_of(node),
             )
-            for _ in range(self.buckets if exchange.keys else 1)
+            for _ in range(self.buckets if node.input.keys else 1)
         ]
         self.operators += made
         return made
@@ -272,7 +272,7 @@ class _Builder:
 
     def _incremental(self, node: IncrementalAggregate, buckets: int) -> Exchanged:
         below = self._exchange(node.input)
-        operators = self._keyed(node.spec, node.input, node.merges, True)
+        operators = self._keyed(node, True)
         final, keys = self.handler_of(node.final), len(node.final.group_by)
 
         def incremental(tables: Mapping[str, Rows], clock: Clock) -> list[Bundle]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from aggloom.codegen.planner.nodes import (
     Calc,
     Exchange,
@@ -42,8 +44,9 @@ def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
             notes.add("incremental", node.spec, False, "the partial aggregate has one phase")
             return node
         notes.add("incremental", node.spec, True, "partial and final halves share a node")
-        joined = IncrementalAggregate(below.input, below.spec, node.spec, tuple(reversed(steps)))
-        exchange = Exchange(joined, node.input.keys)
-        return GroupAggregate(exchange, node.spec, node.role, True, node.update_before)
+        halves = tuple(reversed(steps))
+        ttl = below.state_ttl
+        joined = IncrementalAggregate(below.input, below.spec, node.spec, halves, state_ttl=ttl)
+        return replace(node, input=Exchange(joined, node.input.keys), merges=True)
 
     return transform(root, change)

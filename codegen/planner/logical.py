@@ -13,6 +13,7 @@ from aggloom.codegen.catalogue import known
 from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.expressions import quoted
 from aggloom.codegen.grouping_sets import GROUP_ID, has_sets
+from aggloom.codegen.planner.hints import keeping, state_ttl
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Calc,
@@ -25,6 +26,7 @@ from aggloom.codegen.planner.nodes import (
     Union,
     mark,
     pick,
+    walk,
 )
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
@@ -186,6 +188,18 @@ class _Builder:
     def _select(self, tree: exp.Select) -> Node:
         check_block(self.sql, tree)
         source, names = self._source(tree)
+        alias = tree.args["from_"].this.alias
+        ttl = state_ttl(self.sql, tree, {alias} if alias else names)
+        if ttl is None:
+            return self._block(tree, source, names)
+        node = keeping(self._block(tree, source, names), source, ttl)
+        settled = walk(windows(node, self.options, Notes()))
+        if not any(isinstance(each, Aggregate) and each.state_ttl == ttl for each in settled):
+            what = "STATE_TTL on a query whose aggregate is not a GROUP BY without windows is"
+            raise refusal(self.sql, span(tree.args["hint"]), what, "take it out")
+        return node
+
+    def _block(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         aggregates = tree.args.get("group") or tree.args.get("having")
         aggregates = aggregates or any(item.find(Call) for item in tree.expressions)
         distinct = tree.args.get("distinct")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggloom.codegen.planner.nodes import Aggregate, Node, transform
+from aggloom.codegen.planner.nodes import Aggregate, Node, transform, walk
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.traits import appends_only, call_trend
@@ -15,7 +15,8 @@ _EXTREMES = ("MAX", "MIN")
 
 def monotonic_extremes(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Mark MAX over a column that only increases, MIN over one that only decreases (SEMANTICS 1.1)."""
-    if options.state_ttl:
+    hints = (each.state_ttl for each in walk(root) if isinstance(each, Aggregate))
+    if options.state_ttl or any(hints):
         # A row that is forgotten comes anew, from the beginning.
         return root
     return transform(root, lambda node: _marked(node, notes))

@@ -136,11 +136,15 @@ class Expand(Node):
 
 @dataclass(frozen=True)
 class Aggregate(Node):
-    """GROUP BY: the spec's schema is the input's, and nothing stands before its keys or after its calls."""
+    """GROUP BY: the spec's schema is the input's, and nothing stands before its keys or after its calls.
+
+    state_ttl: after how many milliseconds without a change it forgets a key, if that differs from the plan's option.
+    """
 
     input: Node
     spec: AggSpec
     role: Role = ""
+    state_ttl: int | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -269,6 +273,7 @@ class GroupAggregate(Node):
     role: Role = ""
     merges: bool = False
     update_before: bool = True
+    state_ttl: int | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -287,6 +292,7 @@ class IncrementalAggregate(Node):
     final: AggSpec
     steps: tuple[Node, ...] = ()
     merges: bool = True
+    state_ttl: int | None = None
 
     @property
     def schema(self) -> pa.Schema:

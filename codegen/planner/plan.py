@@ -9,12 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggloom.codegen.depth import deep
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
 from aggloom.codegen.planner.nodes import (
     Calc,
     GroupAggregate,
+    IncrementalAggregate,
     Node,
     Scan,
     Union,
@@ -33,6 +35,7 @@ from aggloom.codegen.planner.window_query import NAMES
 from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.spec import AggSpec, SchemaLike, to_schema
+from aggloom.codegen.sql_shape import refusal
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import OptionError, SpecError, nearest
 
@@ -71,6 +74,17 @@ class Plan:
         """The tables that are read, by name."""
         return {node.table: node for node in walk(self.root) if isinstance(node, Scan)}
 
+    def ttl_of(self, node: Node) -> int:
+        """After how many milliseconds without a change an aggregate forgets a key; 0 is never."""
+        own = getattr(node, "state_ttl", None)
+        return self.options.state_ttl if own is None else int(own)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether any aggregate forgets keys."""
+        kept = (GroupAggregate, IncrementalAggregate)
+        return any(self.ttl_of(node) for node in walk(self.root) if isinstance(node, kept))
+
     @property
     def key(self) -> tuple[str, ...] | None:
         """Columns of the result of which no two rows have the same values."""
@@ -84,13 +98,29 @@ def plan_query(
     input_changes: str | Mapping[str, str] = "retract",
     dialect: str = "spark",
     options: PlanOptions | None = None,
+    explained: bool = False,
 ) -> Plan:
     """The plan of a script over tables, given as schemas by name.
 
-    input_changes: append or retract, for all tables or by name.
+    input_changes: append or retract, for all tables or by name. explained: it is to be shown, so EXPLAIN may say so.
     """
+    chosen = options or PlanOptions()
+    return deep(lambda: _plan_query(sql, tables, input_changes, dialect, chosen, explained))
+
+
+def _plan_query(
+    sql: str,
+    tables: Mapping[str, SchemaLike],
+    input_changes: str | Mapping[str, str],
+    dialect: str,
+    options: PlanOptions,
+    explained: bool,
+) -> Plan:
     script = read_script(sql)
-    chosen = (options or PlanOptions()).updated(script.settings)
+    if script.explains is not None and not explained:
+        fix = "give the text to al.explain or aggloom explain, or take EXPLAIN out"
+        raise refusal(sql, script.explains, "EXPLAIN where the query is to run is", fix)
+    chosen = options.updated(script.settings)
     scans = {
         name: Scan(name, to_schema(schema, dialect), _changes(name, input_changes, tables))  # type: ignore[arg-type]
         for name, schema in tables.items()

@@ -102,7 +102,9 @@ def _aggregate(node: Aggregate, names: list[str], notes: Notes) -> Node:
             pruned.handler_schema, spec.group_by, calls, spec.input_changes, spec.dialect
         )
     _note(spec, pruned, notes)
-    return Aggregate(pick(_needed(node.input, read, notes), read), pruned, node.role)
+    return Aggregate(
+        pick(_needed(node.input, read, notes), read), pruned, node.role, node.state_ttl
+    )
 
 
 def _windowed(node: WindowAggregate, names: list[str], notes: Notes) -> Node:

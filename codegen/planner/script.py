@@ -13,19 +13,32 @@ from sqlglot.tokens import TokenType
 from aggloom.codegen.sql_dialect import AggloomSpark
 from aggloom.codegen.sql_errors import located, span, syntax_error
 from aggloom.codegen.sql_shape import not_select, refusal, statements
-from aggloom.errors import DuplicateNameError, OptionError, SqlError
+from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 
 _SETTING = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=\s*('[^']*'|"[^"]*"|[^'"]+)""")
+
+_EXPLAIN = re.compile(
+    r"(?i)explain\b(?:\s+(plan\s+for)\b|\s+((?:(?!select\b|with\b|from\b|values\b)\w+\s*,?\s*)*))?"
+)
+# Flink's and Spark's words for how much is to be told; the plan here always tells all of it.
+_DETAILS = (
+    *("PLAN", "FOR", "ESTIMATED_COST", "CHANGELOG_MODE", "PLAN_ADVICE", "JSON_EXECUTION_PLAN"),
+    *("EXTENDED", "FORMATTED", "COST", "CODEGEN"),
+)
 
 
 @dataclass
 class Script:
-    """What a text says: the query, the views by name (folded), and the options that it sets."""
+    """What a text says: the query, the views by name (folded), and the options that it sets.
+
+    explains: where the word EXPLAIN stands, if the text asks for the plan of the query, not for its result.
+    """
 
     text: str
     query: exp.Query
     views: dict[str, View] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    explains: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,7 @@ def read_script(sql: str) -> Script:
     query: exp.Query | None = None
     views: dict[str, View] = {}
     text, settings = _without_settings(sql)
+    text, explains = _without_explain(text)
     for tree in statements(text):
         if isinstance(tree, exp.Create) and tree.kind == "VIEW":
             name, view = _view(sql, tree)
@@ -57,7 +71,29 @@ def read_script(sql: str) -> Script:
             query = tree
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
-    return Script(sql, query, views, settings)
+    return Script(sql, query, views, settings, explains)
+
+
+def without_explain(sql: str) -> str:
+    """The text of what EXPLAIN asks for; positions stay true."""
+    return _without_explain(sql)[0]
+
+
+def _without_explain(sql: str) -> tuple[str, tuple[int, int] | None]:
+    """The text with EXPLAIN and what it asks for blanked, and where that stood."""
+    found = None
+    for start, end in _pieces(sql):
+        match = _EXPLAIN.match(sql, start, end)
+        if match is None:
+            continue
+        words = (match[1] or match[2] or "").upper().replace(",", " ").split()
+        unknown = next((word for word in words if word not in _DETAILS), None)
+        if unknown is not None:
+            message = f"EXPLAIN has no {unknown}. {nearest(unknown, _DETAILS)}"
+            raise SqlError(located(message, sql, (start, match.end())))
+        found = (start, start + len("EXPLAIN"))
+        sql = sql[:start] + re.sub(r"\S", " ", match[0]) + sql[match.end() :]
+    return sql, found
 
 
 def _without_settings(sql: str) -> tuple[str, dict[str, str]]:

@@ -153,14 +153,14 @@ class _Split:
         )
         read = final.handler_schema
         core = AggSpec(read, spec.group_by, tuple(self.final), "retract", spec.dialect)
-        rows: Node = Aggregate(expand, partial, "partial")
+        rows: Node = Aggregate(expand, partial, "partial", self.node.state_ttl)
         picks = tuple((name, quoted(name)) for name in read.names)
         rows = rows if read == rows.schema else Calc(rows, picks, read)
         notes.move(spec, core)
         spread = ", ".join(f"({', '.join(columns)})" for columns in self.hashed)
         why = f"keys are spread over {self.buckets} buckets of {spread}"
         notes.add("split_distinct", core, True, why)
-        return self._finished(Aggregate(rows, core, "final"))
+        return self._finished(Aggregate(rows, core, "final", self.node.state_ttl))
 
     def _has_whole(self) -> bool:
         return any(_part(call, self.spec) == "whole" for call in self.spec.calls)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from aggloom.codegen.call import describe_call
 from aggloom.codegen.dtypes import type_name
+from aggloom.codegen.durations import shown as duration
 from aggloom.codegen.planner.footprint import bounds, size, state_of, state_of_windows
 from aggloom.codegen.planner.nodes import (
     Aggregate,
@@ -147,7 +148,7 @@ class _Describer:
         if isinstance(node, WindowAggregate):
             state = state_of_windows(node, backend)
         else:
-            state = state_of(node.spec, backend, self.plan.options.state_ttl)
+            state = state_of(node.spec, backend, self.plan.ttl_of(node))
         return {**found, "state": state, "rules": rules}
 
 
@@ -209,6 +210,8 @@ def _aggregated(node: Aggregate | LocalAggregate | GroupAggregate) -> dict[str, 
         found["groupBy"] = _names(node.spec.group_by)
     if node.role:
         found["partialFinalType"] = [node.role.upper()]
+    if not isinstance(node, LocalAggregate) and node.state_ttl is not None:
+        found["stateTtl"] = [duration(node.state_ttl)]
     return {**found, "select": _calls(node.spec)}
 
 

@@ -32,7 +32,8 @@ def exchanges(root: Node, options: PlanOptions, notes: Notes) -> Node:
             return node.over(Exchange(node.input, node.keys))
         if not isinstance(node, Aggregate):
             return node
-        return GroupAggregate(Exchange(node.input, node.spec.group_by), node.spec, node.role)
+        rows = Exchange(node.input, node.spec.group_by)
+        return GroupAggregate(rows, node.spec, node.role, state_ttl=node.state_ttl)
 
     return transform(root, change)
 

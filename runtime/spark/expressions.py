@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from aggloom.codegen import having_kinds
+from aggloom.codegen import ANALYSER, having_kinds, parse_type
 from aggloom.codegen.planner import Calc
-from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
+from aggloom.errors import (
+    SpecError,
+    TypeMismatchError,
+    UnknownColumnError,
+    UnsupportedExpressionError,
+    nearest,
+)
 from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.spark.blobs import empty_columns
 
@@ -92,6 +100,30 @@ def calculate_with(
     df, place, kind = _numbered(spark, batch, kinds)
     columns = [*projected(node), quote(kind), quote(place)]
     return _collected(df.selectExpr(*columns), node.schema)
+
+
+@contextmanager
+def asking(spark: SparkSession) -> Iterator[None]:
+    """While a query is planned, a session's analyser tells the types that the planner's own rules do not know."""
+
+    def analyse(sql: str, types: Mapping[str, pa.DataType]) -> pa.DataType:
+        empty = spark.createDataFrame([], spark_schema(pa.schema(list(types.items()))))
+        try:
+            kind = empty.selectExpr(f"{sql} AS value").schema["value"].dataType.simpleString()
+        except AnalysisException as error:
+            said = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
+            raise UnsupportedExpressionError(f"expression {sql}: Spark says {said}") from None
+        try:
+            return parse_type(kind)
+        except SpecError:
+            text = f"expression {sql}: it is {kind.upper()}, which no column here can be; cast it."
+            raise UnsupportedExpressionError(text) from None
+
+    token = ANALYSER.set(analyse)
+    try:
+        yield
+    finally:
+        ANALYSER.reset(token)
 
 
 def projected(node: Calc) -> list[str]:

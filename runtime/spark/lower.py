@@ -329,7 +329,7 @@ class Lowering:
             settings=settings,
         )
         mode = self._time_mode(node)
-        ttl = 0 if isinstance(settings, WindowSettings) else options.state_ttl
+        ttl = 0 if isinstance(settings, WindowSettings) else self.plan.ttl_of(node)
         hosting = Options(
             here.buckets,
             ttl,
@@ -355,7 +355,7 @@ class Lowering:
             ("mode", "mini_batch" if options.mini_batch_enabled else "per_record"),
             ("update_before", getattr(node, "update_before", True)),
             ("on_orphan_retraction", "keep" if node.merges else options.on_orphan_retraction),
-            ("state_ttl_ms", options.state_ttl),
+            ("state_ttl_ms", self.plan.ttl_of(node)),
         )
 
     def _time_mode(self, node: Keyed) -> Literal["None", "ProcessingTime", "EventTime"]:
@@ -364,7 +364,7 @@ class Lowering:
             return "None"
         if isinstance(node, WindowAggregate):
             return "EventTime" if node.windowing.assigner.event_time else "ProcessingTime"
-        return "ProcessingTime" if self.plan.options.state_ttl else "None"
+        return "ProcessingTime" if self.plan.ttl_of(node) else "None"
 
     def _count(self, exchange: Exchange) -> int:
         """How many buckets an operator has; a global aggregate has one key, so one bucket."""

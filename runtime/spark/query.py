@@ -14,6 +14,7 @@ from aggloom.codegen import AggSpec, generate, to_schema
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
 from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.runtime.spark.expressions import asking
 from aggloom.runtime.spark.group_aggregate import find_change_column, hosting
 from aggloom.runtime.spark.lower import HandlerOf, Lowering, Table
 from aggloom.runtime.spark.routes import HandlerText
@@ -60,17 +61,18 @@ def sql(
         name: _table(name, df, change_column, (watermarks or {}).get(name))
         for name, df in frames.items()
     }
-    plan = plan_query(
-        query,
-        {name: _columns(table) for name, table in given.items()},
-        input_changes=input_changes
-        or {
-            name: "append" if table.change_column is None else "retract"
-            for name, table in given.items()
-        },
-        dialect=dialect,
-        options=PlanOptions.of(options or {}, **keywords),
-    )
+    with asking(next(iter(frames.values())).sparkSession):
+        plan = plan_query(
+            query,
+            {name: _columns(table) for name, table in given.items()},
+            input_changes=input_changes
+            or {
+                name: "append" if table.change_column is None else "retract"
+                for name, table in given.items()
+            },
+            dialect=dialect,
+            options=PlanOptions.of(options or {}, **keywords),
+        )
     settings = hosting(buckets, output_profile, state_directory, state_limit)
     first = next(iter(frames.values()))
     require_watermarks(plan, given)
@@ -92,7 +94,7 @@ def handler_texts(backend: Literal["numba", "python"]) -> HandlerOf:
 
 def _waits_for_the_clock(plan: Plan) -> bool:
     """Whether an operator has timers in processing time."""
-    return bool(plan.options.state_ttl) or any(not each.event_time for each in _assigners(plan))
+    return plan.forgets or any(not each.event_time for each in _assigners(plan))
 
 
 def _has_watermarks(plan: Plan) -> bool:

@@ -1,0 +1,76 @@
+"""What a retraction could not match: functions whose value depends on the run, the moment, the session or the file."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from sqlglot import exp, parse_one
+from sqlglot.errors import ErrorLevel
+
+# Spark's functions that are not deterministic, or that read the clock, the session or the row's whereabouts. Spark
+# calls aes_encrypt deterministic, but it draws an initialisation vector for each row.
+CHANGING: Final = frozenset(
+    [
+        "aes_encrypt",
+        "curdate",
+        "current_catalog",
+        "current_database",
+        "current_date",
+        "current_path",
+        "current_schema",
+        "current_time",
+        "current_timestamp",
+        "current_timezone",
+        "current_user",
+        "input_file_block_length",
+        "input_file_block_start",
+        "input_file_name",
+        "java_method",
+        "localtime",
+        "localtimestamp",
+        "monotonically_increasing_id",
+        "now",
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "reflect",
+        "session_user",
+        "shuffle",
+        "spark_partition_id",
+        "try_reflect",
+        "uniform",
+        "user",
+        "uuid",
+        "version",
+    ]
+)
+
+STORED: Final = "compute it into a column of the input"
+
+
+def changing(node: exp.Expression) -> bool:
+    """Whether a node itself is a call of such a function, under whatever name the parser has for it."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in CHANGING
+    return isinstance(node, exp.Func) and type(node) in _classes()
+
+
+def changes(node: exp.Expression) -> exp.Expression | None:
+    """The first call of such a function in an expression; None if its value follows from the row alone."""
+    return next((part for part in node.walk() if changing(part)), None)
+
+
+def differs(node: exp.Expression) -> str:
+    """What is wrong with such a call, in words."""
+    return f"{node.sql('spark')} differs from run to run, so no retraction could match"
+
+
+@cache
+def _classes() -> frozenset[type[exp.Expression]]:
+    """The classes that the parser makes of these names."""
+    texts = [text for name in sorted(CHANGING) for text in (f"{name}()", f"{name}(a, b)")]
+    level = ErrorLevel.IGNORE
+    found = {type(parse_one(text, dialect="spark", error_level=level)) for text in texts}
+    return frozenset(found - {exp.Anonymous, exp.Column})

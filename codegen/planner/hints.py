@@ -1,0 +1,70 @@
+"""Hints of a query block: Flink's STATE_TTL, after how long without a change the block's aggregate forgets a key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from aggloom.codegen.durations import milliseconds
+from aggloom.codegen.planner.nodes import Aggregate, Node
+from aggloom.codegen.sql_errors import located, span
+from aggloom.codegen.sql_shape import refusal
+from aggloom.errors import OptionError, nearest
+
+_TTL = "STATE_TTL"
+
+
+def state_ttl(sql: str, tree: exp.Select, names: set[str]) -> int | None:
+    """The milliseconds that the hints of a block say; None without any.
+
+    names: under which the block reads its table. As in Flink the first hint and the last of its pairs win, and a name
+    that the block does not read is an error. So is any other hint: nothing here heeds it.
+    """
+    hint = tree.args.get("hint")
+    if hint is None:
+        return None
+    found: int | None = None
+    for each in hint.expressions:
+        place = span(each)
+        name = each.name if isinstance(each, exp.Anonymous | exp.Var) else each.sql("spark")
+        if name.upper() != _TTL:
+            known = nearest(name.upper(), [_TTL])
+            raise refusal(sql, place, f"the hint {name} is", f"take it out. {known}".rstrip("."))
+        told = _pairs(sql, each, names)
+        found = told if found is None else found
+    return found
+
+
+def _pairs(sql: str, hint: exp.Expression, names: set[str]) -> int | None:
+    place, found = span(hint), None
+    pairs = hint.expressions
+    for pair in pairs:
+        sides = (pair.this, pair.expression) if isinstance(pair, exp.EQ) else ()
+        if len(sides) != 2 or not all(each.name for each in sides):
+            message = f"{_TTL} needs names and durations: {_TTL}('t' = '1 d')."
+            raise OptionError(located(message, sql, place))
+        table, duration = (each.name for each in sides)
+        if table.casefold() not in {name.casefold() for name in names}:
+            message = f"{_TTL} names {table!r}, which this query does not read. "
+            raise OptionError(located(message + nearest(table, sorted(names)), sql, place))
+        try:
+            found = milliseconds(_TTL, duration)
+        except OptionError as error:
+            raise OptionError(located(str(error), sql, place)) from None
+        if found < 0:
+            message = f"{_TTL} is {duration!r}; it must be a duration that is not negative."
+            raise OptionError(located(message, sql, place))
+    if not pairs:
+        message = f"{_TTL} says nothing; write {_TTL}('t' = '1 d')."
+        raise OptionError(located(message, sql, place))
+    return found
+
+
+def keeping(node: Node, source: Node, ttl: int) -> Node:
+    """The plan of a block in which every aggregate above its source forgets keys after this time."""
+    if node is source:
+        return node
+    if node.inputs:
+        node = node.over(*(keeping(each, source, ttl) for each in node.inputs))
+    return replace(node, state_ttl=ttl) if isinstance(node, Aggregate) else node
