@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "7a2bf31e078305cf"
-DIGEST = "c8e38fa2cd8b2331"
+SUPPORT = "54dee2150dd8432f"
+DIGEST = "7b053ceb2bdfc2d2"
 
 
 class Inputs(NamedTuple):

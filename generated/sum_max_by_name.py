@@ -12,8 +12,8 @@ from aggloom.runtime import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "7a2bf31e078305cf"
-DIGEST = "e8bf5ed8d391bb7d"
+SUPPORT = "54dee2150dd8432f"
+DIGEST = "785b528649682d4c"
 
 
 class Inputs(NamedTuple):

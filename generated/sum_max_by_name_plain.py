@@ -12,8 +12,8 @@ from aggloom.runtime import plain_vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "c352b54a3532dfee"
-DIGEST = "3694080d0c569c18"
+SUPPORT = "bd858892c3fff86d"
+DIGEST = "37a544ad71b4e41b"
 
 
 class Inputs(NamedTuple):

@@ -16,49 +16,14 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from aggloom.codegen.handler.plan_parts import HandlerPlan
 from aggloom.codegen.spec.agg_call import describe_call
 
-_ROOT = Path(__file__).resolve().parent.parent
+_ROOT = Path(__file__).resolve().parent.parent.parent
 _STATED = re.compile(r'^(DIGEST = )"([0-9a-f]*)"$', re.MULTILINE)
 _SUPPORT = {
-    "numba": (
-        "arrivals",
-        "bins",
-        "bits",
-        "compiled",
-        "errorfree",
-        "floats",
-        "hashing",
-        "indexing",
-        "jit",
-        "limbs",
-        "lists",
-        "moments",
-        "multiset",
-        "numeric",
-        "ordered",
-        "own",
-        "pairs",
-        "percentiles",
-        "pool",
-        "quantiles",
-        "ranked",
-        "registers",
-        "sequence",
-        "stamped",
-        "superaccumulator",
-        "tree",
-        "words",
-    ),
-    "python": (
-        "literals",
-        "plain",
-        "plain_floats",
-        "plain_own",
-        "plain_sketches",
-        "plain_values",
-        "plain_views",
-        "plain_words",
-    ),
+    "numba": "aggloom.runtime.handlers.vocabulary",
+    "python": "aggloom.runtime.plain.vocabulary",
 }
+_SUPPORT_ROOMS = ("arithmetic", "handlers", "plain", "storage", "values", "views")
+_IMPORT = re.compile(r"^ *from (aggloom\.runtime[\w.]*) import ([\w, *]+)", re.MULTILINE)
 
 
 def render(plan: HandlerPlan) -> str:
@@ -96,11 +61,25 @@ def stated_digest(text: str) -> str | None:
 
 @functools.cache
 def support_digest(backend: str) -> str:
-    """The hash of the run-time modules that a handler's compiled code takes in; Numba's cache cannot see them."""
+    """The hash of the run-time modules that a handler's code takes in; Numba's cache cannot see them."""
     digest = hashlib.sha256()
-    for name in _SUPPORT[backend]:
-        digest.update((_ROOT / "runtime" / f"{name}.py").read_bytes())
+    for path in support_files(backend):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
+
+
+def support_files(backend: str) -> list[Path]:
+    """The files of the vocabulary that a handler imports, and of what they import in the rooms of values and state."""
+    found: set[Path] = set()
+    waiting = [_SUPPORT[backend]]
+    while waiting:
+        path = _ROOT.joinpath(*waiting.pop().split(".")[1:]).with_suffix(".py")
+        if path in found or path.parent.name not in _SUPPORT_ROOMS or not path.is_file():
+            continue
+        found.add(path)
+        for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
+            waiting += [module, *(f"{module}.{name.strip()}" for name in names.split(","))]
+    return sorted(found)
 
 
 @functools.cache

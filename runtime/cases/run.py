@@ -236,7 +236,7 @@ def _merge_halves(
 
 def deviations(path: Path | None = None) -> frozenset[str]:
     """The ids in the first column of the table of deliberate deviations."""
-    path = path or Path(__file__).resolve().parent.parent / "docs" / "deviations.md"
+    path = path or Path(__file__).resolve().parent.parent.parent / "docs" / "deviations.md"
     if not path.is_file():
         return frozenset()
     text = path.read_text(encoding="utf-8")
@@ -332,7 +332,3 @@ def main(
         for line in report(outcomes, verbose):
             click.echo(line)
     sys.exit(any(outcome.status == "failed" for outcome in outcomes))
-
-
-if __name__ == "__main__":
-    main()

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.physical import is_pooled
-from aggloom.runtime.operators.slot_state import FIRST_SLOTS, SlotState
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.operators.slot_state import SlotState
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
 from aggloom.runtime.storage.key_index import KeyIndex
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import columns

@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
 from aggloom.runtime.storage.pool import Pool
-
-FIRST_SLOTS = 16
 
 
 class SlotState:

@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from aggloom.errors import StateCorruptError, StateRoomError
 
 Array = NDArray[Any]
+FIRST_SLOTS = 16
+"""How many slots a state begins with."""
 _ROOMY = 1 << 12
 _HEADER = struct.Struct("<4sIQ")
 MAGIC = b"AGLA"

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.operators.slot_state import FIRST_SLOTS
-from aggloom.runtime.storage.arena import Arena, Array, airy
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array, airy
 from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import Pool, PoolArrays, hold, release

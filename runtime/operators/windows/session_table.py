@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.operators.slot_state import FIRST_SLOTS
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
 from aggloom.runtime.storage.jit import kernel
 
 HIGH, FREE, LIVE = range(3)
