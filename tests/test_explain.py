@@ -15,6 +15,7 @@ from handlers import handler_class
 
 import aggloom as al
 from aggloom.cli import main
+from aggloom.codegen.operators.footprint import KEY_TABLE, TABLE, state_of
 from aggloom.codegen.planner import (
     Plan,
     PlanOptions,
@@ -26,7 +27,6 @@ from aggloom.codegen.planner import (
     plan_query,
     plan_spec,
 )
-from aggloom.codegen.planner.footprint import KEY_TABLE, TABLE, state_of
 from aggloom.errors import (
     AggloomError,
     OptionError,

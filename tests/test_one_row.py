@@ -9,7 +9,6 @@ import pytest
 
 from aggloom.codegen import AggCall, AggSpec
 from aggloom.codegen.planner import plan_query, walk
-from aggloom.codegen.planner.traits import changelog, never_deletes
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.local.harness import Harness
 
@@ -139,8 +138,8 @@ def test_an_empty_grouping_set_among_others_is_no_global_aggregate() -> None:
 def test_its_changes_hold_no_deletion() -> None:
     for dialect, kinds in (("spark", ("I", "UB", "UA")), ("flink", ("I", "UB", "UA", "D"))):
         plan = plan_query(TOTALS, {"t": DDL}, dialect=dialect)
-        assert changelog(plan.root) == kinds
-        assert never_deletes(plan.root) == (dialect == "spark")
+        assert plan.root.changelog == kinds
+        assert plan.root.never_deletes == (dialect == "spark")
 
 
 def test_a_count_of_what_may_become_null_does_not_only_grow() -> None:

@@ -11,6 +11,7 @@ import pytest
 from queries import TABLES as SAME_TABLES
 from queries import WAYS, Batch, Query, Way, assert_laws, feed, multiset, open_plan, plan_of
 
+from aggloom.codegen.operators import Aggregate
 from aggloom.codegen.planner import (
     GroupAggregate,
     IncrementalAggregate,
@@ -18,7 +19,6 @@ from aggloom.codegen.planner import (
     plan_query,
     walk,
 )
-from aggloom.codegen.planner.nodes import Aggregate
 from aggloom.errors import StateCorruptError, UnsupportedSqlError
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.local.mini_batch import MiniBatch

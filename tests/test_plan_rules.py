@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aggloom.codegen.operators import Aggregate
 from aggloom.codegen.planner import (
     Bucket,
     Expand,
@@ -21,8 +22,6 @@ from aggloom.codegen.planner import (
     plan_query,
     walk,
 )
-from aggloom.codegen.planner.nodes import Aggregate
-from aggloom.codegen.planner.traits import changelog, trends
 from aggloom.errors import OptionError, SpecError
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.values.changelog import fold
@@ -332,7 +331,7 @@ def test_halves_do_not_meet_over_a_partial_aggregate_of_one_phase() -> None:
     ],
 )
 def test_kinds_of_changes_that_leave_a_query(sql: str, changes: str, kinds: str) -> None:
-    assert changelog(planned(sql, changes).root) == tuple(kinds.split())
+    assert planned(sql, changes).root.changelog == tuple(kinds.split())
 
 
 def test_a_local_half_only_sends_accumulators() -> None:
@@ -340,7 +339,7 @@ def test_a_local_half_only_sends_accumulators() -> None:
         "SELECT k, SUM(x) AS n FROM t GROUP BY k", "retract", on_orphan_retraction="keep"
     )
     (local,) = [node for node in walk(plan.root) if isinstance(node, LocalAggregate)]
-    assert changelog(local) == ("I",)
+    assert local.changelog == ("I",)
 
 
 @pytest.mark.parametrize(
@@ -364,14 +363,14 @@ def test_the_key_of_a_result(sql: str, key: tuple[str, ...] | None) -> None:
 
 def test_trends() -> None:
     plan = planned(f"SELECT * FROM {COUNTS}")
-    assert trends(plan.logical) == {
+    assert plan.logical.trends == {
         "k": "constant",
         "n": "increasing",
         "hi": "increasing",
         "lo": "decreasing",
     }
     # Over rows that are taken back nothing only grows; what stays is the key of a row.
-    assert trends(planned(f"SELECT * FROM {COUNTS}", "retract").logical) == {"k": "constant"}
+    assert planned(f"SELECT * FROM {COUNTS}", "retract").logical.trends == {"k": "constant"}
 
 
 def test_planning_takes_no_longer_for_depth() -> None:

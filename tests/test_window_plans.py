@@ -21,7 +21,6 @@ from aggloom.codegen.planner import (
     plan_query,
     walk,
 )
-from aggloom.codegen.planner.traits import changelog, is_complete, trends, unique_key
 from aggloom.codegen.spec.dtypes import INSTANT
 from aggloom.codegen.windows import (
     CountTrigger,
@@ -168,7 +167,7 @@ def test_a_window_over_a_changelog_takes_rows_back() -> None:
     plan = planned(f"SELECT SUM(n) AS n FROM {counted} GROUP BY TUMBLE(at, {HOUR})")
     (node,) = windows(plan)
     assert node.spec.input_changes == "retract"
-    assert changelog(plan.root) == ("I",)
+    assert plan.root.changelog == ("I",)
 
 
 def test_nothing_of_a_row_is_kept_that_no_window_reads() -> None:
@@ -262,23 +261,23 @@ def test_the_changes_of_windows(
     windowing: Windowing, changes: str, expected: list[str], keyed: bool
 ) -> None:
     plan = made(windowing, changes)
-    assert list(changelog(plan.root)) == expected
+    assert list(plan.root.changelog) == expected
     assert plan.key == (("name", "window_start", "window_end") if keyed else None)
-    assert is_complete(plan.root)
-    assert trends(plan.root).get("s") == (None if "UA" in expected else "constant")
-    assert trends(plan.root)["window_end"] == "constant"
+    assert plan.root.is_complete
+    assert plan.root.trends.get("s") == (None if "UA" in expected else "constant")
+    assert plan.root.trends["window_end"] == "constant"
 
 
 def test_the_last_windows_may_come_without_what_they_replace() -> None:
     plan = made(Windowing(Tumble("1 h", "ts"), AGAIN), update_before=False)
-    assert changelog(plan.root) == ("I", "UA")
+    assert plan.root.changelog == ("I", "UA")
 
 
 def test_rows_of_windows_have_the_key_of_their_rows_and_the_window() -> None:
     counted = "(SELECT name, MAX(ts) AS t FROM bid GROUP BY name)"
     plan = planned(f"SELECT * FROM TABLE(HOP(TABLE {counted}, DESCRIPTOR(t), {FIVE}, {HOUR}))")
-    assert unique_key(plan.root) == ("name", "window_start", "window_end")
-    assert list(changelog(plan.root)) == UPDATES
+    assert plan.root.unique_key == ("name", "window_start", "window_end")
+    assert list(plan.root.changelog) == UPDATES
 
 
 def test_the_lineage_of_windows_does_not_depend_on_phases() -> None:

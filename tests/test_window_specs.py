@@ -10,7 +10,6 @@ import pytest
 from window_plans import EARLY, SUMS, TABLES, TVF, made, planned, windows
 
 from aggloom.codegen.planner import Plan, as_json, as_svg, as_text, as_tree, plan_windows
-from aggloom.codegen.planner.traits import changelog
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec, Computed
 from aggloom.codegen.spec.dtypes import WALL_CLOCK
 from aggloom.codegen.windows import (
@@ -86,7 +85,7 @@ def test_a_spec_in_windows_has_keys_bounds_and_calls() -> None:
     }
     assert "where=[cnt > 1]" in as_tree(plan)
     assert "where=[a IS NOT NULL AND s > 2]" in as_tree(plan)
-    assert changelog(plan.scans["t"]) == ("I",)
+    assert plan.scans["t"].changelog == ("I",)
 
 
 def test_options_hold_for_windows_that_say_nothing_of_it() -> None:

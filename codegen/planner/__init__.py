@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from aggloom.codegen.planner.lineage import described, lineage
-from aggloom.codegen.planner.nodes import (
+from aggloom.codegen.operators import (
     Bounds,
     Bucket,
     Calc,
@@ -22,6 +21,7 @@ from aggloom.codegen.planner.nodes import (
     WindowTable,
     walk,
 )
+from aggloom.codegen.planner.lineage import described, lineage
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import (

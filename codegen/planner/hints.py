@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from aggloom.codegen.planner.nodes import Aggregate, Node
+from aggloom.codegen.operators import Aggregate, Node
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.shape import refusal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggloom.codegen.planner.nodes import (
+from aggloom.codegen.operators import (
     Calc,
     Exchange,
     Expand,

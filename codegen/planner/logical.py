@@ -10,8 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import known
-from aggloom.codegen.planner.hints import keeping, state_ttl
-from aggloom.codegen.planner.nodes import (
+from aggloom.codegen.operators import (
     Aggregate,
     Calc,
     Column,
@@ -25,10 +24,10 @@ from aggloom.codegen.planner.nodes import (
     pick,
     walk,
 )
+from aggloom.codegen.planner.hints import keeping, state_ttl
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.script import Script, View
-from aggloom.codegen.planner.traits import appends_only
 from aggloom.codegen.planner.window_query import (
     grouped_by_window,
     refuse_windows,
@@ -325,7 +324,7 @@ class _Builder:
     def _changes(self, node: Node) -> str:
         """What an aggregate gets from a node, whose windows are aggregates that know their windows by then."""
         settled = windows(node, self.options, Notes())
-        return "append" if appends_only(settled) else "retract"
+        return "append" if settled.appends_only else "retract"
 
     def _at(self, node: exp.Expression) -> Any:
         return Scope(self.sql, pa.schema([]), self.dialect, set()).at(node)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggloom.codegen.planner.nodes import Aggregate, Node, transform, walk
+from aggloom.codegen.operators import Aggregate, Node, transform, walk
+from aggloom.codegen.operators.aggregate import call_trend
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.traits import appends_only, call_trend
 from aggloom.codegen.spec.agg_spec import AggSpec
 
 _EXTREMES = ("MAX", "MIN")
@@ -23,7 +23,7 @@ def monotonic_extremes(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _marked(node: Node, notes: Notes) -> Node:
-    if not isinstance(node, Aggregate) or appends_only(node.input):
+    if not isinstance(node, Aggregate) or node.input.appends_only:
         return node
     spec = node.spec
     calls = []

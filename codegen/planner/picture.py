@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
-from aggloom.codegen.planner.footprint import bounds, size
+from aggloom.codegen.operators.footprint import bounds, size
 from aggloom.codegen.planner.plan import Plan
 from aggloom.codegen.planner.tree import describe, settings, stateful, words
 

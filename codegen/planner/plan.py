@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
+from aggloom.codegen.operators import Node, Scan, Stateful, WindowAggregate, walk
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
-from aggloom.codegen.planner.nodes import (
-    Calc,
-    GroupAggregate,
-    IncrementalAggregate,
-    Node,
-    Scan,
-    Union,
-    WindowAggregate,
-    walk,
-)
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.prune_calls import prune_calls
 from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.split_distinct import split_distinct
-from aggloom.codegen.planner.traits import unique_key
 from aggloom.codegen.planner.two_phase import exchanges, two_phase
 from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
@@ -82,13 +72,12 @@ class Plan:
     @property
     def forgets(self) -> bool:
         """Whether any aggregate forgets keys."""
-        kept = (GroupAggregate, IncrementalAggregate)
-        return any(self.ttl_of(node) for node in walk(self.root) if isinstance(node, kept))
+        return any(self.ttl_of(node) for node in walk(self.root) if isinstance(node, Stateful))
 
     @property
     def key(self) -> tuple[str, ...] | None:
         """Columns of the result of which no two rows have the same values."""
-        return unique_key(self.root)
+        return self.root.unique_key
 
 
 def plan_query(
@@ -185,19 +174,8 @@ def _planned(
     for rule in rules:
         root = rule(root, options, notes)
     if not options.update_before:
-        root = _without_before(root)
+        root = root.without_before()
     return Plan(root, logical, options, notes, dialect)
-
-
-def _without_before(node: Node) -> Node:
-    """The plan whose last aggregates emit no -U: what reads them is no aggregate."""
-    if isinstance(node, GroupAggregate | WindowAggregate):
-        return replace(node, update_before=False)
-    if isinstance(node, Calc):
-        return node.over(_without_before(node.input))
-    if isinstance(node, Union):
-        return node.over(*(_without_before(part) for part in node.parts))
-    return node
 
 
 def _changes(name: str, input_changes: str | Mapping[str, str], tables: Mapping[str, Any]) -> str:

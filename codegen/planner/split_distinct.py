@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from aggloom.codegen.catalogue.entry import Aggregate as Entry
 from aggloom.codegen.catalogue.registry import find
-from aggloom.codegen.planner.nodes import (
+from aggloom.codegen.operators import (
     Aggregate,
     Bucket,
     Calc,

@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aggloom.codegen.catalogue.entry import Aggregate as Entry
-from aggloom.codegen.planner.nodes import (
+from aggloom.codegen.operators import (
     Aggregate,
-    Calc,
     Exchange,
     GroupAggregate,
-    LocalAggregate,
     Node,
+    Stateful,
     WindowAggregate,
-    WindowAssign,
-    column_name,
     transform,
 )
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.traits import appends_only, is_complete
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.user.definition import unmergeable
 
@@ -42,31 +38,18 @@ def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Put a local half before the exchange of every aggregate for which that is sound (SEMANTICS 3.3 and 3.7)."""
 
     def change(node: Node) -> Node:
-        if not isinstance(node, GroupAggregate | WindowAggregate) or node.merges:
+        if not isinstance(node, Stateful) or node.merges:
             return node
-        exchange = node.input
+        (exchange,) = node.inputs
         assert isinstance(exchange, Exchange)
-        reason = _unsliced(node) or _obstacle(node.spec, exchange, options)
+        reason = node.local_obstacle or _obstacle(node.spec, exchange, options)
         notes.add("two_phase", node.spec, not reason, reason or "every call merges")
         if reason:
             return node
-        role = node.role if isinstance(node, GroupAggregate) else ""
-        local = LocalAggregate(exchange.input, node.spec, role)
-        return replace(node, input=Exchange(local, exchange.keys), merges=True)
+        local = node.local_half(exchange.input)
+        return replace(node, input=Exchange(local, exchange.keys), merges=True)  # type: ignore[call-arg]
 
     return transform(root, change)
-
-
-def _unsliced(node: GroupAggregate | WindowAggregate) -> str:
-    """Why rows cannot be added up before it is known which window they are in; empty if they can."""
-    if isinstance(node, GroupAggregate) or node.windowing.is_sliced:
-        return ""
-    windowing = node.windowing
-    if not windowing.is_vectorised:
-        return "its windows look at single rows"
-    if not windowing.assigner.event_time:
-        return "the windows of processing time are known only where they are kept"
-    return "sessions are known only where all rows of a key are"
 
 
 def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
@@ -76,7 +59,7 @@ def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
         return "table.exec.mini-batch.enabled is false"
     if options.agg_phase_strategy == "ONE_PHASE":
         return "table.optimizer.agg-phase-strategy is ONE_PHASE"
-    retracts = not appends_only(rows)
+    retracts = not rows.appends_only
     for call in spec.calls:
         entry = spec.entry(call)
         if entry.code is not None:
@@ -90,12 +73,12 @@ def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
         if reason:
             return reason
     policy = options.on_orphan_retraction
-    if retracts and not is_complete(rows) and policy != "keep":
+    if retracts and not rows.is_complete and policy != "keep":
         return (
             f"the input may take back rows that never came, and on_orphan_retraction={policy!r} "
             "asks for each whether it did"
         )
-    if exchange.keys and _is_distributed(rows, exchange.keys):
+    if exchange.keys and rows.distribution == frozenset(exchange.keys):
         return "the rows of a key are in one place already"
     return ""
 
@@ -112,16 +95,3 @@ def _obstacle_of_class(entry: Entry, retracts: bool, options: PlanOptions) -> st
             "table.optimizer.agg-phase-strategy TWO_PHASE"
         )
     return ""
-
-
-def _is_distributed(rows: Node, keys: tuple[str, ...]) -> bool:
-    """Whether the rows below come from an aggregate by the same key."""
-    names: list[str | None] = list(keys)
-    while isinstance(rows, Calc | WindowAssign):
-        if isinstance(rows, Calc):
-            sources = {name: column_name(sql) for name, sql in rows.select}
-            names = [sources.get(key or "") for key in names]
-        rows = rows.input
-    if isinstance(rows, WindowAggregate):
-        return set(names) == set(rows.keys)
-    return isinstance(rows, GroupAggregate) and set(names) == set(rows.spec.group_by)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from aggloom.codegen.operators import Node, WindowTable, walk
 from aggloom.codegen.planner.clock import clock_value
-from aggloom.codegen.planner.nodes import Node, WindowTable, walk
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.windows import Assigner, Session

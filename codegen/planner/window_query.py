@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.planner.clock import clock_columns
-from aggloom.codegen.planner.nodes import Bounds, Calc, Node, WindowTable, mark
+from aggloom.codegen.operators import Bounds, Calc, Node, WindowTable, mark
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.window_options import in_zone
 from aggloom.codegen.scalar.expressions import quoted
@@ -61,7 +60,7 @@ def _made(
     names: tuple[str, str, str],
     partition: tuple[str, ...] | None,
 ) -> WindowTable:
-    if on is None or on in clock_columns(rows):
+    if on is None or on in rows.clock_columns:
         on, dtype = None, INSTANT
     else:
         with scope.at(arguments.time):

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from aggloom.codegen.operators import Bounds, Calc, Node, Scan
 from aggloom.codegen.planner.logical import calculated, core_of
-from aggloom.codegen.planner.nodes import Bounds, Calc, Node, Scan
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.window_options import in_zone, with_options

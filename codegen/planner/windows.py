@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from aggloom.codegen.planner.nodes import (
+from aggloom.codegen.operators import (
     Aggregate,
     Bounds,
     Calc,
@@ -20,7 +20,6 @@ from aggloom.codegen.planner.nodes import (
     WindowAggregate,
     WindowAssign,
     WindowTable,
-    column_name,
     mark,
     pick,
     transform,
@@ -29,8 +28,8 @@ from aggloom.codegen.planner.nodes import (
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.window_options import windowing_of
+from aggloom.codegen.scalar.expressions import column_name, quoted
 from aggloom.codegen.scalar.expressions import columns as columns_of
-from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.windows import Session, Windowing
 

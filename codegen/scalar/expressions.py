@@ -53,6 +53,12 @@ def columns(sql: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(column.name for column in found))
 
 
+def column_name(sql: str) -> str | None:
+    """The column that an expression is, or None."""
+    node = parse_scalar(sql)
+    return node.name if isinstance(node, exp.Column) and not node.table else None
+
+
 def infer_type(sql: str, schema: pa.Schema, dialect: str = "spark") -> pa.DataType:
     """The type of an expression over these columns; scalar rules are Spark's in both dialects."""
     node = parse_scalar(sql)

@@ -12,23 +12,18 @@ from typing import Any
 
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.handler.plan_parts import Block, HandlerPlan, StateView
-from aggloom.codegen.planner.nodes import WindowAggregate
 from aggloom.codegen.spec.agg_spec import AggSpec
-from aggloom.codegen.spec.durations import shown
-from aggloom.codegen.windows import GlobalWindow, Session, Windowing
 from aggloom.physical import is_pooled
 
-_WORD = 8
-_CELL = 4
-TABLE = 5 * _CELL // 2
+WORD = 8
+CELL = 4
+TABLE = 5 * CELL // 2
 """The cells of anything else in its table, which has 4/3 to 16/3 as the table fills up."""
 KEY_TABLE = 14
 """Those of a key in the table of keys: in live state on Spark it has 3/2 to 15/8, of a word."""
-_SEQUENCE_NODE = _WORD + 5 * _CELL
+_SEQUENCE_NODE = WORD + 5 * CELL
 # Offset, hash, length, references, a mark, and a place in the list of what nothing refers to yet.
-_TEXT = 2 * _WORD + 3 * _CELL + 1
-# Start, end, three links, a mark, and the first session of the key.
-_SESSION = 2 * _WORD + 3 * _CELL + 1 + _CELL
+_TEXT = 2 * WORD + 3 * CELL + 1
 _WORDS_AN_ENTRY = {"ordered": 2, "ranked": 3, "stamped": 3, "bins": 3, "quantiles": 4}
 _TREE_ROOM = {"quantiles": 1.6}
 _MOST_TREES = 1.8
@@ -58,58 +53,6 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
     return found | ({"bytes_per_text": _TEXT + TABLE} if found["texts"] else {})
 
 
-def state_of_windows(node: WindowAggregate, backend: str) -> dict[str, Any]:
-    """The state of an aggregate in windows, as data; `per` is what takes the bytes of a key."""
-    windowing, found = node.windowing, state_of(node.spec, backend, 0)
-    per = _per(windowing)
-    inside = [each.replace("per key", f"per {per}", 1) for each in found["bounded_by"][1:]]
-    if windowing.evictor is not None:
-        inside = [f"per {per}, every row that stays"]
-    found |= {"bounded_by": [_open(node), *inside], "per": per}
-    _add_parts(found, node)
-    if not windowing.is_vectorised:
-        # Triggers and evictors remember what they like.
-        found |= {"compiled": False, "bytes_per_key": None}
-    return found
-
-
-def _add_parts(found: dict[str, Any], node: WindowAggregate) -> None:
-    """What windows remember besides accumulators: the bounds of sessions, and what was given out and may change."""
-    if found["bytes_per_key"] is None:
-        return
-    key, *rest = found["parts"]
-    again = sum(part["bytes_per_key"] for part in rest) + 2 * _WORD
-    if isinstance(node.windowing.assigner, Session):
-        key = {**key, "bytes_per_key": _index(len(node.keys))}
-        rest.append({"name": "session", "kind": "bounds", "bytes_per_key": _SESSION})
-    else:
-        again += key["bytes_per_key"]
-    if node.windowing.updates:
-        rest.append({"name": "given out", "kind": "results", "bytes_per_key": again})
-    found["parts"] = [key, *rest]
-    found["bytes_per_key"] = sum(part["bytes_per_key"] for part in found["parts"])
-
-
-def _per(windowing: Windowing) -> str:
-    if isinstance(windowing.assigner, GlobalWindow):
-        return "key"
-    if isinstance(windowing.assigner, Session):
-        return "key and session"
-    return "key and slice" if windowing.is_vectorised else "key and window"
-
-
-def _open(node: WindowAggregate) -> str:
-    """What bounds the number of windows."""
-    windowing, assigner = node.windowing, node.windowing.assigner
-    if isinstance(assigner, GlobalWindow):
-        return "the number of keys" if node.keys else "one key"
-    if not assigner.event_time:
-        return "the open windows, by the clock"
-    late = windowing.allowed_lateness
-    later = f" less {shown(late)}" if late else ""
-    return f"the open windows, by the watermark on `{assigner.columns[0]}`{later}"
-
-
 def bounds(state: dict[str, Any]) -> str:
     """What bounds a state, as a phrase."""
     first, *rest = state["bounded_by"]
@@ -135,7 +78,7 @@ def _range(sizes: set[int]) -> str:
 
 
 def _parts(plan: HandlerPlan, ttl: int) -> Iterator[dict[str, Any]]:
-    index = _index(len(plan.spec.group_by))
+    index = index_bytes(len(plan.spec.group_by))
     yield {"name": "key", "kind": "index", "bytes_per_key": index}
     for each in plan.fields:
         room = int(each.dtype[1:]) * max(1, each.columns) if each.kind != "object" else None
@@ -144,13 +87,13 @@ def _parts(plan: HandlerPlan, ttl: int) -> Iterator[dict[str, Any]]:
     for view in plan.views:
         yield {"name": view.attr, "kind": view.kind, **_view(view, kept.get(view.attr, ()))}
     if ttl:
-        yield {"name": "written", "kind": "time", "bytes_per_key": _WORD}
+        yield {"name": "written", "kind": "time", "bytes_per_key": WORD}
 
 
-def _index(columns: int) -> int:
+def index_bytes(columns: int) -> int:
     """The room that a key of so many columns takes."""
     mask = 1 if columns <= 8 else 8
-    return _WORD * max(columns, 1) + mask + 1 + KEY_TABLE
+    return WORD * max(columns, 1) + mask + 1 + KEY_TABLE
 
 
 def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
@@ -158,11 +101,11 @@ def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
     what = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
     match view.kind:
         case "bits":
-            return {"bytes_per_key": _WORD * (view.width + 1)}
+            return {"bytes_per_key": WORD * (view.width + 1)}
         case "registers":
-            return {"bytes_per_key": view.width + _CELL}
+            return {"bytes_per_key": view.width + CELL}
         case "spill":
-            return {"bytes_per_key": _CELL * view.width}
+            return {"bytes_per_key": CELL * view.width}
         case "sequence":
             entries, entry = f"the rows, for {what}", _SEQUENCE_NODE + TABLE
         case "multiset":
@@ -178,12 +121,12 @@ def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
         case _:
             entries = f"the distinct values of {what}"
             entry = _tree_entry(view.kind, _WORDS_AN_ENTRY[view.kind])
-    by_slot = 3 * _WORD if view.kind == "quantiles" else _WORD
+    by_slot = 3 * WORD if view.kind == "quantiles" else WORD
     return {"bytes_per_key": by_slot, "entries": entries, "bytes_per_entry": entry}
 
 
 def _tree_entry(kind: str, words: int) -> int:
-    return round(_WORD * words * _TREE_ROOM.get(kind, _MOST_TREES))
+    return round(WORD * words * _TREE_ROOM.get(kind, _MOST_TREES))
 
 
 def _columns_of_views(plan: HandlerPlan) -> dict[str, tuple[str, ...]]:

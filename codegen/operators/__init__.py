@@ -1,0 +1,39 @@
+"""The operators of a plan, a room each: what the planner may ask of a node stands in the node's own file."""
+
+from __future__ import annotations
+
+from aggloom.codegen.operators.aggregate import Aggregate, GroupAggregate, LocalAggregate
+from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
+from aggloom.codegen.operators.calc import Calc, pick
+from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
+from aggloom.codegen.operators.incremental import IncrementalAggregate
+from aggloom.codegen.operators.scan import Scan
+from aggloom.codegen.operators.union import Union
+from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
+
+__all__ = [
+    "Aggregate",
+    "Bounds",
+    "Bucket",
+    "Calc",
+    "Column",
+    "Constant",
+    "Exchange",
+    "Expand",
+    "GroupAggregate",
+    "IncrementalAggregate",
+    "Item",
+    "LocalAggregate",
+    "Node",
+    "Scan",
+    "Stateful",
+    "Union",
+    "WindowAggregate",
+    "WindowAssign",
+    "WindowTable",
+    "mark",
+    "pick",
+    "transform",
+    "walk",
+]

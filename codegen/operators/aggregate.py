@@ -1,0 +1,261 @@
+"""Aggregates by key: as SQL says them, and as they run: the keyed operator, and the half before its exchange."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import (
+    Key,
+    Node,
+    Pruner,
+    Stateful,
+    Title,
+    Trend,
+    constant,
+    listed,
+)
+from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.footprint import state_of
+from aggloom.codegen.operators.words import shown_calls, shown_names
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
+from aggloom.codegen.spec.durations import shown as shown_duration
+
+Role = Literal["", "partial", "final"]
+_TRENDS: dict[str, Trend] = {"COUNT": "increasing", "MAX": "increasing", "MIN": "decreasing"}
+
+
+class Grouped(Node):
+    """What is known of the rows that leave an aggregate, whatever its form: one for each key that has rows."""
+
+    input: Node
+    spec: AggSpec
+    role: Role
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.spec.aggregate_schema
+
+    @cached_property
+    def changelog(self) -> tuple[str, ...]:
+        return listed({"I", "UB", "UA"} | (set() if self.never_deletes else {"D"}))
+
+    @property
+    def is_complete(self) -> bool:
+        return True
+
+    @cached_property
+    def never_deletes(self) -> bool:
+        if self.spec.one_row:
+            return True
+        below = self.input.rows
+        moves = not below.appends_only and not set(self.spec.group_by) <= below.constants
+        return below.never_deletes and not moves
+
+    @property
+    def unique_keys(self) -> tuple[Key, ...]:
+        return (self.spec.group_by,)
+
+    @cached_property
+    def trends(self) -> dict[str, Trend]:
+        found = constant(self.spec.group_by)
+        for index, call in enumerate(self.spec.calls):
+            trend = call_trend(self.spec, index, self.input.rows)
+            if trend is not None:
+                found[call.output_name] = trend
+        return found
+
+    @property
+    def lineage(self) -> str:
+        return f"aggregate {self.spec.to_json()}"
+
+
+@dataclass(frozen=True)
+class Aggregate(Grouped):
+    """GROUP BY: the spec's schema is the input's, and nothing stands before its keys or after its calls.
+
+    state_ttl: after how many milliseconds without a change it forgets a key, if that differs from the plan's option.
+    """
+
+    input: Node
+    spec: AggSpec
+    role: Role = ""
+    state_ttl: int | None = None
+
+    @cached_property
+    def clock_columns(self) -> frozenset[str]:
+        return self.input.clock_columns & set(self.spec.group_by)
+
+    @property
+    def distribution(self) -> None:
+        return None
+
+    @property
+    def title(self) -> Title:
+        return "LogicalAggregate", shown_aggregate(self.spec, self.role, self.state_ttl)
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        spec = self.spec
+        calls = tuple(call for call in spec.calls if call.output_name in names)
+        if not calls and not spec.group_by:
+            # Whether there is a row at all is all that is asked.
+            calls = (AggCall("COUNT", alias=spec.calls[0].output_name),)
+        pruned = AggSpec(spec.schema, spec.group_by, calls, spec.input_changes, spec.dialect)
+        read = list(pruned.handler_schema.names)
+        if read != spec.schema.names:
+            pruned = AggSpec(
+                pruned.handler_schema, spec.group_by, calls, spec.input_changes, spec.dialect
+            )
+        prune.dropped(spec, pruned)
+        return Aggregate(
+            pick(prune.input(self.input, read), read), pruned, self.role, self.state_ttl
+        )
+
+
+@dataclass(frozen=True)
+class GroupAggregate(Grouped, Stateful):
+    """A keyed operator; `merges`: its input are accumulators. update_before: whether it emits -U."""
+
+    input: Exchange
+    spec: AggSpec
+    role: Role = ""
+    merges: bool = False
+    update_before: bool = True
+    state_ttl: int | None = None
+
+    @property
+    def keys(self) -> Key:
+        return self.spec.group_by
+
+    @cached_property
+    def changelog(self) -> tuple[str, ...]:
+        found = super().changelog
+        return found if self.update_before else tuple(kind for kind in found if kind != "UB")
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def distribution(self) -> frozenset[str]:
+        return frozenset(self.keys)
+
+    @property
+    def title(self) -> Title:
+        return "Global" * self.merges + "GroupAggregate", shown_aggregate(
+            self.spec, self.role, self.state_ttl
+        )
+
+    @property
+    def described(self) -> dict[str, Any]:
+        return {"spec": json.loads(self.spec.to_json()), "windows": None}
+
+    def state(self, backend: str, ttl: int) -> dict[str, Any]:
+        return state_of(self.spec, backend, ttl)
+
+    @property
+    def local_obstacle(self) -> str:
+        return ""
+
+    def local_half(self, rows: Node) -> Node:
+        return LocalAggregate(rows, self.spec, self.role)
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        return self
+
+    def without_before(self) -> Node:
+        return replace(self, update_before=False)
+
+
+@dataclass(frozen=True)
+class LocalAggregate(Node):
+    """Rows are aggregated before the exchange; what leaves are accumulators of the spec."""
+
+    input: Node
+    spec: AggSpec
+    role: Role = ""
+
+    @property
+    def handlers(self) -> tuple[AggSpec, ...]:
+        return (self.spec,)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.spec.handler_schema
+
+    @property
+    def changelog(self) -> tuple[str, ...]:
+        return ("I",)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.input.is_complete
+
+    @property
+    def never_deletes(self) -> bool:
+        return self.input.never_deletes
+
+    @property
+    def unique_keys(self) -> tuple[Key, ...]:
+        return ()
+
+    @property
+    def trends(self) -> dict[str, Trend]:
+        return self.input.trends
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def distribution(self) -> None:
+        return None
+
+    @property
+    def rows(self) -> Node:
+        return self.input.rows
+
+    @property
+    def lineage(self) -> str:
+        return ""
+
+    @property
+    def title(self) -> Title:
+        return "LocalGroupAggregate", shown_aggregate(self.spec, self.role)
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        return self
+
+
+def shown_aggregate(spec: AggSpec, role: Role, ttl: int | None = None) -> dict[str, list[str]]:
+    """The details of an aggregate's line."""
+    found = {}
+    if spec.group_by:
+        found["groupBy"] = shown_names(spec.group_by)
+    if role:
+        found["partialFinalType"] = [role.upper()]
+    if ttl is not None:
+        found["stateTtl"] = [shown_duration(ttl)]
+    return {**found, "select": shown_calls(spec)}
+
+
+def call_trend(spec: AggSpec, index: int, below: Node) -> Trend | None:
+    """How the result of a call changes, if it only ever goes one way."""
+    call = spec.calls[index]
+    trend = _TRENDS.get(call.function)
+    if trend is None or not below.never_deletes:
+        return None
+    if below.appends_only:
+        return trend
+    steady = below.constants
+    if not set(spec.group_by) <= steady or (call.filter is not None and call.filter not in steady):
+        return None
+    if call.function == "COUNT":
+        # What has a trend never becomes NULL again, so that a row that counts goes on to count.
+        return trend if set(call.args) <= (steady if call.distinct else set(below.trends)) else None
+    return trend if below.trends.get(call.args[0]) in (trend, "constant") else None

@@ -1,0 +1,229 @@
+"""The contract of a plan's nodes: frozen, printable, and each answers by itself what the planner asks of it.
+
+A node that leaves a question open cannot be made. Rows that come from other nodes are asked for through `inputs`, so
+that an answer never depends on which operator stands below.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from aggloom.codegen.spec.agg_spec import AggSpec
+
+Trend = Literal["constant", "increasing", "decreasing"]
+Key = tuple[str, ...]
+Title = tuple[str, dict[str, list[str]]]
+KINDS = ("I", "UB", "UA", "D")
+"""The kinds of rows of a changelog, in the order in which they are listed."""
+
+
+class Pruner(Protocol):
+    """What a node calls while it is pruned: its inputs with at least some of their columns, and what was left out."""
+
+    def input(self, node: Node, names: list[str]) -> Node: ...
+
+    def dropped(self, spec: AggSpec, pruned: AggSpec) -> None: ...
+
+    def replaced(self, spec: AggSpec, pruned: AggSpec) -> None: ...
+
+
+@dataclass(frozen=True)
+class Node(ABC):
+    """A step of a plan."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """Where its rows come from."""
+        single = getattr(self, "input", None)
+        return () if single is None else (single,)
+
+    def over(self, *inputs: Node) -> Node:
+        """The same step over other inputs."""
+        changes: dict[str, Any] = {"input": inputs[0]} if inputs else {}
+        return replace(self, **changes)
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns that leave it."""
+
+    @property
+    @abstractmethod
+    def changelog(self) -> tuple[str, ...]:
+        """The kinds of rows that may leave it, of I, UB, UA, D."""
+
+    @property
+    @abstractmethod
+    def is_complete(self) -> bool:
+        """Whether each retraction follows the row that it takes back."""
+
+    @property
+    @abstractmethod
+    def never_deletes(self) -> bool:
+        """Whether a row that is there stays, or is replaced by another one of the same origin."""
+
+    @property
+    @abstractmethod
+    def unique_keys(self) -> tuple[Key, ...]:
+        """Sets of columns of which no two rows have the same values, the plainest first."""
+
+    @property
+    @abstractmethod
+    def trends(self) -> dict[str, Trend]:
+        """How columns change when a row is replaced; those that may go either way are not among them."""
+
+    @property
+    @abstractmethod
+    def clock_columns(self) -> frozenset[str]:
+        """The columns that stand for the time at which a row is seen."""
+
+    @property
+    @abstractmethod
+    def distribution(self) -> frozenset[str] | None:
+        """The columns by which rows lie together: rows that agree in them are in one place. None: nothing is known."""
+
+    @property
+    @abstractmethod
+    def lineage(self) -> str:
+        """The line by which a state above it knows what it was made from; empty for what changes no row."""
+
+    @property
+    @abstractmethod
+    def title(self) -> Title:
+        """The name in Flink's words, and what its line in EXPLAIN says, as lists of texts."""
+
+    @abstractmethod
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        """The node with at least these of its columns, over inputs with no more than it reads."""
+
+    @property
+    def appends_only(self) -> bool:
+        """Whether nothing is ever taken back."""
+        return self.changelog == ("I",)
+
+    @property
+    def unique_key(self) -> Key | None:
+        """The plainest unique key; None if there is none."""
+        return next(iter(self.unique_keys), None)
+
+    @property
+    def constants(self) -> set[str]:
+        """The columns that stay as they are when a row is replaced."""
+        return {name for name, trend in self.trends.items() if trend == "constant"}
+
+    @property
+    def handlers(self) -> tuple[AggSpec, ...]:
+        """What the handlers that it runs are generated from."""
+        return ()
+
+    @property
+    def rows(self) -> Node:
+        """The node whose rows these are: accumulators on their way stand for the rows that they were made of."""
+        return self
+
+    @property
+    def lineage_data(self) -> Any:
+        """The lineage as data, where that is worth comparing piece by piece."""
+        return self.lineage
+
+    def without_before(self) -> Node:
+        """The plan up to here where nobody reads the old half of an update: its last operators emit no -U."""
+        return self
+
+
+class Stateful(Node):
+    """A node that becomes an operator with state, over one Exchange for each input.
+
+    spec: what its handler is generated from, which also names it in notes. merges: its input are accumulators.
+    """
+
+    spec: AggSpec
+    merges: bool
+
+    @property
+    def handlers(self) -> tuple[AggSpec, ...]:
+        return (self.spec,)
+
+    @property
+    @abstractmethod
+    def keys(self) -> Key:
+        """The columns that its state goes by."""
+
+    @abstractmethod
+    def state(self, backend: str, ttl: int) -> dict[str, Any]:
+        """What it remembers, as data: its parts, what bounds them, and the bytes that a key takes."""
+
+    @property
+    @abstractmethod
+    def local_obstacle(self) -> str:
+        """Why its rows cannot be aggregated before they are exchanged; empty if they can."""
+
+    @abstractmethod
+    def local_half(self, rows: Node) -> Node:
+        """The node that aggregates them there."""
+
+    @property
+    @abstractmethod
+    def described(self) -> dict[str, Any]:
+        """What its state is made from, beside what is below it."""
+
+
+class Passing(Node):
+    """A node that neither adds nor takes away rows: what is known of its input holds for it, too."""
+
+    input: Node
+
+    @property
+    def changelog(self) -> tuple[str, ...]:
+        return self.input.changelog
+
+    @property
+    def is_complete(self) -> bool:
+        return self.input.is_complete
+
+    @property
+    def never_deletes(self) -> bool:
+        return self.input.never_deletes
+
+    @property
+    def trends(self) -> dict[str, Trend]:
+        return self.input.trends
+
+    @property
+    def distribution(self) -> frozenset[str] | None:
+        return self.input.distribution
+
+
+def transform(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The plan with `change` applied to every node, inputs first."""
+    inputs = tuple(transform(each, change) for each in node.inputs)
+    changed = inputs and any(a is not b for a, b in zip(inputs, node.inputs, strict=True))
+    return change(node.over(*inputs) if changed else node)
+
+
+def walk(node: Node) -> list[Node]:
+    """All nodes, each after its inputs."""
+    return [*(found for each in node.inputs for found in walk(each)), node]
+
+
+def mark(*schemas: pa.Schema) -> str:
+    """How a planner's own names start: `$`, or as many of them as no name of these columns starts with."""
+    found = "$"
+    while any(name.startswith(found) for schema in schemas for name in schema.names):
+        found += "$"
+    return found
+
+
+def listed(kinds: set[str]) -> tuple[str, ...]:
+    """Kinds of rows in their order."""
+    return tuple(kind for kind in KINDS if kind in kinds)
+
+
+def constant(names: list[str] | Key) -> dict[str, Trend]:
+    """The trends of columns that stay as they are."""
+    return dict.fromkeys(names, "constant")

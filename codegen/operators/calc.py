@@ -1,0 +1,138 @@
+"""Calc: a filter and a projection of rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, listed
+from aggloom.codegen.operators.words import shown_projection
+from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quoted
+from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.shape import is_clock
+
+NO_TIME = "CAST(NULL AS TIMESTAMP)"
+"""What stands for the time of day where nothing reads it."""
+
+
+@dataclass(frozen=True)
+class Calc(Node):
+    """A filter and a projection; expressions are Spark SQL over the input's columns."""
+
+    input: Node
+    select: tuple[tuple[str, str], ...]
+    columns: pa.Schema
+    where: str | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.columns
+
+    @property
+    def picked(self) -> tuple[str, ...] | None:
+        """The input's columns that it takes, if that is all it does."""
+        if self.where is not None:
+            return None
+        names = [column_name(sql) for _, sql in self.select]
+        return None if None in names else tuple(str(name) for name in names)
+
+    @cached_property
+    def changelog(self) -> tuple[str, ...]:
+        found = set(self.input.changelog)
+        # The new half of an update may fail the filter that the old one has passed.
+        return listed(found | ({"D"} if "UA" in found and not self.never_deletes else set()))
+
+    @property
+    def is_complete(self) -> bool:
+        return self.input.is_complete
+
+    @cached_property
+    def never_deletes(self) -> bool:
+        below = self.input
+        passes = self.where is None or below.appends_only
+        passes = passes or set(columns_of(self.where or "")) <= below.constants
+        return below.never_deletes and passes
+
+    @cached_property
+    def unique_keys(self) -> tuple[Key, ...]:
+        names = {column_name(sql): name for name, sql in reversed(self.select)}
+        return tuple(
+            tuple(names[column] for column in key)
+            for key in self.input.unique_keys
+            if all(column in names for column in key)
+        )
+
+    @cached_property
+    def trends(self) -> dict[str, Trend]:
+        below, steady = self.input.trends, self.input.constants
+        found: dict[str, Trend] = {}
+        for name, sql in self.select:
+            trend = below.get(column_name(sql) or "")
+            if set(columns_of(sql)) <= steady:
+                found[name] = "constant"
+            elif trend:
+                found[name] = trend
+        return found
+
+    @cached_property
+    def clock_columns(self) -> frozenset[str]:
+        below = self.input.clock_columns
+        return frozenset(
+            name
+            for name, sql in self.select
+            if column_name(sql) in below or is_clock(parse_scalar(sql))
+        )
+
+    @cached_property
+    def distribution(self) -> frozenset[str] | None:
+        below = self.input.distribution
+        names = {column_name(sql): name for name, sql in reversed(self.select)}
+        if below is None or not below <= set(names):
+            return None
+        return frozenset(names[column] for column in below)
+
+    @property
+    def lineage(self) -> str:
+        types = [type_name(field.type) for field in self.schema]
+        return f"calc {self.where!r} {self.select!r} {types!r}"
+
+    @property
+    def lineage_data(self) -> dict[str, Any]:
+        types = (type_name(field.type) for field in self.schema)
+        columns = {name: [sql, t] for (name, sql), t in zip(self.select, types, strict=True)}
+        return {"where": self.where, "columns": columns}
+
+    @property
+    def title(self) -> Title:
+        select = {"select": [shown_projection(name, sql) for name, sql in self.select]}
+        return "Calc", select | ({} if self.where is None else {"where": [self.where]})
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        kept = tuple(pair for pair in self.select if pair[0] in names) or self._spare()
+        read = {name for _, sql in kept for name in columns_of(sql)}
+        read |= set(columns_of(self.where)) if self.where is not None else set()
+        below = prune.input(self.input, [n for n in self.input.schema.names if n in read])
+        columns = pa.schema([self.columns.field(name) for name, _ in kept])
+        return replace(self, input=below, select=kept, columns=columns)
+
+    def without_before(self) -> Node:
+        return self.over(self.input.without_before())
+
+    def _spare(self) -> tuple[tuple[str, str], ...]:
+        """A column to keep where only the number of rows matters: none that would be the time of day."""
+        plain = [pair for pair in self.select if pair[0] not in self.clock_columns]
+        if plain or not self.select:
+            return tuple(plain[:1])
+        return ((self.select[0][0], NO_TIME),)
+
+
+def pick(node: Node, names: list[str]) -> Node:
+    """A Calc that takes these columns, or the node itself if that changes nothing."""
+    if names == node.schema.names:
+        return node
+    columns = pa.schema([node.schema.field(name) for name in names])
+    return Calc(node, tuple((name, quoted(name)) for name in names), columns)

@@ -1,0 +1,50 @@
+"""Exchange: rows go to the bucket of their key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import Key, Node, Passing, Pruner, Title
+from aggloom.codegen.operators.words import shown_names
+
+
+@dataclass(frozen=True)
+class Exchange(Passing):
+    """Rows (or accumulators) go to the bucket of their key; without keys to the only one."""
+
+    input: Node
+    keys: tuple[str, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def unique_keys(self) -> tuple[Key, ...]:
+        return self.input.unique_keys
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def distribution(self) -> frozenset[str]:
+        return frozenset(self.keys)
+
+    @property
+    def rows(self) -> Node:
+        return self.input.rows
+
+    @property
+    def lineage(self) -> str:
+        return ""
+
+    @property
+    def title(self) -> Title:
+        hashed = f"hash[{', '.join(shown_names(self.keys))}]"
+        return "Exchange", {"distribution": [hashed if self.keys else "single"]}
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        return self.over(prune.input(self.input, names))

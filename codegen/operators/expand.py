@@ -1,0 +1,115 @@
+"""Expand: each row once for each of several projections."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend
+from aggloom.codegen.operators.words import shown, shown_names
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the input, as it is."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same value in every row."""
+
+    value: bool | int | None
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """INT: one of so many buckets, by the hash of some columns."""
+
+    columns: tuple[str, ...]
+    buckets: int
+
+
+Item = Column | Constant | Bucket
+
+
+@dataclass(frozen=True)
+class Expand(Node):
+    """Each row once for each projection: grouping sets, and the sets of keys of a split aggregate."""
+
+    input: Node
+    projects: tuple[tuple[Item, ...], ...]
+    columns: pa.Schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.columns
+
+    @property
+    def changelog(self) -> tuple[str, ...]:
+        return self.input.changelog
+
+    @property
+    def is_complete(self) -> bool:
+        return self.input.is_complete
+
+    @property
+    def never_deletes(self) -> bool:
+        return self.input.never_deletes
+
+    @property
+    def unique_keys(self) -> tuple[Key, ...]:
+        return ()
+
+    @cached_property
+    def trends(self) -> dict[str, Trend]:
+        found: dict[str, Trend] = {}
+        for place, name in enumerate(self.schema.names):
+            ways = {self._trend(project[place]) for project in self.projects}
+            if len(ways) == 1 and None not in ways:
+                found[name] = next(way for way in ways if way)
+        return found
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def distribution(self) -> None:
+        return None
+
+    @property
+    def lineage(self) -> str:
+        return f"expand {self.projects!r}"
+
+    @property
+    def title(self) -> Title:
+        return "Expand", {"projects": [self._shown(project) for project in self.projects]}
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        # It stands between an aggregate and the columns that it reads: all of them are needed.
+        return self.over(prune.input(self.input, list(self.input.schema.names)))
+
+    def _trend(self, item: Item) -> Trend | None:
+        if isinstance(item, Constant):
+            return "constant"
+        if isinstance(item, Bucket):
+            return "constant" if set(item.columns) <= self.input.constants else None
+        return self.input.trends.get(item.name)
+
+    def _shown(self, project: tuple[Item, ...]) -> str:
+        pairs = zip(project, self.schema.names, strict=True)
+        return "{" + ", ".join(_shown_item(item, name) for item, name in pairs) + "}"
+
+
+def _shown_item(item: Item, name: str) -> str:
+    if isinstance(item, Column):
+        return shown(name) if item.name == name else f"{shown(item.name)} AS {shown(name)}"
+    if isinstance(item, Bucket):
+        text = f"MOD(HASH_CODE({', '.join(shown_names(item.columns))}), {item.buckets})"
+    else:
+        text = "null" if item.value is None else str(item.value).lower()
+    return f"{text} AS {shown(name)}"

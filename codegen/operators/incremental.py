@@ -1,0 +1,126 @@
+"""IncrementalAggregate: the global half of a partial aggregate and the local half of the final one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.aggregate import GroupAggregate
+from aggloom.codegen.operators.base import Key, Node, Pruner, Stateful, Title, Trend
+from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.footprint import state_of
+from aggloom.codegen.operators.words import shown_calls, shown_names
+from aggloom.codegen.spec.agg_spec import AggSpec
+
+
+@dataclass(frozen=True)
+class IncrementalAggregate(Stateful):
+    """The global half of a partial aggregate and the local half of the final one, in one node.
+
+    What leaves are accumulators of `final`; `steps` (Calc and Expand) stand between the halves.
+    """
+
+    input: Exchange
+    spec: AggSpec
+    final: AggSpec
+    steps: tuple[Node, ...] = ()
+    merges: bool = True
+    state_ttl: int | None = None
+
+    @property
+    def keys(self) -> Key:
+        return self.spec.group_by
+
+    @property
+    def handlers(self) -> tuple[AggSpec, ...]:
+        return (self.spec, self.final)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.final.handler_schema
+
+    @property
+    def changelog(self) -> tuple[str, ...]:
+        return ("I",)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.input.is_complete
+
+    @property
+    def never_deletes(self) -> bool:
+        return self.input.never_deletes
+
+    @property
+    def unique_keys(self) -> tuple[Key, ...]:
+        return ()
+
+    @property
+    def trends(self) -> dict[str, Trend]:
+        return self.input.trends
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def distribution(self) -> None:
+        return None
+
+    @cached_property
+    def rows(self) -> Node:
+        found: Node = GroupAggregate(self.input, self.spec, "partial", self.merges)
+        for step in self.steps:
+            found = step.over(found)
+        return found
+
+    @property
+    def lineage(self) -> str:
+        return "\n".join([f"aggregate {self.spec.to_json()}", *self._between])
+
+    @property
+    def title(self) -> Title:
+        details = {
+            "partialAggGrouping": shown_names(self.spec.group_by),
+            "finalAggGrouping": shown_names(self.final.group_by),
+            "select": shown_calls(self.spec),
+        }
+        between = [_line(*step.title) for step in self.steps if not _is_identity(step)]
+        more = {"between": between} if between else {}
+        return "IncrementalGroupAggregate", details | more
+
+    @property
+    def described(self) -> dict[str, Any]:
+        spec = json.loads(self.spec.to_json())
+        return {"spec": spec, "windows": None, "steps": self._between}
+
+    def state(self, backend: str, ttl: int) -> dict[str, Any]:
+        return state_of(self.spec, backend, ttl)
+
+    @property
+    def local_obstacle(self) -> str:
+        return "its input are accumulators"
+
+    def local_half(self, rows: Node) -> Node:
+        return rows
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        return self
+
+    @property
+    def _between(self) -> list[str]:
+        return [step.lineage for step in self.steps if step.lineage]
+
+
+def _is_identity(step: Node) -> bool:
+    """Whether a step takes all columns as they are."""
+    return getattr(step, "picked", None) == tuple(step.schema.names)
+
+
+def _line(name: str, details: dict[str, list[str]]) -> str:
+    texts = (f"{key}=[{', '.join(value)}]" for key, value in details.items())
+    return f"{name}({', '.join(texts)})"

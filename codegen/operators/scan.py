@@ -1,0 +1,64 @@
+"""Scan: a table of the query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import KINDS, Key, Node, Pruner, Title, Trend, constant
+from aggloom.codegen.operators.words import shown, shown_names
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """A table of the query: rows that are only added (append), or changes."""
+
+    table: str
+    columns: pa.Schema
+    changes: Literal["append", "retract"] = "retract"
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.columns
+
+    @property
+    def changelog(self) -> tuple[str, ...]:
+        return ("I",) if self.changes == "append" else KINDS
+
+    @property
+    def is_complete(self) -> bool:
+        return self.changes == "append"
+
+    @property
+    def never_deletes(self) -> bool:
+        return self.changes == "append"
+
+    @property
+    def unique_keys(self) -> tuple[Key, ...]:
+        return ()
+
+    @property
+    def trends(self) -> dict[str, Trend]:
+        return constant(self.schema.names) if self.changes == "append" else {}
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def distribution(self) -> None:
+        return None
+
+    @property
+    def lineage(self) -> str:
+        return f"scan {self.table} {self.changes}"
+
+    @property
+    def title(self) -> Title:
+        fields = shown_names(self.schema.names)
+        return "TableSourceScan", {"table": [f"[{shown(self.table)}]"], "fields": fields}
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        return self

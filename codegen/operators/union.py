@@ -1,0 +1,97 @@
+"""Union: the rows of several inputs, one table after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, listed
+from aggloom.codegen.operators.calc import NO_TIME, Calc, pick
+from aggloom.codegen.operators.words import shown_names
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    """UNION ALL: the rows of several inputs with the same columns."""
+
+    parts: tuple[Node, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.parts
+
+    def over(self, *inputs: Node) -> Node:
+        return replace(self, parts=inputs)
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.parts[0].schema
+
+    @cached_property
+    def changelog(self) -> tuple[str, ...]:
+        return listed({kind for part in self.parts for kind in part.changelog})
+
+    @cached_property
+    def is_complete(self) -> bool:
+        return all(part.is_complete for part in self.parts)
+
+    @cached_property
+    def never_deletes(self) -> bool:
+        return all(part.never_deletes for part in self.parts)
+
+    @property
+    def unique_keys(self) -> tuple[Key, ...]:
+        return ()
+
+    @cached_property
+    def trends(self) -> dict[str, Trend]:
+        parts = [part.trends for part in self.parts]
+        columns = zip(*(part.schema.names for part in self.parts), strict=True)
+        found: dict[str, Trend] = {}
+        for name, names in zip(self.schema.names, columns, strict=True):
+            ways = {part.get(own) for part, own in zip(parts, names, strict=True)} - {"constant"}
+            if not ways:
+                found[name] = "constant"
+            elif len(ways) == 1 and None not in ways:
+                found[name] = next(way for way in ways if way)
+        return found
+
+    @cached_property
+    def clock_columns(self) -> frozenset[str]:
+        places = [
+            {part.schema.names.index(name) for name in part.clock_columns} for part in self.parts
+        ]
+        return frozenset(self.schema.names[place] for place in set.intersection(*places))
+
+    @property
+    def distribution(self) -> None:
+        return None
+
+    @property
+    def lineage(self) -> str:
+        # How many inputs there are tells unions of other shapes apart.
+        return f"union {len(self.parts)}"
+
+    @property
+    def title(self) -> Title:
+        return "Union", {"all": ["true"], "union": shown_names(self.schema.names)}
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        every = list(self.schema.names)
+        chosen = [name for name in every if name in names]
+        if not chosen:
+            chosen = [name for name in every if name not in self.clock_columns][:1]
+        if not chosen:
+            field = pa.schema([self.schema.field(0)])
+            select = ((every[0], NO_TIME),)
+            return Union(tuple(Calc(prune.input(part, []), select, field) for part in self.parts))
+        parts = []
+        for part in self.parts:
+            own = [part.schema.names[every.index(name)] for name in chosen]
+            parts.append(pick(prune.input(part, own), own))
+        return Union(tuple(parts))
+
+    def without_before(self) -> Node:
+        return self.over(*(part.without_before() for part in self.parts))

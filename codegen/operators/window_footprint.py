@@ -1,0 +1,67 @@
+"""What an aggregate in windows remembers, beside the accumulators of each window or slice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggloom.codegen.operators.footprint import CELL, WORD, index_bytes, state_of
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.durations import shown
+from aggloom.codegen.windows import GlobalWindow, Session, Windowing
+
+# Start, end, three links, a mark, and the first session of the key.
+_SESSION = 2 * WORD + 3 * CELL + 1 + CELL
+
+
+def state_of_windows(
+    spec: AggSpec, keys: tuple[str, ...], windowing: Windowing, backend: str
+) -> dict[str, Any]:
+    """The state of an aggregate in windows, as data; `per` is what takes the bytes of a key."""
+    found = state_of(spec, backend, 0)
+    per = _per(windowing)
+    inside = [each.replace("per key", f"per {per}", 1) for each in found["bounded_by"][1:]]
+    if windowing.evictor is not None:
+        inside = [f"per {per}, every row that stays"]
+    found |= {"bounded_by": [_open(keys, windowing), *inside], "per": per}
+    _add_parts(found, keys, windowing)
+    if not windowing.is_vectorised:
+        # Triggers and evictors remember what they like.
+        found |= {"compiled": False, "bytes_per_key": None}
+    return found
+
+
+def _add_parts(found: dict[str, Any], keys: tuple[str, ...], windowing: Windowing) -> None:
+    """What windows remember besides accumulators: the bounds of sessions, and what was given out and may change."""
+    if found["bytes_per_key"] is None:
+        return
+    key, *rest = found["parts"]
+    again = sum(part["bytes_per_key"] for part in rest) + 2 * WORD
+    if isinstance(windowing.assigner, Session):
+        key = {**key, "bytes_per_key": index_bytes(len(keys))}
+        rest.append({"name": "session", "kind": "bounds", "bytes_per_key": _SESSION})
+    else:
+        again += key["bytes_per_key"]
+    if windowing.updates:
+        rest.append({"name": "given out", "kind": "results", "bytes_per_key": again})
+    found["parts"] = [key, *rest]
+    found["bytes_per_key"] = sum(part["bytes_per_key"] for part in found["parts"])
+
+
+def _per(windowing: Windowing) -> str:
+    if isinstance(windowing.assigner, GlobalWindow):
+        return "key"
+    if isinstance(windowing.assigner, Session):
+        return "key and session"
+    return "key and slice" if windowing.is_vectorised else "key and window"
+
+
+def _open(keys: tuple[str, ...], windowing: Windowing) -> str:
+    """What bounds the number of windows."""
+    assigner = windowing.assigner
+    if isinstance(assigner, GlobalWindow):
+        return "the number of keys" if keys else "one key"
+    if not assigner.event_time:
+        return "the open windows, by the clock"
+    late = windowing.allowed_lateness
+    later = f" less {shown(late)}" if late else ""
+    return f"the open windows, by the watermark on `{assigner.columns[0]}`{later}"
