@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from aggloom.codegen.planner import GroupAggregate, WindowAggregate, described, lineage, walk
+from aggloom.codegen.planner import Stateful, described, lineage, walk
 from aggloom.runtime.inspection import Description
 from aggloom.runtime.local.harness import Harness
-from aggloom.runtime.operators.windows.make import WindowSettings
+from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.inspecting import Look
 from aggloom.runtime.spark.state_reader import (
@@ -59,11 +59,7 @@ class Recorded:
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
-        (node,) = (
-            each
-            for each in walk(harness.plan.root)
-            if isinstance(each, GroupAggregate | WindowAggregate)
-        )
+        (node,) = (each for each in walk(harness.plan.root) if isinstance(each, Stateful))
         operators = harness.pipeline.operators
         self.about = _about(node, harness.plan.options, len(operators))
         self.variables: list[tuple[Single, Variable, Variable, Single]] = []
@@ -114,22 +110,16 @@ class Recorded:
 
 
 def _about(node: Any, options: Any, buckets: int) -> dict[str, Any]:
-    if isinstance(node, WindowAggregate):
-        settings = WindowSettings.of(node, options).to_data()
-    else:
-        settings = {
-            "mode": "mini_batch" if options.mini_batch_enabled else "per_record",
-            "update_before": node.update_before,
-            "on_orphan_retraction": "keep" if node.merges else options.on_orphan_retraction,
-            "state_ttl_ms": options.state_ttl,
-        }
+    settings = operator_of(node, options)
     return {
         "operator": f"GROUP BY {', '.join(node.spec.group_by)}",
+        "kind": settings.kind,
+        "keys": list(node.keys),
         "place": 0,
         "buckets": buckets,
         "digest": lineage(node),
         **described(node),
-        "settings": settings,
+        "settings": settings.to_data(),
     }
 
 

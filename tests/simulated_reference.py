@@ -11,7 +11,6 @@ from simulated_queries import Batch, Query, Row
 from simulated_spark import PackedRow
 
 from aggloom.runtime.operators.steps import no_rows
-from aggloom.runtime.operators.windows.base import WindowOperator
 from aggloom.runtime.spark.blobs import late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.routes import Packer
@@ -72,7 +71,7 @@ class Undisturbed:
         clock = NO_TIME if mode == "None" else Clock(batch.now, mark)
         operator = operators[key]
         changes, kinds = operator.process(bundle.batch, bundle.kinds, clock, bundle.partials)
-        late = operator.take_late() if isinstance(operator, WindowOperator) else []
+        late = operator.take_late()
         return changes, kinds, late
 
 

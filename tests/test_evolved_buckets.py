@@ -18,6 +18,8 @@ import aggloom as al
 from aggloom.codegen.planner import GroupAggregate, PlanOptions, lineage, plan_query, walk
 from aggloom.errors import StateCorruptError, StateMismatchError
 from aggloom.runtime.operators.comparison import call_text, compare
+from aggloom.runtime.operators.group_aggregate import GroupAggSpec
+from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.spark import sinks
 from aggloom.runtime.spark.evolution import evolved
 from aggloom.runtime.spark.failures import explained
@@ -42,10 +44,7 @@ def factory(
     plan = plan_query(sql, {"t": DDL}, input_changes=changes, options=PlanOptions.of(options))
     node = next(each for each in walk(plan.root) if isinstance(each, GroupAggregate))
     handler = (TEXTS if backend == "python" else handler_texts("numba"))(node.spec)
-    settings = (
-        ("mode", "mini_batch" if plan.options.mini_batch_enabled else "per_record"),
-        ("on_orphan_retraction", plan.options.on_orphan_retraction),
-    )
+    settings = operator_of(node, plan.options)
     return OperatorFactory(
         "GROUP BY name",
         lineage(node),
@@ -222,7 +221,9 @@ def test_an_aggregate_below_is_compared_too() -> None:
     for call in ("SUM(cnt)", "MIN(cnt)"):
         plan = plan_query(f"SELECT COUNT(x) AS n FROM ({inner.format(call)})", {"t": DDL})
         *_, node = (each for each in walk(plan.root) if isinstance(each, GroupAggregate))
-        texts.append(json.loads(_description(node, "GROUP BY ()", 0, 1, TEXTS(node.spec), ())))
+        texts.append(
+            json.loads(_description(node, "GROUP BY ()", 0, 1, TEXTS(node.spec), GroupAggSpec()))
+        )
     with pytest.raises(StateMismatchError, match="the aggregate below") as raised:
         compare(*texts, "state of GROUP BY ()")
     assert "the aggregate below: SUM(cnt) AS x GROUP BY name -> MIN(cnt) AS x GROUP BY name" in str(

@@ -159,6 +159,11 @@ class Stateful(Node):
         """What it remembers, as data: its parts, what bounds them, and the bytes that a key takes."""
 
     @property
+    def name(self) -> str:
+        """What messages call its operator."""
+        return f"GROUP BY {', '.join(self.keys) or '()'}"
+
+    @property
     @abstractmethod
     def local_obstacle(self) -> str:
         """Why its rows cannot be aggregated before they are exchanged; empty if they can."""

@@ -221,6 +221,10 @@ class WindowAggregate(Stateful):
         return state_of_windows(self.spec, self.keys, self.windowing, backend)
 
     @property
+    def name(self) -> str:
+        return f"{super().name} in windows"
+
+    @property
     def local_obstacle(self) -> str:
         windowing = self.windowing
         if windowing.is_sliced:

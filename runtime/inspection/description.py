@@ -7,7 +7,7 @@ from built-in classes, and a spec that carries Python source is refused unless t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -20,10 +20,10 @@ from aggloom.errors import (
     StateMismatchError,
     UntrustedCodeError,
 )
-from aggloom.runtime.operators.group_aggregate import GroupAggOperator
-from aggloom.runtime.operators.windows.make import WindowSettings
+from aggloom.runtime.operators.base import OperatorSpec
+from aggloom.runtime.operators.registry import operator_from
 
-_WRITTEN = ("operator", "buckets", "digest", "spec", "windows", "settings")
+_WRITTEN = ("operator", "buckets", "digest", "kind", "keys", "spec", "windows", "settings")
 _PLAIN_STATE = b'"plain.state"'
 """The array in which the plain backend keeps its accumulators: arenas list their arrays by name."""
 
@@ -38,6 +38,8 @@ class Description:
     operator: str
     buckets: int
     digest: str
+    kind: str
+    keys: Sequence[str]
     spec: Mapping[str, Any]
     windows: str | None
     settings: Mapping[str, Any]
@@ -83,27 +85,20 @@ class Description:
             ) from error
 
     @cached_property
-    def window_settings(self) -> WindowSettings | None:
-        """The windows of the operator, None without; raises StateMismatchError if they cannot be made again."""
-        if self.windows is None:
-            return None
-        if "windowing" not in self.settings:
-            raise StateMismatchError(
-                f"{self.where}: an older version of aggloom wrote only the name of its windows. "
-                "Run a batch of the query with this version; it writes them down."
-            )
+    def settings_of(self) -> OperatorSpec:
+        """What the operator is made from; raises StateMismatchError if it cannot be made again."""
         try:
-            return WindowSettings.from_data(self.settings)
+            return operator_from(self.kind, self.settings)
         except SpecError as error:
             raise StateMismatchError(
-                f"{self.where}: its windows cannot be made again from the checkpoint. {error}"
+                f"{self.where}: it cannot be made again from the checkpoint. {error} "
+                "Run the version of aggloom that wrote it."
             ) from error
 
     @property
     def key_names(self) -> tuple[str, ...]:
         """The columns of the query's key."""
-        keys = tuple(self.spec.get("group_by", ()))
-        return keys if self.windows is None else keys[:-1]
+        return tuple(self.keys)
 
     @property
     def call_names(self) -> tuple[str, ...]:
@@ -125,18 +120,4 @@ class Description:
 
     def open(self, handler: type[Any], bucket: int) -> Any:
         """An operator as it runs a bucket of the query, without state."""
-        if self.window_settings is not None:
-            return self.window_settings.make(handler, bucket)
-        try:
-            return GroupAggOperator(handler, **self.settings)
-        except TypeError as error:
-            raise StateMismatchError(
-                f"{self.where}: this version of aggloom cannot read its settings: {error}. "
-                "Run the version that wrote the checkpoint."
-            ) from error
-
-    @property
-    def moves_last(self) -> bool:
-        """Whether the clock moves after a bundle's rows: those of another window operator."""
-        settings = self.window_settings
-        return settings is not None and settings.chained and settings.windowing.assigner.event_time
+        return self.settings_of.make(handler, bucket)

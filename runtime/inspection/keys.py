@@ -18,7 +18,6 @@ from aggloom.errors import CheckpointError, nearest
 from aggloom.physical import is_nested
 from aggloom.runtime.inspection.report import Bundle, Part
 from aggloom.runtime.operators.steps import split
-from aggloom.runtime.storage.arena import Array
 
 _CANDIDATES = 20_000
 
@@ -109,14 +108,6 @@ def bucket_of(key: pa.RecordBatch, buckets: int) -> int:
     )
 
 
-def matching(columns: Sequence[pa.Array], key: pa.RecordBatch, rows: int) -> Array:
-    """Which of the rows of key columns are the key."""
-    found = np.ones(rows, np.bool_)
-    for column, wanted in zip(columns, key.columns, strict=True):
-        found &= _equal(column, wanted[0])
-    return found
-
-
 def nearest_keys(key: pa.RecordBatch, columns: Sequence[pa.Array]) -> tuple[str, ...]:
     """Values near to a key's text among those that are there, where the key is one column of text."""
     if key.num_columns != 1 or not pa.types.is_string(key.column(0).type):
@@ -130,19 +121,6 @@ def nearest_keys(key: pa.RecordBatch, columns: Sequence[pa.Array]) -> tuple[str,
     folded = {name.strip().casefold(): name for name in reversed(names)}
     found = get_close_matches(wanted.strip().casefold(), list(folded), n=3, cutoff=0.6)
     return tuple(folded[name] for name in found)
-
-
-def _equal(column: pa.Array, wanted: pa.Scalar) -> Array:
-    if not wanted.is_valid:
-        return np.asarray(column.is_null().to_numpy(zero_copy_only=False))
-    if is_nested(column.type):
-        value = wanted.as_py()
-        return np.array([each == value for each in column.to_pylist()], np.bool_)
-    if pa.types.is_floating(column.type) and wanted.as_py() != wanted.as_py():
-        same = pc.is_nan(column)
-    else:
-        same = pc.equal(column, wanted)
-    return np.asarray(pc.fill_null(same, False).to_numpy(zero_copy_only=False))
 
 
 def _typed(value: Any, field: pa.Field, where: str) -> pa.Array:

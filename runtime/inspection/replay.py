@@ -14,16 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.inspection.keys import matching
 from aggloom.runtime.inspection.parts import counts_rows, parts_of
 from aggloom.runtime.inspection.report import Bundle, Change, Effect, Part, Row
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.steps import no_rows
-from aggloom.runtime.operators.windows.base import STAGGER, WindowOperator
-from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import KIND_NAMES, same_value
 from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
+from aggloom.runtime.values.matching import matching
 
 _DROPPED = {
     "orphans_dropped": "dropped: it takes back what is not there",
@@ -102,7 +100,7 @@ class _Alone:
         """The key's changes in a bundle; whole: the operator that has applied all of it."""
         batch, kinds = entry.batch, entry.kinds
         nothing = no_rows(batch.schema)
-        self._settle_stagger(whole)
+        self.operator.start_with(whole)
         clock = NO_TIME if self.moves_last else entry.clock
         if not self.moves_last:
             yield from self._clock(nothing, clock)
@@ -130,8 +128,7 @@ class _Alone:
         operator, before = self.operator, self.parts
         counted = {name: operator.counters.get(name, 0) for name in _DROPPED}
         operator.process(*rows, clock, partials)
-        if isinstance(operator, WindowOperator):
-            operator.take_late()
+        operator.take_late()
         self.parts = parts_of(operator, self.key)
         notes = [
             text
@@ -160,20 +157,11 @@ class _Alone:
         counts = {"records": int(other.records[slots].sum())} if counts_rows(handler_class) else {}
         return own.snapshot(), counts
 
-    def _settle_stagger(self, whole: Any) -> None:
-        """Windows may start by the time of the bucket's first row, which may be another key's."""
-        operator = self.operator
-        if isinstance(operator, WindowOperator) and operator.clock[STAGGER] == 0:
-            operator.clock[STAGGER] = whole.clock[STAGGER]
-            if isinstance(operator, SlicingWindowOperator):
-                operator._settle()
-
 
 def _emitted(operator: Any, entry: Entry, key: pa.RecordBatch) -> tuple[tuple[str, Row], ...]:
     """What a bundle makes leave for the key."""
     changes, kinds = operator.process(entry.batch, entry.kinds, entry.clock, entry.partials)
-    if isinstance(operator, WindowOperator):
-        operator.take_late()
+    operator.take_late()
     columns = changes.columns[: key.num_columns]
     found = np.flatnonzero(matching(columns, key, len(kinds))).tolist()
     return tuple((KIND_NAMES[kinds[row]], _row(changes, row, key.num_columns)) for row in found)

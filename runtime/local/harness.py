@@ -30,10 +30,10 @@ from aggloom.runtime.local.mini_batch import MiniBatch
 from aggloom.runtime.local.pipeline import Handlers, Pipeline, handlers
 from aggloom.runtime.local.timeline import Timeline, timeline
 from aggloom.runtime.local.watermarks import Watermarks
-from aggloom.runtime.operators.group_aggregate import GroupAggOperator, Mode, OrphanPolicy
+from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.operators.group_aggregate import Mode, OrphanPolicy
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
-from aggloom.runtime.operators.windows.base import WindowOperator
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import KIND_NAMES, fold, sort_key
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
@@ -197,7 +197,7 @@ class Harness:
         self.close()
 
     @property
-    def operator(self) -> GroupAggOperator | WindowOperator:
+    def operator(self) -> Operator:
         """The operator of a query with one aggregate."""
         (operator,) = self.pipeline.operators
         return operator

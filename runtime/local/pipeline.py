@@ -17,23 +17,21 @@ from aggloom.codegen.planner import (
     Calc,
     Exchange,
     Expand,
-    GroupAggregate,
     IncrementalAggregate,
     LocalAggregate,
     Node,
     Plan,
     Scan,
+    Stateful,
     Union,
-    WindowAggregate,
     WindowAssign,
     WindowTable,
 )
 from aggloom.errors import OptionError, StateCorruptError, UnsupportedExpressionError
-from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
+from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Rows, no_rows, run_steps, split
-from aggloom.runtime.operators.windows.base import WindowOperator
-from aggloom.runtime.operators.windows.make import WindowSettings
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 Handlers = Callable[[AggSpec], type[Any]]
@@ -85,8 +83,7 @@ class Pipeline:
 
     def take_late(self) -> Parts:
         """The rows that came too late for their windows since the last call, where the windowing keeps them."""
-        windows = [each for each in self.operators if isinstance(each, WindowOperator)]
-        return [rows for each in windows for rows in each.take_late()]
+        return [rows for each in self.operators for rows in each.take_late()]
 
     def contents(self) -> Rows:
         """The result's rows that the state holds, each an insertion; of windows, those that may still change."""
@@ -146,7 +143,6 @@ class Pipeline:
 
 Stage = Callable[[Mapping[str, Rows], Clock], Parts]
 Exchanged = Callable[[Mapping[str, Rows], Clock], list[Bundle]]
-Keyed = GroupAggOperator | WindowOperator
 
 
 class _Builder:
@@ -161,7 +157,7 @@ class _Builder:
     ) -> None:
         self.plan, self.pipeline, self.handler_of = plan, pipeline, handler_of
         self.buckets = buckets
-        self.operators: list[Keyed] = []
+        self.operators: list[Operator] = []
         self._shows = False
 
     @contextmanager
@@ -176,10 +172,8 @@ class _Builder:
     def build(self, node: Node, shown: bool = False) -> Stage:
         if isinstance(node, Scan):
             return self._scan(node)
-        if isinstance(node, GroupAggregate):
-            return self._group(node, shown)
-        if isinstance(node, WindowAggregate):
-            return self._window(node, shown)
+        if isinstance(node, Stateful):
+            return self._keyed(node, shown)
         if isinstance(node, Union):
             stages = [self.build(part, shown) for part in node.parts]
             return lambda tables, clock: [
@@ -206,23 +200,16 @@ class _Builder:
 
         return scan
 
-    def _group(self, node: GroupAggregate, shown: bool) -> Stage:
-        below = self._exchange(node.input)
-        operators = self._keyed(node, node.update_before)
-        return self._stage(below, operators, node.spec.handler_schema, shown)
-
-    def _window(self, node: WindowAggregate, shown: bool) -> Stage:
-        assert isinstance(node.input, Exchange)
-        below = self._exchange(node.input)
-        settings = WindowSettings.of(node, self.plan.options)
-        handler = self.handler_of(node.spec)
-        count = self.buckets if node.input.keys else 1
-        operators = [settings.make(handler, bucket) for bucket in range(count)]
-        self.operators += operators
-        return self._stage(below, operators, settings.rows, shown)
+    def _keyed(self, node: Stateful, shown: bool) -> Stage:
+        (exchange,) = node.inputs
+        assert isinstance(exchange, Exchange)
+        below = self._exchange(exchange)
+        operators = self._operators(node)
+        rows = operator_of(node, self.plan.options).rows(node.spec)
+        return self._stage(below, operators, rows, shown)
 
     def _stage(
-        self, below: Exchanged, operators: Sequence[Keyed], rows: pa.Schema, shown: bool
+        self, below: Exchanged, operators: Sequence[Operator], rows: pa.Schema, shown: bool
     ) -> Stage:
         def stage(tables: Mapping[str, Rows], clock: Clock) -> Parts:
             if self._shows and shown:
@@ -231,23 +218,14 @@ class _Builder:
 
         return stage
 
-    def _keyed(
-        self, node: GroupAggregate | IncrementalAggregate, update_before: bool
-    ) -> list[GroupAggOperator]:
-        options = self.plan.options
-        made = [
-            GroupAggOperator(
-                self.handler_of(node.spec),
-                mode="mini_batch" if options.mini_batch_enabled else "per_record",
-                update_before=update_before,
-                # What merges has been found to hold no orphans, or to keep them.
-                on_orphan_retraction="keep" if node.merges else options.on_orphan_retraction,
-                state_ttl_ms=self.plan.ttl_of(node),
-            )
-            for _ in range(self.buckets if node.input.keys else 1)
-        ]
-        self.operators += made
-        return made
+    def _operators(self, node: Stateful) -> list[Operator]:
+        """The operators of a node, one for each bucket."""
+        made = operator_of(node, self.plan.options)
+        handler = self.handler_of(node.spec)
+        count = self.buckets if node.keys else 1
+        operators = [made.make(handler, bucket) for bucket in range(count)]
+        self.operators += operators
+        return operators
 
     def _exchange(self, node: Exchange) -> Exchanged:
         buckets = self.buckets if node.keys else 1
@@ -272,7 +250,7 @@ class _Builder:
 
     def _incremental(self, node: IncrementalAggregate, buckets: int) -> Exchanged:
         below = self._exchange(node.input)
-        operators = self._keyed(node, True)
+        operators = self._operators(node)
         final, keys = self.handler_of(node.final), len(node.final.group_by)
 
         def incremental(tables: Mapping[str, Rows], clock: Clock) -> list[Bundle]:
@@ -285,7 +263,7 @@ class _Builder:
 
 
 def _processed(
-    operators: Sequence[Keyed], bundles: list[Bundle], rows: pa.Schema, clock: Clock
+    operators: Sequence[Operator], bundles: list[Bundle], rows: pa.Schema, clock: Clock
 ) -> Parts:
     """What the operator of each bucket makes of its bundle."""
     return [

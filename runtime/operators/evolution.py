@@ -15,10 +15,8 @@ import pyarrow as pa
 from aggloom.codegen import Carried, carried, same_call
 from aggloom.errors import StateMismatchError
 from aggloom.runtime.handlers.compiled import Accumulators
-from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
 from aggloom.runtime.plain.backend import Accumulators as PlainAccumulators
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.jit import kernel
@@ -36,8 +34,6 @@ from aggloom.runtime.views.multiset import (
     multiset_word,
 )
 
-Operator = GroupAggOperator | SlicingWindowOperator
-
 
 def evolve(old: Any, new: Any, parts: Carried, clock: Clock) -> Rows:
     """Bring a fresh operator to the state of an old one whose calls, or settings, are others.
@@ -46,29 +42,26 @@ def evolve(old: Any, new: Any, parts: Carried, clock: Clock) -> Rows:
     new one's. Raises StateMismatchError if the state cannot be carried over.
     """
     _check(old, new, parts)
-    for before, after in zip(_states(old), _states(new), strict=True):
+    for before, after in zip(old.states, new.states, strict=True):
         _carry(before, after, parts, clock)
-    if isinstance(new, SlicingWindowOperator):
-        new.clock[:] = old.clock
-        new._settle()
-    _forget_orphans(new)
+    new.take_over(old)
     return _difference(old, new)
 
 
 def resettled(old: Any, new: Any, clock: Clock) -> Rows:
     """As evolve, where nothing but settings differ: the state is the same under any, but for stamps and orphans."""
-    if isinstance(new, GroupAggOperator) and old.state.stamp_names != new.state.stamp_names:
+    if not new.keeps_stamps(old):
         return evolve(old, new, carried(old.spec, new.spec, new.handler_class.BACKEND), clock)
     new.restore(old.snapshot())
-    _forget_orphans(new)
+    new.take_over(old)
     return no_rows(new.schema)
 
 
 def _check(old: Any, new: Any, parts: Carried) -> None:
     handler = new.handler_class
-    reason = ""
-    if not isinstance(old, Operator) or not isinstance(new, Operator):
-        reason = "sessions, and windows with triggers or evictors of their own, keep their calls"
+    reason = new.keeps_calls or old.keeps_calls
+    if reason:
+        pass
     elif handler.UNMERGEABLE or not handler.COMPACTS:
         names = ", ".join(handler.UNMERGEABLE or handler.FUNCTIONS)
         reason = f"the state of {names} cannot be copied call by call, for it has no merge, or is not the same after it"
@@ -81,10 +74,6 @@ def _check(old: Any, new: Any, parts: Carried) -> None:
         )
 
 
-def _states(operator: Operator) -> Sequence[KeyedState]:
-    return operator.states if isinstance(operator, SlicingWindowOperator) else [operator.state]
-
-
 def _carry(before: KeyedState, after: KeyedState, parts: Carried, clock: Clock) -> None:
     """Copy keys, accumulators and stamps; a stamp that was not kept is that of now."""
     used = before.index.used_slots()
@@ -94,19 +83,6 @@ def _carry(before: KeyedState, after: KeyedState, parts: Carried, clock: Clock) 
     for name in after.stamp_names:
         there = name in before.stamp_names
         after.stamps(name)[slots] = before.stamps(name)[used] if there else clock.processing
-
-
-def _forget_orphans(new: Any) -> None:
-    """Forget keys from which more was taken back than had come, where they are not to be kept any more."""
-    if not isinstance(new, GroupAggOperator) or new.on_orphan_retraction == "keep":
-        return
-    if new.spec.one_row:
-        return
-    used = new.state.index.used_slots()
-    owing = used[new.state.records[used] <= 0]
-    if len(owing):
-        new.state.reset(owing)
-        new.state.forget(owing)
 
 
 def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
@@ -187,7 +163,7 @@ def _copy_counts(view: Tree, pool: PoolArrays, pooled: bool, other: Tree, places
             theirs = multiset_after(other, pool, s, theirs)
 
 
-def _difference(old: Operator, new: Operator) -> Rows:
+def _difference(old: Any, new: Any) -> Rows:
     """The changes from the old table, as one that knows columns by name and has NULL in new ones, to the new table."""
     same = _same_columns(old, new)
     if len(same) == len(new.schema):
@@ -209,7 +185,7 @@ def _difference(old: Operator, new: Operator) -> Rows:
     return pa.concat_batches([before, now]).take(pa.array(rows)), kinds
 
 
-def _same_columns(old: Operator, new: Operator) -> set[str]:
+def _same_columns(old: Any, new: Any) -> set[str]:
     """The columns of the new table that the old one has, of the same calls."""
     was = {call.output_name: same_call(call) for call in old.spec.calls}
     now = {call.output_name: same_call(call) for call in new.spec.calls}

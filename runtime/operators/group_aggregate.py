@@ -8,18 +8,22 @@ of dialect spark is one row at all times (`AggSpec.one_row`): the first bundle, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.errors import AggloomError, DataError
+from aggloom.codegen import AggSpec
+from aggloom.codegen.planner import PlanOptions
+from aggloom.errors import AggloomError, DataError, SpecError
 from aggloom.runtime.handlers.handler import Noted
+from aggloom.runtime.operators.base import Held, Operator, OperatorSpec, Partials, TimeMode
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values import columns
 from aggloom.runtime.values.changelog import is_retraction, transitions
 from aggloom.runtime.values.clock import NO_TIME, Clock
@@ -28,13 +32,15 @@ Mode = Literal["mini_batch", "per_record"]
 OrphanPolicy = Literal["drop", "error", "keep"]
 
 
-class GroupAggOperator:
+class GroupAggOperator(Operator):
     """One bucket's operator. Deterministic: the same bundles in the same order give the same changes.
 
     directory: where its state's arrays are mapped; None keeps them on the heap.
     state_ttl_ms: a key not written for so long is forgotten without a message; 0 means never.
     After a DataError in the middle of a bundle the operator refuses further work: restore a snapshot.
     """
+
+    keeps_calls = ""
 
     def __init__(
         self,
@@ -59,7 +65,6 @@ class GroupAggOperator:
         self._results = list(self.schema)[len(self.spec.group_by) :]
         self._one_row = self.spec.one_row
         self._applier = Applier()
-        self._failed = False
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
 
     def process(
@@ -67,7 +72,7 @@ class GroupAggOperator:
         batch: pa.RecordBatch,
         kinds: Array,
         clock: Clock = NO_TIME,
-        partials: Sequence[bytes | memoryview] = (),
+        partials: Partials = (),
     ) -> tuple[pa.RecordBatch, Array]:
         """Apply one bundle (columns of the spec's handler_schema, a row kind each) and return the changes.
 
@@ -109,39 +114,16 @@ class GroupAggOperator:
 
     def contents(self) -> tuple[pa.RecordBatch, Array]:
         """The aggregated table now, as the changes so far make it: its rows, each an insertion."""
-        slots = self.state.index.used_slots()
+        slots = self.state.used()
         if not self._one_row:
             slots = slots[self.state.records[slots] > 0]
         values = self.handler.values(slots)
         live = np.ones(len(slots), np.bool_)
         return self._emit(self.handler.noted(values, values, ~live, live), slots)
 
-    def snapshot(self) -> bytes:
-        """The whole state as bytes."""
-        return self.state.snapshot()
-
-    def restore(self, data: bytes | memoryview) -> None:
-        """Replace the state by a snapshot's; raises StateCorruptError."""
-        self.state.restore(data)
-        self._failed = False
-
-    def flush_files(self) -> None:
-        """Bring everything into the mapped files."""
-        self.state.flush_files()
-
-    def close(self) -> None:
-        if self.state.arena.directory is not None and not self._failed:
-            self.flush_files()
-
     @property
-    def state_bytes(self) -> int:
-        """Bytes of the arena, free room included."""
-        return self.state.arena.nbytes
-
-    @property
-    def arenas(self) -> list[Arena]:
-        """Where its state lies."""
-        return [self.state.arena]
+    def states(self) -> list[KeyedState]:
+        return [self.state]
 
     @property
     def keys(self) -> int:
@@ -166,6 +148,28 @@ class GroupAggOperator:
         was[0] = shown
         return noted._replace(was=was, now=np.ones(len(was), np.bool_))
 
+    def key_columns(self) -> list[pa.Array]:
+        return self.state.key_columns(self.state.used())
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        slot = self.state.find(key)
+        if slot >= 0:
+            written = int(self.state.stamps("written")[slot]) if self.state_ttl_ms else 0
+            yield Held(self.state.handler, slot, written=written)
+
+    def keeps_stamps(self, old: GroupAggOperator) -> bool:
+        return self.state.stamp_names == old.state.stamp_names
+
+    def take_over(self, old: Any) -> None:
+        """Forget keys from which more was taken back than had come, where they are not to be kept any more."""
+        if self.on_orphan_retraction == "keep" or self._one_row:
+            return
+        used = self.state.used()
+        owing = used[self.state.records[used] <= 0]
+        if len(owing):
+            self.state.reset(owing)
+            self.state.forget(owing)
+
     def _apply_rows(
         self, batch: pa.RecordBatch, slots: Array, retracts: Array, clock: Clock, shown: bool
     ) -> tuple[pa.RecordBatch, Array]:
@@ -186,7 +190,7 @@ class GroupAggOperator:
         slots: Array,
         retracts: Array,
         clock: Clock,
-        partials: Sequence[bytes | memoryview],
+        partials: Partials,
         shown: bool,
     ) -> tuple[pa.RecordBatch, Array]:
         """Mini-batch: the one change that the whole bundle brings to each key."""
@@ -255,12 +259,63 @@ class GroupAggOperator:
         return pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema), kinds
 
     def _expire(self, now: int) -> None:
-        used = self.state.index.used_slots()
+        used = self.state.used()
         expired = used[now >= self.state.stamps("written")[used] + self.state_ttl_ms]
         if len(expired):
             self.state.reset(expired)
             self.counters["expired"] += len(expired)
             self.state.forget(expired)
+
+
+@dataclass(frozen=True)
+class GroupAggSpec(OperatorSpec):
+    """What a group aggregate is made from, besides its handler; see GroupAggOperator."""
+
+    kind: ClassVar[str] = "group aggregate"
+    mode: Mode = "mini_batch"
+    update_before: bool = True
+    on_orphan_retraction: OrphanPolicy = "drop"
+    state_ttl_ms: int = 0
+
+    @classmethod
+    def of(cls, node: Any, options: PlanOptions) -> GroupAggSpec:
+        ttl = options.state_ttl if node.state_ttl is None else node.state_ttl
+        return cls(
+            "mini_batch" if options.mini_batch_enabled else "per_record",
+            getattr(node, "update_before", True),
+            # What merges has been found to hold no orphans, or to keep them.
+            "keep" if node.merges else options.on_orphan_retraction,
+            ttl,
+        )
+
+    def make(
+        self, handler_class: type[Any], bucket: int = 0, directory: Path | None = None
+    ) -> GroupAggOperator:
+        return GroupAggOperator(handler_class, directory=directory, **self.to_data())
+
+    def to_data(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> GroupAggSpec:
+        try:
+            return cls(**data)
+        except TypeError as error:
+            raise SpecError(f"group aggregate: settings that cannot be read: {error}.") from None
+
+    def resettled(self, data: Mapping[str, Any]) -> GroupAggSpec:
+        return self.from_data(data)
+
+    def rows(self, spec: AggSpec) -> pa.Schema:
+        return spec.handler_schema
+
+    @property
+    def ttl_ms(self) -> int:
+        return self.state_ttl_ms
+
+    @property
+    def time_mode(self) -> TimeMode:
+        return "ProcessingTime" if self.state_ttl_ms else "None"
 
 
 def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:

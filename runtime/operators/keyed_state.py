@@ -64,6 +64,10 @@ class KeyedState(SlotState):
         """The slot of the key without columns."""
         return self._slots(np.empty((1, 0), np.int64), np.zeros(1, self.index.mask_type))
 
+    def find(self, key: pa.RecordBatch) -> int:
+        """The slot of a key, a row of its columns; -1 if it is not here."""
+        return int(self.index.find(*key_words(key, self.key_fields, self.index))[0])
+
     def lookup_keys_of(
         self, other: KeyedState, others: Array | None = None, windows: Array | None = None
     ) -> Array:
@@ -88,6 +92,13 @@ class KeyedState(SlotState):
         numbers = index.lookup(np.ascontiguousarray(words[:, :-1]), nulls & ((1 << last) - 1))
         index.remove(index.used_slots())
         return numbers
+
+    def used(self) -> Array:
+        return self.index.used_slots()
+
+    @property
+    def key_texts(self) -> int:
+        return int(self.index.pooled.sum())
 
     def key_columns(self, slots: Array) -> list[pa.Array]:
         """The keys of slots as columns."""

@@ -27,6 +27,15 @@ class SlotState:
         """How many rows each slot holds."""
         return np.asarray(self.accumulators.records)
 
+    def used(self) -> Array:
+        """The slots in use."""
+        return np.flatnonzero(self.records).astype(np.int64)
+
+    @property
+    def key_texts(self) -> int:
+        """How many columns of a slot's key are texts."""
+        return 0
+
     def merge(self, slots: Array, other: SlotState, others: Array | None = None) -> None:
         """Add another state's accumulators to the given slots: those at slots `others`, or 0, 1, ... in order."""
         self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)

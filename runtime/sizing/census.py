@@ -6,11 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.operators.group_aggregate import GroupAggOperator
-from aggloom.runtime.operators.keyed_state import KeyedState
-from aggloom.runtime.operators.slot_state import SlotState
-from aggloom.runtime.operators.windows.base import WindowOperator
-from aggloom.runtime.operators.windows.session_state import SessionState
+from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.pool import HEAP_LIVE, HIGH, LIVE
 from aggloom.runtime.storage.tree import STRIDE, Tree
@@ -57,14 +53,13 @@ def counting(handler: type[Any]) -> type[Any]:
     return type(handler.__name__, (handler,), {"_run": run, "met": np.zeros(0, np.int64)})
 
 
-def censuses(operator: GroupAggOperator | WindowOperator) -> list[Census]:
+def censuses(operator: Operator) -> list[Census]:
     """What each state of an operator holds, that of its rows first."""
-    states = operator.states if isinstance(operator, WindowOperator) else [operator.state]
-    return [_census(state) for state in states]
+    return [_census(state) for state in operator.states]
 
 
-def _census(state: SlotState) -> Census:
-    slots, keyed = _slots(state)
+def _census(state: Any) -> Census:
+    slots = state.used()
     pool = state.pool.arrays
     refs = pool.refs[1 : int(pool.meta[HIGH]) + 1]
     handler, views = state.handler, getattr(state.accumulators, "views", {})
@@ -78,20 +73,12 @@ def _census(state: SlotState) -> Census:
         },
         texts=refs[refs > 0].astype(np.int64),
         text_bytes=int(pool.meta[HEAP_LIVE]) if pool.meta[LIVE] else 0,
-        texts_by_key=keyed + sum(bool(pooled) for _, _, _, _, pooled, *_ in handler.FIELDS),
+        texts_by_key=state.key_texts
+        + sum(bool(pooled) for _, _, _, _, pooled, *_ in handler.FIELDS),
     )
 
 
-def _slots(state: SlotState) -> tuple[Array, int]:
-    """The slots in use, and how many of a slot's keys are texts."""
-    if isinstance(state, KeyedState):
-        return state.index.used_slots(), int(state.index.pooled.sum())
-    if isinstance(state, SessionState):
-        return state.sessions.live(), int(state.index.pooled.sum())
-    return np.flatnonzero(state.records).astype(np.int64), 0
-
-
-def _met(state: SlotState, slots: Array) -> Array | None:
+def _met(state: Any, slots: Array) -> Array | None:
     """How often rows met each slot: the rows that it holds, or, where it does not know, those that were counted."""
     if state.handler.RETRACTING:
         return np.abs(state.records[slots])

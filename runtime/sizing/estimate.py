@@ -14,13 +14,11 @@ from typing import Any, Literal
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import (
-    GroupAggregate,
-    IncrementalAggregate,
     Node,
     Plan,
     PlanOptions,
     Scan,
-    WindowAggregate,
+    Stateful,
     describe,
     plan_query,
     plan_spec,
@@ -179,7 +177,7 @@ class _Flow:
         pairs = zip(node.inputs, described["inputs"], strict=True)
         flows = [self._of(below, said, running, found) for below, said in pairs]
         seen, whole = (sum(side) for side in zip(*flows, strict=True))
-        if not isinstance(node, GroupAggregate | IncrementalAggregate | WindowAggregate):
+        if not isinstance(node, Stateful):
             return seen, whole
         given = self.keys.get(described["id"], self.keys.get(None))
         grown = Grown(next(running), described, whole / max(seen, 1), given, self.by_rows)

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from aggloom.codegen import AggSpec, Carried, carried, describe_call, generate
 from aggloom.errors import StateMismatchError
+from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.comparison import CallChanges, Description, compare, takes_back
 from aggloom.runtime.operators.evolution import evolve, resettled
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.operators.windows.base import WindowOperator
-from aggloom.runtime.operators.windows.make import WindowSettings
 from aggloom.runtime.spark.routes import HandlerText
-from aggloom.runtime.spark.store import BucketStore, Head, Operator
+from aggloom.runtime.spark.store import BucketStore, Head
 from aggloom.runtime.values.clock import Clock
 
-_WINDOW_SETTINGS = ("on_orphan_retraction", "update_before", "chained", "per_record")
 _LOG = logging.getLogger("aggloom")
 
 
@@ -49,8 +46,7 @@ def evolved(
     parts = None if same else _parts(factory, old, new, calls, where, added_calls)
     before = _as_it_was(factory, old, same).open(None, store.owner.bucket)
     former.rebuild(head, before)
-    if isinstance(before, WindowOperator):
-        before.take_late()
+    before.take_late()
     after = factory.open(directory, store.owner.bucket)
     try:
         if parts is None:
@@ -95,10 +91,7 @@ def _as_it_was(factory: Any, old: Description, same: bool) -> Any:
 
     same: only settings differ, so that the handler, which a user may have edited, is the one that there is.
     """
-    given: Mapping[str, Any] = old["settings"]
-    settings: Any = tuple(given.items())
-    if isinstance(factory.settings, WindowSettings):
-        settings = replace(factory.settings, **{name: given[name] for name in _WINDOW_SETTINGS})
+    settings = factory.settings.resettled(old["settings"])
     if same:
         return replace(factory, settings=settings)
     spec = _spec(old)

@@ -26,8 +26,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.operators.windows.base import WindowOperator
 from aggloom.runtime.spark.blobs import cut, late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.evolution import evolved
 from aggloom.runtime.spark.framing import Owner
@@ -42,7 +42,7 @@ from aggloom.runtime.spark.residency import (
     residence,
 )
 from aggloom.runtime.spark.routes import PACKED_DDL, Packer, Route
-from aggloom.runtime.spark.store import BucketStore, Bundle, Head, Operator, gather
+from aggloom.runtime.spark.store import BucketStore, Bundle, Head, gather
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
 
 BLOB_DDL = "blob BINARY"
@@ -171,7 +171,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
             else:
                 operator = _wake(factory, store, head, home, bucket)
             changes, change_kinds = _processed(operator, bundle, clock)
-            late = operator.take_late() if isinstance(operator, WindowOperator) else []
+            late = operator.take_late()
             self._set_timer(operator)
             token = store.commit(head, operator, bundle, clock)
             operator.close()
@@ -187,11 +187,8 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
         operator = self._factory.open(None, bucket)
         yield from self._emit(bucket, *_processed(operator, bundle, clock))
-        if isinstance(operator, WindowOperator):
-            nothing = Bundle(*no_rows(self._factory.input_schema))
-            yield from self._emit(
-                bucket, *_processed(operator, nothing, Clock(AFTER_ALL, AFTER_ALL))
-            )
+        nothing = Bundle(*no_rows(self._factory.input_schema))
+        yield from self._emit(bucket, *_processed(operator, nothing, Clock(AFTER_ALL, AFTER_ALL)))
         operator.close()
 
     def _clock(self, timer_values: Any) -> Clock:
@@ -225,7 +222,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def _set_timer(self, operator: Operator) -> None:
         """One timer a bucket: when the next of the operator's own is due."""
-        if not isinstance(operator, WindowOperator):
+        if self._options.time_mode == "None" or self._options.state_ttl_ms:
             return
         event, processing = operator.next_timers()
         due = processing if self._options.time_mode == "ProcessingTime" else event
@@ -263,9 +260,8 @@ def _wake(
     if head:
         try:
             store.rebuild(head, operator)
-            if isinstance(operator, WindowOperator):
-                # The rows that were late in a bundle of the log have been handed out by then.
-                operator.take_late()
+            # The rows that were late in a bundle of the log have been handed out by then.
+            operator.take_late()
         except BaseException:
             with contextlib.suppress(Exception):
                 operator.close()

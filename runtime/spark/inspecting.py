@@ -141,7 +141,7 @@ class Look:
                 [Entry(each.batch, each.kinds, each.partials, clock) for each, clock in entries],
                 row,
                 snapshot=snapshot,
-                moves_last=description.moves_last,
+                moves_last=description.settings_of.moves_last,
             )
             near = () if played.first or played.bundles else self._nearest(row)
             return Why(
@@ -160,8 +160,8 @@ class Look:
     def _split(self, key: Mapping[str, Any]) -> tuple[pa.RecordBatch, WindowFilter]:
         """The key's columns as a row, and which of its windows are asked for."""
         fields = list(self.description.agg_spec.aggregate_schema)[: len(self.description.key_names)]
-        settings = self.description.window_settings
-        return split_key(key, fields, settings.bounds if settings else None, self.where)
+        bounds = getattr(self.description.settings_of, "bounds", None)
+        return split_key(key, fields, bounds, self.where)
 
     def _key_state(self, key: Mapping[str, Any], limit: int | None) -> tuple[KeyState, Clock]:
         row, window = self._split(key)

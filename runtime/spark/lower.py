@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -23,20 +23,20 @@ from aggloom.codegen.planner import (
     Calc,
     Exchange,
     Expand,
-    GroupAggregate,
     IncrementalAggregate,
     LocalAggregate,
     Node,
     Plan,
     Scan,
+    Stateful,
     Union,
-    WindowAggregate,
     WindowAssign,
     WindowTable,
     described,
     lineage,
 )
-from aggloom.runtime.operators.windows.make import WindowSettings, late_schema
+from aggloom.runtime.operators.base import Operator, OperatorSpec
+from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.spark.expressions import (
     check_columns,
     check_output,
@@ -50,7 +50,6 @@ from aggloom.runtime.spark.host import OperatorProcessor, Options
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.sources import CHANGE_COLUMN
-from aggloom.runtime.spark.store import Operator
 from aggloom.runtime.spark.unpack import Having, Respell, Stepped, Unpack
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES
 
@@ -59,7 +58,6 @@ LATE_ROW = "late_row"
 """The column that holds rows that came too late, if they are asked for."""
 
 _KIND, _TIME, _PATH = "row kind", "file time", "file path"
-Keyed = GroupAggregate | IncrementalAggregate | WindowAggregate
 
 
 @dataclass(frozen=True)
@@ -96,16 +94,11 @@ class OperatorFactory:
     description: str
     handler: HandlerText
     input_schema: pa.Schema
-    settings: tuple[tuple[str, Any], ...] | WindowSettings
+    settings: OperatorSpec
 
     def open(self, directory: Path | None, bucket: int) -> Operator:
         """The operator of a bucket, over the mapped files of `directory` if given."""
-        from aggloom.runtime.operators.group_aggregate import GroupAggOperator
-
-        if isinstance(self.settings, WindowSettings):
-            return self.settings.make(self.handler.load(), bucket, directory)
-        made = GroupAggOperator(self.handler.load(), directory=directory, **dict(self.settings))
-        return cast(Operator, made)
+        return self.settings.make(self.handler.load(), bucket, directory)
 
 
 @dataclass(frozen=True)
@@ -155,7 +148,7 @@ class Lowering:
             for part in parts[1:]:
                 whole = whole.union(part)
             return whole
-        if isinstance(node, GroupAggregate | WindowAggregate):
+        if isinstance(node, Stateful):
             return self._unpacked(node, profile)
         if isinstance(node, WindowTable):
             return _stepped(self._shown(node.input), node, (StringType(), _KIND))
@@ -182,7 +175,7 @@ class Lowering:
         """A part of the plan below an aggregate as ordinary columns."""
         if isinstance(node, Scan):
             return self._scan(node)
-        if isinstance(node, GroupAggregate | WindowAggregate):
+        if isinstance(node, Stateful):
             return _Rows(self._unpacked(node, None), _KIND, change_column=_KIND)
         if isinstance(node, WindowTable):
             rows = self._rows(node.input)
@@ -221,7 +214,7 @@ class Lowering:
             steps = (*node.steps, *route.steps)
             local = self.handler_of(node.final)
             return self._hosted(node, replace(route, steps=steps, local=local))
-        if isinstance(node, GroupAggregate | WindowAggregate):
+        if isinstance(node, Stateful):
             return self._hosted(node, route)
         if isinstance(node, Expand | WindowAssign | WindowTable):
             further = replace(route, steps=(node, *route.steps))
@@ -239,7 +232,7 @@ class Lowering:
             node = node.input
         if isinstance(node, Scan):
             return self._files(node) is not None
-        return isinstance(node, Keyed | Expand | WindowAssign | WindowTable)
+        return isinstance(node, Stateful | Expand | WindowAssign | WindowTable)
 
     def _files(self, node: Node) -> WholeFiles | None:
         """The files that a source is, unless Spark has to see its rows for their event times."""
@@ -290,34 +283,33 @@ class Lowering:
         marker = Packer(replace(route, steps=(), local=None), SIDE - 1).finish()
         return packed.union(packed.sparkSession.createDataFrame(list(marker), PACKED_DDL))
 
-    def _unpacked(self, node: GroupAggregate | WindowAggregate, profile: str | None) -> DataFrame:
+    def _unpacked(self, node: Stateful, profile: str | None) -> DataFrame:
         """An aggregate's changes as ordinary columns."""
         kind = pa.string() if profile else pa.int8()
         fields = node.schema
-        late = isinstance(node, WindowAggregate) and node.windowing.late_rows and bool(profile)
-        if isinstance(node, WindowAggregate) and late:
-            fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late_schema(node)))))
+        late = operator_of(node, self.plan.options).late_columns(node.spec) if profile else None
+        if late is not None:
+            fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late))))
         schema = _with_kind(spark_arrow(fields), kind)
         columns = _spark(fields, StringType() if profile else ByteType())
-        return self._hosted(node, None).mapInArrow(Unpack(schema, profile, late), columns)
+        return self._hosted(node, None).mapInArrow(
+            Unpack(schema, profile, late is not None), columns
+        )
 
-    def _hosted(self, node: Keyed, route: Route | None) -> DataFrame:
+    def _hosted(self, node: Stateful, route: Route | None) -> DataFrame:
         """A keyed operator: what leaves are blobs, or packed rows if there is a route."""
-        spec, options, exchange = node.spec, self.plan.options, node.input
+        spec, options = node.spec, self.plan.options
+        (exchange,) = node.inputs
         assert isinstance(exchange, Exchange)
         place, self._places = self._places, self._places + 1
-        settings = self._settings(node)
-        if isinstance(settings, WindowSettings):
-            keys, rows, wakes = spec.group_by[:-1], settings.rows, _needs_waking(settings)
-            name = f"GROUP BY {', '.join(keys) or '()'} in windows"
-            ordered = _needs_order(spec) or not settings.windowing.is_vectorised
-        else:
-            keys, rows, wakes = spec.group_by, spec.handler_schema, False
-            name = f"GROUP BY {', '.join(keys) or '()'}"
-            ordered = _needs_order(spec)
+        settings = operator_of(node, options)
+        rows, ordered = settings.rows(spec), settings.needs_order(spec)
+        name = node.name
         # What is above may wait for a first bundle, which this node then has to hand on.
-        always = spec.one_row or (route is not None and route.always)
-        here = Route(rows, len(keys), self._count(exchange), wakes=wakes, always=always)
+        always = settings.always or (route is not None and route.always)
+        here = Route(
+            rows, len(node.keys), self._count(exchange), wakes=settings.wakes, always=always
+        )
         packed = self._packed(exchange.input, here, name, ordered)
         handler = self.handler_of(spec)
         factory = OperatorFactory(
@@ -328,11 +320,11 @@ class Lowering:
             input_schema=rows,
             settings=settings,
         )
-        mode = self._time_mode(node)
-        ttl = 0 if isinstance(settings, WindowSettings) else self.plan.ttl_of(node)
+        # Batch queries need no timers: with their rows time ends.
+        mode = settings.time_mode if self._streams else "None"
         hosting = Options(
             here.buckets,
-            ttl,
+            settings.ttl_ms,
             self.settings.state_directory,
             place,
             route,
@@ -347,55 +339,32 @@ class Lowering:
             timeMode=mode,
         )
 
-    def _settings(self, node: Keyed) -> tuple[tuple[str, Any], ...] | WindowSettings:
-        options = self.plan.options
-        if isinstance(node, WindowAggregate):
-            return WindowSettings.of(node, options)
-        return (
-            ("mode", "mini_batch" if options.mini_batch_enabled else "per_record"),
-            ("update_before", getattr(node, "update_before", True)),
-            ("on_orphan_retraction", "keep" if node.merges else options.on_orphan_retraction),
-            ("state_ttl_ms", self.plan.ttl_of(node)),
-        )
-
-    def _time_mode(self, node: Keyed) -> Literal["None", "ProcessingTime", "EventTime"]:
-        """The timers that a node has; batch queries need none: with their rows time ends."""
-        if not self._streams:
-            return "None"
-        if isinstance(node, WindowAggregate):
-            return "EventTime" if node.windowing.assigner.event_time else "ProcessingTime"
-        return "ProcessingTime" if self.plan.ttl_of(node) else "None"
-
     def _count(self, exchange: Exchange) -> int:
         """How many buckets an operator has; a global aggregate has one key, so one bucket."""
         return self._buckets if exchange.keys else 1
 
 
 def _description(
-    node: Keyed,
+    node: Stateful,
     name: str,
     place: int,
     buckets: int,
     handler: HandlerText,
-    settings: tuple[tuple[str, Any], ...] | WindowSettings,
+    settings: OperatorSpec,
 ) -> str:
     """What a node's state is made from, as JSON: lies in the checkpoint beside it."""
     about = {
         "operator": name,
+        "kind": settings.kind,
+        "keys": list(node.keys),
         "place": place,
         "buckets": buckets,
         "digest": lineage(node),
         "backend": handler.backend,
         **described(node),
-        "settings": settings.to_data() if isinstance(settings, WindowSettings) else dict(settings),
+        "settings": settings.to_data(),
     }
     return json.dumps(about, sort_keys=True)
-
-
-def _needs_waking(settings: WindowSettings) -> bool:
-    """Whether something may be due by the clock in a node that has timers by the watermark only."""
-    windowing = settings.windowing
-    return windowing.assigner.event_time and not windowing.on_time_only
 
 
 def _extra_fields(rows: _Rows) -> list[tuple[Any, str]]:
@@ -427,12 +396,6 @@ def _parts(node: Node) -> list[Node]:
     """The parts of a union, and of unions in it, so that each has a side of its own."""
     node = _below_unions(node)
     return [p for part in node.parts for p in _parts(part)] if isinstance(node, Union) else [node]
-
-
-def _needs_order(spec: AggSpec) -> bool:
-    """True unless the result is the same whatever the order of the rows, which saves carrying it."""
-    entries = [spec.entry(call) for call in spec.calls]
-    return spec.input_changes == "retract" or any(e.by_arrival or e.own for e in entries)
 
 
 def _with_kind(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:

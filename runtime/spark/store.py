@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from aggloom.errors import StateCorruptError
+from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.spark.blobs import (
     BLOB_BYTES,
@@ -37,36 +38,11 @@ from aggloom.runtime.spark.framing import (
     stated_digest,
     unseal,
 )
-from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 LOG_MINIMUM_BYTES = 4 << 20
 LOG_MAXIMUM_ENTRIES = 256
-
-
-class Operator(Protocol):
-    """What the host asks of an operator: a deterministic function of its state and a bundle."""
-
-    def process(
-        self,
-        batch: pa.RecordBatch,
-        kinds: Kinds,
-        clock: Clock = NO_TIME,
-        partials: Sequence[bytes | memoryview] = (),
-    ) -> tuple[pa.RecordBatch, Kinds]: ...
-
-    def snapshot(self) -> Any: ...
-
-    def restore(self, data: Any) -> None: ...
-
-    @property
-    def state_bytes(self) -> int: ...
-
-    @property
-    def arenas(self) -> Sequence[Arena]: ...
-
-    def close(self) -> None: ...
 
 
 class Bundle(NamedTuple):

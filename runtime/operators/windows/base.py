@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import struct
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -13,27 +10,27 @@ import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Windowing
-from aggloom.errors import AggloomError, DataError, NotMergeableError, StateCorruptError
-from aggloom.runtime.operators.slot_state import SlotState
+from aggloom.errors import AggloomError, DataError, NotMergeableError
+from aggloom.runtime.operators.base import Operator, Partials
 from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.windows.assign import bound_columns
 from aggloom.runtime.operators.windows.output import WindowOutput
-from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
 
 WATERMARK, PROCESSING, DUE, STAGGER, FIRED = range(5)
 """Places in the clock: the watermark, the processing time, when something is due, 1 + the stagger, how far it fired."""
 
-_SIZES = struct.Struct("<4sI")
-_MAGIC = b"AGLW"
 
-
-class WindowOperator(ABC):
+class WindowOperator(Operator):
     """One bucket's operator; subclasses say what rows and the clock bring.
 
     chained: rows come from another window operator, so that they are judged by the watermark before this bundle's.
     per_record: each row acts at once, so that a window may fire several times in a bundle.
     """
+
+    keeps_calls = "sessions, and windows with triggers or evictors of their own, keep their calls"
 
     def __init__(
         self,
@@ -53,37 +50,18 @@ class WindowOperator(ABC):
         self._output = WindowOutput(self.spec, bounds, windowing.assigner.zone)
         self.schema = self._output.schema
         self.nothing = no_rows(self.schema)
-        self._failed = False
         self._late: list[Rows] = []
         self.counters = dict.fromkeys(
             ("rows", "orphans_dropped", "late_dropped", "fired", "emitted"), 0
         )
 
-    @property
     @abstractmethod
-    def states(self) -> Sequence[SlotState]:
-        """The states that make up what it remembers; the clock lies in the first."""
-
-    @abstractmethod
-    def contents(self) -> Rows:
-        """What has been given out and may still change: each row an insertion."""
-
-    @abstractmethod
-    def next_timers(self) -> tuple[int | None, int | None]:
-        """The next time at which something is due, by the watermark and by the clock."""
-
-    @abstractmethod
-    def _take(
-        self, batch: pa.RecordBatch, kinds: Kinds, partials: Sequence[bytes | memoryview]
-    ) -> Rows:
+    def _take(self, batch: pa.RecordBatch, kinds: Kinds, partials: Partials) -> Rows:
         """Apply rows, and accumulators; the clock stands still."""
 
     @abstractmethod
     def _advance(self) -> Rows:
         """What is due now that the clock has moved."""
-
-    def _settle(self) -> None:  # noqa: B027
-        """Read anew what is derived from the state, which was opened or restored."""
 
     @property
     def clock(self) -> Array:
@@ -98,7 +76,7 @@ class WindowOperator(ABC):
         batch: pa.RecordBatch,
         kinds: Kinds,
         clock: Clock = NO_TIME,
-        partials: Sequence[bytes | memoryview] = (),
+        partials: Partials = (),
     ) -> Rows:
         """Move the clock, apply rows (columns of the spec's handler_schema), and return the changes.
 
@@ -125,60 +103,19 @@ class WindowOperator(ABC):
         self.counters["emitted"] += len(changes[1])
         return changes
 
+    def snapshot(self) -> bytes:
+        self.clock  # noqa: B018
+        return super().snapshot()
+
+    def start_with(self, other: WindowOperator) -> None:
+        # Windows may start by the time of the bucket's first row, which may be another key's.
+        if self.clock[STAGGER] == 0:
+            self.clock[STAGGER] = other.clock[STAGGER]
+
     def take_late(self) -> list[Rows]:
         """The rows that came too late since the last call, if the windowing says late_rows."""
         late, self._late = self._late, []
         return late
-
-    def snapshot(self) -> bytes:
-        """The whole state as bytes."""
-        self.clock  # noqa: B018
-        blocks = [state.snapshot() for state in self.states]
-        sizes = json.dumps([len(block) for block in blocks]).encode()
-        return b"".join([_SIZES.pack(_MAGIC, len(sizes)), sizes, *blocks])
-
-    def restore(self, data: bytes | memoryview) -> None:
-        """Replace the state by a snapshot's; raises StateCorruptError."""
-        view = memoryview(data)
-        try:
-            magic, length = _SIZES.unpack_from(view)
-            at = _SIZES.size + length
-            sizes = json.loads(bytes(view[_SIZES.size : at]))
-            if magic != _MAGIC or len(sizes) != len(self.states) or at + sum(sizes) != len(view):
-                raise ValueError("wrong length")
-        except (ValueError, TypeError, struct.error) as e:
-            raise StateCorruptError(
-                f"state snapshot cannot be read: {e}. Restart from an older checkpoint or replay the source."
-            ) from e
-        for state, size in zip(self.states, sizes, strict=True):
-            state.restore(view[at : at + size])
-            at += size
-        self._settle()
-        self._failed = False
-
-    def flush_files(self) -> None:
-        """Bring everything into the mapped files."""
-        for state in self.states:
-            state.flush_files()
-
-    def close(self) -> None:
-        if self.states[0].arena.directory is not None and not self._failed:
-            self.flush_files()
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes of the arenas, free room included."""
-        return sum(state.arena.nbytes for state in self.states)
-
-    @property
-    def arenas(self) -> list[Arena]:
-        """Where its state lies."""
-        return [state.arena for state in self.states]
-
-    @property
-    @abstractmethod
-    def keys(self) -> int:
-        """How many things the state holds: slices, windows or sessions, each of one key."""
 
     def require_merge(self, what: str) -> None:
         """Raise NotMergeableError if a function of the handler has no merge."""
@@ -207,8 +144,13 @@ class WindowOperator(ABC):
             )
         return retracts
 
+    def shown_window(self, window: tuple[int, int]) -> tuple[Any, Any]:
+        start, end = (np.array([each], np.int64) for each in window)
+        columns = bound_columns(self.bounds, start, end, self.windowing.assigner.zone)
+        return columns[0][0].as_py(), columns[1][0].as_py()
+
     @property
-    def _now(self) -> int:
+    def now(self) -> int:
         """The last millisecond that is over, by the clock that windows fire by."""
         if self.windowing.assigner.event_time:
             return int(self.clock[WATERMARK])

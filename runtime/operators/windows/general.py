@@ -8,7 +8,7 @@ outlives its window.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Aligned, Trigger, TriggerResult, Window, Windowing
 from aggloom.errors import AggloomError, DataError, StateCorruptError
+from aggloom.runtime.operators.base import Held
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.base import PROCESSING, STAGGER, WATERMARK, WindowOperator
@@ -33,6 +34,7 @@ from aggloom.runtime.operators.windows.general_ledger import (
 )
 from aggloom.runtime.operators.windows.general_placing import Placer
 from aggloom.runtime.operators.windows.general_trigger import Asker, Columns
+from aggloom.runtime.operators.windows.holding import of_windows
 from aggloom.runtime.operators.windows.stagger import stagger_offset
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import Kinds
@@ -78,7 +80,7 @@ class GeneralWindowOperator(WindowOperator):
         self._placer = Placer(windowing.assigner, window_column)
         self._source: Source = _no_rows
         self.state = WindowState(handler_class, directory)
-        self._settle()
+        self.settle()
 
     @property
     def states(self) -> Sequence[SlotState]:
@@ -93,6 +95,12 @@ class GeneralWindowOperator(WindowOperator):
         """The live windows of the key at a slot."""
         key = self._book.keys.get(slot)
         return [] if key is None else list(key.windows.values())
+
+    def key_columns(self) -> list[pa.Array]:
+        return self.state.key_columns(self.state.used())[:-1]
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        return of_windows(self, key)
 
     def next_timers(self) -> tuple[int | None, int | None]:
         """The earliest timers, by the watermark and by the clock."""
@@ -306,7 +314,7 @@ class GeneralWindowOperator(WindowOperator):
 
     # State.
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Go on with what the arena holds."""
         windowing, trigger = self.windowing, self.windowing.trigger
         assert isinstance(trigger, Trigger)

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from aggloom.codegen import parse_type, type_name
+from aggloom.codegen import AggSpec, parse_type, type_name
 from aggloom.codegen.planner import Bounds, PlanOptions, WindowAggregate
 from aggloom.codegen.windows import Aligned, Session, Windowing, windowing_data, windowing_of
 from aggloom.errors import SpecError
+from aggloom.runtime.operators.base import OperatorSpec, TimeMode
 from aggloom.runtime.operators.windows.base import WindowOperator
 from aggloom.runtime.operators.windows.general import GeneralWindowOperator
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.operators.windows.sessions import SessionWindowOperator
 from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
 
+_SETTINGS = ("on_orphan_retraction", "update_before", "chained", "per_record")
+"""What may change under a state."""
+
 
 @dataclass(frozen=True)
-class WindowSettings:
+class WindowSettings(OperatorSpec):
     """What a worker needs, besides the handler, to make the operator of a WindowAggregate."""
 
+    kind: ClassVar[str] = "window aggregate"
     windowing: Windowing
     bounds: Bounds
-    rows: pa.Schema
+    row_schema: pa.Schema
     on_orphan_retraction: str
     update_before: bool
     chained: bool
@@ -56,7 +61,7 @@ class WindowSettings:
             "per_record": self.per_record,
             "windowing": windowing_data(self.windowing),
             "bounds": [*bounds.names, type_name(bounds.type), type_name(bounds.time_type)],
-            "rows": [[field.name, type_name(field.type)] for field in self.rows],
+            "rows": [[field.name, type_name(field.type)] for field in self.row_schema],
         }
 
     @classmethod
@@ -89,7 +94,7 @@ class WindowSettings:
                 handler_class,
                 self.windowing,
                 self.bounds,
-                row_schema=self.rows,
+                row_schema=self.row_schema,
                 bucket=bucket,
                 **options,
             )
@@ -100,14 +105,36 @@ class WindowSettings:
             handler_class, self.windowing, self.bounds, bucket=bucket, **options
         )
 
+    def resettled(self, data: Mapping[str, Any]) -> WindowSettings:
+        return replace(self, **{name: data[name] for name in _SETTINGS})
+
+    def rows(self, spec: AggSpec) -> pa.Schema:
+        return self.row_schema
+
+    @property
+    def time_mode(self) -> TimeMode:
+        return "EventTime" if self.windowing.assigner.event_time else "ProcessingTime"
+
+    def late_columns(self, spec: AggSpec) -> pa.Schema | None:
+        if not self.windowing.late_rows:
+            return None
+        output = WindowOutput(spec, self.bounds, "UTC")
+        return output.late_schema(self.row_schema, self.windowing.assigner.columns[0])
+
+    @property
+    def wakes(self) -> bool:
+        # Timers by the watermark are all that Spark has here; by the clock something may be due, too.
+        return self.windowing.assigner.event_time and not self.windowing.on_time_only
+
+    @property
+    def moves_last(self) -> bool:
+        return self.chained and self.windowing.assigner.event_time
+
+    def needs_order(self, spec: AggSpec) -> bool:
+        return super().needs_order(spec) or not self.windowing.is_vectorised
+
     def _moves(self, handler_class: type[Any]) -> bool:
         """Whether a retraction may come to another slice than its row, and yet to a window that has it."""
         assigner = self.windowing.assigner
         shares = isinstance(assigner, Aligned) and assigner.slice_ms != assigner.size_ms
         return shares and not assigner.event_time and handler_class.RETRACTING
-
-
-def late_schema(node: WindowAggregate) -> pa.Schema:
-    """The columns of the rows that come too late for a node's windows."""
-    output = WindowOutput(node.spec, node.bounds, "UTC")
-    return output.late_schema(node.input.schema, node.windowing.assigner.columns[0])

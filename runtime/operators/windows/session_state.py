@@ -67,6 +67,13 @@ class SessionState(SlotState):
         self.pool.sweep()
         self.accumulators.sweep()
 
+    def used(self) -> Array:
+        return self.sessions.live()
+
+    @property
+    def key_texts(self) -> int:
+        return int(self.index.pooled.sum())
+
     def key_columns(self, slots: Array) -> list[pa.Array]:
         """The keys of sessions as columns."""
         keys = self.sessions.arrays.key[slots].astype(np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,12 @@ import pyarrow as pa
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Session, Windowing, to_local
 from aggloom.errors import AggloomError, DataError
+from aggloom.runtime.operators.base import Held
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.base import DUE, PROCESSING, WindowOperator, joined
+from aggloom.runtime.operators.windows.holding import of_sessions
 from aggloom.runtime.operators.windows.session_state import SessionState
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import Kinds
@@ -52,7 +54,7 @@ class SessionWindowOperator(WindowOperator):
         self.given: SlotState | None = None
         if windowing.updates:
             self.given = SlotState(handler_class, directory and directory / "given")
-        self._settle()
+        self.settle()
 
     @property
     def states(self) -> list[SlotState]:
@@ -70,6 +72,12 @@ class SessionWindowOperator(WindowOperator):
         slots = np.flatnonzero(self._was_given(np.arange(self.live.capacity)))
         return self._given_rows(slots, np.ones(len(slots), np.bool_))
 
+    def key_columns(self) -> list[pa.Array]:
+        return self.live.key_columns(self.live.used())
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        return of_sessions(self, key)
+
     def next_timers(self) -> tuple[int | None, int | None]:
         """The next time at which something is due, by the watermark and by the clock."""
         due = int(self.clock[DUE]) if self.clock[DUE] < AFTER_ALL else None
@@ -86,7 +94,7 @@ class SessionWindowOperator(WindowOperator):
             raise AggloomError("sessions are not aggregated locally; plan them in one phase")
         retracts = self.retractions(kinds)
         starts, ends = self._windows_of(batch)
-        closed = self._now - self.windowing.allowed_lateness + 1
+        closed = self.now - self.windowing.allowed_lateness + 1
         slots, merged = self.live.enter(batch, starts, ends, closed)
         self._resize_given()
         late = slots < 0
@@ -126,10 +134,10 @@ class SessionWindowOperator(WindowOperator):
         """What rows bring at once: corrections of sessions that were given out already."""
         ends = self.live.sessions.arrays.end[touched]
         due = ends - 1
-        self._wait(due[due > self._now])
+        self._wait(due[due > self.now])
         if self.given is None:
             return self.nothing
-        passed = due <= self._now
+        passed = due <= self.now
         self._wait(due[passed] + self.windowing.allowed_lateness)
         arrays = self.live.sessions.arrays
         moved = (self._given_start[touched] != arrays.start[touched]) | (
@@ -142,15 +150,15 @@ class SessionWindowOperator(WindowOperator):
     # The clock moves.
 
     def _advance(self) -> Rows:
-        if self.clock[DUE] > self._now:
+        if self.clock[DUE] > self.now:
             return self.nothing
         live, arrays = self.live.sessions.live(), self.live.sessions.arrays
         due = arrays.end[live] - 1
-        fresh = due <= self._now
+        fresh = due <= self.now
         if self.given is not None:
             fresh &= ~(self._was_given(live) & (self._given_end[live] == arrays.end[live]))
         changes = self._fire(live[fresh])
-        over = live[due + self.windowing.allowed_lateness <= self._now]
+        over = live[due + self.windowing.allowed_lateness <= self.now]
         if self.given is not None:
             self._forget_given(over)
         self.live.reset(over)
@@ -159,7 +167,7 @@ class SessionWindowOperator(WindowOperator):
         self.clock[DUE] = AFTER_ALL
         live, arrays = self.live.sessions.live(), self.live.sessions.arrays
         due = arrays.end[live] - 1
-        self._wait(np.where(due > self._now, due, due + self.windowing.allowed_lateness))
+        self._wait(np.where(due > self.now, due, due + self.windowing.allowed_lateness))
         return changes
 
     def _fire(self, slots: Array) -> Rows:
@@ -208,7 +216,7 @@ class SessionWindowOperator(WindowOperator):
             for name in _GIVEN:
                 self.given.arena.resize(name, self.live.capacity)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         if self.given is not None:
             for name in _GIVEN:
                 self.given.arena.array(name, self.live.capacity, "i8")

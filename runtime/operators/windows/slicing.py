@@ -7,7 +7,7 @@ no timers and no state of their own. Windows that can fire again keep what they 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from aggloom.codegen.windows import (
     to_instants,
     to_local,
 )
+from aggloom.runtime.operators.base import Held
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows
@@ -36,6 +37,7 @@ from aggloom.runtime.operators.windows.base import (
     WindowOperator,
     joined,
 )
+from aggloom.runtime.operators.windows.holding import of_slices
 from aggloom.runtime.operators.windows.stagger import stagger_offset
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.clock import AFTER_ALL
@@ -60,6 +62,8 @@ class SlicingWindowOperator(WindowOperator):
     Deterministic: the same bundles in the same order give the same changes. After an error in the middle of a bundle
     it refuses further work: restore a snapshot. bucket: by which windows in processing time are staggered.
     """
+
+    keeps_calls = ""
 
     def __init__(
         self,
@@ -90,7 +94,7 @@ class SlicingWindowOperator(WindowOperator):
             place = directory and directory / "windows"
             self.windows = KeyedState(handler_class, place, stamps=("next", "fired"))
         self._merges_in_order = any(self.spec.entry(c).by_arrival for c in self.spec.calls)
-        self._settle()
+        self.settle()
 
     @property
     def states(self) -> list[KeyedState]:
@@ -111,6 +115,20 @@ class SlicingWindowOperator(WindowOperator):
         live = np.ones(len(slots), np.bool_)
         windows = slots, self.windows.windows[slots]
         return self._changes(windows, (values, values), (~live, live), self.windows)
+
+    def key_columns(self) -> list[pa.Array]:
+        return self.slices.key_columns(self.slices.used())[:-1]
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        return of_slices(self, key)
+
+    def start_with(self, other: WindowOperator) -> None:
+        super().start_with(other)
+        self.settle()
+
+    def take_over(self, old: WindowOperator) -> None:
+        self.clock[:] = old.clock
+        self.settle()
 
     def next_timers(self) -> tuple[int | None, int | None]:
         """The next time at which something is due, by the watermark and by the clock."""
@@ -159,7 +177,7 @@ class SlicingWindowOperator(WindowOperator):
             if not self.clock[STAGGER]:
                 offset = stagger_offset(self._assigner, now, self.spec.digest, self._bucket)
                 self.clock[STAGGER] = 1 + offset
-                self._settle()
+                self.settle()
             local = to_local(np.array([now], np.int64), self._assigner.zone)
             slices = np.repeat(self._assigner.slices(local), batch.num_rows)
         elif not self.windowing.is_sliced:
@@ -177,10 +195,10 @@ class SlicingWindowOperator(WindowOperator):
         """Where rows of slices are added up: in a cumulating window that has fired, in its first slice."""
         if self.windows is not None or not isinstance(self._assigner, Cumulate) or not len(slices):
             return slices
-        if self._fires(slices.min(keepdims=True))[0] > self._now:
+        if self._fires(slices.min(keepdims=True))[0] > self.now:
             return slices
         first = self._assigner.starts(slices) + self._assigner.slice_ms
-        return np.where(self._fires(slices) <= self._now, first, slices)
+        return np.where(self._fires(slices) <= self.now, first, slices)
 
     def _drop_late(self, batch: pa.RecordBatch, kinds: Array, slices: Array, stays: Array) -> None:
         """Rows that do not stay are late, unless they lie in a gap between windows."""
@@ -219,14 +237,14 @@ class SlicingWindowOperator(WindowOperator):
             if len(touched):
                 ends, _ = distinct_times(ends, self._assigner.slice_ms)
                 due = self._fires(self._assigner.spans(ends)[1])
-                self._wait(due[due > self._now])
+                self._wait(due[due > self.now])
             return self.nothing
         rows, windows = self._assigner.spans(ends)
-        open_ = self._cleanup(windows) > self._now
+        open_ = self._cleanup(windows) > self.now
         rows, windows = rows[open_], windows[open_]
         slots = np.unique(self.windows.lookup_keys_of(self.slices, touched[rows], windows))
         due = self._fires(self.windows.windows[slots])
-        passed = due <= self._now
+        passed = due <= self.now
         self._wait(due[~passed])
         self._wait(due[passed] + self.windowing.allowed_lateness)
         delays = np.where(passed, self._late_delay, -1 if self._early is None else self._early)
@@ -241,10 +259,10 @@ class SlicingWindowOperator(WindowOperator):
         parts = []
         if self.windows is not None:
             parts.append(self._advance_waits())
-        if self.clock[DUE] <= self._now:
+        if self.clock[DUE] <= self.now:
             parts.append(self._fire_once() if self.windows is None else self._advance_windows())
             self._plan_next()
-        self.clock[FIRED] = self._now
+        self.clock[FIRED] = self.now
         return joined(parts, self.schema)
 
     def _advance_waits(self) -> Rows:
@@ -257,7 +275,7 @@ class SlicingWindowOperator(WindowOperator):
         times = waits[slots]
         waits[slots] = 0
         if self._early:
-            ahead = self._fires(self.windows.windows[slots]) > self._now
+            ahead = self._fires(self.windows.windows[slots]) > self.now
             waits[slots[ahead]] = (times + ((now - times) // self._early + 1) * self._early)[ahead]
         return self._refire(slots)
 
@@ -267,13 +285,13 @@ class SlicingWindowOperator(WindowOperator):
         state = self.windows
         used = state.index.used_slots()
         due = self._fires(state.windows[used])
-        on_time = (due <= self._now) & (state.stamps("fired")[used] == 0)
-        over = due + self.windowing.allowed_lateness <= self._now
+        on_time = (due <= self.now) & (state.stamps("fired")[used] == 0)
+        over = due + self.windowing.allowed_lateness <= self.now
         # What waits to be given out late goes out before its window does.
         last_words = over & (state.stamps("next")[used] > 0)
         changes = self._refire(used[on_time | last_words])
         state.stamps("fired")[used[on_time]] = 1
-        state.stamps("next")[used[due <= self._now]] *= 1 if self._late_delay else 0
+        state.stamps("next")[used[due <= self.now]] *= 1 if self._late_delay else 0
         state.reset(used[over])
         state.forget(used[over])
         self._forget_slices()
@@ -372,7 +390,7 @@ class SlicingWindowOperator(WindowOperator):
         ends, places = distinct_times(slices, self._assigner.slice_ms)
         owners, windows = self._assigner.spans(ends)
         due = self._fires(windows)
-        picked = (due <= self._now) & (due > self.clock[FIRED])
+        picked = (due <= self.now) & (due > self.clock[FIRED])
         owners, windows = owners[picked], windows[picked]
         counts = np.bincount(owners, minlength=len(ends))
         firsts = np.cumsum(counts) - counts
@@ -406,7 +424,7 @@ class SlicingWindowOperator(WindowOperator):
         state = self.slices
         used = state.index.used_slots()
         ends, places = distinct_times(state.windows[used], self._assigner.slice_ms)
-        over = used[(self._cleanup(self._assigner.last_ends(ends)) <= self._now)[places]]
+        over = used[(self._cleanup(self._assigner.last_ends(ends)) <= self.now)[places]]
         state.reset(over)
         state.forget(over)
 
@@ -416,12 +434,12 @@ class SlicingWindowOperator(WindowOperator):
         if self.windows is not None:
             due = self._fires(self.windows.windows[self.windows.index.used_slots()])
             later = due + self.windowing.allowed_lateness
-            self._wait(np.where(due > self._now, due, later))
+            self._wait(np.where(due > self.now, due, later))
             return
         used = self.slices.index.used_slots()
         ends, _ = distinct_times(self.slices.windows[used], self._assigner.slice_ms)
         due = self._fires(self._assigner.spans(ends)[1])
-        self._wait(due[due > self._now])
+        self._wait(due[due > self.now])
 
     def _wait(self, times: Array) -> None:
         if len(times):
@@ -449,7 +467,7 @@ class SlicingWindowOperator(WindowOperator):
         bounds = self._assigner.starts(ends), ends
         return self._give_out(handler or state.handler, keys, bounds, results, live)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         assigner = self.windowing.assigner
         assert isinstance(assigner, Aligned)
         self._event_time = assigner.event_time

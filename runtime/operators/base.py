@@ -1,0 +1,244 @@
+"""The contract of operators: state and a bundle of changes in, changes out; deterministic, without an engine.
+
+Whoever runs an operator (host, harness, replay, estimate) knows only what stands here. An operator says of itself what
+it remembers, when it must be called, and what it holds of a key; its OperatorSpec says how it is made.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from aggloom.codegen import AggSpec
+from aggloom.codegen.planner import PlanOptions
+from aggloom.errors import StateCorruptError
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+TimeMode = Literal["None", "ProcessingTime", "EventTime"]
+Partials = Sequence[bytes | memoryview]
+_SIZES = struct.Struct("<4sI")
+_MAGIC = b"AGLO"
+
+
+class State(Protocol):
+    """A part of what an operator remembers: arrays in an arena of its own."""
+
+    arena: Arena
+
+    def snapshot(self) -> bytes: ...
+
+    def restore(self, data: bytes | memoryview) -> None: ...
+
+    def flush_files(self) -> None: ...
+
+
+class Held(NamedTuple):
+    """What an operator holds of a key in one window, or of the key as a whole.
+
+    handler, slot: the accumulators; slot None: no rows are added up. window: start and end on the wall clock. given:
+    accumulators of what was given out last. records: the rows, where accumulators do not count them. written: when
+    the key was written last, in milliseconds; 0 if that is not kept.
+    """
+
+    handler: Any
+    slot: int | None
+    window: tuple[int, int] | None = None
+    given: tuple[Any, int] | None = None
+    records: int | None = None
+    written: int = 0
+
+
+class Operator(ABC):
+    """One bucket's operator. The same bundles in the same order give the same changes.
+
+    schema: the columns of its changes. handler_class: of what adds its rows up, if it has any. counters: what it has counted since it was made, by name.
+    After an error in the middle of a bundle it refuses further work: restore a snapshot.
+    """
+
+    schema: pa.Schema
+    handler_class: type[Any]
+    counters: dict[str, int]
+    update_before: bool
+    keeps_calls: ClassVar[str] = "its state is not made of calls"
+    """Why its state does not outlive a change of its calls; empty if it does."""
+    _failed: bool = False
+
+    @abstractmethod
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
+    ) -> Rows:
+        """Apply a bundle of rows, and of accumulators, and return the changes that it brings."""
+
+    @abstractmethod
+    def contents(self) -> Rows:
+        """The rows of its result that the state holds, each an insertion."""
+
+    @property
+    @abstractmethod
+    def states(self) -> Sequence[State]:
+        """The parts of what it remembers, always as many and in the same order."""
+
+    @property
+    @abstractmethod
+    def keys(self) -> int:
+        """How many things the state holds: keys, or windows of keys."""
+
+    @abstractmethod
+    def key_columns(self) -> list[pa.Array]:
+        """The keys of all that it holds as columns, a key perhaps several times."""
+
+    @abstractmethod
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        """What it holds of a key (a row of the key's columns), windows in order of time."""
+
+    def shown_window(self, window: tuple[int, int]) -> tuple[Any, Any]:
+        """The start and end of a held window as the query shows them."""
+        return window
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        """The next time at which something is due, by the watermark and by the clock; None: nothing is."""
+        return None, None
+
+    def take_late(self) -> list[Rows]:
+        """The rows that came too late since the last call, where they are asked for."""
+        return []
+
+    def start_with(self, other: Any) -> None:  # noqa: B027
+        """Take over, before the first row, what another operator of the same bucket has settled by its first row."""
+
+    def take_over(self, old: Any) -> None:  # noqa: B027
+        """Take over what an operator remembered besides its states, which have been carried over already."""
+
+    def keeps_stamps(self, old: Any) -> bool:
+        """Whether an old operator of the same calls kept the same times by key."""
+        return True
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        blocks = [state.snapshot() for state in self.states]
+        sizes = json.dumps([len(block) for block in blocks]).encode()
+        return b"".join([_SIZES.pack(_MAGIC, len(sizes)), sizes, *blocks])
+
+    def restore(self, data: bytes | memoryview) -> None:
+        """Replace the state by a snapshot's; raises StateCorruptError."""
+        view = memoryview(data)
+        try:
+            magic, length = _SIZES.unpack_from(view)
+            at = _SIZES.size + length
+            sizes = json.loads(bytes(view[_SIZES.size : at]))
+            if magic != _MAGIC or len(sizes) != len(self.states) or at + sum(sizes) != len(view):
+                raise ValueError("wrong length")
+        except (ValueError, TypeError, struct.error) as e:
+            raise StateCorruptError(
+                f"state snapshot cannot be read: {e}. Restart from an older checkpoint or replay the source."
+            ) from e
+        for state, size in zip(self.states, sizes, strict=True):
+            state.restore(view[at : at + size])
+            at += size
+        self.settle()
+        self._failed = False
+
+    def settle(self) -> None:  # noqa: B027
+        """Read anew what is derived from the state, which was opened or restored."""
+
+    def flush_files(self) -> None:
+        """Bring everything into the mapped files."""
+        for state in self.states:
+            state.flush_files()
+
+    def close(self) -> None:
+        """Leave mapped files as they are to be found again."""
+        if self.states[0].arena.directory is not None and not self._failed:
+            self.flush_files()
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the arenas, free room included."""
+        return sum(state.arena.nbytes for state in self.states)
+
+    @property
+    def arenas(self) -> list[Arena]:
+        """Where its state lies."""
+        return [state.arena for state in self.states]
+
+
+@dataclass(frozen=True)
+class OperatorSpec(ABC):
+    """What an operator is made from, besides its handler: frozen, and JSON both ways.
+
+    kind: by what a checkpoint knows the operator again; see `registry`.
+    """
+
+    kind: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def of(cls, node: Any, options: PlanOptions) -> OperatorSpec:
+        """The spec of a node of a plan."""
+
+    @abstractmethod
+    def make(
+        self, handler_class: type[Any], bucket: int = 0, directory: Path | None = None
+    ) -> Operator:
+        """The operator of a bucket, over the mapped files of `directory` if given."""
+
+    @abstractmethod
+    def to_data(self) -> dict[str, Any]:
+        """The settings as JSON can hold them."""
+
+    @classmethod
+    @abstractmethod
+    def from_data(cls, data: Mapping[str, Any]) -> OperatorSpec:
+        """The spec of what `to_data` gave; raises SpecError."""
+
+    @abstractmethod
+    def rows(self, spec: AggSpec) -> pa.Schema:
+        """The columns of the rows that it takes; its keys are the first."""
+
+    @abstractmethod
+    def resettled(self, data: Mapping[str, Any]) -> OperatorSpec:
+        """The same with those settings of `to_data` that do not change what the state means."""
+
+    @property
+    def ttl_ms(self) -> int:
+        """How long after it was written a key is forgotten; 0: never."""
+        return 0
+
+    @property
+    @abstractmethod
+    def time_mode(self) -> TimeMode:
+        """The time by which it has timers."""
+
+    def late_columns(self, spec: AggSpec) -> pa.Schema | None:
+        """The columns of the rows that came too late, if they are handed out."""
+        return None
+
+    @property
+    def wakes(self) -> bool:
+        """Whether every bucket is to be called whenever there are rows for any."""
+        return False
+
+    @property
+    def always(self) -> bool:
+        """Whether its first bundle brings a change even if no row comes."""
+        return False
+
+    @property
+    def moves_last(self) -> bool:
+        """Whether the clock moves after a bundle's rows."""
+        return False
+
+    def needs_order(self, spec: AggSpec) -> bool:
+        """Whether the result depends on the order of rows, which is then carried along."""
+        entries = [spec.entry(call) for call in spec.calls]
+        return spec.input_changes == "retract" or any(e.by_arrival or e.own for e in entries)

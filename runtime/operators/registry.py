@@ -1,0 +1,37 @@
+"""The one list of operators: which spec a node of a plan becomes, and which one a checkpoint names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aggloom.codegen.planner import (
+    GroupAggregate,
+    IncrementalAggregate,
+    PlanOptions,
+    Stateful,
+    WindowAggregate,
+)
+from aggloom.errors import SpecError, nearest
+from aggloom.runtime.operators.base import OperatorSpec
+from aggloom.runtime.operators.group_aggregate import GroupAggSpec
+from aggloom.runtime.operators.windows.make import WindowSettings
+
+_OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
+    GroupAggregate: GroupAggSpec,
+    IncrementalAggregate: GroupAggSpec,
+    WindowAggregate: WindowSettings,
+}
+_KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
+
+
+def operator_of(node: Stateful, options: PlanOptions) -> OperatorSpec:
+    """The spec of a node's operator."""
+    return _OPERATORS[type(node)].of(node, options)
+
+
+def operator_from(kind: str, settings: Mapping[str, Any]) -> OperatorSpec:
+    """The spec of an operator of this kind, from what its `to_data` gave; raises SpecError."""
+    if kind not in _KINDS:
+        raise SpecError(f"there is no operator {kind!r}. {nearest(kind, _KINDS)}")
+    return _KINDS[kind].from_data(settings)

@@ -1,0 +1,88 @@
+"""What window operators hold of one key: its open windows, with what their slices come to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen.windows import Aligned, to_instants, to_local
+from aggloom.runtime.operators.base import Held
+from aggloom.runtime.operators.keyed_state import KeyedState
+from aggloom.runtime.operators.windows.base import STAGGER
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.matching import matching
+
+
+def of_slices(operator: Any, key: pa.RecordBatch) -> Iterator[Held]:
+    """The windows of a key that are not over, from the slices of a SlicingWindowOperator."""
+    slots, ends = _slots_and_windows(operator.slices, key)
+    given: dict[int, int] = {}
+    if operator.windows is not None:
+        pairs = zip(*_slots_and_windows(operator.windows, key), strict=True)
+        given = {int(end): int(slot) for slot, end in pairs}
+    assigner = operator.windowing.assigner
+    assert isinstance(assigner, Aligned)
+    assigner = assigner.staggered(max(0, int(operator.clock[STAGGER]) - 1))
+    _, windows = assigner.spans(ends)
+    windows = np.unique(np.concatenate([windows, np.array(list(given), np.int64)]))
+    last = to_instants(windows - 1, assigner.zone) + int(operator.windowing.allowed_lateness)
+    for end in windows[last > operator.now].tolist():
+        start = int(assigner.starts(np.array([end]))[0])
+        inside = slots[(ends > start) & (ends <= end)]
+        before = None
+        if end in given and operator.windows is not None:
+            shown = operator.windows.records[given[end]] > 0
+            before = (operator.windows.handler, given[end]) if shown else None
+        yield Held(*_merged(operator.slices, inside), (start, end), before)
+
+
+def _merged(state: KeyedState, slots: Array) -> tuple[Any, int | None]:
+    """The accumulators of slices together: a handler and a slot, None if there is no slice."""
+    if len(slots) < 2:
+        return state.handler, int(slots[0]) if len(slots) else None
+    scratch = state.handler.create(1)
+    for slot in slots:
+        one = np.array([slot], np.int64)
+        state.handler.merge_slots(scratch, np.zeros(1, np.int64), state.accumulators, one)
+    handler = type(state.handler)()
+    handler.set(scratch, np.zeros(1, np.int64))
+    return handler, 0
+
+
+def of_sessions(operator: Any, key: pa.RecordBatch) -> Iterator[Held]:
+    """The sessions of a key in a SessionWindowOperator."""
+    live = operator.live
+    slots = live.sessions.live()
+    slots = slots[matching(live.key_columns(slots), key, len(slots))]
+    zone, arrays, given = operator.windowing.assigner.zone, live.sessions.arrays, operator.given
+    for slot in slots[np.argsort(arrays.start[slots])].tolist():
+        bounds = to_local(np.array([arrays.start[slot], arrays.end[slot]], np.int64), zone)
+        before = None
+        if given is not None and given.records[slot] > 0:
+            before = given.handler, slot
+        yield Held(live.handler, slot, (int(bounds[0]), int(bounds[1])), before)
+
+
+def of_windows(operator: Any, key: pa.RecordBatch) -> Iterator[Held]:
+    """The live windows of a key in a GeneralWindowOperator."""
+    slots, windows = _slots_and_windows(operator.state, key)
+    for slot in slots[windows == 0].tolist():
+        for live in sorted(operator.windows_at(slot), key=lambda live: live.local):
+            pane = live.pane
+            rows = len(pane.rows) if operator.windowing.evictor is not None else None
+            place = pane.slot if pane.slot >= 0 and rows is None else None
+            yield Held(
+                operator.state.handler, place, (live.local.start, live.local.end), None, rows
+            )
+
+
+def _slots_and_windows(state: KeyedState, key: pa.RecordBatch) -> tuple[Array, Array]:
+    """The slots of a key in a state by key and window, in order of the windows; the windows."""
+    slots = state.index.used_slots()
+    slots = slots[matching(state.key_columns(slots)[:-1], key, len(slots))]
+    windows = state.windows[slots]
+    order = np.argsort(windows, kind="stable")
+    return slots[order], windows[order]
