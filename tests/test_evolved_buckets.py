@@ -222,7 +222,9 @@ def test_an_aggregate_below_is_compared_too() -> None:
         plan = plan_query(f"SELECT COUNT(x) AS n FROM ({inner.format(call)})", {"t": DDL})
         *_, node = (each for each in walk(plan.root) if isinstance(each, GroupAggregate))
         texts.append(
-            json.loads(_description(node, "GROUP BY ()", 0, 1, TEXTS(node.spec), GroupAggSpec()))
+            json.loads(
+                _description(node, "GROUP BY ()", 0, 1, TEXTS(node.spec), GroupAggSpec(node.spec))
+            )
         )
     with pytest.raises(StateMismatchError, match="the aggregate below") as raised:
         compare(*texts, "state of GROUP BY ()")

@@ -394,7 +394,7 @@ def test_windows_as_data_and_back(kind: str) -> None:
     (node,) = (each for each in walk(plan.root) if isinstance(each, WindowAggregate))
     settings = WindowSettings.of(node, plan.options)
     data = json.loads(json.dumps(settings.to_data()))
-    assert WindowSettings.from_data(data) == settings
+    assert WindowSettings.from_data(data, node.spec) == settings
 
 
 @pytest.mark.parametrize(

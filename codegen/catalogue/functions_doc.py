@@ -1,4 +1,4 @@
-"""The page on all aggregate functions, from the catalogue: `python -m aggloom.codegen.catalogue.functions_doc [file]`."""
+"""The page on all aggregate functions, from the catalogue: `make docs` writes it."""
 
 from __future__ import annotations
 

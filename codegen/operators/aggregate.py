@@ -116,6 +116,10 @@ class Aggregate(Grouped):
             pick(prune.input(self.input, read), read), pruned, self.role, self.state_ttl
         )
 
+    def exchanged(self) -> Node:
+        rows = Exchange(self.input, self.spec.group_by)
+        return GroupAggregate(rows, self.spec, self.role, state_ttl=self.state_ttl)
+
 
 @dataclass(frozen=True)
 class GroupAggregate(Grouped, Stateful):
@@ -127,6 +131,14 @@ class GroupAggregate(Grouped, Stateful):
     merges: bool = False
     update_before: bool = True
     state_ttl: int | None = None
+
+    @property
+    def subject(self) -> AggSpec:
+        return self.spec
+
+    @property
+    def handlers(self) -> tuple[AggSpec, ...]:
+        return (self.spec,)
 
     @property
     def keys(self) -> Key:

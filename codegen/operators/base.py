@@ -131,23 +131,34 @@ class Node(ABC):
         """The lineage as data, where that is worth comparing piece by piece."""
         return self.lineage
 
+    def exchanged(self) -> Node:
+        """The node as it runs, over exchanged rows if it has keyed state."""
+        return self
+
     def without_before(self) -> Node:
         """The plan up to here where nobody reads the old half of an update: its last operators emit no -U."""
         return self
 
 
+class Subject(Protocol):
+    """What the notes of the rules are about."""
+
+    @property
+    def digest(self) -> str: ...
+
+
 class Stateful(Node):
     """A node that becomes an operator with state, over one Exchange for each input.
 
-    spec: what its handler is generated from, which also names it in notes. merges: its input are accumulators.
+    merges: its input are accumulators.
     """
 
-    spec: AggSpec
     merges: bool
 
     @property
-    def handlers(self) -> tuple[AggSpec, ...]:
-        return (self.spec,)
+    @abstractmethod
+    def subject(self) -> Subject:
+        """What the rules' notes on it are filed under."""
 
     @property
     @abstractmethod

@@ -32,6 +32,10 @@ class IncrementalAggregate(Stateful):
     state_ttl: int | None = None
 
     @property
+    def subject(self) -> AggSpec:
+        return self.spec
+
+    @property
     def keys(self) -> Key:
         return self.spec.group_by
 

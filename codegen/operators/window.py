@@ -22,6 +22,7 @@ from aggloom.codegen.operators.base import (
     listed,
 )
 from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.window_footprint import state_of_windows
 from aggloom.codegen.operators.words import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggSpec
@@ -154,6 +155,14 @@ class WindowAggregate(Stateful):
     chained: bool = False
 
     @property
+    def subject(self) -> AggSpec:
+        return self.spec
+
+    @property
+    def handlers(self) -> tuple[AggSpec, ...]:
+        return (self.spec,)
+
+    @property
     def keys(self) -> tuple[str, ...]:
         """The group keys without the window."""
         return self.spec.group_by[:-1]
@@ -248,6 +257,9 @@ class WindowAggregate(Stateful):
         prune.replaced(spec, pruned)
         prune.dropped(spec, pruned)
         return replace(self, input=pick(prune.input(self.input, read), read), spec=pruned)
+
+    def exchanged(self) -> Node:
+        return self.over(Exchange(self.input, self.keys))
 
     def without_before(self) -> Node:
         return replace(self, update_before=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.operators.base import Subject
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,18 @@ class Notes:
 
     by_spec: dict[str, list[Note]] = field(default_factory=dict)
 
-    def add(self, rule: str, spec: AggSpec, fired: bool, why: str) -> None:
+    def add(self, rule: str, spec: Subject, fired: bool, why: str) -> None:
         """Say something of the aggregate with this spec; the same thing is said once."""
         listed = self.by_spec.setdefault(spec.digest, [])
         note = Note(rule, fired, why)
         if note not in listed:
             listed.append(note)
 
-    def move(self, old: AggSpec, new: AggSpec) -> None:
+    def move(self, old: Subject, new: Subject) -> None:
         """What was said of a spec is said of the one that has taken its place."""
         if old.digest != new.digest:
             self.by_spec[new.digest] = self.by_spec.pop(old.digest, [])
 
-    def of(self, spec: AggSpec) -> list[Note]:
+    def of(self, spec: Subject) -> list[Note]:
         """What was said of an aggregate."""
         return self.by_spec.get(spec.digest, [])

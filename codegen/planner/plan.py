@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import Node, Scan, Stateful, WindowAggregate, walk
+from aggloom.codegen.operators import Node, Scan, WindowAggregate, walk
+from aggloom.codegen.planner.exchanges import exchanges
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
@@ -18,7 +19,7 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.prune_calls import prune_calls
 from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.split_distinct import split_distinct
-from aggloom.codegen.planner.two_phase import exchanges, two_phase
+from aggloom.codegen.planner.two_phase import two_phase
 from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
 from aggloom.codegen.planner.window_spec import plan_of_windows

@@ -109,7 +109,7 @@ class _Describer:
             return digests
         rules = [
             {"rule": note.rule, "fired": note.fired, "why": note.why}
-            for note in self.plan.notes.of(node.spec)
+            for note in self.plan.notes.of(node.subject)
         ]
         return {
             "id": next(self.numbers),

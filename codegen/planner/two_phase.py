@@ -6,32 +6,15 @@ from dataclasses import replace
 
 from aggloom.codegen.catalogue.entry import Aggregate as Entry
 from aggloom.codegen.operators import (
-    Aggregate,
     Exchange,
-    GroupAggregate,
     Node,
     Stateful,
-    WindowAggregate,
     transform,
 )
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.user.definition import unmergeable
-
-
-def exchanges(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """The physical plan in one phase: each aggregate reads the rows of its keys, exchanged."""
-
-    def change(node: Node) -> Node:
-        if isinstance(node, WindowAggregate):
-            return node.over(Exchange(node.input, node.keys))
-        if not isinstance(node, Aggregate):
-            return node
-        rows = Exchange(node.input, node.spec.group_by)
-        return GroupAggregate(rows, node.spec, node.role, state_ttl=node.state_ttl)
-
-    return transform(root, change)
 
 
 def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
@@ -42,8 +25,10 @@ def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
             return node
         (exchange,) = node.inputs
         assert isinstance(exchange, Exchange)
-        reason = node.local_obstacle or _obstacle(node.spec, exchange, options)
-        notes.add("two_phase", node.spec, not reason, reason or "every call merges")
+        reason = node.local_obstacle
+        for spec in node.handlers:
+            reason = reason or _obstacle(spec, exchange, options)
+        notes.add("two_phase", node.subject, not reason, reason or "every call merges")
         if reason:
             return node
         local = node.local_half(exchange.input)

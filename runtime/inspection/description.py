@@ -88,7 +88,7 @@ class Description:
     def settings_of(self) -> OperatorSpec:
         """What the operator is made from; raises StateMismatchError if it cannot be made again."""
         try:
-            return operator_from(self.kind, self.settings)
+            return operator_from(self.kind, self.settings, self.agg_spec)
         except SpecError as error:
             raise StateMismatchError(
                 f"{self.where}: it cannot be made again from the checkpoint. {error} "
@@ -113,11 +113,13 @@ class Description:
         """The settings that are one word or number."""
         return {n: v for n, v in self.settings.items() if isinstance(v, str | int | bool)}
 
-    def handler(self, *states: bytes | memoryview) -> type[Any]:
-        """The handler class, generated from the spec for the backend that wrote these states."""
+    def handler(self, *states: bytes | memoryview) -> type[Any] | None:
+        """The handler class, generated from the spec for the backend that wrote these states; None if it has none."""
+        if self.settings_of.spec is None:
+            return None
         plain = any(_PLAIN_STATE in bytes(state) for state in states)
         return load(generate(self.agg_spec, "python" if plain else "numba"))
 
-    def open(self, handler: type[Any], bucket: int) -> Any:
+    def open(self, handler: type[Any] | None, bucket: int) -> Any:
         """An operator as it runs a bucket of the query, without state."""
         return self.settings_of.make(handler, bucket)

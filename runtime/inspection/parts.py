@@ -22,11 +22,11 @@ def parts_of(operator: Operator, key: pa.RecordBatch) -> list[Part]:
 
 def described(operator: Operator, key: pa.RecordBatch, limit: int | None = None) -> list[Part]:
     """As parts_of, with accumulators and views by name; of views the first `limit` values."""
-    layout = Layout(operator.handler_class)
+    layout = None if operator.handler_class is None else Layout(operator.handler_class)
     found = []
     for part, held in _parts(operator, key):
         more: dict[str, Any] = {}
-        if held.slot is not None:
+        if held.slot is not None and layout is not None:
             kept = held.handler.accumulators
             more["accumulators"] = tuple(layout.accumulators(kept, held.slot))
             more["views"] = tuple(layout.views(kept, held.slot, limit))
@@ -54,15 +54,19 @@ def _parts(operator: Operator, key: pa.RecordBatch) -> Iterator[tuple[Part, Held
         records = held.records
         if records is None:
             records = 0 if held.slot is None else int(held.handler.accumulators.records[held.slot])
-        counts = counts_rows(operator.handler_class) or held.records is not None
+        counts = held.records is not None or counts_rows(operator.handler_class)
         part = Part(
             window,
             records if counts else None,
-            None if held.slot is None or records <= 0 else _results(held.handler, held.slot),
+            held.results or _results_of(held, records),
             None if held.given is None else _results(*held.given),
             dt.datetime.fromtimestamp(held.written / 1000, dt.UTC) if held.written else None,
         )
         yield part, held
+
+
+def _results_of(held: Held, records: int) -> Row | None:
+    return None if held.slot is None or records <= 0 else _results(held.handler, held.slot)
 
 
 def _results(handler: Any, slot: int) -> Row:

@@ -27,8 +27,8 @@ from aggloom.codegen.planner import (
     WindowAssign,
     WindowTable,
 )
-from aggloom.errors import OptionError, StateCorruptError, UnsupportedExpressionError
-from aggloom.runtime.operators.base import Operator
+from aggloom.errors import StateCorruptError, UnsupportedExpressionError
+from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Rows, no_rows, run_steps, split
@@ -204,9 +204,8 @@ class _Builder:
         (exchange,) = node.inputs
         assert isinstance(exchange, Exchange)
         below = self._exchange(exchange)
-        operators = self._operators(node)
-        rows = operator_of(node, self.plan.options).rows(node.spec)
-        return self._stage(below, operators, rows, shown)
+        made, operators = self._operators(node)
+        return self._stage(below, operators, made.rows, shown)
 
     def _stage(
         self, below: Exchanged, operators: Sequence[Operator], rows: pa.Schema, shown: bool
@@ -218,14 +217,14 @@ class _Builder:
 
         return stage
 
-    def _operators(self, node: Stateful) -> list[Operator]:
-        """The operators of a node, one for each bucket."""
+    def _operators(self, node: Stateful) -> tuple[OperatorSpec, list[Operator]]:
+        """What a node's operators are made from, and the operators, one for each bucket."""
         made = operator_of(node, self.plan.options)
-        handler = self.handler_of(node.spec)
+        handler = None if made.spec is None else self.handler_of(made.spec)
         count = self.buckets if node.keys else 1
         operators = [made.make(handler, bucket) for bucket in range(count)]
         self.operators += operators
-        return operators
+        return made, operators
 
     def _exchange(self, node: Exchange) -> Exchanged:
         buckets = self.buckets if node.keys else 1
@@ -250,12 +249,11 @@ class _Builder:
 
     def _incremental(self, node: IncrementalAggregate, buckets: int) -> Exchanged:
         below = self._exchange(node.input)
-        operators = self._operators(node)
+        made, operators = self._operators(node)
         final, keys = self.handler_of(node.final), len(node.final.group_by)
 
         def incremental(tables: Mapping[str, Rows], clock: Clock) -> list[Bundle]:
-            schema = node.spec.handler_schema
-            parts = _processed(operators, below(tables, clock), schema, clock)
+            parts = _processed(operators, below(tables, clock), made.rows, clock)
             stepped = [run_steps(node.steps, rows) for rows in parts]
             return _aggregated(stepped, final, keys, buckets)
 

@@ -47,7 +47,7 @@ class Held(NamedTuple):
 
     handler, slot: the accumulators; slot None: no rows are added up. window: start and end on the wall clock. given:
     accumulators of what was given out last. records: the rows, where accumulators do not count them. written: when
-    the key was written last, in milliseconds; 0 if that is not kept.
+    the key was written last, in milliseconds; 0 if that is not kept. results: its values, where there is no handler.
     """
 
     handler: Any
@@ -56,17 +56,19 @@ class Held(NamedTuple):
     given: tuple[Any, int] | None = None
     records: int | None = None
     written: int = 0
+    results: dict[str, Any] | None = None
 
 
 class Operator(ABC):
     """One bucket's operator. The same bundles in the same order give the same changes.
 
-    schema: the columns of its changes. handler_class: of what adds its rows up, if it has any. counters: what it has counted since it was made, by name.
+    schema: the columns of its changes. handler_class: of what adds its rows up, if it has any. counters: what it has
+    counted since it was made, by name.
     After an error in the middle of a bundle it refuses further work: restore a snapshot.
     """
 
     schema: pa.Schema
-    handler_class: type[Any]
+    handler_class: Any
     counters: dict[str, int]
     update_before: bool
     keeps_calls: ClassVar[str] = "its state is not made of calls"
@@ -174,12 +176,14 @@ class Operator(ABC):
 
 @dataclass(frozen=True)
 class OperatorSpec(ABC):
-    """What an operator is made from, besides its handler: frozen, and JSON both ways.
+    """What an operator is made from: frozen, and JSON both ways, but for the spec of its handler, which is kept apart.
 
-    kind: by what a checkpoint knows the operator again; see `registry`.
+    kind: by what a checkpoint knows the operator again; see `registry`. spec: of its handler; None: it has none, and
+    `make` is given None.
     """
 
     kind: ClassVar[str]
+    spec: AggSpec | None
 
     @classmethod
     @abstractmethod
@@ -187,9 +191,7 @@ class OperatorSpec(ABC):
         """The spec of a node of a plan."""
 
     @abstractmethod
-    def make(
-        self, handler_class: type[Any], bucket: int = 0, directory: Path | None = None
-    ) -> Operator:
+    def make(self, handler_class: Any, bucket: int = 0, directory: Path | None = None) -> Operator:
         """The operator of a bucket, over the mapped files of `directory` if given."""
 
     @abstractmethod
@@ -198,11 +200,12 @@ class OperatorSpec(ABC):
 
     @classmethod
     @abstractmethod
-    def from_data(cls, data: Mapping[str, Any]) -> OperatorSpec:
+    def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> OperatorSpec:
         """The spec of what `to_data` gave; raises SpecError."""
 
+    @property
     @abstractmethod
-    def rows(self, spec: AggSpec) -> pa.Schema:
+    def rows(self) -> pa.Schema:
         """The columns of the rows that it takes; its keys are the first."""
 
     @abstractmethod
@@ -219,7 +222,8 @@ class OperatorSpec(ABC):
     def time_mode(self) -> TimeMode:
         """The time by which it has timers."""
 
-    def late_columns(self, spec: AggSpec) -> pa.Schema | None:
+    @property
+    def late_columns(self) -> pa.Schema | None:
         """The columns of the rows that came too late, if they are handed out."""
         return None
 
@@ -238,7 +242,11 @@ class OperatorSpec(ABC):
         """Whether the clock moves after a bundle's rows."""
         return False
 
-    def needs_order(self, spec: AggSpec) -> bool:
+    @property
+    def needs_order(self) -> bool:
         """Whether the result depends on the order of rows, which is then carried along."""
+        spec = self.spec
+        if spec is None or spec.input_changes == "retract":
+            return True
         entries = [spec.entry(call) for call in spec.calls]
-        return spec.input_changes == "retract" or any(e.by_arrival or e.own for e in entries)
+        return any(entry.by_arrival or entry.own for entry in entries)

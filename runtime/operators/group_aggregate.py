@@ -9,7 +9,7 @@ of dialect spark is one row at all times (`AggSpec.one_row`): the first bundle, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -272,6 +272,7 @@ class GroupAggSpec(OperatorSpec):
     """What a group aggregate is made from, besides its handler; see GroupAggOperator."""
 
     kind: ClassVar[str] = "group aggregate"
+    spec: AggSpec
     mode: Mode = "mini_batch"
     update_before: bool = True
     on_orphan_retraction: OrphanPolicy = "drop"
@@ -281,6 +282,7 @@ class GroupAggSpec(OperatorSpec):
     def of(cls, node: Any, options: PlanOptions) -> GroupAggSpec:
         ttl = options.state_ttl if node.state_ttl is None else node.state_ttl
         return cls(
+            node.handlers[0],
             "mini_batch" if options.mini_batch_enabled else "per_record",
             getattr(node, "update_before", True),
             # What merges has been found to hold no orphans, or to keep them.
@@ -289,29 +291,34 @@ class GroupAggSpec(OperatorSpec):
         )
 
     def make(
-        self, handler_class: type[Any], bucket: int = 0, directory: Path | None = None
+        self, handler_class: Any, bucket: int = 0, directory: Path | None = None
     ) -> GroupAggOperator:
         return GroupAggOperator(handler_class, directory=directory, **self.to_data())
 
     def to_data(self) -> dict[str, Any]:
-        return asdict(self)
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "spec"}
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> GroupAggSpec:
+    def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> GroupAggSpec:
         try:
-            return cls(**data)
+            return cls(spec, **data)
         except TypeError as error:
             raise SpecError(f"group aggregate: settings that cannot be read: {error}.") from None
 
     def resettled(self, data: Mapping[str, Any]) -> GroupAggSpec:
-        return self.from_data(data)
+        return self.from_data(data, self.spec)
 
-    def rows(self, spec: AggSpec) -> pa.Schema:
-        return spec.handler_schema
+    @property
+    def rows(self) -> pa.Schema:
+        return self.spec.handler_schema
 
     @property
     def ttl_ms(self) -> int:
         return self.state_ttl_ms
+
+    @property
+    def always(self) -> bool:
+        return self.spec.one_row
 
     @property
     def time_mode(self) -> TimeMode:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import (
     GroupAggregate,
     IncrementalAggregate,
@@ -30,8 +31,8 @@ def operator_of(node: Stateful, options: PlanOptions) -> OperatorSpec:
     return _OPERATORS[type(node)].of(node, options)
 
 
-def operator_from(kind: str, settings: Mapping[str, Any]) -> OperatorSpec:
+def operator_from(kind: str, settings: Mapping[str, Any], spec: AggSpec) -> OperatorSpec:
     """The spec of an operator of this kind, from what its `to_data` gave; raises SpecError."""
     if kind not in _KINDS:
         raise SpecError(f"there is no operator {kind!r}. {nearest(kind, _KINDS)}")
-    return _KINDS[kind].from_data(settings)
+    return _KINDS[kind].from_data(settings, spec)

@@ -62,25 +62,26 @@ def _census(state: Any) -> Census:
     slots = state.used()
     pool = state.pool.arrays
     refs = pool.refs[1 : int(pool.meta[HIGH]) + 1]
-    handler, views = state.handler, getattr(state.accumulators, "views", {})
+    handler = state.handler
+    kinds, fields = (handler.VIEWS, handler.FIELDS) if handler else ((), ())
+    views = getattr(state.accumulators, "views", {}) if handler else {}
     return Census(
         keys=len(slots),
         met=_met(state, slots),
         views={
             attr: _entries(kind, bool(pooled), width, views[attr])
-            for attr, kind, pooled, width in handler.VIEWS
+            for attr, kind, pooled, width in kinds
             if attr in views
         },
         texts=refs[refs > 0].astype(np.int64),
         text_bytes=int(pool.meta[HEAP_LIVE]) if pool.meta[LIVE] else 0,
-        texts_by_key=state.key_texts
-        + sum(bool(pooled) for _, _, _, _, pooled, *_ in handler.FIELDS),
+        texts_by_key=state.key_texts + sum(bool(pooled) for _, _, _, _, pooled, *_ in fields),
     )
 
 
 def _met(state: Any, slots: Array) -> Array | None:
     """How often rows met each slot: the rows that it holds, or, where it does not know, those that were counted."""
-    if state.handler.RETRACTING:
+    if state.handler and state.handler.RETRACTING:
         return np.abs(state.records[slots])
     met: Array = getattr(state.handler, "met", np.zeros(0, np.int64))
     return met[slots] if len(slots) and len(met) > slots.max() else None

@@ -92,13 +92,14 @@ class OperatorFactory:
     name: str
     digest: str
     description: str
-    handler: HandlerText
+    handler: HandlerText | None
     input_schema: pa.Schema
     settings: OperatorSpec
 
     def open(self, directory: Path | None, bucket: int) -> Operator:
         """The operator of a bucket, over the mapped files of `directory` if given."""
-        return self.settings.make(self.handler.load(), bucket, directory)
+        handler = self.handler.load() if self.handler else None
+        return self.settings.make(handler, bucket, directory)
 
 
 @dataclass(frozen=True)
@@ -287,7 +288,7 @@ class Lowering:
         """An aggregate's changes as ordinary columns."""
         kind = pa.string() if profile else pa.int8()
         fields = node.schema
-        late = operator_of(node, self.plan.options).late_columns(node.spec) if profile else None
+        late = operator_of(node, self.plan.options).late_columns if profile else None
         if late is not None:
             fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late))))
         schema = _with_kind(spark_arrow(fields), kind)
@@ -298,12 +299,12 @@ class Lowering:
 
     def _hosted(self, node: Stateful, route: Route | None) -> DataFrame:
         """A keyed operator: what leaves are blobs, or packed rows if there is a route."""
-        spec, options = node.spec, self.plan.options
+        options = self.plan.options
         (exchange,) = node.inputs
         assert isinstance(exchange, Exchange)
         place, self._places = self._places, self._places + 1
         settings = operator_of(node, options)
-        rows, ordered = settings.rows(spec), settings.needs_order(spec)
+        rows, ordered = settings.rows, settings.needs_order
         name = node.name
         # What is above may wait for a first bundle, which this node then has to hand on.
         always = settings.always or (route is not None and route.always)
@@ -311,7 +312,7 @@ class Lowering:
             rows, len(node.keys), self._count(exchange), wakes=settings.wakes, always=always
         )
         packed = self._packed(exchange.input, here, name, ordered)
-        handler = self.handler_of(spec)
+        handler = None if settings.spec is None else self.handler_of(settings.spec)
         factory = OperatorFactory(
             name=name,
             digest=lineage(node),
@@ -349,7 +350,7 @@ def _description(
     name: str,
     place: int,
     buckets: int,
-    handler: HandlerText,
+    handler: HandlerText | None,
     settings: OperatorSpec,
 ) -> str:
     """What a node's state is made from, as JSON: lies in the checkpoint beside it."""
@@ -360,7 +361,7 @@ def _description(
         "place": place,
         "buckets": buckets,
         "digest": lineage(node),
-        "backend": handler.backend,
+        "backend": handler.backend if handler else "",
         **described(node),
         "settings": settings.to_data(),
     }

@@ -29,6 +29,7 @@ class WindowSettings(OperatorSpec):
     """What a worker needs, besides the handler, to make the operator of a WindowAggregate."""
 
     kind: ClassVar[str] = "window aggregate"
+    spec: AggSpec
     windowing: Windowing
     bounds: Bounds
     row_schema: pa.Schema
@@ -41,6 +42,7 @@ class WindowSettings(OperatorSpec):
     def of(cls, node: WindowAggregate, options: PlanOptions) -> WindowSettings:
         """The settings of a node of a plan."""
         return cls(
+            node.spec,
             node.windowing,
             node.bounds,
             node.spec.handler_schema if node.merges else node.input.schema,
@@ -65,7 +67,7 @@ class WindowSettings(OperatorSpec):
         }
 
     @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> WindowSettings:
+    def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> WindowSettings:
         """The settings of what `to_data` gave; raises SpecError, also where a trigger or evictor is a user's own."""
         given = dict(data)
         try:
@@ -73,14 +75,14 @@ class WindowSettings(OperatorSpec):
             start, end, time, kind, time_kind = given.pop("bounds")
             bounds = Bounds(start, end, time, parse_type(kind), parse_type(time_kind))
             rows = pa.schema([(name, parse_type(text)) for name, text in given.pop("rows")])
-            return cls(windowing, bounds, rows, **given)
+            return cls(spec, windowing, bounds, rows, **given)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, SpecError):
                 raise
             raise SpecError(f"windows: settings that cannot be read: {error!r}.") from None
 
     def make(
-        self, handler_class: type[Any], bucket: int = 0, directory: Path | None = None
+        self, handler_class: Any, bucket: int = 0, directory: Path | None = None
     ) -> WindowOperator:
         """The operator of a bucket, over the mapped files of `directory` if given."""
         options: dict[str, Any] = {
@@ -108,17 +110,19 @@ class WindowSettings(OperatorSpec):
     def resettled(self, data: Mapping[str, Any]) -> WindowSettings:
         return replace(self, **{name: data[name] for name in _SETTINGS})
 
-    def rows(self, spec: AggSpec) -> pa.Schema:
+    @property
+    def rows(self) -> pa.Schema:
         return self.row_schema
 
     @property
     def time_mode(self) -> TimeMode:
         return "EventTime" if self.windowing.assigner.event_time else "ProcessingTime"
 
-    def late_columns(self, spec: AggSpec) -> pa.Schema | None:
+    @property
+    def late_columns(self) -> pa.Schema | None:
         if not self.windowing.late_rows:
             return None
-        output = WindowOutput(spec, self.bounds, "UTC")
+        output = WindowOutput(self.spec, self.bounds, "UTC")
         return output.late_schema(self.row_schema, self.windowing.assigner.columns[0])
 
     @property
@@ -130,8 +134,9 @@ class WindowSettings(OperatorSpec):
     def moves_last(self) -> bool:
         return self.chained and self.windowing.assigner.event_time
 
-    def needs_order(self, spec: AggSpec) -> bool:
-        return super().needs_order(spec) or not self.windowing.is_vectorised
+    @property
+    def needs_order(self) -> bool:
+        return super().needs_order or not self.windowing.is_vectorised
 
     def _moves(self, handler_class: type[Any]) -> bool:
         """Whether a retraction may come to another slice than its row, and yet to a window that has it."""

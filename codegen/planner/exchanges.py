@@ -1,0 +1,12 @@
+"""exchanges: every operator with keyed state reads rows that come to it by its keys."""
+
+from __future__ import annotations
+
+from aggloom.codegen.operators import Node, transform
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+
+
+def exchanges(root: Node, options: PlanOptions, notes: Notes) -> Node:
+    """The physical plan in one phase."""
+    return transform(root, lambda node: node.exchanged())
