@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import Node, Scan, WindowAggregate, walk
+from aggloom.codegen.operators import Node, Scan, Stateful, WindowAggregate, walk
 from aggloom.codegen.planner.exchanges import exchanges
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.logical import logical_plan, plan_of_spec

@@ -27,7 +27,7 @@ from aggloom.codegen.planner import (
     WindowAssign,
     WindowTable,
 )
-from aggloom.errors import StateCorruptError, UnsupportedExpressionError
+from aggloom.errors import OptionError, StateCorruptError, UnsupportedExpressionError
 from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.registry import operator_of
