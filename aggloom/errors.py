@@ -93,6 +93,14 @@ class InputFormatError(DataError, ValueError):
     """An input record that cannot be parsed."""
 
 
+class MissingFileError(DataError, FileNotFoundError):
+    """Input files of a batch that are no longer there."""
+
+
+class FileOrderError(DataError):
+    """Input files whose order counts and is not known."""
+
+
 class StateError(AggloomError):
     """Saved state that cannot be used."""
 

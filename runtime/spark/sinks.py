@@ -24,12 +24,12 @@ from aggloom.runtime.changelog import (
     parse_kinds,
     same_value,
 )
-from aggloom.runtime.spark.checkpoint import check_records, take_back
+from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
 from aggloom.runtime.spark.failures import started
 from aggloom.runtime.spark.repartition import hint
+from aggloom.runtime.spark.starting import WithFiles, ready
 
 _LOG = logging.getLogger("aggloom")
-TABLE_FILE = "aggloom-table.arrow"
 _WEIGHT, _PLACE = "weight", "place"
 _BATCH_ID, _CHECKSUM = b"aggloom.batch_id", b"aggloom.checksum"
 
@@ -49,7 +49,7 @@ def write_changes(
     By default it processes what is there and stops. `key_columns` tell `table` which row a lone +U replaces.
     """
     kind, _, path = sink.partition(":")
-    check_records(checkpoint)
+    df = ready(df, checkpoint)
     keeps = hint(df.sparkSession, checkpoint)
     if keeps:
         _LOG.warning(keeps)
@@ -58,9 +58,10 @@ def write_changes(
     if query_name:
         writer = writer.queryName(query_name)
     if kind == "console":
-        return started(writer.foreachBatch(ConsoleSink(rows_shown)))
+        return started(writer.foreachBatch(WithFiles(checkpoint, ConsoleSink(rows_shown))))
     if kind == "table":
-        return started(writer.foreachBatch(TableSink(Path(checkpoint), key_columns)))
+        table = TableSink(Path(checkpoint), key_columns)
+        return started(writer.foreachBatch(WithFiles(checkpoint, table)))
     if kind in ("jsonl", "parquet"):
         if not path:
             raise SpecError(f"sink {sink!r}: write {kind}:PATH")
