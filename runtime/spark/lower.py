@@ -345,7 +345,7 @@ class Lowering:
             keys, rows, wakes = spec.group_by, spec.handler_schema, False
             name = f"GROUP BY {', '.join(keys) or '()'}"
             ordered = _needs_order(spec)
-        self.orderly |= _orderly(node, settings)
+        self.orderly |= _orderly(node, ordered)
         here = Route(rows, len(keys), self._count(exchange), wakes=wakes, carries=self._carries)
         packed = self._packed(exchange.input, here, name, ordered)
         handler = self.handler_of(spec)
@@ -465,17 +465,14 @@ def _needs_order(spec: AggSpec) -> bool:
     return spec.input_changes == "retract" or any(e.by_arrival or e.own for e in entries)
 
 
-def _orderly(node: Keyed, settings: tuple[tuple[str, Any], ...] | WindowSettings) -> set[str]:
-    """The tables below a node whose rows it may not have in another order: its table would be another."""
-    if isinstance(settings, WindowSettings):
-        policy, rows = settings.on_orphan_retraction, not settings.windowing.is_vectorised
-    else:
-        policy, rows = dict(settings)["on_orphan_retraction"], False
-    entries = [node.spec.entry(call) for call in node.spec.calls]
-    everywhere = rows or any(e.by_arrival or e.own for e in entries)
+def _orderly(node: Keyed, ordered: bool) -> set[str]:
+    """The tables below a node whose rows it may not have in another order: its table could be another.
+
+    A row that is taken back before it came is not there for any policy once its key has lost all of its rows.
+    """
+    arrivals = any(node.spec.entry(call).by_arrival for call in node.spec.calls)
     scans = [each for each in walk(node) if isinstance(each, Scan)]
-    taken_back = {each.table for each in scans if policy != "keep" and each.changes != "append"}
-    return {each.table for each in scans} if everywhere else taken_back
+    return {each.table for each in scans if ordered and (arrivals or each.changes != "append")}
 
 
 def _with_kind(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:

@@ -52,11 +52,9 @@ def write(checkpoint: str | Path, query: Query | None) -> None:
     """Note in a local checkpoint the query that is about to start."""
     if not is_local(checkpoint):
         return
-    version = Version(next_batch(checkpoint), query)
-    former = _committed(checkpoint)
-    if former is not None and former.query == query:
-        return
-    versions = [asdict(each) for each in (former, version) if each is not None]
+    former, next_one = _committed(checkpoint), Version(next_batch(checkpoint), query)
+    goes_on = former is not None and former.query == query
+    versions = [asdict(each) for each in (former, None if goes_on else next_one) if each]
     text = json.dumps(versions, sort_keys=True)
     file = local(checkpoint) / QUERY_FILE
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -78,8 +78,7 @@ def check_order(name: str, df: DataFrame, checkpoint: str | Path) -> None:
             raise FileOrderError(
                 f"table {name}: {times[time]} and {path} were written at the same millisecond, so that Spark may read "
                 "them in either order if not in one batch, and the result depends on it. Read all files in one batch "
-                "(no maxFilesPerTrigger, no maxBytesPerTrigger), give the files times of their own, or, where only "
-                "retractions need the order, pass on_orphan_retraction='keep'."
+                "(no maxFilesPerTrigger, no maxBytesPerTrigger), or give the files times of their own."
             )
         times[time] = path
 
