@@ -7,13 +7,13 @@ has the query of the last committed batch, and that which is to run from the nex
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from aggloom.errors import StateMismatchError
+from aggloom.runtime.checked import with_checksum, without_checksum
 from aggloom.runtime.comparison import LINE, Description
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, batches, corrupt, is_local, local
 
@@ -59,7 +59,7 @@ def write(checkpoint: str | Path, query: Query | None) -> None:
     file = local(checkpoint) / QUERY_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".new")
-    draft.write_text(f"{zlib.crc32(text.encode()):08x} {text}\n", encoding="utf-8")
+    draft.write_text(with_checksum(text), encoding="utf-8")
     draft.replace(file)
 
 
@@ -102,9 +102,10 @@ def _versions(root: Path) -> list[Version]:
     file = root / QUERY_FILE
     if not file.is_file():
         return []
-    checksum, _, text = file.read_bytes().rstrip(b"\n").partition(b" ")
-    if checksum != b"%08x" % zlib.crc32(text):
-        raise corrupt(f"{QUERY_FILE} is damaged: its checksum does not match")
+    try:
+        text = without_checksum(file.read_bytes())
+    except ValueError as e:
+        raise corrupt(f"{QUERY_FILE} is damaged: {e}") from e
     return [Version(each["since"], _query(each["query"])) for each in json.loads(text)]
 
 
