@@ -117,6 +117,10 @@ class StateRoomError(StateError, OSError):
     """State for which there is no room left, neither on the disk nor in memory."""
 
 
+class WorkerStartError(AggloomError):
+    """A Python process of Spark's that was not there in time; the same may go well at the next start."""
+
+
 class CheckpointError(StateError):
     """A checkpoint that cannot be looked into, or that does not hold what is asked for."""
 
