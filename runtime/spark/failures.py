@@ -84,7 +84,7 @@ def explained(failure: BaseException) -> AggloomError:
         return _corrupt(f"the checkpoint's state cannot be loaded ({found[1]})")
     if _TOO_SLOW in text:
         return WorkerStartError(
-            "a Python process of Spark's did not start within ten seconds, which is Spark's limit: the machine is busy. "
+            "a Python process of Spark's did not start within ten seconds, Spark's limit: the machine is busy. "
             "Nothing is lost; start the query again from the same checkpoint."
         )
     cause = _cause(text)
