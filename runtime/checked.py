@@ -31,7 +31,7 @@ def checksum_of(array: NDArray[Any]) -> int:
     data = array.reshape(-1).view(np.uint8)
     pages = len(data) // PAGE
     if pages <= SAMPLES:
-        return zlib.crc32(data)
+        return zlib.crc32(data.data)
     chosen = np.linspace(0, pages - 1, SAMPLES).astype(np.int64)
-    found = zlib.crc32(data[pages * PAGE :])
-    return zlib.crc32(data[: pages * PAGE].reshape(pages, PAGE)[chosen], found)
+    found = zlib.crc32(data[pages * PAGE :].data)
+    return zlib.crc32(data[: pages * PAGE].reshape(pages, PAGE)[chosen].data, found)

@@ -81,7 +81,7 @@ def test_batch_and_streaming_over_connect(tmp_path: Path) -> None:
         [sys.executable, "-c", SCRIPT, str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         env=environment,
         cwd=tmp_path,
         check=False,

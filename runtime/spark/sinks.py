@@ -49,6 +49,12 @@ def write_changes(
     By default it processes what is there and stops. `key_columns` tell `table` which row a lone +U replaces.
     """
     kind, _, path = sink.partition(":")
+    if kind not in ("console", "table", "jsonl", "parquet"):
+        raise SpecError(
+            f"unknown sink {sink!r}; known are console, table, jsonl:PATH, parquet:PATH"
+        )
+    if kind in ("jsonl", "parquet") and not path:
+        raise SpecError(f"sink {sink!r}: write {kind}:PATH")
     df = ready(df, checkpoint)
     keeps = hint(df.sparkSession, checkpoint)
     if keeps:
@@ -62,13 +68,8 @@ def write_changes(
     if kind == "table":
         table = TableSink(Path(checkpoint), key_columns)
         return started(writer.foreachBatch(WithFiles(checkpoint, table)))
-    if kind in ("jsonl", "parquet"):
-        if not path:
-            raise SpecError(f"sink {sink!r}: write {kind}:PATH")
-        take_back(path, checkpoint)
-        format_ = "json" if kind == "jsonl" else "parquet"
-        return started(writer.format(format_).option("path", path))
-    raise SpecError(f"unknown sink {sink!r}; known are console, table, jsonl:PATH, parquet:PATH")
+    take_back(path, checkpoint)
+    return started(writer.format("json" if kind == "jsonl" else kind).option("path", path))
 
 
 def _change_column(names: Sequence[str]) -> str:

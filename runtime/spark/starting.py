@@ -33,17 +33,21 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     """
     check_directory(checkpoint)
     check_records(checkpoint)
-    query = lowered(df)
-    old, new = query_file.committed(checkpoint), query and query.about()
-    calls = _checked(old, query, new) if old and query and new else []
     batch = query_file.next_batch(checkpoint)
+    query = lowered(df)
+    if query is None:
+        check_files(checkpoint, batch, ignores_missing(df))
+        query_file.write(checkpoint, None)
+        return df
+    old, new = query_file.committed(checkpoint), query.about()
+    calls = _checked(old, query, new) if old else []
     check_files(checkpoint, batch, ignores_missing(df))
-    for name in sorted(query.orderly) if query else ():
+    for name in sorted(query.orderly):
         check_order(name, query.tables[name].df, checkpoint)
     query_file.write(checkpoint, new)
     for line in calls:
         _log.warning("%s: %s", checkpoint, line)
-    return query.carrying(batch) if query and calls else df
+    return query.carrying(batch) if calls else df
 
 
 @dataclass(frozen=True)
