@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,9 +21,11 @@ from aggloom.errors import (
     OrphanRetractionError,
     StateCorruptError,
     StateMismatchError,
+    WorkerStartError,
 )
 from aggloom.runtime.spark import await_end, query_file, read_table, sinks
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, check_directory, take_back
+from aggloom.runtime.spark.failures import started
 from aggloom.runtime.spark.query_file import Query
 
 DDL = "name STRING, cnt INT"
@@ -154,6 +157,25 @@ def test_the_query_of_the_last_committed_batch_is_known(tmp_path: Path) -> None:
     (tmp_path / QUERY_FILE).write_text(text.replace("two", "six"))
     with pytest.raises(StateCorruptError, match=r"aggloom-query\.json is damaged"):
         query_file.committed(tmp_path)
+
+
+@pytest.mark.parametrize(("failures", "starts"), [(0, 1), (2, 3), (3, 3)])
+def test_a_slow_start_is_tried_again(failures: int, starts: int) -> None:
+    tried: list[int] = []
+
+    def begin() -> str:
+        tried.append(len(tried))
+        if len(tried) <= failures:
+            raise RuntimeError("SparkException: Python worker failed to connect back.")
+        return "query"
+
+    writer: Any = SimpleNamespace(start=begin)
+    if failures < starts:
+        assert started(writer) == "query"
+    else:
+        with pytest.raises(WorkerStartError, match="start the query again from the same"):
+            started(writer)
+    assert len(tried) == starts
 
 
 def write(directory: Path, name: str, changes: list[Change], time: int = 0) -> Path:
