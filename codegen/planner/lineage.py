@@ -6,7 +6,6 @@ import hashlib
 import json
 from typing import Any
 
-from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Bounds,
@@ -22,6 +21,7 @@ from aggloom.codegen.planner.nodes import (
     column_name,
     walk,
 )
+from aggloom.codegen.spec.dtypes import type_name
 
 _STATEFUL = GroupAggregate | IncrementalAggregate | WindowAggregate
 

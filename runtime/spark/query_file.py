@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.errors import StateMismatchError
-from aggloom.runtime.checked import with_checksum, without_checksum
-from aggloom.runtime.comparison import LINE, Description
+from aggloom.runtime.operators.comparison import LINE, Description
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, batches, corrupt, is_local, local
+from aggloom.runtime.storage.checked import with_checksum, without_checksum
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Protocol
 
 from aggloom.errors import OptionError
-from aggloom.runtime.arena import Identity
-from aggloom.runtime.checked import with_checksum, without_checksum
+from aggloom.runtime.storage.arena import Identity
+from aggloom.runtime.storage.checked import with_checksum, without_checksum
 
 STALE_SECONDS = 24 * 3600
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

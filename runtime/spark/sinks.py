@@ -14,7 +14,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import SpecError, StateCorruptError
-from aggloom.runtime.changelog import (
+from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
+from aggloom.runtime.spark.failures import started
+from aggloom.runtime.spark.repartition import hint
+from aggloom.runtime.spark.starting import WithFiles, ready
+from aggloom.runtime.values.changelog import (
     CHANGE_COLUMNS,
     KIND_NAMES,
     UPDATE_AFTER,
@@ -24,10 +28,6 @@ from aggloom.runtime.changelog import (
     parse_kinds,
     same_value,
 )
-from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
-from aggloom.runtime.spark.failures import started
-from aggloom.runtime.spark.repartition import hint
-from aggloom.runtime.spark.starting import WithFiles, ready
 
 _LOG = logging.getLogger("aggloom")
 _WEIGHT, _PLACE = "weight", "place"
