@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggloom.codegen.planner.lineage import described, lineage
+from aggloom.codegen.planner.lineage import above, described, lineage
 from aggloom.codegen.planner.nodes import (
     Bounds,
     Bucket,
@@ -52,6 +52,7 @@ __all__ = [
     "WindowAggregate",
     "WindowAssign",
     "WindowTable",
+    "above",
     "as_json",
     "as_svg",
     "as_text",

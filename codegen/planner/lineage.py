@@ -18,8 +18,12 @@ from aggloom.codegen.planner.nodes import (
     WindowAggregate,
     WindowAssign,
     WindowTable,
+    column_name,
+    walk,
 )
 from aggloom.codegen.spec.dtypes import type_name
+
+_STATEFUL = GroupAggregate | IncrementalAggregate | WindowAggregate
 
 
 def lineage(node: Node) -> str:
@@ -40,6 +44,25 @@ def described(node: GroupAggregate | IncrementalAggregate | WindowAggregate) -> 
         "windows": _windows(node) if isinstance(node, WindowAggregate) else None,
         "below": [*(line for each in node.inputs for line in _below(each)), *_own_lines(node)[1:]],
     }
+
+
+def above(node: Node) -> dict[str, str]:
+    """What of a query is above its stateful nodes: HAVING and computed columns as SQL, by name.
+
+    Columns that are picked as they are do not count. Of a query without stateful nodes it is all of it.
+    """
+    if not any(isinstance(each, _STATEFUL) for each in walk(node)):
+        return {"the query": "; ".join(_lines(node))}
+    if isinstance(node, _STATEFUL):
+        return {}
+    found: dict[str, str] = {}
+    for each in node.inputs:
+        for what, text in above(each).items():
+            found[what] = f"{found[what]}; {text}" if what in found else text
+    if isinstance(node, Calc):
+        computed = {f"column {n}": sql for n, sql in node.select if column_name(sql) is None}
+        found |= computed if node.where is None else {"HAVING": node.where, **computed}
+    return found
 
 
 def _below(node: Node) -> list[Any]:

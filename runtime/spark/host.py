@@ -211,13 +211,14 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def _emit(self, bucket: int, changes: pa.RecordBatch, kinds: Any) -> Iterator[pd.DataFrame]:
         """The changes as frames: of one binary each, or packed for the operator that they go on to."""
-        if not changes.num_rows:
+        route = self._options.route
+        if not changes.num_rows and not (route and route.carries_now):
             return
-        if self._options.route is None:
+        if route is None:
             for piece in cut(with_kinds(changes, kinds)):
                 yield _frame(write_blob(piece.schema, [(piece, b"")]))
             return
-        packer = Packer(self._options.route, bucket)
+        packer = Packer(route, bucket)
         rows = [*packer.add(changes, kinds), *packer.finish()]
         if rows:
             yield pd.DataFrame(rows, columns=["bucket", "partition", "seq", "blob"])
