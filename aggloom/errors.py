@@ -93,6 +93,14 @@ class InputFormatError(DataError, ValueError):
     """An input record that cannot be parsed."""
 
 
+class MissingFileError(DataError, FileNotFoundError):
+    """Input files of a batch that are no longer there."""
+
+
+class FileOrderError(DataError):
+    """Input files whose order counts and is not known."""
+
+
 class StateError(AggloomError):
     """Saved state that cannot be used."""
 
@@ -107,6 +115,10 @@ class StateMismatchError(StateError):
 
 class StateRoomError(StateError, OSError):
     """State for which there is no room left, neither on the disk nor in memory."""
+
+
+class WorkerStartError(AggloomError):
+    """A Python process of Spark's that was not there in time; the same may go well at the next start."""
 
 
 class CheckpointError(StateError):

@@ -48,6 +48,7 @@ FEW = [
     ("state table", "flip"),
     ("state changes", "truncate"),
     ("table", "flip"),
+    ("query", "flip"),
 ]
 ALL = [(kind, damage) for kind in KINDS for damage in DAMAGES]
 

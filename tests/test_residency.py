@@ -110,12 +110,22 @@ def _written(path: Path) -> None:
     os.utime(path, (time.time() + 5, time.time() + 5))
 
 
+def _garbled(path: Path) -> None:
+    """Another content of the same size, and the same time of change."""
+    found = path.stat()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "deleted": Path.unlink,
     "cut": lambda path: os.truncate(path, 100),
     "lengthened": lambda path: os.truncate(path, 1 << 20),
     "replaced": _replaced,
     "written to": _written,
+    "garbled": _garbled,
 }
 
 
@@ -132,8 +142,25 @@ def test_files_that_are_not_as_they_were_left_are_not_used(
     elif kind == "*.bin":
         with pytest.raises(StateCorruptError, match=r"(?s)x\.0\.bin.*it is made again"):
             takes(tmp_path, "t1")
+    elif (kind, damage) == ("arrays.json", "garbled"):
+        with pytest.raises(StateCorruptError, match=r"checksum does not match.*it is made again"):
+            takes(tmp_path, "t1")
     else:
         assert not takes(tmp_path, "t1")
+
+
+@pytest.mark.parametrize("place", [0, 4095, 1 << 19, (8 << 20) - 1])
+def test_a_large_array_is_known_by_some_of_its_pages(tmp_path: Path, place: int) -> None:
+    rows = 1 << 20
+    (path,) = settle(tmp_path, "t1", rows=rows).rglob("*.bin")
+    found, data = path.stat(), bytearray(path.read_bytes())
+    # A sixty-fourth of it, wherever it is.
+    start = min(place, len(data) - (1 << 17) - 4096)
+    data[start : start + (1 << 17) + 4096] = bytes((1 << 17) + 4096)
+    path.write_bytes(data)
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+    with pytest.raises(StateCorruptError, match=r"x\.0\.bin was changed"):
+        takes(tmp_path, "t1")
 
 
 @pytest.mark.parametrize("token", ["", "null", "[]", "{}", '{"token": "t1"}', "\0\xff"])

@@ -19,6 +19,7 @@ from aggloom.runtime.spark import store
 from aggloom.runtime.spark.host import OperatorProcessor
 from aggloom.runtime.spark.residency import Residence
 from aggloom.runtime.spark.store import BucketStore, Head
+from aggloom.runtime.storage import arena
 from aggloom.runtime.storage.arena import Identity
 
 SEEDS, CHUNK = 100, 20
@@ -59,15 +60,17 @@ def _only_the_inode(path: Path) -> Identity:
 
 _UPDATE_HEAD, _REBUILD = BucketStore._update_head, BucketStore.rebuild
 _UNCHECKED = (Identity, "of", _only_the_inode)
+_UNSUMMED = (arena, "checksum_of", lambda array: 0)
 
 FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
     "an arena is not marked while it changes, nor are its files looked at": [
         (Residence, "mark_dirty", lambda self: None),
         _UNCHECKED,
+        _UNSUMMED,
     ],
-    "files are not looked at": [_UNCHECKED],
+    "files are not looked at": [_UNCHECKED, _UNSUMMED],
     "any version will do": [(Residence, "holds", _recognises_anything)],
-    "any boot will do": [(simulated_spark, "_boot", lambda: "the same")],
+    "any boot will do": [(simulated_spark, "_boot", lambda: "the same"), _UNSUMMED],
     "every commit has the same token": [(store, "uuid", SimpleNamespace(uuid4=lambda: _SAME))],
     "a commit leaves out the head": [(BucketStore, "_update_head", _without_the_head)],
     "the log is not replayed": [(BucketStore, "rebuild", _forgets_the_log)],

@@ -43,6 +43,7 @@ from aggloom.runtime.spark import (  # noqa: E402
     read_table,
     write_changes,
 )
+from aggloom.runtime.spark.checkpoint import QUERY_FILE  # noqa: E402
 from aggloom.runtime.spark.lower import OperatorFactory  # noqa: E402
 from aggloom.runtime.spark.partitioning import hash_int, hash_long  # noqa: E402
 
@@ -222,6 +223,10 @@ def test_state_of_another_spec_is_refused(spark: Any, tmp_path: Path) -> None:
     run(spark, tmp_path)
     write_file(tmp_path / "in", 1, history(1))
     other = AggSpec(DDL, ["cnt"], [AggCall("SUM", ["cnt"])])
+    with pytest.raises(StateMismatchError, match=r"state of GROUP BY cnt: .* differs .* GROUP BY"):
+        run(spark, tmp_path, other)
+    # Without the file that tells of the query, the first batch tells.
+    (tmp_path / "checkpoint" / QUERY_FILE).unlink()
     with pytest.raises(Exception, match="STREAM_FAILED") as failure:
         run(spark, tmp_path, other)
     error = explained(failure.value)
@@ -231,7 +236,7 @@ def test_state_of_another_spec_is_refused(spark: Any, tmp_path: Path) -> None:
         r"\n  - GROUP BY: name -> cnt\n  - calls: kept .*",
         str(error),
     )
-    with pytest.raises(Exception, match="pass buckets=4"):
+    with pytest.raises(StateMismatchError, match="pass buckets=4"):
         run(spark, tmp_path, buckets=3)
     assert run(spark, tmp_path) == net(history(0) + history(1))
 
@@ -244,6 +249,7 @@ def test_another_number_of_buckets_is_always_noticed(
     run(spark, tmp_path, buckets=4)
     write_file(tmp_path / "in", 1, [("+I", "z", 1)])
     with pytest.raises(Exception, match="pass buckets=4"):
+        (tmp_path / "checkpoint" / QUERY_FILE).unlink()
         run(spark, tmp_path, buckets=buckets)
     assert run(spark, tmp_path, buckets=4) == [("a", 1, 1), ("z", 1, 1)]
 

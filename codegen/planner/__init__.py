@@ -22,7 +22,7 @@ from aggloom.codegen.operators import (
     WindowTable,
     walk,
 )
-from aggloom.codegen.planner.lineage import described, lineage
+from aggloom.codegen.planner.lineage import above, described, lineage
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import (
@@ -54,6 +54,7 @@ __all__ = [
     "WindowAggregate",
     "WindowAssign",
     "WindowTable",
+    "above",
     "as_json",
     "as_svg",
     "as_text",

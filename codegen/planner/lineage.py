@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from aggloom.codegen.operators import Node, Stateful
+from aggloom.codegen.operators import Calc, Node, Stateful, walk
+from aggloom.codegen.scalar.expressions import column_name
 
 
 def lineage(node: Node) -> str:
@@ -21,6 +22,25 @@ def described(node: Stateful) -> dict[str, Any]:
     found = dict(node.described)
     below = [line for each in node.inputs for line in _below(each)]
     return {**found, "below": [*below, *found.pop("steps", ())]}
+
+
+def above(node: Node) -> dict[str, str]:
+    """What of a query is above its stateful nodes: HAVING and computed columns as SQL, by name.
+
+    Columns that are picked as they are do not count. Of a query without stateful nodes it is all of it.
+    """
+    if not any(isinstance(each, Stateful) for each in walk(node)):
+        return {"the query": "; ".join(_lines(node))}
+    if isinstance(node, Stateful):
+        return {}
+    found: dict[str, str] = {}
+    for each in node.inputs:
+        for what, text in above(each).items():
+            found[what] = f"{found[what]}; {text}" if what in found else text
+    if isinstance(node, Calc):
+        computed = {f"column {n}": sql for n, sql in node.select if column_name(sql) is None}
+        found |= computed if node.where is None else {"HAVING": node.where, **computed}
+    return found
 
 
 def _lines(node: Node) -> list[str]:

@@ -1,4 +1,4 @@
-"""Spark's own records in a checkpoint, and in the output of its file sink, looked at before a query starts.
+"""A checkpoint directory, and Spark's own records in it and in its file sink's output, looked at before a query starts.
 
 Spark writes a checksum beside each of them on a local disk, and does not read it: a batch number in which a bit is
 flipped would be another history, and the table wrong without a word. File systems of clusters check by themselves.
@@ -7,71 +7,130 @@ flipped would be another history, and the table wrong without a word. File syste
 from __future__ import annotations
 
 import json
+import os
 import struct
 import zlib
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from aggloom.errors import StateCorruptError
+from aggloom.errors import CheckpointError, StateCorruptError
 
 _RECORDS = ("metadata", "offsets/*", "commits/*", "sources/*/*", "state/*/_*/**/*")
 _HEADER = struct.Struct(">4si")
 _SUM = struct.Struct(">I")
+_SINK_LOG = "_spark_metadata"
+TABLE_FILE = "aggloom-table.arrow"
+QUERY_FILE = "aggloom-query.json"
+_STATE = (b"head", b"snapshot", b"log")
+_SHOWN = 5
+_OWN = "Give the query a checkpoint directory of its own: one that is empty, or not there yet."
+
+
+def check_directory(checkpoint: str | Path) -> None:
+    """Raise CheckpointError unless a local checkpoint is nowhere yet, an empty directory, or one of ours."""
+    root = local(checkpoint)
+    if not is_local(checkpoint) or not root.exists():
+        return
+    if not root.is_dir():
+        raise CheckpointError(
+            f"{checkpoint}: a checkpoint is a directory, and this is a file. {_OWN}"
+        )
+    names = sorted(path.name for path in root.iterdir())
+    if not names or {QUERY_FILE, TABLE_FILE} & set(names) or _has_our_state(root):
+        return
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    what = "the checkpoint of another query of Spark's" if "offsets" in names else "no checkpoint"
+    raise CheckpointError(
+        f"{checkpoint}: this is {what}; found there: {', '.join(names[:_SHOWN])}{more}. Nothing was written. {_OWN}"
+    )
+
+
+def _has_our_state(root: Path) -> bool:
+    """Whether Spark's list of the state in a checkpoint has that of an operator of ours."""
+    listed = [path.read_bytes() for path in root.glob("state/*/_metadata/v*/[0-9]*")]
+    return any(all(b'\\"%s\\"' % name in text for name in _STATE) for text in listed)
 
 
 def check_records(checkpoint: str | Path) -> None:
     """Raise StateCorruptError if Spark's records under a local checkpoint are damaged, or some are missing."""
-    root = _local(checkpoint)
+    root = local(checkpoint)
     for pattern in _RECORDS:
         for file in root.glob(pattern):
             if file.name[0] == "." or not file.is_file():
                 continue
             sums = file.with_name(f".{file.name}.crc")
             if not file.stat().st_size:
-                raise _corrupt(f"{file.relative_to(root)} is empty")
+                raise corrupt(f"{file.relative_to(root)} is empty")
             if sums.is_file() and not _matches(file, sums):
-                raise _corrupt(f"{file.relative_to(root)} is damaged: its checksum does not match")
-    planned, done = _numbers(root / "offsets"), _numbers(root / "commits")
+                raise corrupt(f"{file.relative_to(root)} is damaged: its checksum does not match")
+    planned, done = batches(root / "offsets"), batches(root / "commits")
     for name, numbers in (("offsets", planned), ("commits", done)):
         missing = set(range(min(numbers, default=0), max(numbers, default=0))) - set(numbers)
         if missing:
-            raise _corrupt(f"{name}/{min(missing)} is missing")
+            raise corrupt(f"{name}/{min(missing)} is missing")
     if done and max(done) > max(planned, default=-1):
-        raise _corrupt(f"offsets/{max(done)} is missing, a batch that is committed")
+        raise corrupt(f"offsets/{max(done)} is missing, a batch that is committed")
     if planned and max(planned) > max(done, default=-1) + 1:
-        raise _corrupt(f"commits/{max(planned) - 1} is missing, and a batch was begun after it")
+        raise corrupt(f"commits/{max(planned) - 1} is missing, and a batch was begun after it")
 
 
 def take_back(output: str | Path, checkpoint: str | Path) -> None:
     """Delete from the output of Spark's file sink the batch that Spark has not committed, if it is there.
 
-    Spark runs that batch again. Its sink would pass over it, so that there would be no state to commit.
+    Spark runs that batch again. Its sink would pass over it, so that there would be no state to commit. Raises
+    StateCorruptError, and deletes nothing, if the output's log names anything else than files of the output.
     """
-    root, log = _local(checkpoint), _local(output) / "_spark_metadata"
-    begun, done = (max(_numbers(root / name), default=-1) for name in ("offsets", "commits"))
+    root, log = local(checkpoint), local(output) / _SINK_LOG
+    begun, done = (max(batches(root / name), default=-1) for name in ("offsets", "commits"))
     entries = {int(file.name.removesuffix(".compact")): file for file in log.glob("[0-9]*")}
     if begun == done or not entries or max(entries) != begun:
         return
     last = entries.pop(begun)
-    for path in _added(last).difference(*map(_added, entries.values())):
+    home = log.parent.resolve()
+    known = {path for entry in entries.values() for path in _added(entry, home)}
+    for path in _added(last, home) - known:
         path.unlink(missing_ok=True)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
     last.unlink()
 
 
-def _added(entry: Path) -> set[Path]:
-    """The files that an entry of a file sink's log names."""
-    lines = entry.read_text(encoding="utf-8").splitlines()[1:]
-    return {Path(unquote(urlparse(json.loads(line)["path"]).path)) for line in lines}
+def _added(entry: Path, home: Path) -> set[Path]:
+    """The files that an entry of a file sink's log names; raises StateCorruptError for one that is not in `home`."""
+    try:
+        lines = entry.read_text(encoding="utf-8").splitlines()[1:]
+        named = [urlparse(json.loads(line)["path"]) for line in lines]
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise corrupt(f"{entry} is no entry of a file sink's log ({e})") from e
+    return {_inside(home, entry, url.scheme, url.netloc, unquote(url.path)) for url in named}
 
 
-def _local(path: str | Path) -> Path:
+def _inside(home: Path, entry: Path, scheme: str, host: str, text: str) -> Path:
+    """The file of this name; its directory is looked up, so that neither .. nor a link leads out of `home`."""
+    path = Path(os.path.normpath(text))
+    if (scheme, host) in (("file", ""), ("file", "localhost")) and "\0" not in text:
+        found = path.parent.resolve() / path.name
+        inner = found.relative_to(home).parts if found.is_relative_to(home) else ()
+        if inner and inner[0] != _SINK_LOG and not (found.is_dir() and not found.is_symlink()):
+            return found
+    raise StateCorruptError(
+        f"{entry} names {text}, which is no file of {home}: nothing was deleted. Restore the output from a copy, "
+        "or start over with an empty output and an empty checkpoint directory."
+    )
+
+
+def local(path: str | Path) -> Path:
     """A path on a local disk; one that is not there for any other."""
     return Path(str(path).removeprefix("file://").removeprefix("file:"))
 
 
-def _numbers(directory: Path) -> list[int]:
+def is_local(path: str | Path) -> bool:
+    """Whether a path is one on this machine, and no file system's of another."""
+    return "://" not in str(path) or str(path).startswith("file:")
+
+
+def batches(directory: Path) -> list[int]:
+    """The numbers of the batches that a log of Spark's has."""
     return [int(file.name) for file in directory.glob("*") if file.name.isdigit()]
 
 
@@ -87,7 +146,8 @@ def _matches(file: Path, sums: Path) -> bool:
     return found[_HEADER.size :] == b"".join(wanted)
 
 
-def _corrupt(what: str) -> StateCorruptError:
+def corrupt(what: str) -> StateCorruptError:
+    """The error for a checkpoint that is damaged."""
     return StateCorruptError(
         f"the checkpoint cannot be used: {what}. "
         "Restore it from a copy, or start over with an empty checkpoint directory."

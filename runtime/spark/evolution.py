@@ -59,6 +59,20 @@ def evolved(
     return after, changes
 
 
+def changed_calls(
+    factory: Any, old: Description, new: Description, where: str, added_calls: str
+) -> str:
+    """What of an operator's calls has changed, in a line; "" if nothing has.
+
+    Raises StateMismatchError as `evolved` would, without a look at the state.
+    """
+    calls = compare(old, new, where)
+    if old["digest"] == new["digest"]:
+        return ""
+    _parts(factory, old, new, calls, where, added_calls)
+    return calls.line
+
+
 def _parts(
     factory: Any,
     old: Description,

@@ -9,7 +9,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import aggloom.errors as errors
-from aggloom.errors import AggloomError, InputFormatError, StateCorruptError, StateError
+from aggloom.errors import (
+    AggloomError,
+    InputFormatError,
+    StateCorruptError,
+    StateError,
+    WorkerStartError,
+)
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
 _OURS = re.compile(r"aggloom\.errors\.(\w+): ([^\n]*(?:\n  - [^\n]*)*)")
@@ -24,6 +30,8 @@ _DAMAGE = re.compile(
     r"/_stateSchema/|/_metadata/|CHECKPOINT_MISSING_METADATA_FILE|OPERATOR_METADATA|"
     r"INVALID_CONFIG_AFTER_RESTART|STATE_STORE_\w*(?:SCHEMA|CHECKSUM|CHECKPOINT)\w*|assertion failed"
 )
+_TOO_SLOW = "Python worker failed to connect back"
+_STARTS = 3
 _NOT_RUN = "CheckpointInfo length: 0"
 _THROWN = re.compile(r"(?:terminated with exception: |calling \S+\n: )(.*)", re.DOTALL)
 _TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
@@ -31,13 +39,20 @@ _SHOWN = 400
 
 
 def started(writer: DataStreamWriter) -> StreamingQuery:
-    """Start a query; raises the typed error where its checkpoint cannot be read."""
-    try:
-        return writer.start()
-    except AnalysisException:
-        raise
-    except Exception as failure:
-        raise explained(failure) from failure
+    """Start a query; raises the typed error where its checkpoint cannot be read.
+
+    Over Connect this starts a process for foreachBatch, which may be too slow for Spark: it is warm at the next try.
+    """
+    for left in reversed(range(_STARTS)):
+        try:
+            return writer.start()
+        except AnalysisException:
+            raise
+        except Exception as failure:
+            if left and _TOO_SLOW in str(failure):
+                continue
+            raise explained(failure) from failure
+    raise AssertionError("unreachable")
 
 
 def await_end(query: StreamingQuery) -> None:
@@ -67,6 +82,11 @@ def explained(failure: BaseException) -> AggloomError:
     found = _STORE.search(text)
     if found:
         return _corrupt(f"the checkpoint's state cannot be loaded ({found[1]})")
+    if _TOO_SLOW in text:
+        return WorkerStartError(
+            "a Python process of Spark's did not start within ten seconds, Spark's limit: the machine is busy. "
+            "Nothing is lost; start the query again from the same checkpoint."
+        )
     cause = _cause(text)
     if _NOT_RUN in cause:
         return StateError(

@@ -209,7 +209,7 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
     def _emit(self, bucket: int, changes: pa.RecordBatch, kinds: Any) -> Iterator[pd.DataFrame]:
         """The changes as frames: of one binary each, or packed for the operator that they go on to."""
         route = self._options.route
-        if not changes.num_rows and not (route and route.always):
+        if not changes.num_rows and not (route and (route.always or route.carries_now)):
             return
         if route is None:
             for piece in cut(with_kinds(changes, kinds)):

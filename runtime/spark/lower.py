@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -32,8 +33,10 @@ from aggloom.codegen.planner import (
     Union,
     WindowAssign,
     WindowTable,
+    above,
     described,
     lineage,
+    walk,
 )
 from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.registry import operator_of
@@ -48,6 +51,7 @@ from aggloom.runtime.spark.expressions import (
 from aggloom.runtime.spark.files import WholeFiles, whole_files
 from aggloom.runtime.spark.host import OperatorProcessor, Options
 from aggloom.runtime.spark.pack import Pack
+from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.sources import CHANGE_COLUMN
 from aggloom.runtime.spark.unpack import Having, Respell, Stepped, Unpack
@@ -58,6 +62,12 @@ LATE_ROW = "late_row"
 """The column that holds rows that came too late, if they are asked for."""
 
 _KIND, _TIME, _PATH = "row kind", "file time", "file path"
+_LOWERED: WeakKeyDictionary[DataFrame, Lowering] = WeakKeyDictionary()
+
+
+def lowered(df: DataFrame) -> Lowering | None:
+    """What a DataFrame was made by, if it is still as it was."""
+    return _LOWERED.get(df)
 
 
 @dataclass(frozen=True)
@@ -118,12 +128,24 @@ class _Rows:
 
 
 class Lowering:
-    """One plan on its way to a DataFrame."""
+    """One plan on its way to a DataFrame.
+
+    factories: those of its operators, by place. orderly: the tables whose order of files the result depends on.
+    carries: the number of a batch in which every bucket is called.
+    """
 
     def __init__(
-        self, plan: Plan, tables: Mapping[str, Table], handler_of: HandlerOf, settings: Settings
+        self,
+        plan: Plan,
+        tables: Mapping[str, Table],
+        handler_of: HandlerOf,
+        settings: Settings,
+        carries: int | None = None,
     ) -> None:
         self.plan, self.tables, self.handler_of, self.settings = plan, tables, handler_of, settings
+        self._carries = carries
+        self._factories: dict[int, OperatorFactory] = {}
+        self.orderly: set[str] = set()
         self._places = 0
         self._streams = any(table.df.isStreaming for table in tables.values())
         partitions = _any(tables).df.sparkSession.conf.get("spark.sql.shuffle.partitions")
@@ -134,11 +156,27 @@ class Lowering:
         change_column = CHANGE_COLUMNS[self.settings.profile]
         check_output(self.plan.schema.names, change_column)
         shown = self._shown(self.plan.root)
-        return shown.select(
+        made = shown.select(
             *(F.col(quote(name)) for name in self.plan.schema.names),
             *(F.col(name) for name in shown.columns if name == LATE_ROW),
             F.col(quote(_KIND)).alias(change_column),
         )
+        _LOWERED[made] = self
+        return made
+
+    def carrying(self, batch: int) -> DataFrame:
+        """The result once more, as one that calls every bucket in a batch."""
+        return Lowering(self.plan, self.tables, self.handler_of, self.settings, batch).result()
+
+    @property
+    def factories(self) -> list[OperatorFactory]:
+        """The factories of the operators of a plan that has been lowered, by place."""
+        return [factory for _, factory in sorted(self._factories.items())]
+
+    def about(self) -> Query:
+        """What a checkpoint is to know of a plan that has been lowered."""
+        operators = tuple(json.loads(factory.description) for factory in self.factories)
+        return Query(operators, above(self.plan.root))
 
     def _shown(self, node: Node) -> DataFrame:
         """A part of the plan above the last aggregates: its columns, and kinds in the profile's words."""
@@ -308,8 +346,14 @@ class Lowering:
         name = node.name
         # What is above may wait for a first bundle, which this node then has to hand on.
         always = settings.always or (route is not None and route.always)
+        self.orderly |= _orderly(node, ordered)
         here = Route(
-            rows, len(node.keys), self._count(exchange), wakes=settings.wakes, always=always
+            rows,
+            len(node.keys),
+            self._count(exchange),
+            wakes=settings.wakes,
+            always=always,
+            carries=self._carries,
         )
         packed = self._packed(exchange.input, here, name, ordered)
         handler = None if settings.spec is None else self.handler_of(settings.spec)
@@ -321,6 +365,7 @@ class Lowering:
             input_schema=rows,
             settings=settings,
         )
+        self._factories[place] = factory
         # Batch queries need no timers: with their rows time ends.
         mode = settings.time_mode if self._streams else "None"
         hosting = Options(
@@ -397,6 +442,16 @@ def _parts(node: Node) -> list[Node]:
     """The parts of a union, and of unions in it, so that each has a side of its own."""
     node = _below_unions(node)
     return [p for part in node.parts for p in _parts(part)] if isinstance(node, Union) else [node]
+
+
+def _orderly(node: Stateful, ordered: bool) -> set[str]:
+    """The tables below a node whose rows it may not have in another order: its table could be another.
+
+    A row that is taken back before it came is not there for any policy once its key has lost all of its rows.
+    """
+    arrivals = any(s.entry(call).by_arrival for s in node.handlers for call in s.calls)
+    scans = [each for each in walk(node) if isinstance(each, Scan)]
+    return {each.table for each in scans if ordered and (arrivals or each.changes != "append")}
 
 
 def _with_kind(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:

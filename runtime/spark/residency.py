@@ -25,6 +25,7 @@ from typing import Protocol
 
 from aggloom.errors import OptionError
 from aggloom.runtime.storage.arena import Identity
+from aggloom.runtime.storage.checked import with_checksum, without_checksum
 
 STALE_SECONDS = 24 * 3600
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -104,7 +105,7 @@ class Residence:
     def holds(self, token: str) -> bool:
         """True if the arena is, whole, the version that `token` names."""
         try:
-            found = json.loads((self.directory / _TOKEN).read_text())
+            found = json.loads(without_checksum((self.directory / _TOKEN).read_bytes()))
             if (found["token"], found["boot"]) != (token, _boot_id()) or found["boot"] is None:
                 return False
             for listing, identity in found["listings"]:
@@ -157,7 +158,7 @@ class Residence:
         scratch = self.directory / f"{_TOKEN}.new"
         # Somebody may have deleted the directory; it is only a cache.
         with contextlib.suppress(OSError):
-            scratch.write_text(json.dumps(said))
+            scratch.write_text(with_checksum(json.dumps(said)))
             scratch.replace(self.directory / _TOKEN)
 
     def wipe(self) -> None:

@@ -34,6 +34,8 @@ _LOCAL_BYTES = 128 << 20
 
 _BACKEND = re.compile(r"^BACKEND = [\"'](\w+)", re.MULTILINE)
 
+_BATCH_ID = "streaming.sql.batchId"
+
 PackedRow = tuple[int, int, int, bytes]
 
 
@@ -67,7 +69,8 @@ class Route:
 
     steps: Calcs that pick columns, Expands and assignments to windows, before. local: the handler that aggregates
     them first, if that makes them fewer. side: which input of a union this is. wakes: whether every bucket is called
-    whenever there are rows for any. always: whether bucket 0 is called though there are none.
+    whenever there are rows for any. always: whether bucket 0 is called though there are none. carries: the number of
+    a batch in which every bucket is called in any case.
     """
 
     schema: pa.Schema
@@ -78,7 +81,22 @@ class Route:
     side: int = 0
     wakes: bool = False
     always: bool = False
+    carries: int | None = None
     blob_bytes: int = BLOB_BYTES
+
+    @property
+    def carries_now(self) -> bool:
+        """Whether the batch of this task is the one in which every bucket is called."""
+        return self.carries is not None and _batch() == self.carries
+
+
+def _batch() -> int | None:
+    """The number of the batch that this task works for; None outside of a streaming query."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = context.getLocalProperty(_BATCH_ID) if context else None
+    return None if number is None else int(number)
 
 
 class Packer:
@@ -118,9 +136,10 @@ class Packer:
             yield from self._partials(self._local.finish())
             for batch, kinds in self._local.kept():
                 yield from self._hold(batch, kinds, b"")
-        if self._route.always and self._nothing is None:
+        carries = self._route.carries_now
+        if (self._route.always or carries) and self._nothing is None:
             self._nothing = with_kinds(*no_rows(self._route.schema))
-        for bucket in range(self._route.buckets if self._route.wakes else 1):
+        for bucket in range(self._route.buckets if self._route.wakes or carries else 1):
             if self._nothing is not None and not self._held[bucket]:
                 self._held[bucket].append((self._nothing, b""))
         for bucket in range(self._route.buckets):

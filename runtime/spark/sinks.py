@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import SpecError, StateCorruptError
-from aggloom.runtime.spark.checkpoint import check_records, take_back
+from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
 from aggloom.runtime.spark.failures import started
 from aggloom.runtime.spark.repartition import hint
+from aggloom.runtime.spark.starting import WithFiles, ready
 from aggloom.runtime.values.changelog import (
     CHANGE_COLUMNS,
     KIND_NAMES,
@@ -29,7 +30,6 @@ from aggloom.runtime.values.changelog import (
 )
 
 _LOG = logging.getLogger("aggloom")
-TABLE_FILE = "aggloom-table.arrow"
 _WEIGHT, _PLACE = "weight", "place"
 _BATCH_ID, _CHECKSUM = b"aggloom.batch_id", b"aggloom.checksum"
 
@@ -49,7 +49,13 @@ def write_changes(
     By default it processes what is there and stops. `key_columns` tell `table` which row a lone +U replaces.
     """
     kind, _, path = sink.partition(":")
-    check_records(checkpoint)
+    if kind not in ("console", "table", "jsonl", "parquet"):
+        raise SpecError(
+            f"unknown sink {sink!r}; known are console, table, jsonl:PATH, parquet:PATH"
+        )
+    if kind in ("jsonl", "parquet") and not path:
+        raise SpecError(f"sink {sink!r}: write {kind}:PATH")
+    df = ready(df, checkpoint)
     keeps = hint(df.sparkSession, checkpoint)
     if keeps:
         _LOG.warning(keeps)
@@ -58,16 +64,12 @@ def write_changes(
     if query_name:
         writer = writer.queryName(query_name)
     if kind == "console":
-        return started(writer.foreachBatch(ConsoleSink(rows_shown)))
+        return started(writer.foreachBatch(WithFiles(checkpoint, ConsoleSink(rows_shown))))
     if kind == "table":
-        return started(writer.foreachBatch(TableSink(Path(checkpoint), key_columns)))
-    if kind in ("jsonl", "parquet"):
-        if not path:
-            raise SpecError(f"sink {sink!r}: write {kind}:PATH")
-        take_back(path, checkpoint)
-        format_ = "json" if kind == "jsonl" else "parquet"
-        return started(writer.format(format_).option("path", path))
-    raise SpecError(f"unknown sink {sink!r}; known are console, table, jsonl:PATH, parquet:PATH")
+        table = TableSink(Path(checkpoint), key_columns)
+        return started(writer.foreachBatch(WithFiles(checkpoint, table)))
+    take_back(path, checkpoint)
+    return started(writer.format("json" if kind == "jsonl" else kind).option("path", path))
 
 
 def _change_column(names: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 from aggloom.errors import SpecError
 from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.files import remember
+from aggloom.runtime.spark.source_log import noted
 
 FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
 CHANGE_COLUMN = "_change_type"
@@ -34,6 +35,7 @@ _UNITS = {"ms": 1_000, "us": 1, "s": 1_000_000}
 _MICROS_FROM = 100_000_000_000_000
 
 
+@noted
 def read_changes(
     spark: SparkSession,
     path: str,

@@ -18,6 +18,7 @@ from aggloom.runtime.local.given_handler import window_handler
 from aggloom.runtime.spark.group_aggregate import find_change_column, handler_text, hosting
 from aggloom.runtime.spark.lower import LATE_ROW, Lowering, Table
 from aggloom.runtime.spark.session import ensure_query_settings
+from aggloom.runtime.spark.source_log import same_files
 
 _DELAY = "spark.watermarkDelayMs"
 _WALL_CLOCK = "event time"
@@ -103,7 +104,8 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
         # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.
         instant = f"CAST(convert_timezone('UTC', current_timezone(), `{column}`) AS TIMESTAMP)"
         timed, column = df.withColumn(_WALL_CLOCK, F.expr(instant)), _WALL_CLOCK
-    return Table(timed.withWatermark(column, f"{ms} milliseconds"), change_column, True)
+    moving = timed.withWatermark(column, f"{ms} milliseconds")
+    return Table(same_files(df, moving), change_column, True)
 
 
 def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:

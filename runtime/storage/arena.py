@@ -24,6 +24,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aggloom.errors import StateCorruptError, StateRoomError
+from aggloom.runtime.storage.checked import checksum_of, with_checksum, without_checksum
 
 Array = NDArray[Any]
 FIRST_SLOTS = 16
@@ -189,7 +190,7 @@ class Arena:
             return
         path, draft = self.directory / _LISTING, self.directory / f"{_LISTING}.new"
         try:
-            draft.write_text(json.dumps(self._listed(self.directory)))
+            draft.write_text(with_checksum(json.dumps(self._listed(self.directory))))
             draft.replace(path)
             self.listing = path, Identity.of(path)
         except OSError as e:
@@ -200,20 +201,22 @@ class Arena:
         arrays = []
         for name, array in self:
             file = self._files[name]
-            identity = None
+            identity, checksum = None, 0
             if file is not None:
+                checksum = checksum_of(array)
                 identity = Identity.of(directory / file.name)
                 if identity.inode != file.inode:
                     raise FileNotFoundError(errno.ENOENT, "was replaced", file.name)
-            arrays.append([name, array.dtype.str, array.shape, file and file.name, identity])
+            kept = file and file.name, identity, checksum
+            arrays.append([name, array.dtype.str, array.shape, *kept])
         return {"made": self._made, "arrays": arrays}
 
     def _reopen(self, directory: Path) -> None:
         """Map the files of a flushed arena."""
         try:
-            listed = json.loads((directory / _LISTING).read_text())
+            listed = json.loads(without_checksum((directory / _LISTING).read_bytes()))
             self._made = listed["made"]
-            for name, dtype, shape, file, identity in listed["arrays"]:
+            for name, dtype, shape, file, identity, checksum in listed["arrays"]:
                 if file is not None and Identity.of(directory / file) != Identity(*identity):
                     raise ValueError(f"{file} was changed")
                 self._files[name] = _File(file, identity[0]) if file is not None else None
@@ -222,6 +225,8 @@ class Arena:
                     if file is None
                     else _mapped(directory / file, np.dtype(dtype), tuple(shape))
                 )
+                if file is not None and checksum_of(self._arrays[name]) != checksum:
+                    raise ValueError(f"{file} was changed")
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise StateCorruptError(
                 f"live state in {directory} cannot be opened: {e}. Delete the directory; it is made again."

@@ -28,6 +28,7 @@ KINDS = {
     "state manifest": r"state/\d+/\d+/.*\.zip",
     "state table": r"state/\d+/\d+/.*\.sst",
     "table": r"aggloom-table\.arrow",
+    "query": r"aggloom-query\.json",
 }
 SPOKEN = ("query id", "offsets", "commits", "source log", "operator metadata", "state schema")
 DAMAGES = ("flip", "truncate", "empty", "delete", "delete all")

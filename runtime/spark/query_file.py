@@ -1,0 +1,113 @@
+"""The query that a checkpoint belongs to, in a file of ours beside Spark's: what its state is made from, by batch.
+
+A description says what an operator's state is made from; `result`: what of the query is above its operators. The file
+has the query of the last committed batch, and that which is to run from the next one on. It lies on a local disk only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aggloom.errors import StateMismatchError
+from aggloom.runtime.operators.comparison import LINE, Description
+from aggloom.runtime.spark.checkpoint import QUERY_FILE, batches, corrupt, is_local, local
+from aggloom.runtime.storage.checked import with_checksum, without_checksum
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query: the description of each operator by its place, and what is above them as {what: text}."""
+
+    operators: tuple[Description, ...]
+    result: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Version:
+    """A query, and the batch from which it has run; query: None if it is not known."""
+
+    since: int
+    query: Query | None
+
+
+def next_batch(checkpoint: str | Path) -> int:
+    """The number of the batch that a query runs first when it starts from a checkpoint."""
+    return max(batches(local(checkpoint) / "commits"), default=-1) + 1
+
+
+def committed(checkpoint: str | Path) -> Query | None:
+    """The query whose batch was committed last; None if there is none, or none that is known.
+
+    Raises StateCorruptError if the file is damaged.
+    """
+    version = _committed(checkpoint)
+    return version.query if version else None
+
+
+def write(checkpoint: str | Path, query: Query | None) -> None:
+    """Note in a local checkpoint the query that is about to start."""
+    if not is_local(checkpoint):
+        return
+    former, next_one = _committed(checkpoint), Version(next_batch(checkpoint), query)
+    goes_on = former is not None and former.query == query
+    versions = [asdict(each) for each in (former, None if goes_on else next_one) if each]
+    text = json.dumps(versions, sort_keys=True)
+    file = local(checkpoint) / QUERY_FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".new")
+    draft.write_text(with_checksum(text), encoding="utf-8")
+    draft.replace(file)
+
+
+def differing(old: Query, new: Query) -> StateMismatchError | None:
+    """The error for queries whose operators do not correspond; those that do are compared one by one."""
+    was, now = ([each["operator"] for each in query.operators] for query in (old, new))
+    lines = []
+    if len(was) != len(now):
+        lines = [f"operators: {', '.join(was) or 'none'} -> {', '.join(now) or 'none'}"]
+    elif not was:
+        lines = [f"{what}: {a or 'none'} -> {b or 'none'}" for what, a, b in _above(old, new)]
+    if not lines:
+        return None
+    return StateMismatchError(
+        "the query differs from the one that wrote the checkpoint. Run the query that this checkpoint belongs to, or "
+        "give this one a checkpoint directory of its own." + "".join(LINE + line for line in lines)
+    )
+
+
+def changed_above(old: Query, new: Query) -> list[str]:
+    """What differs above the operators, in a line each: columns that only one of the queries has do not count."""
+    both = old.result.keys() & new.result.keys() | {"HAVING"}
+    listed = [pair for pair in _above(old, new) if pair[0] in both]
+    return [f"{what}: {was or 'none'} -> {now or 'none'}" for what, was, now in listed]
+
+
+def _above(old: Query, new: Query) -> list[tuple[str, str, str]]:
+    names = sorted(old.result.keys() | new.result.keys())
+    pairs = [(name, old.result.get(name, ""), new.result.get(name, "")) for name in names]
+    return [pair for pair in pairs if pair[1] != pair[2]]
+
+
+def _committed(checkpoint: str | Path) -> Version | None:
+    last = next_batch(checkpoint) - 1
+    known = [version for version in _versions(local(checkpoint)) if version.since <= last]
+    return max(known, key=lambda version: version.since, default=None)
+
+
+def _versions(root: Path) -> list[Version]:
+    file = root / QUERY_FILE
+    if not file.is_file():
+        return []
+    try:
+        text = without_checksum(file.read_bytes())
+    except ValueError as e:
+        raise corrupt(f"{QUERY_FILE} is damaged: {e}") from e
+    return [Version(each["since"], _query(each["query"])) for each in json.loads(text)]
+
+
+def _query(data: Mapping[str, Any] | None) -> Query | None:
+    return None if data is None else Query(tuple(data["operators"]), data["result"])

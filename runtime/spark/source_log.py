@@ -1,0 +1,158 @@
+"""The files of a stream's sources: those that a batch has, by Spark's own log, and the order in which they come.
+
+Spark notes in a checkpoint which files a batch has, and looks for them again when it runs the batch. One that is not
+there any more it passes over without a word: files are missing for it only where a task opens them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from typing import NamedTuple, ParamSpec
+from urllib.parse import unquote
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import DataFrame
+
+from aggloom.errors import FileOrderError, MissingFileError
+from aggloom.runtime.spark.checkpoint import batches, corrupt, is_local, local
+
+P = ParamSpec("P")
+_IGNORE = "spark.sql.files.ignoreMissingFiles"
+_CAPS = {"maxfilespertrigger", "maxbytespertrigger"}
+_SHOWN = 3
+_log = logging.getLogger("aggloom")
+_SOURCES: WeakKeyDictionary[DataFrame, Source] = WeakKeyDictionary()
+
+
+class Source(NamedTuple):
+    """Where a DataFrame's files lie; in_parts: whether a batch may have some of them only."""
+
+    path: str
+    in_parts: bool
+
+
+def noted(read: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
+    """A reader that notes of the DataFrame that it makes where its files lie."""
+    signature = inspect.signature(read)
+
+    @wraps(read)
+    def noting(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
+        made = read(*args, **kwargs)
+        given = signature.bind(*args, **kwargs).arguments
+        asked = {name.lower() for name, value in given.get("options", {}).items() if value}
+        in_parts = bool(given.get("max_files_per_trigger") or asked & _CAPS)
+        _SOURCES[made] = Source(str(given["path"]), in_parts)
+        return made
+
+    return noting
+
+
+def same_files(df: DataFrame, derived: DataFrame) -> DataFrame:
+    """The derived DataFrame, known to have the files of the other."""
+    if df in _SOURCES:
+        _SOURCES[derived] = _SOURCES[df]
+    return derived
+
+
+def check_order(name: str, df: DataFrame, checkpoint: str | Path) -> None:
+    """Raise FileOrderError if a stream's files on this machine have equal times and may come in several batches.
+
+    Spark sorts files by their times alone; equal ones come as a local disk lists them, which is no order.
+    """
+    source = _SOURCES.get(df)
+    if source is None or not source.in_parts or not df.isStreaming:
+        return
+    known = {path for log in local(checkpoint).glob("sources/*") for path, _ in _entries(log)}
+    times: dict[int, Path] = {}
+    for path, time in _files(local(source.path)):
+        if str(path) in known:
+            continue
+        if time in times:
+            raise FileOrderError(
+                f"table {name}: {times[time]} and {path} were written at the same millisecond, so that Spark may read "
+                "them in either order if not in one batch, and the result depends on it. Read all files in one batch "
+                "(no maxFilesPerTrigger, no maxBytesPerTrigger), or give the files times of their own."
+            )
+        times[time] = path
+
+
+def check_files(checkpoint: str | Path, batch: int, ignore: bool) -> None:
+    """Raise MissingFileError if files that a batch has, by Spark's log, are no longer on this machine.
+
+    ignore: say how many they are in a warning instead.
+    """
+    planned = dict.fromkeys(_planned(local(checkpoint), batch))
+    gone = [path for path in planned if not os.path.lexists(path)]
+    if not gone:
+        return
+    more = f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
+    named = (
+        f"batch {batch}: {len(gone)} of its source files are gone: {', '.join(gone[:_SHOWN])}{more}"
+    )
+    if not ignore:
+        raise MissingFileError(
+            f"{named}. Put them back, or set {_IGNORE}=true in the session to go on without their rows."
+        )
+    _log.warning("%s; the query goes on without their rows (%s)", named, _IGNORE)
+
+
+def ignores_missing(df: DataFrame) -> bool:
+    """Whether a DataFrame's session is told to pass over files that are gone."""
+    return str(df.sparkSession.conf.get(_IGNORE, "false")).lower() == "true"
+
+
+def _planned(root: Path, batch: int) -> Iterator[str]:
+    """The paths of the local files that a batch has, by the logs of its sources."""
+    after, before = _offsets(root, batch), _offsets(root, batch - 1)
+    for source, end in after.items():
+        wanted = range(before.get(source, -1) + 1, end + 1)
+        yield from (p for p, n in _entries(root / "sources" / str(source), wanted) if n in wanted)
+
+
+def _offsets(root: Path, batch: int) -> dict[int, int]:
+    """For each file source of a batch, by number, how far it reads in that source's log."""
+    file = root / "offsets" / str(batch)
+    if batch not in batches(root / "offsets"):
+        return {}
+    found = {}
+    for source, line in enumerate(file.read_text(encoding="utf-8").splitlines()[2:]):
+        try:
+            found[source] = int(json.loads(line)["logOffset"])
+        except (ValueError, KeyError, TypeError):
+            # No source of files, or nothing of it yet.
+            continue
+    return found
+
+
+def _entries(log: Path, wanted: range | None = None) -> Iterator[tuple[str, int]]:
+    """The local files that a source's log names, with the numbers under which it does; wanted: of these only."""
+    for file in log.glob("[0-9]*"):
+        try:
+            number = int(file.name.removesuffix(".compact"))
+            if wanted is not None and (not wanted or number < wanted[0]):
+                continue
+            entries = list(map(json.loads, file.read_text(encoding="utf-8").splitlines()[1:]))
+            found = [(str(each["path"]), int(each["batchId"])) for each in entries]
+        except (ValueError, KeyError, TypeError) as e:
+            raise corrupt(f"sources/{log.name}/{file.name} cannot be read ({e})") from e
+        for path, batch in found:
+            if is_local(path):
+                yield os.path.normpath(local(unquote(path))), batch
+
+
+def _files(directory: Path) -> list[tuple[Path, int]]:
+    """The files under a directory that Spark would read, by path, with the milliseconds at which they were written."""
+    found = []
+    for place, inner, names in os.walk(directory.absolute()):
+        inner[:] = [name for name in inner if name[0] not in "._"]
+        for path in (Path(place) / name for name in names if name[0] not in "._"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append((path, path.stat().st_mtime_ns // 1_000_000))
+    return sorted(found)

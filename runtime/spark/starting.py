@@ -1,0 +1,88 @@
+"""What is looked at before a query starts from a checkpoint: the directory, its records, its query, the input files.
+
+All of it is said before Spark begins, so that a start without new rows says it too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from aggloom.errors import StateMismatchError
+from aggloom.runtime.spark import query_file
+from aggloom.runtime.spark.checkpoint import check_directory, check_records
+from aggloom.runtime.spark.evolution import changed_calls
+from aggloom.runtime.spark.lower import Lowering, lowered
+from aggloom.runtime.spark.query_file import Query
+from aggloom.runtime.spark.source_log import check_files, check_order, ignores_missing
+
+_log = logging.getLogger("aggloom")
+
+
+def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
+    """The changelog to be started from a checkpoint, once all is well with it; the checkpoint knows its query then.
+
+    Where calls have changed, the first batch calls every bucket, so that all of them are carried over at once. Of a
+    DataFrame that is not just what `sql` and its kin have made, the query is not known until its first batch.
+
+    Raises StateError and its kin, MissingFileError and FileOrderError.
+    """
+    check_directory(checkpoint)
+    check_records(checkpoint)
+    batch = query_file.next_batch(checkpoint)
+    query = lowered(df)
+    if query is None:
+        check_files(checkpoint, batch, ignores_missing(df))
+        query_file.write(checkpoint, None)
+        return df
+    old, new = query_file.committed(checkpoint), query.about()
+    calls = _checked(old, query, new) if old else []
+    check_files(checkpoint, batch, ignores_missing(df))
+    for name in sorted(query.orderly):
+        check_order(name, query.tables[name].df, checkpoint)
+    query_file.write(checkpoint, new)
+    for line in calls:
+        _log.warning("%s: %s", checkpoint, line)
+    return query.carrying(batch) if calls else df
+
+
+@dataclass(frozen=True)
+class WithFiles:
+    """A function for foreachBatch that is called only while all files that the batch has are there."""
+
+    checkpoint: str | Path
+    sink: Callable[[DataFrame, int], None]
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Raise MissingFileError, or hand the batch on."""
+        check_files(self.checkpoint, batch_id, ignores_missing(batch))
+        self.sink(batch, batch_id)
+
+
+def _checked(old: Query, query: Lowering, new: Query) -> list[str]:
+    """What to tell of operators whose calls have changed; raises StateMismatchError where anything else has."""
+    differing = query_file.differing(old, new)
+    if differing is not None:
+        raise differing
+    told = []
+    for was, now, factory in zip(old.operators, new.operators, query.factories, strict=True):
+        where = f"state of {now['operator']}"
+        if was["buckets"] != now["buckets"]:
+            raise StateMismatchError(
+                f"{where}: written with {was['buckets']} buckets, this query has {now['buckets']}. "
+                f"The number is fixed for the life of a checkpoint: pass buckets={was['buckets']}."
+            )
+        calls = changed_calls(factory, was, now, where, query.plan.options.added_calls)
+        if calls:
+            told.append(
+                f"the calls of the query have changed: {calls}. All {now['buckets']} buckets follow in the next batch; "
+                "without new rows there is none, and results stay those of the query before"
+            )
+    above = query_file.changed_above(old, new)
+    if above:
+        _log.warning("what was given out before does not follow: %s", "; ".join(above))
+    return told
