@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from aggloom.codegen.planner import window_spec
     from aggloom.codegen.windows import (
+        Assigner,
         ContinuousTrigger,
         CountEvictor,
         CountTrigger,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
         DeltaEvictor,
         EventTimeTrigger,
         Evictor,
+        EvictorContext,
         GlobalWindow,
         Hop,
         NeverTrigger,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
         TriggerResult,
         Tumble,
         Window,
+        WindowFunction,
         Windowing,
     )
     from aggloom.runtime.estimate import estimate
@@ -75,6 +78,7 @@ __all__ = [
     "AggSpec",
     "Aggregate",
     "Argument",
+    "Assigner",
     "Computed",
     "ContinuousTrigger",
     "CountEvictor",
@@ -84,6 +88,7 @@ __all__ = [
     "DeltaEvictor",
     "EventTimeTrigger",
     "Evictor",
+    "EvictorContext",
     "Example",
     "Field",
     "GeneratedSource",
@@ -103,6 +108,7 @@ __all__ = [
     "Tumble",
     "View",
     "Window",
+    "WindowFunction",
     "Windowing",
     "aggregate",
     "await_end",
@@ -130,6 +136,7 @@ __all__ = [
 ]
 
 _WINDOWS = (
+    "Assigner",
     "ContinuousTrigger",
     "CountEvictor",
     "CountTrigger",
@@ -138,6 +145,7 @@ _WINDOWS = (
     "DeltaEvictor",
     "EventTimeTrigger",
     "Evictor",
+    "EvictorContext",
     "GlobalWindow",
     "Hop",
     "NeverTrigger",
@@ -149,6 +157,7 @@ _WINDOWS = (
     "TriggerResult",
     "Tumble",
     "Window",
+    "WindowFunction",
     "Windowing",
 )
 _HOMES = {

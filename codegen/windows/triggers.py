@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from aggloom.codegen.durations import milliseconds, shown
-from aggloom.codegen.windows.assigners import Window
+from aggloom.codegen.windows.assigner import Window
 from aggloom.errors import SpecError
 
 
@@ -81,6 +81,11 @@ class OnMergeContext(TriggerContext, Protocol):
 
 class Trigger(ABC):
     """When a window fires. Subclass it for rules of your own; it must be picklable to run on Spark."""
+
+    @property
+    def innermost(self) -> Trigger:
+        """The trigger that decides, out of those that only change what it answers."""
+        return self
 
     @abstractmethod
     def on_element(
@@ -182,7 +187,11 @@ class EventTimeTrigger(Trigger):
 
 @dataclass(frozen=True)
 class ProcessingTimeTrigger(Trigger):
-    """Fires when the clock passes the end of the window; `early` as in EventTimeTrigger."""
+    """Fires when the clock passes the end of the window; `early` as in EventTimeTrigger.
+
+    Windows in event time still end by the watermark: one that ends before the clock has come so far gives out nothing,
+    and one whose end the clock has passed fires with each row.
+    """
 
     early: Any = None
 
@@ -266,7 +275,8 @@ class CountTrigger(Trigger):
 class ContinuousTrigger(Trigger):
     """Fires at every multiple of `interval`, by the watermark or (event_time=False) the clock, and at the end.
 
-    Multiples that pass at once, with no row in between, are one.
+    Multiples that pass at once, with no row in between, are one. With event_time=False the end, too, is that by the
+    clock: a window in event time whose end the watermark passes gives out nothing then.
     """
 
     interval: Any
@@ -345,6 +355,16 @@ class PurgingTrigger(Trigger):
     """Fires as another trigger does, and forgets the rows each time."""
 
     inner: Trigger
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inner, Trigger):
+            raise SpecError(
+                f"PurgingTrigger: inner is {self.inner!r}; give a Trigger such as CountTrigger(10)."
+            )
+
+    @property
+    def innermost(self) -> Trigger:
+        return self.inner.innermost
 
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext

@@ -16,7 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds
-from aggloom.codegen.windows import Aligned, Trigger, TriggerResult, Window, Windowing
+from aggloom.codegen.windows import (
+    Aligned,
+    Assigner,
+    Evictor,
+    EvictorContext,
+    Session,
+    Trigger,
+    TriggerResult,
+    Window,
+    Windowing,
+)
 from aggloom.errors import AggloomError, DataError, StateCorruptError
 from aggloom.runtime.arena import Array
 from aggloom.runtime.changelog import Kinds
@@ -25,11 +35,13 @@ from aggloom.runtime.slot_state import SlotState
 from aggloom.runtime.steps import Rows
 from aggloom.runtime.windows.base import PROCESSING, STAGGER, WATERMARK, WindowOperator
 from aggloom.runtime.windows.elements import ElementStore, Eviction
-from aggloom.runtime.windows.general_book import Book, Live, Pane
+from aggloom.runtime.windows.function_calls import FunctionCalls
+from aggloom.runtime.windows.general_book import Book, Key, Live, Pane
 from aggloom.runtime.windows.general_changes import Changes
 from aggloom.runtime.windows.general_ledger import Ledger, OrphanPolicy, Source, WindowState, orphan
-from aggloom.runtime.windows.general_placing import Placer
-from aggloom.runtime.windows.general_trigger import Asker, Columns
+from aggloom.runtime.windows.general_merging import merges
+from aggloom.runtime.windows.general_placing import Placer, instants_of
+from aggloom.runtime.windows.general_trigger import Asker, Columns, shown
 from aggloom.runtime.windows.stagger import stagger_offset
 
 _POLICIES = ("drop", "error", "keep")
@@ -44,7 +56,7 @@ class GeneralWindowOperator(WindowOperator):
     Triggers are asked about retractions as about other rows, so that count windows count changes. on_orphan_retraction
     is judged for each window; with an evictor, which has rows to keep and not numbers, "keep" is "drop". With
     windowing.updates, a firing of a window that holds no row takes back what it gave out. row_schema: all columns of
-    rows, if they are more than the spec's handler_schema. bucket: by which windows in processing time are staggered.
+    rows, if they are more than the spec's handler_schema. bucket: by which windows are staggered.
     """
 
     def __init__(
@@ -62,7 +74,7 @@ class GeneralWindowOperator(WindowOperator):
     ) -> None:
         _check(on_orphan_retraction)
         super().__init__(handler_class, windowing, bounds, chained, update_before)
-        if windowing.assigner.merges and windowing.evictor is None:
+        if windowing.assigner.merges and windowing.evictor is None and windowing.function is None:
             self.require_merge("sessions")
         self.on_orphan_retraction, self._bucket = on_orphan_retraction, bucket
         self.counters["merged"] = 0
@@ -181,17 +193,45 @@ class GeneralWindowOperator(WindowOperator):
         if live is not None:
             return live
         own, instants = Window(*local), Window(*window)
-        if key is not None and self.windowing.assigner.merges:
-            touched = [each for each in key.windows.values() if each.local.touches(own)]
+        assigner = self.windowing.assigner
+        if isinstance(assigner, Session):
+            touched = [] if key is None else _touched(key, own)
             if touched:
-                return self._merged(touched, own, instants)
+                whole = own, instants
+                for each in touched:
+                    whole = whole[0].cover(each.local), whole[1].cover(each.window)
+                return self._merged(touched, *whole)
+        elif assigner.merges:
+            return self._merged_by(assigner, slot, own, instants)
+        return None if self._book.is_late(instants) else self._book.open(slot, own, instants)
+
+    def _merged_by(
+        self, assigner: Assigner, slot: int, own: Window, instants: Window
+    ) -> Live | None:
+        """The window of a row's own once the assigner has merged those of the key."""
+        key = self._book.keys.get(slot)
+        found: Live | None = None
+        alone = True
+        for parts, whole in merges(assigner, [own, *(key.windows if key else ())]):
+            lives = [key.windows[part] for part in parts if key and part in key.windows]
+            window = instants if whole == own else instants_of(whole, assigner.zone)
+            late = self._book.is_late(window)
+            if late and lives:
+                raise DataError(
+                    f"assigner {assigner.text}: merge_windows makes {shown(window)} of windows that are live, which "
+                    "is over by the watermark; merge into a later one"
+                )
+            merged = self._merged(lives, whole, window) if lives else None
+            if own in parts:
+                alone = False
+                found = merged or (None if late else self._book.open(slot, whole, window))
+        if not alone:
+            return found
         return None if self._book.is_late(instants) else self._book.open(slot, own, instants)
 
     def _merged(self, touched: list[Live], local: Window, window: Window) -> Live:
-        """The window that takes the place of those that a row's own touches."""
+        """The window that takes the place of others."""
         touched.sort(key=lambda live: live.local)
-        for live in touched:
-            local, window = local.cover(live.local), window.cover(live.window)
         first, *others = touched
         if not others and first.local == local:
             return first
@@ -270,13 +310,16 @@ class GeneralWindowOperator(WindowOperator):
 
     def _evicted(self, live: Live, eviction: Eviction) -> Pane:
         """A pane with the rows that the evictor leaves."""
-        watermark = self._book.clock.watermark
-        rows = eviction.before(live.pane.rows, live.window, watermark)
+        clock = self._book.clock
+        ctx = EvictorContext(clock.watermark, clock.processing)
+        rows = eviction.before(live.pane.rows, live.window, ctx)
+        if self._function is not None:
+            self._function.fire(live, rows, ctx)
         pane = self._book.pane(live.key)
         for number in rows:
             self._ledger.add(number, pane)
         self._ledger.gone.append(pane)
-        live.pane.rows = list(eviction.after(rows, live.window, watermark))
+        live.pane.rows = list(eviction.after(rows, live.window, ctx))
         return pane
 
     def _carry_out(self, seen: Sequence[int] = ()) -> Rows:
@@ -284,6 +327,8 @@ class GeneralWindowOperator(WindowOperator):
         book, ledger = self._book, self._ledger
         ledger.run(self._source)
         held, results = ledger.take()
+        if self._function is not None:
+            results = [*results, *self._function.take()]
         made = self._changes.take(held, results, book.windows.values())
         self.counters["fired"] += int((held > 0).sum())
         self.counters["orphans_dropped"] += ledger.dropped
@@ -317,10 +362,13 @@ class GeneralWindowOperator(WindowOperator):
         self._store: ElementStore | None = None
         self._eviction: Eviction | None = None
         self._source = _no_rows
-        if windowing.evictor is not None:
+        self._function: FunctionCalls | None = None
+        if windowing.evictor is not None or windowing.function is not None:
             self._store = ElementStore(self._row_schema, codes=self.handler_class.RETRACTING)
-            self._eviction = Eviction(windowing.evictor, self._store)
+            self._eviction = Eviction(windowing.evictor or Evictor(), self._store)
             self._source = self._elements
+            if windowing.function is not None:
+                self._function = FunctionCalls(windowing.function, self.state, self._store)
         if _BOOK in self.state.arena:
             self._load()
 
@@ -362,6 +410,10 @@ def _check(policy: str) -> None:
     if policy not in _POLICIES:
         known = ", ".join(_POLICIES)
         raise AggloomError(f"on_orphan_retraction={policy!r} does not exist; use one of {known}")
+
+
+def _touched(key: Key, own: Window) -> list[Live]:
+    return [each for each in key.windows.values() if each.local.touches(own)]
 
 
 def _no_rows(numbers: Array) -> tuple[Any, Array]:
