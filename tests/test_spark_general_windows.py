@@ -27,6 +27,8 @@ pytestmark = pytest.mark.spark
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import functions as F  # noqa: E402, N812
+
 from aggloom.runtime.spark import window_aggregate  # noqa: E402
 
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
@@ -203,12 +205,28 @@ def changelog(spark: Any, directory: Path, **window: Any) -> Any:
     return window_aggregate(df, SPEC, backend="python", buckets=2, **window)
 
 
-def started(df: Any, checkpoint: Path, into: list[Row], **trigger: Any) -> Any:
-    def take(batch: Any, number: int) -> None:
-        into.extend(tuple(row) for row in batch.collect())
+def together(frames: dict[str, Any]) -> Any:
+    """The changes of several windows in one query, with the case that each is of: a query costs more than a window."""
+    named = [df.withColumn("case", F.lit(name)) for name, df in frames.items()]
+    whole, *others = named
+    for other in others:
+        whole = whole.unionByName(other, allowMissingColumns=True)
+    return whole
 
-    writer = df.writeStream.foreachBatch(take).option("checkpointLocation", str(checkpoint))
-    return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+def started(
+    frames: dict[str, Any], checkpoint: Path, **trigger: Any
+) -> tuple[Any, dict[str, list[Row]]]:
+    """The query over all frames, and where its changes go."""
+    rows: dict[str, list[Row]] = {name: [] for name in frames}
+
+    def take(batch: Any, number: int) -> None:
+        for row in batch.collect():
+            rows[row["case"]].append(tuple(row[name] for name in frames[row["case"]].columns))
+
+    writer = together(frames).writeStream.foreachBatch(take)
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    return writer.trigger(**(trigger or {"availableNow": True})).start(), rows
 
 
 def plain(rows: list[Row]) -> Counter[Row]:
@@ -238,20 +256,23 @@ def second(time: dt.datetime | None) -> int | None:
 
 @pytest.fixture(scope="module")
 def results(spark: Any, tmp_path_factory: Any) -> dict[str, list[Row]]:
-    """The changes of every case on Spark; the queries run side by side over the same files."""
+    """The changes of every case on Spark, in two queries: those that go by the watermark, and those that know none."""
     home = tmp_path_factory.mktemp("general")
     for number in range(len(BATCHES)):
         write(home / "in", number)
-    rows: dict[str, list[Row]] = {name: [] for name in CASES}
-    queries = []
-    for name, case in CASES.items():
-        on_time = case.window.get("window")
-        timed = not isinstance(on_time, al.GlobalWindow)
-        df = changelog(spark, home / "in", **case.window, **({"watermark": "5 s"} if timed else {}))
-        queries.append(started(df, home / name, rows[name]))
-    for query in queries:
+    found: dict[str, list[Row]] = {}
+    for timed in (True, False):
+        frames = {
+            name: changelog(
+                spark, home / "in", **case.window, **({"watermark": "5 s"} if timed else {})
+            )
+            for name, case in CASES.items()
+            if isinstance(case.window["window"], al.GlobalWindow) != timed
+        }
+        query, rows = started(frames, home / f"checkpoint {timed}")
         query.awaitTermination()
-    return rows
+        found |= rows
+    return found
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -290,20 +311,19 @@ def spans(rows: list[Row]) -> list[Row]:
 
 def test_windows_by_the_clock(spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "in", 0)
-    rows: dict[str, list[Row]] = {name: [] for name in CLOCKS}
 
-    def run() -> None:
-        queries = [
-            started(changelog(spark, tmp_path / "in", window=assigner), tmp_path / name, rows[name])
+    def run() -> dict[str, list[Row]]:
+        frames = {
+            name: changelog(spark, tmp_path / "in", window=assigner)
             for name, (assigner, _) in CLOCKS.items()
-        ]
-        for query in queries:
-            query.awaitTermination()
+        }
+        query, rows = started(frames, tmp_path / "checkpoint")
+        query.awaitTermination()
+        return rows
 
-    run()
-    assert not any(rows.values())
+    assert not any(run().values())
     write(tmp_path / "in", 1)
-    run()
+    rows = run()
     for name, (assigner, expected) in CLOCKS.items():
         with al.Harness(SPEC, window=assigner, backend="python") as harness:
             harness.processing_time(10_000)
@@ -318,10 +338,10 @@ def test_windows_by_the_clock(spark: Any, tmp_path: Path) -> None:
 
 def test_windows_by_the_clock_fire_without_rows_if_they_are_let(spark: Any, tmp_path: Path) -> None:
     write(tmp_path / "in", 0)
-    rows: list[Row] = []
     df = changelog(spark, tmp_path / "in", window=al.Tumble("500 ms"))
     spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
-    query = started(df, tmp_path / "checkpoint", rows, processingTime="300 milliseconds")
+    query, found = started({"": df}, tmp_path / "checkpoint", processingTime="300 milliseconds")
+    rows = found[""]
     try:
         end = time.monotonic() + 60
         while not rows and time.monotonic() < end:

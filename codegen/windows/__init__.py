@@ -24,6 +24,7 @@ from aggloom.codegen.windows.evictors import (
     TimeEvictor,
 )
 from aggloom.codegen.windows.function import WindowFunction, result_schema
+from aggloom.codegen.windows.trigger import Trigger, TriggerContext, TriggerResult
 from aggloom.codegen.windows.triggers import (
     ContinuousTrigger,
     CountTrigger,
@@ -31,9 +32,6 @@ from aggloom.codegen.windows.triggers import (
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
-    TriggerContext,
-    TriggerResult,
 )
 from aggloom.codegen.windows.windowing import Windowing
 from aggloom.codegen.windows.zones import to_instants, to_local

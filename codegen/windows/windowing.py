@@ -15,6 +15,7 @@ from aggloom.codegen.windows.assigners import (
 )
 from aggloom.codegen.windows.evictors import CountEvictor, Evictor
 from aggloom.codegen.windows.function import WindowFunction
+from aggloom.codegen.windows.trigger import Trigger
 from aggloom.codegen.windows.triggers import (
     ContinuousTrigger,
     CountTrigger,
@@ -22,7 +23,6 @@ from aggloom.codegen.windows.triggers import (
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
 )
 from aggloom.errors import SpecError
 

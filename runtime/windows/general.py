@@ -18,10 +18,8 @@ import pyarrow as pa
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import (
     Aligned,
-    Assigner,
     Evictor,
     EvictorContext,
-    Session,
     Trigger,
     TriggerResult,
     Window,
@@ -36,12 +34,12 @@ from aggloom.runtime.steps import Rows
 from aggloom.runtime.windows.base import PROCESSING, STAGGER, WATERMARK, WindowOperator
 from aggloom.runtime.windows.elements import ElementStore, Eviction
 from aggloom.runtime.windows.function_calls import FunctionCalls
-from aggloom.runtime.windows.general_book import Book, Key, Live, Pane
+from aggloom.runtime.windows.general_book import Book, Live, Pane
 from aggloom.runtime.windows.general_changes import Changes
 from aggloom.runtime.windows.general_ledger import Ledger, OrphanPolicy, Source, WindowState, orphan
-from aggloom.runtime.windows.general_merging import merges
-from aggloom.runtime.windows.general_placing import Placer, instants_of
-from aggloom.runtime.windows.general_trigger import Asker, Columns, shown
+from aggloom.runtime.windows.general_merging import place
+from aggloom.runtime.windows.general_placing import Placer
+from aggloom.runtime.windows.general_trigger import Asker, Columns
 from aggloom.runtime.windows.stagger import stagger_offset
 
 _POLICIES = ("drop", "error", "keep")
@@ -194,39 +192,8 @@ class GeneralWindowOperator(WindowOperator):
             return live
         own, instants = Window(*local), Window(*window)
         assigner = self.windowing.assigner
-        if isinstance(assigner, Session):
-            touched = [] if key is None else _touched(key, own)
-            if touched:
-                whole = own, instants
-                for each in touched:
-                    whole = whole[0].cover(each.local), whole[1].cover(each.window)
-                return self._merged(touched, *whole)
-        elif assigner.merges:
-            return self._merged_by(assigner, slot, own, instants)
-        return None if self._book.is_late(instants) else self._book.open(slot, own, instants)
-
-    def _merged_by(
-        self, assigner: Assigner, slot: int, own: Window, instants: Window
-    ) -> Live | None:
-        """The window of a row's own once the assigner has merged those of the key."""
-        key = self._book.keys.get(slot)
-        found: Live | None = None
-        alone = True
-        for parts, whole in merges(assigner, [own, *(key.windows if key else ())]):
-            lives = [key.windows[part] for part in parts if key and part in key.windows]
-            window = instants if whole == own else instants_of(whole, assigner.zone)
-            late = self._book.is_late(window)
-            if late and lives:
-                raise DataError(
-                    f"assigner {assigner.text}: merge_windows makes {shown(window)} of windows that are live, which "
-                    "is over by the watermark; merge into a later one"
-                )
-            merged = self._merged(lives, whole, window) if lives else None
-            if own in parts:
-                alone = False
-                found = merged or (None if late else self._book.open(slot, whole, window))
-        if not alone:
-            return found
+        if assigner.merges:
+            return place(assigner, self._book, self._merged, slot, (own, instants))
         return None if self._book.is_late(instants) else self._book.open(slot, own, instants)
 
     def _merged(self, touched: list[Live], local: Window, window: Window) -> Live:
@@ -410,10 +377,6 @@ def _check(policy: str) -> None:
     if policy not in _POLICIES:
         known = ", ".join(_POLICIES)
         raise AggloomError(f"on_orphan_retraction={policy!r} does not exist; use one of {known}")
-
-
-def _touched(key: Key, own: Window) -> list[Live]:
-    return [each for each in key.windows.values() if each.local.touches(own)]
 
 
 def _no_rows(numbers: Array) -> tuple[Any, Array]:
