@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -383,3 +384,26 @@ def test_an_evictor_sees_the_clock() -> None:
     assert feed(op, adds(4), Clock(105)) == []
     assert sums(feed(op, adds(8), Clock(111))) == [("-U", 3), ("+U", 12)]
     assert feed(op, takes(8), Clock(111)) == []
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        Rooms(),
+        Merging(),
+        al.Windowing(al.Tumble("10 s", on="ts"), function=Story()),
+        al.Windowing(al.GlobalWindow(), al.CountTrigger(2), function=Story()),
+        al.Windowing(al.Tumble("10 s", on="ts"), al.ProcessingTimeTrigger()),
+    ],
+    ids=["assigner", "merging", "function", "function of a global window", "by the clock"],
+)
+def test_windows_of_ones_own_are_drawn_by_what_they_give_out(window: Any) -> None:
+    h = harness(window)
+    h.processing_time(2_000_000_000_000)
+    h.process([row("a", 0, 1), row("a", 5, 2)])
+    h.end_of_input()
+    drawn = h.timeline().svg
+    results = h.table()
+    assert results
+    for _, _, _, _, total, *_ in results:
+        assert re.search(rf"(s=|>|→ ){total}\b", drawn)
