@@ -33,7 +33,7 @@ from aggloom.runtime.spark import window_aggregate  # noqa: E402
 
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 DDL = "k STRING, ts TIMESTAMP, v BIGINT, gap BIGINT"
-SPEC = AggSpec(DDL, ("k",), (AggCall("SUM", "v", alias="s"),))
+SPEC = AggSpec(DDL, ("k",), (AggCall("SUM", "v", alias="s"),), "append")
 BATCHES = [
     [("a", 1, 1, 2000), ("a", 4, 3, 5000), ("b", 2, 10, 1000)],
     [("a", 12, 5, 4000), ("b", 3, 20, 9000), ("a", 13, 4, 1000)],
@@ -42,7 +42,7 @@ BATCHES = [
 """Key, second, value, gap. With a watermark 5 s behind, Spark judges the batches by -1, 8 and, at last, 55 seconds."""
 MARKS = (-1, 8, 55)
 Row = tuple[Any, ...]
-TEN, HALF = al.Tumble("10 s", on="ts"), al.Tumble("30 s", on="ts")
+HALF = al.Tumble("30 s", on="ts")
 FIRST_HALF = {("a", 0, 30, 13), ("b", 0, 30, 30)}
 
 
@@ -160,7 +160,9 @@ CASES = own() | {
         8,
     ),
     "early, delayed": Case(
-        {"window": HALF, "trigger": al.EventTimeTrigger(early="1 ms")}, FIRST_HALF, 6
+        {"window": HALF, "trigger": al.EventTimeTrigger(early="1 ms")},
+        FIRST_HALF | {("a", 30, 60, 2), ("b", 30, 60, 7), ("a", 60, 90, 9), ("b", 60, 90, 9)},
+        10,
     ),
     "early, delayed by a day": Case(
         {"window": HALF, "trigger": al.EventTimeTrigger(early="1 day")}, FIRST_HALF
@@ -247,6 +249,8 @@ def harness_of(window: dict[str, Any]) -> al.Harness:
         harness.process([("+I", *row) for row in rows_of(number)])
         harness.flush()
         harness.watermark(int(BASE.timestamp() + mark) * 1000 - 1)
+    # Spark's last batch has no rows, but a clock.
+    harness.processing_time(now + 1000 * len(MARKS))
     return harness
 
 
