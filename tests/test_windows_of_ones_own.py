@@ -217,7 +217,7 @@ def fails(windows: Sequence[al.Window], merge: Any) -> None:
     raise RuntimeError("oh")
 
 
-MERGES = {
+MERGES: dict[str, Any] = {
     "failed in merge_windows: RuntimeError: oh": fails,
     "not all windows that were given": lambda ws, merge: merge([al.Window(0, 1)], ws[0]),
     "each once": lambda ws, merge: merge([ws[0], ws[0]], ws[0]),
@@ -301,7 +301,8 @@ def test_a_window_function_sees_key_window_and_all_rows() -> None:
         ("+U", "a", 0, 10, 5, "a [1, 4, 5] 7", ["x", "y"]),
         ("-D", "b", 0, 10, 2, "b [2] 7", ["x"]),
     ]
-    again = harness(h.plan.root.windowing)  # type: ignore[union-attr]
+    root: Any = h.plan.root
+    again = harness(root.windowing)
     again.restore(h.snapshot())
     assert again.table() == h.table()
 
