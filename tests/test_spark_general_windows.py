@@ -21,7 +21,7 @@ import pytest
 
 import aggloom as al
 from aggloom.codegen import AggCall, AggSpec
-from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES
+from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES
 
 pytestmark = pytest.mark.spark
 

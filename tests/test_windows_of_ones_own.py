@@ -16,7 +16,7 @@ from general_windows import CONTINUE, FIRE, SUM, TUMBLE, adds, feed, operator, s
 import aggloom as al
 from aggloom.codegen.windows import windowing_data, windowing_of
 from aggloom.errors import DataError, DuplicateNameError, SpecError
-from aggloom.runtime.clock import Clock
+from aggloom.runtime.values.clock import Clock
 
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 TABLE = "k STRING, ts TIMESTAMP, v BIGINT, room STRING"

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from aggloom.codegen.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import milliseconds, shown
 from aggloom.codegen.windows.assigner import FOREVER, Assigner, Rows, Times
 from aggloom.codegen.windows.zones import check_zone
 from aggloom.errors import SpecError

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.dtypes import parse_schema
+from aggloom.codegen.spec.dtypes import parse_schema
 from aggloom.codegen.windows.assigner import Window
 from aggloom.codegen.windows.evictors import Elements, EvictorContext
 from aggloom.errors import SpecError

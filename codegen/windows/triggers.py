@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aggloom.codegen.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import milliseconds, shown
 from aggloom.codegen.windows.assigner import Window
 from aggloom.codegen.windows.trigger import (
     CONTINUE,
