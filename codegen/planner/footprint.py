@@ -63,7 +63,7 @@ def state_of_windows(node: WindowAggregate, backend: str) -> dict[str, Any]:
     windowing, found = node.windowing, state_of(node.spec, backend, 0)
     per = _per(windowing)
     inside = [each.replace("per key", f"per {per}", 1) for each in found["bounded_by"][1:]]
-    if windowing.evictor is not None:
+    if windowing.evictor is not None or windowing.function is not None:
         inside = [f"per {per}, every row that stays"]
     found |= {"bounded_by": [_open(node), *inside], "per": per}
     _add_parts(found, node)

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar.expressions import parse_scalar, quoted
 from aggloom.codegen.spec.agg_spec import AggSpec
-from aggloom.codegen.windows import Assigner, Windowing
+from aggloom.codegen.windows import Assigner, Windowing, result_schema
 
 Role = Literal["", "partial", "final"]
 
@@ -232,7 +232,8 @@ class WindowAggregate(Node):
     def schema(self) -> pa.Schema:
         fields = list(self.spec.aggregate_schema)
         keys = len(self.keys)
-        return pa.schema([*fields[:keys], *self.bounds.fields, *fields[keys + 1 :]])
+        more = result_schema(self.windowing.function)
+        return pa.schema([*fields[:keys], *self.bounds.fields, *fields[keys + 1 :], *more])
 
 
 @dataclass(frozen=True)

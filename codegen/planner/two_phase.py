@@ -63,6 +63,8 @@ def _unsliced(node: GroupAggregate | WindowAggregate) -> str:
     windowing = node.windowing
     if not windowing.is_vectorised:
         return "its windows look at single rows"
+    if getattr(windowing.assigner, "stagger", "aligned") != "aligned":
+        return "each bucket staggers its windows by itself"
     if not windowing.assigner.event_time:
         return "the windows of processing time are known only where they are kept"
     return "sessions are known only where all rows of a key are"
