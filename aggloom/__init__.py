@@ -34,14 +34,17 @@ if TYPE_CHECKING:
     )
     from aggloom.codegen.planner import window_spec
     from aggloom.codegen.windows import (
+        Assigner,
         ContinuousTrigger,
         CountEvictor,
         CountTrigger,
         CountWindow,
         Cumulate,
         DeltaEvictor,
+        Elements,
         EventTimeTrigger,
         Evictor,
+        EvictorContext,
         GlobalWindow,
         Hop,
         NeverTrigger,
@@ -53,6 +56,7 @@ if TYPE_CHECKING:
         TriggerResult,
         Tumble,
         Window,
+        WindowFunction,
         Windowing,
     )
     from aggloom.runtime.local.harness import Harness
@@ -75,6 +79,7 @@ __all__ = [
     "AggSpec",
     "Aggregate",
     "Argument",
+    "Assigner",
     "Computed",
     "ContinuousTrigger",
     "CountEvictor",
@@ -82,8 +87,10 @@ __all__ = [
     "CountWindow",
     "Cumulate",
     "DeltaEvictor",
+    "Elements",
     "EventTimeTrigger",
     "Evictor",
+    "EvictorContext",
     "Example",
     "Field",
     "GeneratedSource",
@@ -103,6 +110,7 @@ __all__ = [
     "Tumble",
     "View",
     "Window",
+    "WindowFunction",
     "Windowing",
     "aggregate",
     "await_end",
@@ -130,14 +138,17 @@ __all__ = [
 ]
 
 _WINDOWS = (
+    "Assigner",
     "ContinuousTrigger",
     "CountEvictor",
     "CountTrigger",
     "CountWindow",
     "Cumulate",
     "DeltaEvictor",
+    "Elements",
     "EventTimeTrigger",
     "Evictor",
+    "EvictorContext",
     "GlobalWindow",
     "Hop",
     "NeverTrigger",
@@ -149,6 +160,7 @@ _WINDOWS = (
     "TriggerResult",
     "Tumble",
     "Window",
+    "WindowFunction",
     "Windowing",
 )
 _HOMES = {

@@ -115,6 +115,8 @@ WINDOWINGS = {
     "session by the clock": Windowing(Session(5), ProcessingTimeTrigger(early=2)),
     "tumble by the clock": Windowing(Tumble(10)),
     "hop by the clock": Windowing(Hop(10, 5), ProcessingTimeTrigger(early=3)),
+    "the clock in event time": Windowing(TUMBLE, ProcessingTimeTrigger(early=3), None, 6),
+    "each result, repeated": Windowing(TUMBLE, EventTimeTrigger(early=0), None, 4, updates=False),
     "counted": Windowing(TUMBLE, CountTrigger(2)),
     "counted, purging": Windowing(TUMBLE, PurgingTrigger(CountTrigger(2))),
     "purging updates": Windowing(TUMBLE, PurgingTrigger(ContinuousTrigger(3)), updates=True),

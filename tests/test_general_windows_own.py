@@ -35,6 +35,7 @@ from aggloom.codegen.windows import (
     DeltaEvictor,
     Elements,
     Evictor,
+    EvictorContext,
     GlobalWindow,
     Session,
     TimeEvictor,
@@ -149,10 +150,10 @@ def test_a_trigger_without_on_merge_is_refused_where_sessions_merge() -> None:
 class KeepEven(Evictor):
     """Adds up rows with even values only; keeps the others for later, and no even one."""
 
-    def evict_before(self, elements: Elements, window: Window, watermark: int) -> Any:
+    def evict_before(self, elements: Elements, window: Window, ctx: EvictorContext) -> Any:
         return elements.rows.column("v").to_numpy() % 2 == 0
 
-    def evict_after(self, elements: Elements, window: Window, watermark: int) -> Any:
+    def evict_after(self, elements: Elements, window: Window, ctx: EvictorContext) -> Any:
         return np.zeros(len(elements.times), np.bool_)
 
 
@@ -165,10 +166,10 @@ def test_an_evictor_of_ones_own() -> None:
 class Wrong(Evictor):
     """Answers with numbers, or not at all."""
 
-    def evict_before(self, elements: Elements, window: Window, watermark: int) -> Any:
+    def evict_before(self, elements: Elements, window: Window, ctx: EvictorContext) -> Any:
         return elements.rows.column("v").to_numpy()
 
-    def evict_after(self, elements: Elements, window: Window, watermark: int) -> Any:
+    def evict_after(self, elements: Elements, window: Window, ctx: EvictorContext) -> Any:
         raise RuntimeError("no")
 
 

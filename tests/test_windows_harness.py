@@ -269,7 +269,26 @@ def test_times_far_away() -> None:
         (lambda: al.Tumble("1 fortnight", on="ts"), "must be a duration"),
         (lambda: al.Tumble("20000000 days", on="ts"), "ten thousand years"),
         (lambda: al.Tumble("1 h", on="ts", time_zone="Mars/Base"), "no time zone 'Mars/Base'"),
-        (lambda: al.Tumble("1 h", on="ts", stagger="random"), "processing time"),
+        (lambda: al.Windowing(al.Tumble("1 h"), late_rows=True), "by the clock no row is late"),
+        (
+            lambda: al.Windowing(al.GlobalWindow(on="ts"), allowed_lateness="1 h"),
+            "a global window never ends",
+        ),
+        (
+            lambda: al.Windowing(al.Tumble("1 h"), al.PurgingTrigger(al.EventTimeTrigger())),
+            "needs event time",
+        ),
+        (
+            lambda: al.Windowing(al.Tumble("1 h"), al.ContinuousTrigger("5 min")),
+            "would never fire",
+        ),
+        (
+            lambda: al.Windowing(
+                al.Tumble("1 h", on="t"), al.PurgingTrigger(al.EventTimeTrigger(late="1 s"))
+            ),
+            "allowed_lateness",
+        ),
+        (lambda: al.PurgingTrigger(3), "give a Trigger"),  # type: ignore[arg-type]
         (lambda: al.Cumulate("10 s", "3 s", on="ts"), "multiple"),
         (lambda: al.Session(on="ts"), "either gap"),
         (lambda: al.CountWindow(0), "number of rows"),

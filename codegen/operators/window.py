@@ -27,7 +27,7 @@ from aggloom.codegen.operators.window_footprint import state_of_windows
 from aggloom.codegen.operators.words import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.windows import Aligned, Assigner, Windowing
+from aggloom.codegen.windows import Aligned, Assigner, Windowing, result_schema
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,8 @@ class WindowAggregate(Stateful):
     def schema(self) -> pa.Schema:
         fields = list(self.spec.aggregate_schema)
         keys = len(self.keys)
-        return pa.schema([*fields[:keys], *self.bounds.fields, *fields[keys + 1 :]])
+        more = result_schema(self.windowing.function)
+        return pa.schema([*fields[:keys], *self.bounds.fields, *fields[keys + 1 :], *more])
 
     @property
     def updates(self) -> bool:
@@ -240,6 +241,8 @@ class WindowAggregate(Stateful):
             return ""
         if not windowing.is_vectorised:
             return "its windows look at single rows"
+        if getattr(windowing.assigner, "stagger", "aligned") != "aligned":
+            return "each bucket staggers its windows by itself"
         if not windowing.assigner.event_time:
             return "the windows of processing time are known only where they are kept"
         return "sessions are known only where all rows of a key are"

@@ -20,7 +20,7 @@ def state_of_windows(
     found = state_of(spec, backend, 0)
     per = _per(windowing)
     inside = [each.replace("per key", f"per {per}", 1) for each in found["bounded_by"][1:]]
-    if windowing.evictor is not None:
+    if windowing.evictor is not None or windowing.function is not None:
         inside = [f"per {per}, every row that stays"]
     found |= {"bounded_by": [_open(keys, windowing), *inside], "per": per}
     _add_parts(found, keys, windowing)

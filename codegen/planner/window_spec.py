@@ -18,7 +18,7 @@ from aggloom.codegen.scalar.expressions import infer_type, quoted
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import INSTANT, type_name
-from aggloom.codegen.windows import PurgingTrigger, Trigger, Windowing
+from aggloom.codegen.windows import Trigger, Windowing, result_schema
 from aggloom.errors import DuplicateNameError, TypeMismatchError
 
 Select = tuple[tuple[str, str], ...]
@@ -48,15 +48,16 @@ def plan_of_windows(
             f"({type_name(dtype)}); take time_zone out."
         )
     bounds = Bounds(*names, *bounds_types(dtype, spec.dialect))
-    _refuse_clashes(spec, names)
+    more = result_schema(windowing.function)
+    _refuse_clashes(spec, names, more)
     extras = _extras(spec, windowing)
     own = namespaced(core_of(spec), spec.group_by, spec.input_schema)
     read = [name for name in own.schema.names if name != own.group_by[-1]]
     needed = list(dict.fromkeys((*read, *extras, *windowing.assigner.columns)))
     rows = calculated(spec, scan, needed)
-    more = tuple(name for name in extras if name not in read)
+    besides = tuple(name for name in extras if name not in read)
     notes.add("windows", own, True, "the windows are those that were asked for")
-    node = over_windows(rows, own, windowing, bounds, more)
+    node = over_windows(rows, own, windowing, bounds, besides)
     return _results(spec, node, having or spec.having, select or spec.select)
 
 
@@ -81,31 +82,31 @@ def _on(windowing: Windowing) -> str | None:
     return getattr(windowing.assigner, "on", None)
 
 
-def _refuse_clashes(spec: AggSpec, names: tuple[str, str, str]) -> None:
+def _refuse_clashes(spec: AggSpec, bounds: tuple[str, str, str], more: pa.Schema) -> None:
+    names = (*bounds, *more.names)
     for name in names:
         if name in spec.aggregate_schema.names or names.count(name) > 1:
             raise DuplicateNameError(
                 f"{_WHERE}: two columns of the result are called {name!r}; rename the key or the call, "
-                "or give bounds_names."
+                "or give bounds_names, or another name in the schema of the window function."
             )
 
 
 def _extras(spec: AggSpec, windowing: Windowing) -> tuple[str, ...]:
     """The columns of a row that its windows look at, besides the time."""
-    gap = getattr(windowing.assigner, "gap_column", None)
-    found: tuple[str, ...] = () if gap is None else (gap,)
+    on = _on(windowing)
+    found = tuple(name for name in windowing.assigner.columns if name != on)
     if windowing.evictor is not None:
         found += windowing.evictor.columns
-    if not _is_built_in(windowing.trigger):
+    if windowing.function is not None or not _is_built_in(windowing.trigger):
         found += tuple(spec.input_schema.names)
     return tuple(dict.fromkeys(found))
 
 
 def _is_built_in(trigger: Trigger | None) -> bool:
     """Whether a trigger looks at times and counts only: a user's own may look at the row."""
-    if isinstance(trigger, PurgingTrigger):
-        return _is_built_in(trigger.inner)
-    return type(trigger).__module__.startswith(_OURS)
+    assert trigger is not None
+    return type(trigger.innermost).__module__.startswith(_OURS)
 
 
 def _results(spec: AggSpec, node: Node, having: str | None, select: Select | None) -> Node:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from aggloom.codegen.windows.assigner import FOREVER, Assigner, Window
 from aggloom.codegen.windows.assigners import (
-    FOREVER,
     Aligned,
-    Assigner,
     CountWindow,
     Cumulate,
     GlobalWindow,
     Hop,
     Session,
     Tumble,
-    Window,
     distinct_times,
     numbered,
 )
@@ -22,8 +20,11 @@ from aggloom.codegen.windows.evictors import (
     DeltaEvictor,
     Elements,
     Evictor,
+    EvictorContext,
     TimeEvictor,
 )
+from aggloom.codegen.windows.function import WindowFunction, result_schema
+from aggloom.codegen.windows.trigger import Trigger, TriggerContext, TriggerResult
 from aggloom.codegen.windows.triggers import (
     ContinuousTrigger,
     CountTrigger,
@@ -31,9 +32,6 @@ from aggloom.codegen.windows.triggers import (
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
-    TriggerContext,
-    TriggerResult,
 )
 from aggloom.codegen.windows.windowing import Windowing
 from aggloom.codegen.windows.zones import to_instants, to_local
@@ -51,6 +49,7 @@ __all__ = [
     "Elements",
     "EventTimeTrigger",
     "Evictor",
+    "EvictorContext",
     "GlobalWindow",
     "Hop",
     "NeverTrigger",
@@ -63,9 +62,11 @@ __all__ = [
     "TriggerResult",
     "Tumble",
     "Window",
+    "WindowFunction",
     "Windowing",
     "distinct_times",
     "numbered",
+    "result_schema",
     "to_instants",
     "to_local",
     "windowing_data",

@@ -8,74 +8,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from aggloom.codegen.spec.durations import milliseconds, shown
+from aggloom.codegen.windows.assigner import FOREVER, Assigner, Rows, Times
 from aggloom.codegen.windows.zones import check_zone
 from aggloom.errors import SpecError
 
-Times = NDArray[np.int64]
-Rows = NDArray[np.int64]
 Stagger = Literal["aligned", "random", "natural"]
 _LONGEST = 10_000 * 366 * 86_400_000
-FOREVER = 2**62
-"""The end of the window that never ends, and the watermark after the last row."""
-
-
-class Window(NamedTuple):
-    """The milliseconds from start up to, without, end."""
-
-    start: int
-    end: int
-
-    @property
-    def max_timestamp(self) -> int:
-        """The last millisecond that is in it."""
-        return self.end - 1
-
-    def touches(self, other: Window) -> bool:
-        """Whether they overlap or meet, which makes two sessions one."""
-        return self.start <= other.end and other.start <= self.end
-
-    def cover(self, other: Window) -> Window:
-        """The smallest window with both in it."""
-        return Window(min(self.start, other.start), max(self.end, other.end))
-
-
-@dataclass(frozen=True)
-class Assigner:
-    """What every assigner has. on: the column of the event time; None is processing time."""
-
-    merges: ClassVar[bool] = False
-    """Whether windows that touch become one."""
-
-    @property
-    def event_time(self) -> bool:
-        """Whether rows are placed by a column, and not by the clock."""
-        return getattr(self, "on", None) is not None
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns of a row that it looks at."""
-        named = (getattr(self, "on", None), getattr(self, "gap_column", None))
-        return tuple(name for name in named if name is not None)
-
-    @property
-    def zone(self) -> str:
-        """The time zone in which windows are laid out."""
-        return getattr(self, "time_zone", None) or "UTC"
-
-    def assign(self, times: Times, gaps: Times | None = None) -> tuple[Rows, Times, Times]:
-        """All windows of all rows: (number of the row, start, end), windows of a row in order of time."""
-        raise SpecError(f"{type(self).__name__} assigns no windows.")
-
-    @property
-    def text(self) -> str:
-        """The assigner as in EXPLAIN."""
-        return type(self).__name__.upper()
 
 
 @dataclass(frozen=True)
@@ -143,8 +86,8 @@ class Tumble(Aligned):
     """Windows of one size, side by side.
 
     on: the event-time column, None for processing time. offset: where they start, after midnight of 1970 UTC or of
-    time_zone. stagger (processing time): aligned; random: each bucket at an offset of its own; natural: each bucket
-    by the time of its first row.
+    time_zone. stagger: aligned; random: each bucket so much later as its number says; natural: each bucket so much
+    later as the clock was past a multiple of the size when its first row came. `offset` is added to both.
     """
 
     size: Any
@@ -157,8 +100,6 @@ class Tumble(Aligned):
         _settle(self, "size")
         if self.stagger not in ("aligned", "random", "natural"):
             raise SpecError(f"stagger={self.stagger!r}: known are aligned, random and natural.")
-        if self.stagger != "aligned" and self.event_time:
-            raise SpecError("stagger is for windows in processing time; take on=... or it out.")
 
     @property
     def slice_ms(self) -> int:

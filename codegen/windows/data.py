@@ -15,6 +15,7 @@ from aggloom.codegen.windows.assigners import (
     Tumble,
 )
 from aggloom.codegen.windows.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
+from aggloom.codegen.windows.trigger import Trigger
 from aggloom.codegen.windows.triggers import (
     ContinuousTrigger,
     CountTrigger,
@@ -22,7 +23,6 @@ from aggloom.codegen.windows.triggers import (
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
 )
 from aggloom.codegen.windows.windowing import Windowing
 from aggloom.errors import SpecError, nearest
@@ -48,20 +48,23 @@ _BUILT_IN: dict[str, type[Any]] = {
     )
 }
 _PARTS = ("assigner", "trigger", "evictor")
+_FUNCTION = "function"
 _PLAIN = ("allowed_lateness", "updates", "late_rows")
 
 
 def windowing_data(windowing: Windowing) -> dict[str, Any]:
-    """A windowing as JSON can hold it; a user's own trigger or evictor is only named."""
-    parts = {name: _part_data(getattr(windowing, name)) for name in _PARTS}
+    """A windowing as JSON can hold it; a user's own class is only named."""
+    # Only where there is one: what older checkpoints say of their windows does not name it.
+    more = () if windowing.function is None else (_FUNCTION,)
+    parts = {name: _part_data(getattr(windowing, name)) for name in (*_PARTS, *more)}
     return parts | {name: getattr(windowing, name) for name in _PLAIN}
 
 
 def windowing_of(data: Any) -> Windowing:
     """The windowing of what `windowing_data` gave; raises SpecError, also where it names a user's own class."""
-    if not isinstance(data, Mapping) or set(data) != {*_PARTS, *_PLAIN}:
+    if not isinstance(data, Mapping) or set(data) - {_FUNCTION} != {*_PARTS, *_PLAIN}:
         raise SpecError("windows: not what a windowing is written as.")
-    parts = {name: _part_of(data[name]) for name in _PARTS}
+    parts = {name: _part_of(data.get(name)) for name in (*_PARTS, _FUNCTION)}
     return Windowing(**parts, **{name: data[name] for name in _PLAIN})
 
 
@@ -84,7 +87,7 @@ def _part_of(data: Any) -> Any:
     if "own" in data:
         raise SpecError(
             f"windows: {data['own']} is a class of the user's own, which is named here but not kept; "
-            "only built-in triggers and evictors can be made again."
+            "only built-in assigners, triggers and evictors can be made again."
         )
     name = data.get("class")
     if not isinstance(name, str) or name not in _BUILT_IN:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aggloom.codegen.spec.durations import milliseconds, shown
-from aggloom.codegen.windows.assigners import Times, Window
+from aggloom.codegen.windows.assigner import Times, Window
 from aggloom.errors import SpecError
 
 Kept = NDArray[np.bool_]
@@ -27,14 +27,21 @@ class Elements(NamedTuple):
     times: Times
 
 
+class EvictorContext(NamedTuple):
+    """What is known of time when a window fires; milliseconds since 1970."""
+
+    watermark: int
+    processing_time: int
+
+
 class Evictor:
     """Which rows stay. Subclass it for rules of your own; it must be picklable to run on Spark."""
 
-    def evict_before(self, elements: Elements, window: Window, watermark: int) -> Kept:
+    def evict_before(self, elements: Elements, window: Window, ctx: EvictorContext) -> Kept:
         """Which rows stay and are added up, as a boolean array."""
         return np.ones(len(elements.times), np.bool_)
 
-    def evict_after(self, elements: Elements, window: Window, watermark: int) -> Kept:
+    def evict_after(self, elements: Elements, window: Window, ctx: EvictorContext) -> Kept:
         """Which of the rows that were added up stay for the next firing."""
         return np.ones(len(elements.times), np.bool_)
 
@@ -51,14 +58,14 @@ class Evictor:
 
 @dataclass(frozen=True)
 class _BuiltIn(Evictor):
-    def evict_before(self, elements: Elements, window: Window, watermark: int) -> Kept:
+    def evict_before(self, elements: Elements, window: Window, ctx: EvictorContext) -> Kept:
         if getattr(self, "after", False):
-            return super().evict_before(elements, window, watermark)
+            return super().evict_before(elements, window, ctx)
         return self.kept(elements)
 
-    def evict_after(self, elements: Elements, window: Window, watermark: int) -> Kept:
+    def evict_after(self, elements: Elements, window: Window, ctx: EvictorContext) -> Kept:
         if not getattr(self, "after", False):
-            return super().evict_after(elements, window, watermark)
+            return super().evict_after(elements, window, ctx)
         return self.kept(elements)
 
     def kept(self, elements: Elements) -> Kept:

@@ -1,114 +1,23 @@
-"""When a window gives out its result: built-in triggers, and the interface that users write theirs against.
-
-A trigger is asked about each row and each timer of a window, and answers with a TriggerResult. What it wants to
-remember for a window it keeps in `ctx.state`, numbers and texts by name; that, and its timers, survive a restart.
-"""
+"""The built-in triggers: by the watermark, by the clock, by rows, again and again, and around another one."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from aggloom.codegen.spec.durations import milliseconds, shown
-from aggloom.codegen.windows.assigners import Window
+from aggloom.codegen.windows.assigner import Window
+from aggloom.codegen.windows.trigger import (
+    CONTINUE,
+    FIRE,
+    FIRE_AND_PURGE,
+    OnMergeContext,
+    Trigger,
+    TriggerContext,
+    TriggerResult,
+)
 from aggloom.errors import SpecError
-
-
-class TriggerResult(Enum):
-    """What becomes of a window: fire gives its result out, purge forgets its rows."""
-
-    CONTINUE = (False, False)
-    FIRE = (True, False)
-    PURGE = (False, True)
-    FIRE_AND_PURGE = (True, True)
-
-    @property
-    def fires(self) -> bool:
-        """Whether the result is given out."""
-        return self.value[0]
-
-    @property
-    def purges(self) -> bool:
-        """Whether the rows are forgotten."""
-        return self.value[1]
-
-
-CONTINUE, FIRE, PURGE, FIRE_AND_PURGE = TriggerResult
-
-
-class TriggerContext(Protocol):
-    """What a trigger sees of its window; times in milliseconds since 1970."""
-
-    @property
-    def watermark(self) -> int:
-        """No row at or before this time is expected any more."""
-
-    @property
-    def processing_time(self) -> int:
-        """What the clock says."""
-
-    @property
-    def retracts(self) -> bool:
-        """In on_element, whether the row is taken back."""
-
-    @property
-    def state(self) -> MutableMapping[str, Any]:
-        """What the trigger remembers for the window: numbers, texts and booleans by name."""
-
-    def register_event_time_timer(self, time: int) -> None:
-        """Ask for on_event_time once the watermark reaches a time; at once if it has."""
-
-    def register_processing_time_timer(self, time: int) -> None:
-        """Ask for on_processing_time once the clock reaches a time."""
-
-    def delete_event_time_timer(self, time: int) -> None:
-        """Take back what was asked for."""
-
-    def delete_processing_time_timer(self, time: int) -> None:
-        """Take back what was asked for."""
-
-
-class OnMergeContext(TriggerContext, Protocol):
-    """What a trigger sees when windows become one: the window that results, with no state yet."""
-
-    @property
-    def merged(self) -> list[MutableMapping[str, Any]]:
-        """What was remembered for each of the windows that were merged."""
-
-
-class Trigger(ABC):
-    """When a window fires. Subclass it for rules of your own; it must be picklable to run on Spark."""
-
-    @abstractmethod
-    def on_element(
-        self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext
-    ) -> TriggerResult:
-        """A row (its columns that the query reads, by name) has come into the window."""
-
-    @abstractmethod
-    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """A timer that was registered for this time has come due by the watermark."""
-
-    @abstractmethod
-    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """A timer that was registered for this time has come due by the clock."""
-
-    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Windows have become this one: take over what they remembered, and register timers anew."""
-        raise SpecError(
-            f"{type(self).__name__} cannot be used with sessions; give it a method on_merge."
-        )
-
-    def clear(self, window: Window, ctx: TriggerContext) -> None:  # noqa: B027
-        """The window is gone: delete the timers that were registered for it. Its state is deleted anyway."""
-
-    @property
-    def text(self) -> str:
-        """The trigger as in EXPLAIN."""
-        return type(self).__name__
 
 
 @dataclass(frozen=True)
@@ -182,7 +91,11 @@ class EventTimeTrigger(Trigger):
 
 @dataclass(frozen=True)
 class ProcessingTimeTrigger(Trigger):
-    """Fires when the clock passes the end of the window; `early` as in EventTimeTrigger."""
+    """Fires when the clock passes the end of the window; `early` as in EventTimeTrigger.
+
+    Windows in event time still end by the watermark: one that ends before the clock has come so far gives out nothing,
+    and one whose end the clock has passed fires with each row.
+    """
 
     early: Any = None
 
@@ -266,7 +179,8 @@ class CountTrigger(Trigger):
 class ContinuousTrigger(Trigger):
     """Fires at every multiple of `interval`, by the watermark or (event_time=False) the clock, and at the end.
 
-    Multiples that pass at once, with no row in between, are one.
+    Multiples that pass at once, with no row in between, are one. With event_time=False the end, too, is that by the
+    clock: a window in event time whose end the watermark passes gives out nothing then.
     """
 
     interval: Any
@@ -345,6 +259,16 @@ class PurgingTrigger(Trigger):
     """Fires as another trigger does, and forgets the rows each time."""
 
     inner: Trigger
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.inner, Trigger):
+            raise SpecError(
+                f"PurgingTrigger: inner is {self.inner!r}; give a Trigger such as CountTrigger(10)."
+            )
+
+    @property
+    def innermost(self) -> Trigger:
+        return self.inner.innermost
 
     def on_element(
         self, row: Mapping[str, Any], time: int, window: Window, ctx: TriggerContext

@@ -6,21 +6,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggloom.codegen.spec.durations import milliseconds, shown
+from aggloom.codegen.windows.assigner import Assigner
 from aggloom.codegen.windows.assigners import (
     Aligned,
-    Assigner,
     CountWindow,
     GlobalWindow,
     Session,
 )
 from aggloom.codegen.windows.evictors import CountEvictor, Evictor
+from aggloom.codegen.windows.function import WindowFunction
+from aggloom.codegen.windows.trigger import Trigger
 from aggloom.codegen.windows.triggers import (
+    ContinuousTrigger,
     CountTrigger,
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
 )
 from aggloom.errors import SpecError
 
@@ -28,6 +30,8 @@ from aggloom.errors import SpecError
 @dataclass(frozen=True)
 class Windowing:
     """An assigner with its trigger (None: the assigner's own), evictor, and allowed lateness in milliseconds.
+
+    function: what windows give out besides the calls, from all of their rows.
 
     allowed_lateness: how long after its end, by the watermark, a window still takes rows; each then brings an update of
     the result that was given out. updates: results come as -U and +U where a window fires again, rather than as more
@@ -40,6 +44,7 @@ class Windowing:
     allowed_lateness: Any = 0
     updates: bool | None = None
     late_rows: bool = False
+    function: WindowFunction | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.assigner, Assigner):
@@ -65,14 +70,38 @@ class Windowing:
             raise SpecError(
                 f"evictor is {self.evictor!r}; give an Evictor such as CountEvictor(10)."
             )
-        if isinstance(self.trigger, EventTimeTrigger) and not self.assigner.event_time:
-            raise SpecError(
-                "an EventTimeTrigger needs event time; give the window a column on=...."
-            )
-        if getattr(self.trigger, "late", None) is not None and not lateness:
-            raise SpecError("late firing needs allowed_lateness; say how long windows wait.")
+        if self.function is not None and not isinstance(self.function, WindowFunction):
+            raise SpecError(f"function is {self.function!r}; give a WindowFunction.")
+        self._check_times()
         if self.updates is None:
             object.__setattr__(self, "updates", self.fires_again)
+
+    def _check_times(self) -> None:
+        """Refuse what would wait for a time that never comes, or do nothing."""
+        assert self.trigger is not None
+        trigger = self.trigger.innermost
+        if not self.assigner.event_time:
+            if isinstance(trigger, EventTimeTrigger):
+                raise SpecError(
+                    "an EventTimeTrigger needs event time; give the window a column on=...."
+                )
+            if isinstance(trigger, ContinuousTrigger) and trigger.event_time:
+                raise SpecError(
+                    "ContinuousTrigger: windows in processing time know no watermark, and it would never fire; "
+                    "give ContinuousTrigger(..., event_time=False), or the window a column on=...."
+                )
+        if getattr(trigger, "late", None) is not None and not self.allowed_lateness:
+            raise SpecError("late firing needs allowed_lateness; say how long windows wait.")
+        if self.late_rows and not self.assigner.event_time:
+            raise SpecError(
+                "late_rows is for event time, by the clock no row is late; give the window a column on=...."
+            )
+        if isinstance(self.assigner, GlobalWindow):
+            for name in ("allowed_lateness", "late_rows"):
+                if getattr(self, name):
+                    raise SpecError(
+                        f"{name}: a global window never ends, so that no row is late; take it out."
+                    )
 
     @classmethod
     def of(
@@ -103,8 +132,8 @@ class Windowing:
     def fires_again(self) -> bool:
         """Whether a window may give out its result more than once."""
         trigger = self.trigger
-        if isinstance(trigger, EventTimeTrigger | ProcessingTimeTrigger):
-            return trigger.early is not None or bool(self.allowed_lateness)
+        if self._fires_at_its_end:
+            return getattr(trigger, "early", None) is not None or bool(self.allowed_lateness)
         return not isinstance(trigger, PurgingTrigger) and not isinstance(
             self.assigner, CountWindow
         )
@@ -112,7 +141,9 @@ class Windowing:
     @property
     def is_vectorised(self) -> bool:
         """Whether whole columns can be processed at once: no evictor, and a trigger that only looks at times."""
-        fits = isinstance(self.trigger, EventTimeTrigger | ProcessingTimeTrigger)
+        fits = self._fires_at_its_end and self.function is None
+        # Results that are only added each need a firing of their own.
+        fits = fits and bool(self.updates or not self.fires_again)
         if isinstance(self.assigner, Session):
             delays = (getattr(self.trigger, name, None) for name in ("early", "late"))
             fits = fits and not any(delay is not None for delay in delays)
@@ -122,8 +153,16 @@ class Windowing:
     def is_sliced(self) -> bool:
         """Whether rows can be added up by slice before they reach their bucket."""
         aligned = isinstance(self.assigner, Aligned) and self.assigner.event_time
-        # A late row is handed out with its time, which its slice does not tell.
-        return self.is_vectorised and aligned and not self.late_rows
+        # A late row is handed out with its time, which its slice does not tell. Which slice a staggered one is in, only
+        # its bucket knows.
+        staggered = getattr(self.assigner, "stagger", "aligned") != "aligned"
+        return self.is_vectorised and aligned and not self.late_rows and not staggered
+
+    @property
+    def _fires_at_its_end(self) -> bool:
+        """Whether the trigger goes by the same time as the windows, and by nothing else."""
+        own = EventTimeTrigger if self.assigner.event_time else ProcessingTimeTrigger
+        return isinstance(self.trigger, own)
 
     @property
     def text(self) -> str:
@@ -134,6 +173,8 @@ class Windowing:
             parts.append(f"trigger=[{self.trigger.text}]")
         if self.evictor is not None:
             parts.append(f"evictor=[{self.evictor.text}]")
+        if self.function is not None:
+            parts.append(f"function=[{self.function.text}]")
         if self.allowed_lateness:
             parts.append(f"allowed_lateness={shown(self.allowed_lateness)}")
         return ", ".join(parts)
@@ -146,4 +187,7 @@ class Windowing:
             return CountTrigger(assigner.slide), CountEvictor(assigner.size)
         if isinstance(assigner, GlobalWindow):
             return NeverTrigger(), None
+        own = assigner.default_trigger()
+        if own is not None:
+            return own, None
         return (EventTimeTrigger() if assigner.event_time else ProcessingTimeTrigger()), None

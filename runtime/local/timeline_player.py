@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen.planner import Node, Plan, Scan, WindowAggregate, WindowAssign, walk
-from aggloom.codegen.windows import to_instants
+from aggloom.codegen.windows import Session, to_instants
 from aggloom.errors import AggloomError, StateCorruptError, UnknownColumnError, nearest
 from aggloom.runtime.local.pipeline import Handlers, Pipeline
 from aggloom.runtime.local.timeline_story import Firing, Key, Mark, Row, Story
@@ -72,8 +72,8 @@ class _Player:
         alone = _replaced(watched, assign.input, Scan(_TABLE, self.schema))
         self.below = Pipeline(replace(plan, root=assign.input), handler_of, **options)
         self.windows = Pipeline(replace(plan, root=alone), handler_of, **options)
-        merges = node.windowing.assigner.merges
-        self.book: Book = Sessions(self.story) if merges else Book(self.story)
+        sessions = isinstance(node.windowing.assigner, Session)
+        self.book: Book = Sessions(self.story) if sessions else Book(self.story)
 
     def restore(self, data: bytes) -> None:
         """Go on from a snapshot of the whole plan."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from aggloom.codegen.windows import (
+    Assigner,
     Elements,
     Evictor,
     Trigger,
@@ -32,8 +33,10 @@ class Book:
 
     def enter(self, rows: list[Row], gaps: Any, now: int) -> None:
         """Put rows into their windows."""
-        if not rows or getattr(self.assigner, "stagger", "aligned") != "aligned":
-            # Each bucket staggers its windows by itself: only what they give out is known.
+        staggered = getattr(self.assigner, "stagger", "aligned") != "aligned"
+        own = type(self.assigner).assign_rows is not Assigner.assign_rows
+        if not rows or staggered or own:
+            # Each bucket staggers its windows by itself, and one's own look at rows: what they give out is known.
             return
         zone = self.story.zone
         times = to_local(np.array([row.place for row in rows], np.int64), zone)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds
-from aggloom.codegen.windows import Windowing
+from aggloom.codegen.windows import Windowing, result_schema
 from aggloom.errors import AggloomError, DataError, NotMergeableError
 from aggloom.runtime.operators.base import Operator, Partials
 from aggloom.runtime.operators.steps import Rows, no_rows
@@ -47,7 +47,8 @@ class WindowOperator(Operator):
         self._chained = chained and windowing.assigner.event_time
         # Where windows fire once, it is the same whether rows act one by one.
         self._per_record = per_record and bool(windowing.updates)
-        self._output = WindowOutput(self.spec, bounds, windowing.assigner.zone)
+        more = result_schema(windowing.function)
+        self._output = WindowOutput(self.spec, bounds, windowing.assigner.zone, more)
         self.schema = self._output.schema
         self.nothing = no_rows(self.schema)
         self._late: list[Rows] = []

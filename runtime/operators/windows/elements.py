@@ -13,6 +13,7 @@ from aggloom.codegen.windows import (
     DeltaEvictor,
     Elements,
     Evictor,
+    EvictorContext,
     TimeEvictor,
     Window,
 )
@@ -48,6 +49,12 @@ class ElementStore:
         taken = pa.Table.from_batches(self._chunks, self._schema).take(pa.array(numbers))
         batches = taken.combine_chunks().to_batches()
         return batches[0] if batches else empty(self._schema)
+
+    def elements(self, numbers: list[int]) -> Elements:
+        """The rows of these numbers as users see them."""
+        batch = self.take(np.array(numbers, np.int64))
+        rows = batch.select(list(range(batch.num_columns - 1)))
+        return Elements(rows, batch.columns[-1].to_numpy())
 
     def find(self, numbers: list[int], row: int) -> int | None:
         """The place in `numbers` of the first row that equals another one, time included."""
@@ -97,26 +104,30 @@ class Eviction:
 
     def __init__(self, evictor: Evictor, store: ElementStore) -> None:
         self._evictor, self._store = evictor, store
-        self._idle = ""
+        self._idle: tuple[str, ...] = ()
         if isinstance(evictor, CountEvictor | TimeEvictor | DeltaEvictor):
-            self._idle = "evict_before" if evictor.after else "evict_after"
+            self._idle = ("evict_before" if evictor.after else "evict_after",)
+        elif type(evictor) is Evictor:
+            self._idle = ("evict_before", "evict_after")
         self._counts = isinstance(evictor, CountEvictor)
         self._nothing = store.take(np.zeros(0, np.int64))
 
-    def before(self, numbers: list[int], window: Window, watermark: int) -> list[int]:
+    def before(self, numbers: list[int], window: Window, ctx: EvictorContext) -> list[int]:
         """The rows that are added up."""
-        return self._kept("evict_before", numbers, window, watermark)
+        return self._kept("evict_before", numbers, window, ctx)
 
-    def after(self, numbers: list[int], window: Window, watermark: int) -> list[int]:
+    def after(self, numbers: list[int], window: Window, ctx: EvictorContext) -> list[int]:
         """Of the rows that were added up, those that stay."""
-        return self._kept("evict_after", numbers, window, watermark)
+        return self._kept("evict_after", numbers, window, ctx)
 
-    def _kept(self, method: str, numbers: list[int], window: Window, watermark: int) -> list[int]:
-        if method == self._idle:
+    def _kept(
+        self, method: str, numbers: list[int], window: Window, ctx: EvictorContext
+    ) -> list[int]:
+        if method in self._idle:
             return numbers
         elements = self._elements(numbers)
         try:
-            kept = getattr(self._evictor, method)(elements, window, watermark)
+            kept = getattr(self._evictor, method)(elements, window, ctx)
         except AggloomError:
             raise
         except Exception as error:
@@ -134,9 +145,7 @@ class Eviction:
     def _elements(self, numbers: list[int]) -> Elements:
         if self._counts:
             return Elements(self._nothing, np.zeros(len(numbers), np.int64))
-        batch = self._store.take(np.array(numbers, np.int64))
-        rows = batch.select(list(range(batch.num_columns - 1)))
-        return Elements(rows, batch.columns[-1].to_numpy())
+        return self._store.elements(numbers)
 
 
 def empty(schema: pa.Schema) -> pa.RecordBatch:

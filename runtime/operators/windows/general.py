@@ -16,13 +16,22 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds
-from aggloom.codegen.windows import Aligned, Trigger, TriggerResult, Window, Windowing
+from aggloom.codegen.windows import (
+    Aligned,
+    Evictor,
+    EvictorContext,
+    Trigger,
+    TriggerResult,
+    Window,
+    Windowing,
+)
 from aggloom.errors import AggloomError, DataError, StateCorruptError
 from aggloom.runtime.operators.base import Held
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.base import PROCESSING, STAGGER, WATERMARK, WindowOperator
 from aggloom.runtime.operators.windows.elements import ElementStore, Eviction
+from aggloom.runtime.operators.windows.function_calls import FunctionCalls
 from aggloom.runtime.operators.windows.general_book import Book, Live, Pane
 from aggloom.runtime.operators.windows.general_changes import Changes
 from aggloom.runtime.operators.windows.general_ledger import (
@@ -32,6 +41,7 @@ from aggloom.runtime.operators.windows.general_ledger import (
     WindowState,
     orphan,
 )
+from aggloom.runtime.operators.windows.general_merging import place
 from aggloom.runtime.operators.windows.general_placing import Placer
 from aggloom.runtime.operators.windows.general_trigger import Asker, Columns
 from aggloom.runtime.operators.windows.holding import of_windows
@@ -52,7 +62,7 @@ class GeneralWindowOperator(WindowOperator):
     Triggers are asked about retractions as about other rows, so that count windows count changes. on_orphan_retraction
     is judged for each window; with an evictor, which has rows to keep and not numbers, "keep" is "drop". With
     windowing.updates, a firing of a window that holds no row takes back what it gave out. row_schema: all columns of
-    rows, if they are more than the spec's handler_schema. bucket: by which windows in processing time are staggered.
+    rows, if they are more than the spec's handler_schema. bucket: by which windows are staggered.
     """
 
     def __init__(
@@ -70,7 +80,7 @@ class GeneralWindowOperator(WindowOperator):
     ) -> None:
         _check(on_orphan_retraction)
         super().__init__(handler_class, windowing, bounds, chained, update_before)
-        if windowing.assigner.merges and windowing.evictor is None:
+        if windowing.assigner.merges and windowing.evictor is None and windowing.function is None:
             self.require_merge("sessions")
         self.on_orphan_retraction, self._bucket = on_orphan_retraction, bucket
         self.counters["merged"] = 0
@@ -195,17 +205,14 @@ class GeneralWindowOperator(WindowOperator):
         if live is not None:
             return live
         own, instants = Window(*local), Window(*window)
-        if key is not None and self.windowing.assigner.merges:
-            touched = [each for each in key.windows.values() if each.local.touches(own)]
-            if touched:
-                return self._merged(touched, own, instants)
+        assigner = self.windowing.assigner
+        if assigner.merges:
+            return place(assigner, self._book, self._merged, slot, (own, instants))
         return None if self._book.is_late(instants) else self._book.open(slot, own, instants)
 
     def _merged(self, touched: list[Live], local: Window, window: Window) -> Live:
-        """The window that takes the place of those that a row's own touches."""
+        """The window that takes the place of others."""
         touched.sort(key=lambda live: live.local)
-        for live in touched:
-            local, window = local.cover(live.local), window.cover(live.window)
         first, *others = touched
         if not others and first.local == local:
             return first
@@ -284,13 +291,16 @@ class GeneralWindowOperator(WindowOperator):
 
     def _evicted(self, live: Live, eviction: Eviction) -> Pane:
         """A pane with the rows that the evictor leaves."""
-        watermark = self._book.clock.watermark
-        rows = eviction.before(live.pane.rows, live.window, watermark)
+        clock = self._book.clock
+        ctx = EvictorContext(clock.watermark, clock.processing)
+        rows = eviction.before(live.pane.rows, live.window, ctx)
+        if self._function is not None:
+            self._function.fire(live, rows, ctx)
         pane = self._book.pane(live.key)
         for number in rows:
             self._ledger.add(number, pane)
         self._ledger.gone.append(pane)
-        live.pane.rows = list(eviction.after(rows, live.window, watermark))
+        live.pane.rows = list(eviction.after(rows, live.window, ctx))
         return pane
 
     def _carry_out(self, seen: Sequence[int] = ()) -> Rows:
@@ -298,6 +308,8 @@ class GeneralWindowOperator(WindowOperator):
         book, ledger = self._book, self._ledger
         ledger.run(self._source)
         held, results = ledger.take()
+        if self._function is not None:
+            results = [*results, *self._function.take()]
         made = self._changes.take(held, results, book.windows.values())
         self.counters["fired"] += int((held > 0).sum())
         self.counters["orphans_dropped"] += ledger.dropped
@@ -331,10 +343,13 @@ class GeneralWindowOperator(WindowOperator):
         self._store: ElementStore | None = None
         self._eviction: Eviction | None = None
         self._source = _no_rows
-        if windowing.evictor is not None:
+        self._function: FunctionCalls | None = None
+        if windowing.evictor is not None or windowing.function is not None:
             self._store = ElementStore(self._row_schema, codes=self.handler_class.RETRACTING)
-            self._eviction = Eviction(windowing.evictor, self._store)
+            self._eviction = Eviction(windowing.evictor or Evictor(), self._store)
             self._source = self._elements
+            if windowing.function is not None:
+                self._function = FunctionCalls(windowing.function, self.state, self._store)
         if _BOOK in self.state.arena:
             self._load()
 

@@ -62,7 +62,7 @@ class Book:
     """
 
     def __init__(self, event_time: bool, lateness: int) -> None:
-        self._event_time, self._lateness = event_time, lateness
+        self.event_time, self._lateness = event_time, lateness
         self.clock = Clock()
         self.keys: dict[int, Key] = {}
         self.windows: dict[int, Live] = {}
@@ -74,7 +74,7 @@ class Book:
     @property
     def cleanups(self) -> Timers:
         """The timers that windows end by."""
-        return self.event if self._event_time else self.processing
+        return self.event if self.event_time else self.processing
 
     def cleanup_of(self, window: Window) -> int | None:
         """The timer at which a window ends."""
@@ -83,7 +83,7 @@ class Book:
     def is_late(self, window: Window) -> bool:
         """Whether a window is over by the watermark."""
         cleanup = self.cleanup_of(window)
-        return self._event_time and cleanup is not None and cleanup <= self.clock.watermark
+        return self.event_time and cleanup is not None and cleanup <= self.clock.watermark
 
     def pane(self, key: Key) -> Pane:
         """A new pane of a key."""
@@ -97,7 +97,7 @@ class Book:
         live = Live(self._number(), pane or self.pane(key), local, window, self.cleanup_of(window))
         self._enter(live)
         if live.cleanup is not None:
-            (self.register_event if self._event_time else self.register_processing)(
+            (self.register_event if self.event_time else self.register_processing)(
                 live.cleanup, live
             )
         return live
@@ -119,7 +119,8 @@ class Book:
         self.event.drop(live.id)
         self.processing.drop(live.id)
         del self.windows[live.id]
-        del live.key.windows[live.local]
+        if live.key.windows[live.local] is live:
+            del live.key.windows[live.local]
         if not live.key.windows:
             del self.keys[live.key.slot]
             self.emptied.add(live.key.slot)

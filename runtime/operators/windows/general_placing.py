@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen.windows import Aligned, Assigner, to_instants, to_local
-from aggloom.errors import DataError
+from aggloom.codegen.windows import Aligned, Assigner, Window, to_instants, to_local
+from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.clock import Clock
 
+Assigned = tuple[Array, Array, Array]
 Placed = Iterator[tuple[int, tuple[int, int], tuple[int, int]]]
 
 
@@ -36,13 +37,43 @@ class Placer:
         assigner = self._assigner
         if stagger and isinstance(assigner, Aligned):
             assigner = assigner.staggered(stagger)
-        rows, starts, ends = assigner.assign(to_local(times, assigner.zone), self._gaps(batch))
+        rows, starts, ends = self._assigned(assigner, batch, to_local(times, assigner.zone))
         # The last millisecond decides when a window fires (Flink's rule where clocks are changed).
         until = to_instants(ends - 1, assigner.zone) + 1
         since = to_instants(starts, assigner.zone)
         local = zip(starts.tolist(), ends.tolist(), strict=True)
         instants = zip(since.tolist(), until.tolist(), strict=True)
         return zip(rows.tolist(), local, instants, strict=True)
+
+    def _assigned(self, assigner: Assigner, batch: pa.RecordBatch, local: Array) -> Assigned:
+        gaps = self._gaps(batch)
+        if gaps is not None:
+            return assigner.assign(local, gaps)
+        if type(assigner).assign_rows is Assigner.assign_rows:
+            return assigner.assign(local)
+        seen = batch.drop_columns([self._column])
+        try:
+            found = assigner.assign_rows(seen, local)
+            rows, starts, ends = (np.asarray(part, np.int64) for part in found)
+        except AggloomError:
+            raise
+        except Exception as error:
+            raise DataError(
+                f"assigner {assigner.text} failed in assign_rows: {type(error).__name__}: {error}"
+            ) from error
+        fits = rows.ndim == 1 and len(rows) == len(starts) == len(ends)
+        if not fits or (len(rows) and (np.diff(rows, prepend=0, append=len(local) - 1) < 0).any()):
+            raise DataError(
+                f"assigner {assigner.text}: assign_rows must return the number of the row, the start and the end of "
+                f"each window as three arrays of one length, by row, of {len(local)} rows"
+            )
+        if (starts >= ends).any():
+            at = int(np.argmax(starts >= ends))
+            raise DataError(
+                f"assigner {assigner.text}: the window from {starts[at]} to {ends[at]} ms of row {rows[at]} has no "
+                "time in it; let it end after its start"
+            )
+        return rows, starts, ends
 
     def _gaps(self, batch: pa.RecordBatch) -> Array | None:
         name = getattr(self._assigner, "gap_column", None)
@@ -56,3 +87,9 @@ class Placer:
                 f"row {row}: the session gap `{name}` is {column[row].as_py()}; it must be more than 0 ms"
             )
         return gaps
+
+
+def instants_of(window: Window, zone: str) -> Window:
+    """A window of the wall clock in instants."""
+    start, last = to_instants(np.array([window.start, window.end - 1], np.int64), zone).tolist()
+    return Window(start, last + 1)

@@ -15,12 +15,11 @@ from aggloom.codegen.windows import (
     EventTimeTrigger,
     NeverTrigger,
     ProcessingTimeTrigger,
-    PurgingTrigger,
     Trigger,
     TriggerResult,
     Window,
 )
-from aggloom.errors import AggloomError, DataError
+from aggloom.errors import AggloomError, DataError, SpecError
 from aggloom.runtime.operators.windows.general_book import Book, Live
 
 _KNOWN = (EventTimeTrigger, ProcessingTimeTrigger, CountTrigger, ContinuousTrigger, NeverTrigger)
@@ -84,6 +83,11 @@ class Context:
         return state
 
     def register_event_time_timer(self, time: int) -> None:
+        if not self._book.event_time:
+            raise SpecError(
+                "a trigger registers a timer by the watermark, which windows in processing time do not know; "
+                "give the window a column on=...., or register_processing_time_timer"
+            )
         self._book.register_event(int(time), self.live)
 
     def register_processing_time_timer(self, time: int) -> None:
@@ -106,8 +110,7 @@ class Asker:
         self.context = Context(book)
         self.text = trigger.text
         self._trigger = trigger
-        inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
-        self._own = type(inner) not in _KNOWN
+        self._own = type(trigger.innermost) not in _KNOWN
         self._element = trigger.on_element
 
     def element(self, live: Live, columns: Columns, row: int, time: int) -> TriggerResult:

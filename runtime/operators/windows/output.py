@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -15,14 +16,16 @@ from aggloom.runtime.values.changelog import transitions
 
 
 class WindowOutput:
-    """Puts together the rows of windows laid out in `zone`."""
+    """Puts together the rows of windows laid out in `zone`. more: columns after those of the calls."""
 
-    def __init__(self, spec: AggSpec, bounds: Bounds, zone: str) -> None:
+    def __init__(
+        self, spec: AggSpec, bounds: Bounds, zone: str, more: Iterable[pa.Field] = ()
+    ) -> None:
         self.bounds, self.zone = bounds, zone
         self.window_column = spec.group_by[-1]
         fields = list(spec.aggregate_schema)
         keys = len(spec.group_by)
-        self.results = fields[keys:]
+        self.results = [*fields[keys:], *more]
         self.schema = pa.schema([*fields[: keys - 1], *bounds.fields, *self.results])
 
     def late_schema(self, rows: pa.Schema, on: str) -> pa.Schema:

@@ -60,7 +60,7 @@ class SlicingWindowOperator(WindowOperator):
     """One bucket's operator for windows that lie at fixed places on the time axis.
 
     Deterministic: the same bundles in the same order give the same changes. After an error in the middle of a bundle
-    it refuses further work: restore a snapshot. bucket: by which windows in processing time are staggered.
+    it refuses further work: restore a snapshot. bucket: by which windows are staggered.
     """
 
     keeps_calls = ""
@@ -172,13 +172,13 @@ class SlicingWindowOperator(WindowOperator):
         """The rows that are not late, with the end of their slice in the window's column."""
         place = len(self.spec.group_by) - 1
         slices = np.asarray(batch.column(place))
-        if not self._event_time and batch.num_rows:
+        if batch.num_rows and not self.clock[STAGGER]:
             now = int(self.clock[PROCESSING])
-            if not self.clock[STAGGER]:
-                offset = stagger_offset(self._assigner, now, self.spec.digest, self._bucket)
-                self.clock[STAGGER] = 1 + offset
-                self.settle()
-            local = to_local(np.array([now], np.int64), self._assigner.zone)
+            offset = stagger_offset(self._assigner, now, self.spec.digest, self._bucket)
+            self.clock[STAGGER] = 1 + offset
+            self.settle()
+        if not self._event_time and batch.num_rows:
+            local = to_local(self.clock[PROCESSING : PROCESSING + 1], self._assigner.zone)
             slices = np.repeat(self._assigner.slices(local), batch.num_rows)
         elif not self.windowing.is_sliced:
             slices = self._assigner.slices(to_local(slices, self._assigner.zone))

@@ -1,0 +1,53 @@
+"""What a window gives out besides its calls: a function of the user's over all of its rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen.spec.dtypes import parse_schema
+from aggloom.codegen.windows.assigner import Window
+from aggloom.codegen.windows.evictors import Elements, EvictorContext
+from aggloom.errors import SpecError
+
+
+class WindowFunction(ABC):
+    """More columns of a window's result, from its key, itself and all of its rows.
+
+    Subclass it; it must be picklable to run on Spark. A window then keeps its rows, as with an evictor.
+    """
+
+    schema: Any
+    """The columns that it adds, as a schema or as DDL such as "first STRING, spread DOUBLE"."""
+
+    @abstractmethod
+    def process(
+        self, key: tuple[Any, ...], window: Window, elements: Elements, ctx: EvictorContext
+    ) -> Sequence[Any]:
+        """The values of its columns when a window fires; asked only where the window holds rows.
+
+        key: the values of the group keys. elements: the rows that the evictor leaves, with all columns of the table.
+        """
+
+    @property
+    def text(self) -> str:
+        """The function as in EXPLAIN."""
+        return type(self).__name__
+
+
+def result_schema(function: WindowFunction | None) -> pa.Schema:
+    """The columns that a function adds, none without one; raises SpecError if it does not say them."""
+    if function is None:
+        return pa.schema([])
+    given = getattr(function, "schema", None)
+    if given is None:
+        raise SpecError(
+            f'{function.text}: give the class its columns, such as schema = "spread DOUBLE".'
+        )
+    schema = given if isinstance(given, pa.Schema) else parse_schema(given)
+    if not schema.names:
+        raise SpecError(f"{function.text}: schema has no columns; name at least one.")
+    return schema

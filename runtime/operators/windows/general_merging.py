@@ -1,0 +1,84 @@
+"""Windows of a key that become one: sessions, and what an assigner of the user's says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from aggloom.codegen.windows import Assigner, Session, Window
+from aggloom.errors import AggloomError, DataError
+from aggloom.runtime.operators.windows.general_book import Book, Live
+from aggloom.runtime.operators.windows.general_placing import instants_of
+from aggloom.runtime.operators.windows.general_trigger import shown
+
+Merged = tuple[list[Window], Window]
+Merger = Callable[[list[Live], Window, Window], Live]
+"""From live windows, and what they become on the wall clock and in instants, to the live window that they are then."""
+
+
+def place(
+    assigner: Assigner, book: Book, merged: Merger, slot: int, window: tuple[Window, Window]
+) -> Live | None:
+    """The live window of a row of the key at a slot, once windows have merged; None if it is over.
+
+    window: the row's own, on the wall clock and in instants. Raises DataError if an assigner merges nonsense.
+    """
+    own, instants = window
+    key = book.keys.get(slot)
+    if isinstance(assigner, Session):
+        touched = [each for each in key.windows.values() if each.local.touches(own)] if key else []
+        for each in touched:
+            own, instants = own.cover(each.local), instants.cover(each.window)
+        if touched:
+            return merged(touched, own, instants)
+    else:
+        found: Live | None = None
+        for parts, whole in _merges(assigner, [own, *(key.windows if key else ())]):
+            lives = [key.windows[part] for part in parts if key and part in key.windows]
+            whole_instants = instants_of(whole, assigner.zone)
+            if lives and book.is_late(whole_instants):
+                raise DataError(
+                    f"assigner {assigner.text}: merge_windows makes {shown(whole_instants)} of windows that are "
+                    "live, which is over by the watermark; merge into a later one"
+                )
+            live = merged(lives, whole, whole_instants) if lives else None
+            if window[0] in parts:
+                found, own, instants = live, whole, whole_instants
+        if found is not None:
+            return found
+    return None if book.is_late(instants) else book.open(slot, own, instants)
+
+
+def _merges(assigner: Assigner, windows: Iterable[tuple[int, int]]) -> list[Merged]:
+    """(windows, what they become) for all that change; windows: those of a key, and a row's own.
+
+    Raises DataError if the assigner fails, or if what it says is no partition of the windows.
+    """
+    given = sorted({Window(*window) for window in windows})
+    said: list[Merged] = []
+
+    def merge(parts: Sequence[Window], whole: Window) -> None:
+        said.append(([Window(*part) for part in parts], Window(*whole)))
+
+    try:
+        assigner.merge_windows(given, merge)
+    except AggloomError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"assigner {assigner.text} failed in merge_windows: {type(error).__name__}: {error}"
+        ) from error
+    left = set(given)
+    for parts, whole in said:
+        if not parts or not set(parts) <= left or len(set(parts)) < len(parts):
+            raise _wrong(assigner, f"{parts} are not all windows that were given, each once")
+        left -= set(parts)
+        if whole.start >= whole.end:
+            raise _wrong(assigner, f"{whole} has no time in it")
+    result = [whole for _, whole in said]
+    if len({*result, *left}) < len(result) + len(left):
+        raise _wrong(assigner, "two of the windows that result are the same")
+    return [(parts, whole) for parts, whole in said if parts != [whole]]
+
+
+def _wrong(assigner: Assigner, what: str) -> DataError:
+    return DataError(f"assigner {assigner.text}: merge_windows: {what}")
