@@ -9,16 +9,20 @@ import click
 import pyarrow as pa
 
 from aggloom.codegen.planner import PlanOptions, plan_query
+from aggloom.errors import AggloomError
+from aggloom.interrupts import Interrupts
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
     from aggloom.job import Job
     from aggloom.runtime.counts import Counts
+
+_PAUSE_SECONDS = 0.1
 
 
 def run(job: Job) -> None:
     """Stream the tables of a job through its query into its sink."""
-    from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.progress import ProgressPrinter
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import TABLE_FILE, read_table, write_changes
@@ -33,42 +37,57 @@ def run(job: Job) -> None:
         dialect=job.dialect,
         options=PlanOptions.of(job.options),
     )
-    # What fails is said once, below, and not by each thread of Spark that it passes through.
-    spark = session("aggloom run", **{"spark.log.level": "OFF"})
-    out = sql(
-        job.sql,
-        tables={
-            table.name: read_changes(
-                spark, table.path, table.format, schemas[table.name], **table.options
-            )
-            for table in job.tables
-        },
-        input_changes=job.changes,
-        dialect=job.dialect,
-        backend=job.backend,
-        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
-        options=job.options,
-    )
-    latency = plan.options.mini_batch_allow_latency or 1000
-    trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
-    query = write_changes(out, job.sink, job.checkpoint, trigger=trigger)
-    progress, done = ProgressPrinter(query), False
-    try:
-        with progress:
-            try:
-                await_end(query)
-            except KeyboardInterrupt:
-                query.stop()
-        done = True
-    finally:
-        if not done and progress.counts.batches:
-            click.echo(f"before it failed, {progress.counts}", err=True)
+    with Interrupts() as interrupts:
+        # What fails is said once, below, and not by each thread of Spark that it passes through.
+        spark = session("aggloom run", **{"spark.log.level": "OFF"})
+        interrupts.take()
+        out = sql(
+            job.sql,
+            tables={
+                table.name: read_changes(
+                    spark, table.path, table.format, schemas[table.name], **table.options
+                )
+                for table in job.tables
+            },
+            input_changes=job.changes,
+            dialect=job.dialect,
+            backend=job.backend,
+            watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
+            options=job.options,
+        )
+        latency = plan.options.mini_batch_allow_latency or 1000
+        trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
+        query = write_changes(out, job.sink, job.checkpoint, trigger=trigger)
+        counts = _watched(query, interrupts)
     table = None
     if job.sink == "table" and (job.checkpoint / TABLE_FILE).exists():
         table = read_table(job.checkpoint)
         if not job.json:
             show_table(table)
-    _tell(progress.counts, job, table)
+    _tell(counts, job, table)
+    if interrupts.asked.is_set() and not job.continuous:
+        raise KeyboardInterrupt
+
+
+def _watched(query: StreamingQuery, interrupts: Interrupts) -> Counts:
+    """Wait until a query ends, or is stopped by Ctrl-C; what it has counted, which is told of one that fails, too."""
+    from aggloom.runtime.spark.failures import await_end
+    from aggloom.runtime.spark.progress import ProgressPrinter
+
+    progress = ProgressPrinter(query)
+    try:
+        with progress:
+            while query.isActive and not interrupts.asked.wait(_PAUSE_SECONDS):
+                pass
+            if interrupts.asked.is_set():
+                query.stop()
+            else:
+                await_end(query)
+    except AggloomError:
+        if progress.counts.batches:
+            click.echo(f"before it failed, {progress.counts}", err=True)
+        raise
+    return progress.counts
 
 
 def _tell(counts: Counts, job: Job, table: pa.Table | None) -> None:

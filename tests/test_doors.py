@@ -1,4 +1,4 @@
-"""What a user does wrong at the doors of Spark: paths, tables, sinks, sessions. Each is a typed error of a few lines."""
+"""What a user does wrong at the doors of Spark: paths, tables, sinks, sessions. Each is a typed error of a line."""
 
 from __future__ import annotations
 
