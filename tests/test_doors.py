@@ -140,7 +140,7 @@ def test_the_deepest_cause_is_told(said: str, kind: type[AggloomError], expected
 
 @pytest.mark.spark
 def test_one_file_a_pattern_and_parquet_without_a_schema(spark: Any, tmp_path: Path) -> None:
-    home = tmp_path / "with [brackets]"
+    home = tmp_path / "with blanks"
     home.mkdir()
     for name, value in (("a", 1), ("b", 2)):
         (home / f"{name}.csv").write_text(f"k,v\n{name},{value}\n")
@@ -181,7 +181,7 @@ def test_what_cannot_be_read_or_run_is_said_before_anything_runs(
         (
             lambda: al.read_changes(spark, tmp_path / "in", "parquet"),
             InputFormatError,
-            "give them|Give them",
+            "Give them as schema=",
         ),
         (lambda: al.sql(SUM, t=str(tmp_path)), SpecError, "table t is the path .* read it first"),
         (lambda: al.sql(SUM, tables={"t": [1]}), SpecError, "table t is a list, not a DataFrame"),
@@ -211,8 +211,10 @@ def test_paths_of_this_machine_and_of_others(tmp_path: Path) -> None:
     assert local("file:///a/b") == local("file:/a/b") == Path("/a/b")
     assert local("a:b/c") == Path("a:b/c")
     assert located("s3a://bucket/*.csv", {}) == ("s3a://bucket/*.csv", {})
-    file = tmp_path / "a*[1].csv"
-    file.write_text("k\n")
+    odd = tmp_path / "a[1].csv"
+    odd.write_text("k\n")
+    with pytest.raises(SpecError, match="Spark reads .* as a pattern"):
+        located(odd, {})
     assert located(tmp_path, {}) == (str(tmp_path), {})
     one = tmp_path / "plain.csv"
     one.write_text("k\n")

@@ -6,11 +6,13 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.spark.failures import explained
 
 CHANGE_NAMES = ("_change_type", "op")
 """Under which a file may say what kind of change a row is."""
@@ -32,6 +34,11 @@ def located(path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     if place is None:
         return text, options
     if has_magic(text) or "{" in text:
+        if place.exists():
+            raise SpecError(
+                f"read_changes: Spark reads {text!r} as a pattern, for there is one of *?[]{{}} in it. Rename what has "
+                "it in its name, or write ? in its place."
+            )
         # Path.glob takes no absolute patterns, and neither knows braces.
         if "{" not in text and not glob(str(place), recursive=True):  # noqa: PTH207
             raise SpecError(
@@ -45,7 +52,7 @@ def located(path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         return text, options
     if _GLOB_FILTER.lower() in map(str.lower, options):
         raise SpecError(f"read_changes: {text!r} is one file; leave {_GLOB_FILTER} out.")
-    return str(place.absolute().parent), {**options, _GLOB_FILTER: _literal(place.name)}
+    return str(place.absolute().parent), {**options, _GLOB_FILTER: place.name}
 
 
 def local(path: str) -> Path | None:
@@ -65,11 +72,10 @@ def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> 
     """
     try:
         found = spark.read.options(**{**options, "mergeSchema": True}).parquet(path).schema
-    except AnalysisException as failure:
-        said = str(failure).partition("SQLSTATE")[0].strip()
+    except (PySparkException, Py4JError) as failure:
         raise InputFormatError(
-            f"read_changes: the columns of {path!r} cannot be told from its files ({said}). Give them as schema=, "
-            'such as "name STRING, cnt INT".'
+            f"read_changes: the columns of {path!r} cannot be told from its files ({explained(failure)}). "
+            'Give them as schema=, such as "name STRING, cnt INT".'
         ) from None
     return StructType([field for field in found if field.name not in CHANGE_NAMES])
 
@@ -96,8 +102,3 @@ def _sibling(place: Path) -> str:
     except OSError:
         return f" Nor is there a directory {str(place.parent)!r}."
     return f" {nearest(place.name, names)}" if names else " Its directory is empty."
-
-
-def _literal(name: str) -> str:
-    """A pattern that only this name matches."""
-    return "".join(f"\\{c}" if c in "*?[]{}\\" else c for c in name)
