@@ -6,6 +6,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -206,21 +207,33 @@ def test_what_cannot_be_read_or_run_is_said_before_anything_runs(
     assert type(own.value).__name__ == "AnalysisException"
 
 
+def session(master: str, default: str) -> Any:
+    """What tells where a session's files are."""
+    configured = SimpleNamespace(get=lambda name: default)
+    context = SimpleNamespace(hadoopConfiguration=lambda: configured)
+    return SimpleNamespace(sparkContext=SimpleNamespace(master=master, _jsc=context))
+
+
 def test_paths_of_this_machine_and_of_others(tmp_path: Path) -> None:
+    here = session("local[2]", "file:///")
+    for other in (session("yarn", "file:///"), session("local[2]", "hdfs://a"), object()):
+        assert located(other, "/not/here", {}) == ("/not/here", {})
+    with pytest.raises(SpecError, match="no file or directory"):
+        located(session("local[2]", "hdfs://a"), "file:/not/here", {})
     assert local("s3a://bucket/x") is None and local("hdfs:/x") is None
     assert local("file:///a/b") == local("file:/a/b") == Path("/a/b")
     assert local("a:b/c") == Path("a:b/c")
-    assert located("s3a://bucket/*.csv", {}) == ("s3a://bucket/*.csv", {})
+    assert located(here, "s3a://bucket/*.csv", {}) == ("s3a://bucket/*.csv", {})
     odd = tmp_path / "a[1].csv"
     odd.write_text("k\n")
-    with pytest.raises(SpecError, match="Spark reads .* as a pattern"):
-        located(odd, {})
-    assert located(tmp_path, {}) == (str(tmp_path), {})
+    with pytest.raises(SpecError, match=r"Spark reads .* as a pattern"):
+        located(here, odd, {})
+    assert located(here, tmp_path, {}) == (str(tmp_path), {})
     one = tmp_path / "plain.csv"
     one.write_text("k\n")
-    assert located(one, {"x": 1}) == (str(tmp_path), {"x": 1, "pathGlobFilter": "plain.csv"})
+    assert located(here, one, {"x": 1}) == (str(tmp_path), {"x": 1, "pathGlobFilter": "plain.csv"})
     with pytest.raises(SpecError, match="leave pathGlobFilter out"):
-        located(one, {"pathglobfilter": "*"})
+        located(here, one, {"pathglobfilter": "*"})
 
 
 def test_a_stale_java_home_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

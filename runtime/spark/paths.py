@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.session import is_local
 
 CHANGE_NAMES = ("_change_type", "op")
 """Under which a file may say what kind of change a row is."""
@@ -20,10 +21,10 @@ CHANGE_NAMES = ("_change_type", "op")
 _GLOB_FILTER = "pathGlobFilter"
 
 
-def located(path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """A path as Spark's streams read it, and the options with what that takes: of one file its directory, and its name.
 
-    Raises SpecError for a local path where nothing is.
+    Raises SpecError where nothing is. A path that is another machine's, or may be, is left to Spark.
     """
     if not isinstance(path, str | Path) or not str(path):
         raise SpecError(
@@ -31,7 +32,7 @@ def located(path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         )
     text = str(path)
     place = local(text)
-    if place is None:
+    if place is None or not is_local(spark) or not _reads_this_disk(spark, text):
         return text, options
     if has_magic(text) or "{" in text:
         if place.exists():
@@ -63,6 +64,12 @@ def local(path: str) -> Path | None:
     if scheme != "file":
         return None
     return Path("/" + rest.lstrip("/"))
+
+
+def _reads_this_disk(spark: Any, path: str) -> bool:
+    """Whether a path without a scheme is one of this machine's for Spark, too."""
+    default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:"
+    return path.startswith("file:") or str(default).startswith("file:")
 
 
 def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> StructType:

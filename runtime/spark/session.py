@@ -82,12 +82,12 @@ def ensure_query_settings(
         spark.conf.set(_NO_DATA_BATCHES, "false" if timers else "true")
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, _ROCKSDB)
-    if "PYSPARK_PYTHON" not in os.environ and _is_classic_local(spark):
+    if "PYSPARK_PYTHON" not in os.environ and is_local(spark):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         spark.sparkContext.pythonExec = sys.executable
 
 
-def _is_classic_local(spark: SparkSession) -> bool:
+def is_local(spark: SparkSession) -> bool:
     """True where driver and workers share this machine, and so this interpreter."""
     try:
         return str(spark.sparkContext.master).startswith("local")

@@ -60,7 +60,7 @@ def read_changes(
         raise SpecError(f"read_changes: unknown format {format!r}; known are {', '.join(FORMATS)}")
     if time_unit not in ("auto", *_UNITS):
         raise SpecError(f"read_changes: unknown time_unit {time_unit!r}; known are auto, s, ms, us")
-    path, options = located(path, options)
+    path, options = located(spark, path, options)
     if schema is None and format == "parquet":
         schema = parquet_columns(spark, path, options)
     columns = _columns(schema)
