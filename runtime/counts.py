@@ -133,10 +133,9 @@ def counts_of(operators: Iterable[Any], **totals: Any) -> Counts:
     """The counts of operators that have been there from the start, each by itself."""
     told = []
     for operator in operators:
-        flows = dict(zip(FLOWS, _flows(operator), strict=True))
-        held = dict(zip(LEVELS, _levels(operator), strict=True))
-        name = _name(operator)
-        told.append(OperatorCounts(name, **flows, **held))
+        counted: dict[str, Any] = dict(zip(FLOWS, _flows(operator), strict=True))
+        counted |= dict(zip(LEVELS, _levels(operator), strict=True))
+        told.append(OperatorCounts(_name(operator), **counted))
     return Counts(operators=tuple(told), **totals)
 
 

@@ -129,11 +129,10 @@ class _Operator:
 
     @property
     def counts(self) -> OperatorCounts:
-        held = zip(*self._levels.values(), strict=True) if self._levels else [(0,)] * len(LEVELS)
-        levels = dict(zip(LEVELS, map(sum, held), strict=True))
-        return OperatorCounts(
-            self._name, **self._flows, **levels, buckets=(len(self._levels), self._of)
-        )
+        told: dict[str, Any] = dict(self._flows)
+        for at, level in enumerate(LEVELS):
+            told[level] = sum(held[at] for held in self._levels.values())
+        return OperatorCounts(self._name, **told, buckets=(len(self._levels), self._of))
 
 
 def input_rows(progress: Any) -> int:
