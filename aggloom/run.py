@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from aggloom.job import Job
-    from aggloom.runtime.counts import Counts
+    from aggloom.runtime.operators.counts import Counts
 
 _PAUSE_SECONDS = 0.1
 

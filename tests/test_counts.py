@@ -13,7 +13,7 @@ from pyspark.sql import Row
 
 import aggloom as al
 from aggloom.errors import DataError
-from aggloom.runtime.counts import Counts
+from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.spark.counting import Totals
 
 SUM = "SELECT k, SUM(v) AS s FROM t GROUP BY k"

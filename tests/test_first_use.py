@@ -127,7 +127,7 @@ def test_a_disk_that_fills_up_leaves_the_old_table(
             "the disk has no room: java.io.IOException: No space left on device. Make room",
         ),
         (
-            "calling o1.start.\n: aggloom.runtime.changelog.ChangelogLawError: table sink: 1 +U rows",
+            "calling o1.start.\n: aggloom.runtime.values.changelog.ChangelogLawError: table sink: 1 +U rows",
             AggloomError,
             "table sink: 1 +U rows",
         ),

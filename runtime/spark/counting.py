@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from aggloom.runtime.counts import FLOWS, LEVELS, Counts, OperatorCounts
+from aggloom.runtime.operators.counts import FLOWS, LEVELS, Counts, OperatorCounts
 from aggloom.runtime.spark.files import METRIC
 
 COUNTS_DDL = "counts ARRAY<BIGINT>"

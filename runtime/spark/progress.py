@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from aggloom.runtime.counts import Counts
+from aggloom.runtime.operators.counts import Counts
 from aggloom.runtime.spark.counting import Totals, input_rows
 
 _POLL_SECONDS = 0.5
