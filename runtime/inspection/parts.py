@@ -81,7 +81,7 @@ def _parts(operator: Any, key: pa.RecordBatch) -> Iterator[tuple[Part, _Held]]:
         window = None
         if held.window is not None:
             zone = operator.windowing.assigner.zone
-            window = _bounds(operator.bounds, held.window, zone)
+            window = bounds_shown(operator.bounds, held.window, zone)
         records = held.records
         if records is None:
             records = 0 if held.slot is None else int(held.handler.accumulators.records[held.slot])
@@ -197,7 +197,7 @@ def _results(handler: Any, slot: int) -> Row:
     return {f.name: column[0].as_py() for f, column in zip(fields, columns, strict=True)}
 
 
-def _bounds(bounds: Bounds, window: tuple[int, int], zone: str) -> tuple[Any, Any]:
+def bounds_shown(bounds: Bounds, window: tuple[int, int], zone: str) -> tuple[Any, Any]:
     """A window's start and end as the query shows them."""
     start, end = (np.array([each], np.int64) for each in window)
     columns = bound_columns(bounds, start, end, zone)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError
 from aggloom.runtime.inspection.keys import matching
-from aggloom.runtime.inspection.parts import counts_rows, parts_of
+from aggloom.runtime.inspection.parts import bounds_shown, counts_rows, parts_of
 from aggloom.runtime.inspection.report import Bundle, Change, Effect, Part, Row
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.steps import no_rows
@@ -108,7 +108,7 @@ class _Alone:
             yield from self._clock(nothing, clock)
         columns = batch.columns[: self.key.num_columns]
         for row in np.flatnonzero(matching(columns, self.key, batch.num_rows)).tolist():
-            shown = _row(batch, row, self.key.num_columns)
+            shown = _with_times(self.operator, _row(batch, row, self.key.num_columns))
             one = batch.slice(row, 1), kinds[row : row + 1]
             yield self._change(KIND_NAMES[kinds[row]], shown, one, clock)
         for data in entry.partials:
@@ -183,6 +183,21 @@ def _row(batch: pa.RecordBatch, row: int, skip: int) -> Row:
     """A row's columns after the first `skip`."""
     names = batch.schema.names[skip:]
     return {name: batch.column(skip + place)[row].as_py() for place, name in enumerate(names)}
+
+
+def _with_times(operator: Any, row: Row) -> Row:
+    """A row without the planner's column by which it is placed, which is told as the time that it stands for."""
+    if not isinstance(operator, WindowOperator):
+        return row
+    place = operator.spec.group_by[-1]
+    rest = {name: value for name, value in row.items() if name != place}
+    assigner = operator.windowing.assigner
+    if place not in row or not assigner.event_time:
+        return rest
+    if operator.windowing.is_sliced:
+        ends = (row[place], row[place])
+        return {"slice ends": bounds_shown(operator.bounds, ends, assigner.zone)[1], **rest}
+    return {"event time": _time(row[place]), **rest}
 
 
 def _effects(before: list[Part], after: list[Part]) -> Iterator[Effect]:

@@ -24,10 +24,12 @@ from aggloom.codegen.planner import (
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import AggloomError, SpecError, UnknownTableError, nearest
 from aggloom.runtime.handlers.handler import rows_to_batch
+from aggloom.runtime.local.given_rows import kinds_and_values
 from aggloom.runtime.local.mini_batch import MiniBatch
 from aggloom.runtime.local.pipeline import Handlers, Pipeline, handlers
 from aggloom.runtime.local.timeline import Timeline, timeline
 from aggloom.runtime.local.watermarks import Watermarks
+from aggloom.runtime.operators.counts import Counts, counts_of, time_of
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator, Mode, OrphanPolicy
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
@@ -175,7 +177,7 @@ class Harness:
         self._has_windows = any(isinstance(each, WindowAggregate) for each in walk(plan.root))
         self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []
-        self._buffered = 0
+        self._buffered = self._bundles = 0
         self._new: list[Change] = []
         self._all: list[Change] = []
 
@@ -211,8 +213,10 @@ class Harness:
             batch = rows
             codes = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds, np.int8)
         else:
-            codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
-            batch = rows_to_batch([tuple(row[1:]) for row in rows], self.plan.scans[name].schema)
+            schema = self.plan.scans[name].schema
+            words, values = kinds_and_values(rows, schema.names)
+            codes = parse_kinds(pa.array(words, pa.string()), "harness rows")
+            batch = rows_to_batch(values, schema)
         self._watermarks.rows(name, self._clock.processing)
         self.history.append(("rows", (name, batch, codes)))
         self._buffer_rows(name, batch, codes)
@@ -330,6 +334,19 @@ class Harness:
             total.update(operator.counters, keys=operator.keys)
         return dict(total)
 
+    @property
+    def counts(self) -> Counts:
+        """What the query has counted since it was made, as `al.progress` tells it of one on Spark; str is one line."""
+        rows = sum(len(told[1]) for what, told in self.history if what == "rows")
+        changes = sum(len(told) for what, told in self.history if what == "changes")
+        return counts_of(
+            self.pipeline.operators,
+            batches=self._bundles,
+            rows=rows,
+            changes=changes,
+            watermark=time_of(self._watermarks.current),
+        )
+
     def close(self) -> None:
         self.pipeline.close()
 
@@ -346,6 +363,7 @@ class Harness:
 
     def _run(self, tables: dict[str, Rows]) -> None:
         changes = _changes(self.pipeline.process(tables, self._clock))
+        self._bundles += bool(tables)
         if self._has_windows:
             self.history.append(("bundle", (tables, self._clock)))
         self._new += changes

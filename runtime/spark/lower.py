@@ -7,13 +7,13 @@ UNION ALL below an exchange is a union of packed rows.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import pyarrow as pa
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType, StructField, StructType
@@ -37,6 +37,7 @@ from aggloom.codegen.planner import (
     lineage,
 )
 from aggloom.runtime.operators.windows.make import WindowSettings, late_schema
+from aggloom.runtime.spark import counting
 from aggloom.runtime.spark.expressions import (
     check_columns,
     check_output,
@@ -131,6 +132,7 @@ class Lowering:
     ) -> None:
         self.plan, self.tables, self.handler_of, self.settings = plan, tables, handler_of, settings
         self._places = 0
+        self._number = counting.number()
         self._streams = any(table.df.isStreaming for table in tables.values())
         partitions = _any(tables).df.sparkSession.conf.get("spark.sql.shuffle.partitions")
         self._buckets = settings.buckets or 2 * int(partitions or 200)
@@ -140,11 +142,13 @@ class Lowering:
         change_column = CHANGE_COLUMNS[self.settings.profile]
         check_output(self.plan.schema.names, change_column)
         shown = self._shown(self.plan.root)
-        return shown.select(
+        late = [name for name in shown.columns if name == LATE_ROW]
+        result = shown.select(
             *(F.col(quote(name)) for name in self.plan.schema.names),
-            *(F.col(name) for name in shown.columns if name == LATE_ROW),
+            *(F.col(name) for name in late),
             F.col(quote(_KIND)).alias(change_column),
         )
+        return counting.result_counted(result, self._number, late[0] if late else None)
 
     def _shown(self, node: Node) -> DataFrame:
         """A part of the plan above the last aggregates: its columns, and kinds in the profile's words."""
@@ -262,7 +266,7 @@ class Lowering:
             assert isinstance(node, Scan)
             change, append_only = self.tables[node.table].change_column, node.changes == "append"
             pack = Pack(route, node.schema, name, change, append_only, ordered)
-            return files.packed(pack, f"{self._places} {route.side}")
+            return files.packed(pack, f"{self._places} {route.side} #{self._number}")
         rows = self._rows(node)
         by_file = list(rows.files) if ordered else []
         named = [
@@ -330,12 +334,17 @@ class Lowering:
             self.settings.state_limit,
             added_calls=options.added_calls,
         )
-        return packed.groupBy("bucket").transformWithStateInPandas(
+        hosted = packed.groupBy("bucket").transformWithStateInPandas(
             OperatorProcessor(factory, hosting),
             outputStructType=hosting.output_ddl,
             outputMode="Append",
             timeMode=mode,
         )
+        return self._counted(hosted, name, place, here.buckets)
+
+    def _counted(self, hosted: DataFrame, name: str, place: int, buckets: int) -> DataFrame:
+        """What leaves an operator, its counts observed."""
+        return counting.operator_counted(hosted, name, place, self._number, buckets)
 
     def _settings(self, node: Keyed) -> tuple[tuple[str, Any], ...] | WindowSettings:
         options = self.plan.options
@@ -441,7 +450,8 @@ def _file_order(df: DataFrame) -> list[Any]:
     wanted = {"file_path", "file_modification_time"}
     if "_metadata" in df.columns:
         return []
-    logger = logging.getLogger("DataFrameQueryContextLogger")
+    # The logger is of a class of Spark's own, which a plain `logging.getLogger` would keep it from being.
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
     disabled, logger.disabled = logger.disabled, True
     try:
         metadata = json.loads(df.select("_metadata").schema["_metadata"].dataType.json())
