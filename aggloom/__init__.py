@@ -62,13 +62,14 @@ if TYPE_CHECKING:
     from aggloom.runtime.local.harness import Harness
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
+    from aggloom.runtime.spark.counting import progress
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.repartition import repartition
     from aggloom.runtime.spark.session import session
-    from aggloom.runtime.spark.sinks import write_changes
+    from aggloom.runtime.spark.sinks import read_table, write_changes
     from aggloom.runtime.spark.sources import read_changes
     from aggloom.runtime.spark.window_aggregate import late_rows, on_time, window_aggregate
 
@@ -124,7 +125,9 @@ __all__ = [
     "load",
     "on_time",
     "prepare",
+    "progress",
     "read_changes",
+    "read_table",
     "register",
     "repartition",
     "session",
@@ -171,7 +174,9 @@ _HOMES = {
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
+    "progress": "aggloom.runtime.spark.counting",
     "read_changes": "aggloom.runtime.spark.sources",
+    "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",
     "sql": "aggloom.runtime.spark.query",
     "session": "aggloom.runtime.spark.session",

@@ -30,11 +30,29 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except AggloomError as error:
-            if ctx.meta.get("debug"):
+        except KeyboardInterrupt:
+            click.echo("aggloom: interrupted", err=True)
+            ctx.exit(130)
+        except Exception as error:
+            told = _told(error)
+            if told is None or ctx.meta.get("debug"):
                 raise
-            click.echo(f"aggloom: {error}", err=True)
+            click.echo(f"aggloom: {told}", err=True)
             ctx.exit(2)
+
+
+def _told(error: Exception) -> str | None:
+    """What is wrong in a few lines; None of what is neither the user's fault nor Spark's, but ours."""
+    if isinstance(error, BrokenPipeError):
+        # Whoever read what is printed has seen enough; click ends quietly.
+        return None
+    if isinstance(error, AggloomError | OSError | UnicodeDecodeError):
+        return str(error)
+    if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):
+        from aggloom.runtime.spark.failures import explained
+
+        return str(explained(error))
+    return None
 
 
 def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -295,7 +313,7 @@ def estimate(
     """Say how much a query will remember, from a sample of its rows."""
     from aggloom.sampled import estimated
 
-    options = dict(_setting(text) for text in settings)
+    options = _pairs("--set", "OPTION=VALUE", settings)
     found = estimated(
         sql, _pairs("--table", '"name=DDL"', tables), samples, options=options, **sizes
     )
@@ -329,6 +347,9 @@ def estimate(
 )
 @click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
 @click.option("--continuous", is_flag=True, help="Wait for more files instead of stopping.")
+@click.option(
+    "--json", is_flag=True, help="Say what was counted, and the folded table, as JSON at the end."
+)
 @debug_option
 def run(
     job: Path | None,
@@ -339,10 +360,10 @@ def run(
 ) -> None:
     """Run a query over files of changes on a local Spark: a job file, or its parts as options."""
     from aggloom.job import complete, read_job
-    from aggloom.run import read_table_option
     from aggloom.run import run as run_job
+    from aggloom.tables import read_table_option
 
-    options: dict[str, Any] = dict(_setting(text) for text in settings)
+    options: dict[str, Any] = dict(_pairs("--set", "OPTION=VALUE", settings))
     if mode is not None:
         options["mini_batch_enabled"] = mode == "mini_batch"
     given["tables"] = tuple(read_table_option(text) for text in tables)
@@ -371,13 +392,6 @@ def why(
 ) -> None:
     """Replay the changes of a key since the last snapshot, each with the value before and after."""
     show_why(checkpoint, keys, limit, form, **given)
-
-
-def _setting(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name or not equals:
-        raise SpecError(f"--set {text!r}: it must read OPTION=VALUE.")
-    return name.strip(), value.strip()
 
 
 @main.command()

@@ -10,14 +10,17 @@ from typing import Any, Literal
 import yaml
 
 from aggloom.errors import SpecError, nearest
-from aggloom.run import TableSource, table_source
+from aggloom.tables import TableSource, relative_to, table_source
 
 Changes = Literal["append", "retract"]
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be run; `options` are the planner's, by Flink's names or by keyword."""
+    """What is to be run; `options` are the planner's, by Flink's names or by keyword.
+
+    json: whether what the run has counted, and the table of sink `table`, come as JSON.
+    """
 
     sql: str
     tables: tuple[TableSource, ...]
@@ -27,6 +30,7 @@ class Job:
     dialect: Literal["spark", "flink"] = "spark"
     backend: Literal["numba", "python"] = "numba"
     continuous: bool = False
+    json: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -41,11 +45,12 @@ def read_job(path: Path, **overrides: Any) -> Job:
         options:
           table.exec.state.ttl: 1 d
 
+    Relative paths are relative to the file's folder; those of `overrides` to the caller's.
     Raises SpecError naming the file and the entry.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
+        content = yaml.load(path.read_text(encoding="utf-8"), _OnceEach)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SpecError(f"{path}: the job file cannot be read: {error}") from None
     if not isinstance(content, Mapping):
         raise SpecError(f"{path}: a job is a mapping with `sql`, `tables` and `checkpoint`.")
@@ -60,8 +65,14 @@ def read_job(path: Path, **overrides: Any) -> Job:
             f"{path}: `tables` must be a mapping of names to {{path: ..., format: ...}}."
         )
     given["tables"] = tuple(
-        table_source(name, settings, f"{path}, table {name}") for name, settings in tables.items()
+        table_source(name, settings, f"{path}, table {name}", path.parent)
+        for name, settings in tables.items()
     )
+    if isinstance(given.get("checkpoint"), str):
+        given["checkpoint"] = relative_to(path.parent, given["checkpoint"])
+    kind, colon, place = str(given.get("sink") or "").partition(":")
+    if place:
+        given["sink"] = kind + colon + relative_to(path.parent, place)
     options = given.get("options") or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")
@@ -82,6 +93,15 @@ def complete(given: Mapping[str, Any], where: str) -> Job:
             raise SpecError(
                 f"{where}: {name} is {given[name]!r}. {nearest(str(given[name]), allowed)}"
             )
+    for name, kind in _KINDS.items():
+        if not isinstance(given.get(name, kind()), kind):
+            raise SpecError(f"{where}: {name} is {given[name]!r}; it must be {_WORDS[kind]}.")
+    if not isinstance(given["checkpoint"], str | Path):
+        raise SpecError(f"{where}: checkpoint is {given['checkpoint']!r}; it must be a path.")
+    names = [table.name for table in given["tables"]]
+    for name in names:
+        if names.count(name) > 1:
+            raise SpecError(f"{where}: table {name!r} is given twice; leave one out.")
     job = Job(**given)
     return replace(job, checkpoint=Path(job.checkpoint))
 
@@ -91,3 +111,19 @@ _CHOICES = {
     "dialect": ("spark", "flink"),
     "backend": ("numba", "python"),
 }
+_KINDS = {"sql": str, "sink": str, "continuous": bool, "json": bool}
+_WORDS = {str: "text", bool: "true or false"}
+
+
+class _OnceEach(yaml.SafeLoader):
+    """YAML whose mappings name each entry once; where one comes twice, the last would win without a word."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """The mapping; raises MarkedYAMLError at an entry that is there already."""
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        for place, name in enumerate(names):
+            if name in names[:place]:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{name!r} is there twice", problem_mark=node.value[place][0].start_mark
+                )
+        return super().construct_mapping(node, deep)

@@ -174,6 +174,9 @@ class _Stages:
 class _PackedLowering(Lowering):
     """Lowers to `_Stages`: ordinary columns, which Spark alone can make, are the input as it is."""
 
+    def _counted(self, hosted: Any, *_: Any) -> Any:
+        return hosted
+
     def _from_rows(self, node: Any, route: Any, name: str, ordered: bool) -> Any:
         (table,) = self.tables.values()
         stages: Any = table.df

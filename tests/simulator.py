@@ -152,10 +152,11 @@ class World:
                 taken = self.rng.choice(done).outputs
                 if place < len(self.query.operators) - 1:
                     packed += [
-                        row
+                        row[:4]
                         for frames in taken.values()
                         for f in frames
                         for row in f.itertuples(index=False)
+                        if row.blob is not None
                     ]
                 else:
                     outputs |= self._unpacked(taken)
@@ -165,7 +166,8 @@ class World:
     def _unpacked(self, taken: dict[int, list]) -> Outputs:
         found = {}
         for key, frames in taken.items():
-            changes = unpacked(self.query, [blob for frame in frames for blob in frame["blob"]])
+            blobs = [blob for frame in frames for blob in frame["blob"] if blob is not None]
+            changes = unpacked(self.query, blobs)
             if changes:
                 found[key] = changes
         return found

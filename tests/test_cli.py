@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 import aggloom as al
 from aggloom.cli import main
-from aggloom.run import TableSource, read_table_option
+from aggloom.tables import TableSource, read_table_option
 
 SQL = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name"
 SCHEMA = "name STRING, cnt INT"

@@ -165,6 +165,7 @@ def test_windows_are_replayed_to_what_they_were(kind: str, monkeypatch: pytest.M
         told = look.why({"k": name})
         assert told.agrees, told.text()
         assert not any(bundle.note for bundle in told.bundles)
+        assert "$" not in told.text()
         state = look.state({"k": name}, None)
         assert state.key is not None
         assert [part.results for part in state.key.parts] == [part.results for part in told.now]
@@ -192,7 +193,18 @@ def test_open_windows_of_a_key_hold_their_rows() -> None:
     assert {part.window: part.results for part in told.now} == expected
     one = look.why({"k": "a", "window_start": "2020-01-01 00:00:10"})
     assert [part.results for part in one.now] == [{"s": 8, "n": 2, "m": 7}]
-    assert [c.row["v"] for bundle in one.bundles for c in bundle.changes] == [7, 1]
+    changes = [c for bundle in one.bundles for c in bundle.changes]
+    assert [c.row["v"] for c in changes] == [7, 1]
+    assert {c.row["slice ends"] for c in changes} == {BASE + dt.timedelta(seconds=20)}
+    assert "slice ends=2020-01-01 00:00:20" in one.text()
+
+
+def test_a_row_of_a_session_tells_its_time() -> None:
+    kept = recorded(window=al.Session("6 s", on="ts"))
+    kept.harness.process([("+I", "a", BASE, 1)])
+    kept.harness.flush()
+    ((change,),) = [bundle.changes for bundle in kept.look().why({"k": "a"}).bundles]
+    assert change.row == {"event time": BASE, "v": 1}
 
 
 def test_merged_accumulators_are_one_line() -> None:

@@ -457,7 +457,7 @@ def test_console_and_file_sinks(
     printed = capsys.readouterr().out
     assert "+I name=a, total=1, top=1" in printed
     assert "batch 0: 1 rows" in printed
-    assert progress.rows == 1
+    assert progress.counts.rows == 1
     with pytest.raises(SpecError, match="unknown sink"):
         write_changes(out, "kafka", tmp_path / "c3")
 

@@ -178,7 +178,7 @@ def _run(spark: Any, path: Path, whole: bool, **options: Any) -> list[tuple[Any,
     with ProgressPrinter(query, force=True) as progress:
         query.awaitTermination()
     rows = [tuple(row.values()) for row in read_table(home).to_pylist()]
-    return [("rows", progress.rows), *sorted(rows, key=repr)]
+    return [("rows", progress.counts.rows), *sorted(rows, key=repr)]
 
 
 @pytest.mark.spark

@@ -215,7 +215,8 @@ def _drop_stale_cache(kernel: Any, path: Path, module_name: str) -> None:
 
 def _import(module_name: str, path: Path) -> Any:
     spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None and spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise GeneratedSourceError(f"{path}: it is no Python file, such as a generated handler is")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:

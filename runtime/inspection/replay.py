@@ -20,7 +20,7 @@ from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import KIND_NAMES, same_value
-from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
+from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock, instant
 from aggloom.runtime.values.matching import matching
 
 _DROPPED = {
@@ -85,8 +85,8 @@ def replay(
 
 def times(clock: Clock) -> tuple[dt.datetime | None, dt.datetime | None]:
     """The clock's time and the watermark, None where they are not known."""
-    processing = _time(clock.processing) if clock.processing > 0 else None
-    return processing, _time(clock.watermark) if clock.watermark > BEFORE_ALL else None
+    processing = instant(clock.processing) if clock.processing > 0 else None
+    return processing, instant(clock.watermark) if clock.watermark > BEFORE_ALL else None
 
 
 class _Alone:
@@ -106,7 +106,7 @@ class _Alone:
             yield from self._clock(nothing, clock)
         columns = batch.columns[: self.key.num_columns]
         for row in np.flatnonzero(matching(columns, self.key, batch.num_rows)).tolist():
-            shown = _row(batch, row, self.key.num_columns)
+            shown = self.operator.shown_row(_row(batch, row, self.key.num_columns))
             one = batch.slice(row, 1), kinds[row : row + 1]
             yield self._change(KIND_NAMES[kinds[row]], shown, one, clock)
         for data in entry.partials:
@@ -195,10 +195,3 @@ def _comparable(parts: list[Part]) -> list[Any]:
         (part.window, part.records, same_value(list((part.results or {}).values())))
         for part in parts
     ]
-
-
-def _time(ms: int) -> dt.datetime | None:
-    try:
-        return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
-    except (OverflowError, ValueError, OSError):
-        return None

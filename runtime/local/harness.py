@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, milliseconds
 from aggloom.codegen.planner import (
-    GroupAggregate,
     Plan,
     PlanOptions,
+    Stateful,
     WindowAggregate,
     plan_query,
     plan_spec,
@@ -31,7 +31,9 @@ from aggloom.runtime.local.pipeline import Handlers, Pipeline, handlers
 from aggloom.runtime.local.timeline import Timeline, timeline
 from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.operators.counts import Counts, counts_of, time_of
 from aggloom.runtime.operators.group_aggregate import Mode, OrphanPolicy
+from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
 from aggloom.runtime.storage.arena import Array
@@ -178,9 +180,10 @@ class Harness:
         self._has_windows = any(isinstance(each, WindowAggregate) for each in walk(plan.root))
         self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []
-        self._buffered = 0
+        self._buffered = self._bundles = 0
         self._owes_row = self._has_row_always = any(
-            isinstance(each, GroupAggregate) and each.spec.one_row for each in walk(plan.root)
+            isinstance(each, Stateful) and operator_of(each, plan.options).always
+            for each in walk(plan.root)
         )
         self._new: list[Change] = []
         self._all: list[Change] = []
@@ -332,6 +335,19 @@ class Harness:
             total.update(operator.counters, keys=operator.keys)
         return dict(total)
 
+    @property
+    def counts(self) -> Counts:
+        """What the query has counted since it was made, as `al.progress` tells it of one on Spark; str is one line."""
+        rows = sum(len(told[1]) for what, told in self.history if what == "rows")
+        changes = sum(len(told) for what, told in self.history if what == "changes")
+        return counts_of(
+            self.pipeline.operators,
+            batches=self._bundles,
+            rows=rows,
+            changes=changes,
+            watermark=time_of(self._watermarks.current),
+        )
+
     def close(self) -> None:
         self.pipeline.close()
 
@@ -349,6 +365,7 @@ class Harness:
     def _run(self, tables: dict[str, Rows]) -> None:
         self._owes_row = False
         changes = _changes(self.pipeline.process(tables, self._clock))
+        self._bundles += bool(tables)
         if self._has_windows:
             self.history.append(("bundle", (tables, self._clock)))
         self._new += changes

@@ -71,6 +71,8 @@ class Operator(ABC):
     handler_class: Any
     counters: dict[str, int]
     update_before: bool
+    in_windows: ClassVar[bool] = False
+    """Whether what it holds are windows, not keys."""
     keeps_calls: ClassVar[str] = "its state is not made of calls"
     """Why its state does not outlive a change of its calls; empty if it does."""
     _failed: bool = False
@@ -102,6 +104,15 @@ class Operator(ABC):
     @abstractmethod
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         """What it holds of a key (a row of the key's columns), windows in order of time."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What messages call it."""
+
+    def shown_row(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A row that came, by name, as its user knows it."""
+        return row
 
     def shown_window(self, window: tuple[int, int]) -> tuple[Any, Any]:
         """The start and end of a held window as the query shows them."""

@@ -148,6 +148,10 @@ class GroupAggOperator(Operator):
         was[0] = shown
         return noted._replace(was=was, now=np.ones(len(was), np.bool_))
 
+    @property
+    def name(self) -> str:
+        return f"GROUP BY {', '.join(self.spec.group_by) or '()'}"
+
     def key_columns(self) -> list[pa.Array]:
         return self.state.key_columns(self.state.used())
 

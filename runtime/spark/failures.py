@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -14,12 +18,17 @@ from aggloom.errors import (
     InputFormatError,
     StateCorruptError,
     StateError,
+    StateRoomError,
     WorkerStartError,
 )
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
-_OURS = re.compile(r"aggloom\.errors\.(\w+): ([^\n]*(?:\n  - [^\n]*)*)")
+_OURS = re.compile(r"aggloom\.(?:\w+\.)*(\w+Error): ([^\n]*(?:\n  - [^\n]*)*)")
 _INPUT = re.compile(r"\[USER_RAISED_EXCEPTION\] InputFormatError: ([^\n]*?)(?= SQLSTATE|\n|\Z)")
+_FILE = re.compile(
+    r"\[FAILED_READ_FILE(?!\.FILE_NOT_EXIST)[\w.]*\] Encountered error while reading file (.*?)\.(?:[ \n]|\Z)"
+    r" *([^\n]*)"
+)
 _STORE = re.compile(r"\[(CANNOT_LOAD_STATE_STORE[\w.]*)\]")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]*)")
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "USER_RAISED_EXCEPTION"}
@@ -33,8 +42,12 @@ _DAMAGE = re.compile(
 _TOO_SLOW = "Python worker failed to connect back"
 _STARTS = 3
 _NOT_RUN = "CheckpointInfo length: 0"
-_THROWN = re.compile(r"(?:terminated with exception: |calling \S+\n: )(.*)", re.DOTALL)
-_TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
+_THROWN = re.compile(r".*(?:terminated with exception: |calling \S+\n: )(.*)", re.DOTALL)
+_TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?!py4j\.protocol)(\S.*)")
+_CAUSED = re.compile(r"^Caused by: (?:[\w.$]+: )?(.*)", re.MULTILINE)
+_WAITED = "Exception thrown in awaitResult"
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large")
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SHOWN = 400
 
 
@@ -63,6 +76,22 @@ def await_end(query: StreamingQuery) -> None:
         raise explained(failure) from failure
 
 
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """What fails inside, as the one typed error of a sink: foreachBatch keeps of it nothing but the text.
+
+    what: the sink, and what it writes, for a disk that is full.
+    """
+    try:
+        yield
+    except (PySparkException, Py4JError) as failure:
+        raise explained(failure) from None
+    except OSError as failure:
+        if failure.errno not in _FULL:
+            raise
+        raise no_room(f"{what}: {failure.strerror or failure}") from None
+
+
 def explained(failure: BaseException) -> AggloomError:
     """The typed error behind a failed query: the one raised in a worker, else one that names Spark's cause.
 
@@ -70,7 +99,7 @@ def explained(failure: BaseException) -> AggloomError:
     """
     if isinstance(failure, AggloomError):
         return failure
-    text = str(failure)
+    text = _whole_text(failure)
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]
@@ -79,6 +108,9 @@ def explained(failure: BaseException) -> AggloomError:
     found = _INPUT.search(text)
     if found:
         return InputFormatError(found[1].strip())
+    found = _FILE.search(text)
+    if found and not _NO_ROOM.search(text):
+        return InputFormatError(f"{found[1]} cannot be read: {_of_file(found[2], text)}"[:_SHOWN])
     found = _STORE.search(text)
     if found:
         return _corrupt(f"the checkpoint's state cannot be loaded ({found[1]})")
@@ -88,6 +120,8 @@ def explained(failure: BaseException) -> AggloomError:
             "Nothing is lost; start the query again from the same checkpoint."
         )
     cause = _cause(text)
+    if _NO_ROOM.search(text):
+        return no_room(cause or _NO_ROOM.findall(text)[0])
     if _NOT_RUN in cause:
         return StateError(
             "the sink did not run its batch, so that there is no state to commit. Let foreachBatch run every batch, "
@@ -98,6 +132,34 @@ def explained(failure: BaseException) -> AggloomError:
     if _DAMAGE.search(cause):
         return _corrupt(f"the checkpoint cannot be read ({cause})")
     return AggloomError(f"the query failed: {cause}")
+
+
+def no_room(what: str) -> StateRoomError:
+    """The error of a disk that is full."""
+    return StateRoomError(
+        f"the disk has no room: {what}. Make room and start again from the same checkpoint; the batch is not lost."
+    )
+
+
+def _whole_text(failure: BaseException) -> str:
+    """What a failure says, and what its causes in the JVM say, a line for each."""
+    said: list[str] = []
+    cause: BaseException | None = failure
+    while cause is not None and len(said) < 20:
+        if str(cause) not in said:
+            said.append(str(cause))
+        cause = getattr(cause, "_cause", None)
+    return "\nCaused by: ".join(said)
+
+
+def _of_file(said: str, text: str) -> str:
+    """Why a file cannot be read: what Spark says of it, then its causes, each once."""
+    found: list[str] = []
+    for line in (said, *_CAUSED.findall(text[text.index("[FAILED_READ_FILE") :])):
+        line = _bare(re.sub(r"^\[[A-Z0-9_.]+\] ", "", line))
+        if line and line not in found and "Encountered error while reading" not in line:
+            found.append(line)
+    return ": ".join(dict.fromkeys([*found[:1], *found[-1:]])) or "Spark does not say why"
 
 
 def _corrupt(what: str) -> StateCorruptError:
@@ -115,4 +177,11 @@ def _cause(text: str) -> str:
     inner = thrown[1] if thrown else text
     said = [f"[{name}] {rest}" for name, rest in _CONDITION.findall(inner) if name not in _WRAPPERS]
     first = said[0] if said else inner.strip().partition("\n")[0]
-    return re.sub(r"\s*SQLSTATE:.*", "", first).strip()[:_SHOWN]
+    if _WAITED in first:
+        first = next(iter(_CAUSED.findall(inner)), first)
+    return _bare(first)[:_SHOWN]
+
+
+def _bare(line: str) -> str:
+    """A line of Spark's without the state of SQL at its end."""
+    return re.sub(r"\s*SQLSTATE:.*", "", line).strip().rstrip(".")

@@ -58,6 +58,7 @@ def group_aggregate(
     (`_change_type`, or Flink's `op`) unless given; without one, every row is an insertion. `state_ttl` is in
     milliseconds. `options` are the planner's, by Flink's names or by keyword (see PlanOptions).
     """
+    check_frame("group_aggregate", df)
     resolved, handler = resolve(spec)
     if mode not in ("mini_batch", "per_record"):
         raise SpecError(f"mode {mode!r}: known are mini_batch and per_record")
@@ -89,11 +90,23 @@ def hosting(
     """The settings of a query's host, checked."""
     if output_profile not in CHANGE_COLUMNS:
         raise SpecError(f"output_profile {output_profile!r}: known are {', '.join(CHANGE_COLUMNS)}")
-    if buckets is not None and buckets < 1:
-        raise SpecError(f"buckets={buckets}: at least one is needed")
+    if buckets is not None and (type(buckets) is not int or buckets < 1):
+        raise SpecError(f"buckets={buckets!r}: it must be a whole number, at least 1")
     directory = str(state_directory) if state_directory else None
     limit = None if state_limit is None else size_of(state_limit)
     return Settings(buckets, directory, output_profile, limit)
+
+
+def check_frame(call: str, df: Any, name: str = "") -> None:
+    """Raise SpecError unless `df` is a DataFrame; name: of the table that it is to be."""
+    if hasattr(df, "sparkSession"):
+        return
+    table = f"table {name}" if name else "the input"
+    what = f"the path {str(df)!r}" if isinstance(df, str | Path) else f"a {type(df).__name__}"
+    raise SpecError(
+        f"{call}: {table} is {what}, not a DataFrame; read it first, such as with "
+        'al.read_changes(spark, "changes/", "jsonl", schema="name STRING, cnt INT")'
+    )
 
 
 def find_change_column(df: DataFrame, used: list[str]) -> str | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -27,8 +28,10 @@ from pyspark.sql.types import (
 )
 
 from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.spark.blobs import cut, late_blob, with_kinds, write_blob
+from aggloom.runtime.spark.counting import COUNTS_DDL
 from aggloom.runtime.spark.evolution import evolved
 from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.partitioning import hash_int
@@ -97,8 +100,8 @@ class Options:
 
     @property
     def output_ddl(self) -> str:
-        """The columns that leave: those of packed rows if they go on to another operator."""
-        return PACKED_DDL if self.route else BLOB_DDL
+        """The columns that leave: those of packed rows if they go on to another operator, and counts."""
+        return f"{PACKED_DDL if self.route else BLOB_DDL}, {COUNTS_DDL}"
 
 
 class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
@@ -170,26 +173,32 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
                 operator, carried = evolved(factory, store, head, place, clock, options.added_calls)
             else:
                 operator = _wake(factory, store, head, home, bucket)
+            tally = Tally(operator)
             changes, change_kinds = _processed(operator, bundle, clock)
             late = operator.take_late()
             self._set_timer(operator)
             token = store.commit(head, operator, bundle, clock)
+            counts = [bucket, *tally.taken()]
             operator.close()
             if home:
                 home.mark_clean(token, operator.arenas)
-        if carried:
-            yield from self._emit(bucket, *carried)
-        yield from self._emit(bucket, changes, change_kinds)
-        if self._options.route is None:
-            yield from (_frame(late_blob(*rows)) for rows in late)
+        frames = [self._emit(bucket, *rows) for rows in (carried, (changes, change_kinds)) if rows]
+        if options.route is None:
+            frames.append(_frame(late_blob(*rows)) for rows in late)
+        yield from self._with_counts(chain.from_iterable(frames), counts)
 
     def _run_once(self, bucket: int, bundle: Bundle, clock: Clock) -> Iterator[pd.DataFrame]:
         """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
         operator = self._factory.open(None, bucket)
-        yield from self._emit(bucket, *_processed(operator, bundle, clock))
-        nothing = Bundle(*no_rows(self._factory.input_schema))
-        yield from self._emit(bucket, *_processed(operator, nothing, Clock(AFTER_ALL, AFTER_ALL)))
+        tally = Tally(operator)
+        frames = [self._emit(bucket, *_processed(operator, bundle, clock))]
+        nothing, after_all = Bundle(*no_rows(self._factory.input_schema)), Clock(
+            AFTER_ALL, AFTER_ALL
+        )
+        frames.append(self._emit(bucket, *_processed(operator, nothing, after_all)))
+        counts = [bucket, *tally.taken()]
         operator.close()
+        yield from self._with_counts(chain.from_iterable(frames), counts)
 
     def _clock(self, timer_values: Any) -> Clock:
         """What the batch knows of time.
@@ -218,7 +227,20 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         packer = Packer(route, bucket)
         rows = [*packer.add(changes, kinds), *packer.finish()]
         if rows:
-            yield pd.DataFrame(rows, columns=["bucket", "partition", "seq", "blob"])
+            yield _packed(rows)
+
+    def _with_counts(
+        self, frames: Iterator[pd.DataFrame], counts: list[int]
+    ) -> Iterator[pd.DataFrame]:
+        """The frames, the last with the counts in its first row; a row without a blob if there is none."""
+        last: pd.DataFrame | None = None
+        for frame in frames:
+            if last is not None:
+                yield last.assign(counts=None)
+            last = frame
+        if last is None:
+            last = _frame(None) if self._options.route is None else _packed([(0, 0, 0, None)])
+        yield last.assign(counts=[counts, *[None] * (len(last) - 1)])
 
     def _set_timer(self, operator: Operator) -> None:
         """One timer a bucket: when the next of the operator's own is due."""
@@ -284,8 +306,12 @@ def _query_id() -> str | None:
     return context.getLocalProperty(_QUERY_ID) if context else None
 
 
-def _frame(blob: bytes) -> pd.DataFrame:
+def _frame(blob: bytes | None) -> pd.DataFrame:
     return pd.DataFrame({"blob": [blob]})
+
+
+def _packed(rows: Sequence[tuple[int, int, int, bytes | None]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["bucket", "partition", "seq", "blob"])
 
 
 def _columns(frame: pd.DataFrame) -> Iterable[tuple[int, int, bytes]]:

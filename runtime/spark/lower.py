@@ -7,7 +7,6 @@ UNION ALL below an exchange is a union of packed rows.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType, StructField, StructType
@@ -40,6 +40,7 @@ from aggloom.codegen.planner import (
 )
 from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.registry import operator_of
+from aggloom.runtime.spark import counting
 from aggloom.runtime.spark.expressions import (
     check_columns,
     check_output,
@@ -147,6 +148,7 @@ class Lowering:
         self._factories: dict[int, OperatorFactory] = {}
         self.orderly: set[str] = set()
         self._places = 0
+        self._number = counting.number()
         self._streams = any(table.df.isStreaming for table in tables.values())
         partitions = _any(tables).df.sparkSession.conf.get("spark.sql.shuffle.partitions")
         self._buckets = settings.buckets or 2 * int(partitions or 200)
@@ -156,13 +158,15 @@ class Lowering:
         change_column = CHANGE_COLUMNS[self.settings.profile]
         check_output(self.plan.schema.names, change_column)
         shown = self._shown(self.plan.root)
+        late = [name for name in shown.columns if name == LATE_ROW]
         made = shown.select(
             *(F.col(quote(name)) for name in self.plan.schema.names),
-            *(F.col(name) for name in shown.columns if name == LATE_ROW),
+            *(F.col(name) for name in late),
             F.col(quote(_KIND)).alias(change_column),
         )
-        _LOWERED[made] = self
-        return made
+        result = counting.result_counted(made, self._number, late[0] if late else None)
+        _LOWERED[result] = self
+        return result
 
     def carrying(self, batch: int) -> DataFrame:
         """The result once more, as one that calls every bucket in a batch."""
@@ -294,7 +298,7 @@ class Lowering:
             assert isinstance(node, Scan)
             change, append_only = self.tables[node.table].change_column, node.changes == "append"
             pack = Pack(route, node.schema, name, change, append_only, ordered)
-            packed = files.packed(pack, f"{self._places} {route.side}")
+            packed = files.packed(pack, f"{self._places} {route.side} #{self._number}")
             return self._with_marker(packed, route)
         rows = self._rows(node)
         by_file = list(rows.files) if ordered else []
@@ -378,12 +382,17 @@ class Lowering:
             self.settings.state_limit,
             added_calls=options.added_calls,
         )
-        return packed.groupBy("bucket").transformWithStateInPandas(
+        hosted = packed.groupBy("bucket").transformWithStateInPandas(
             OperatorProcessor(factory, hosting),
             outputStructType=hosting.output_ddl,
             outputMode="Append",
             timeMode=mode,
         )
+        return self._counted(hosted, name, place, here.buckets)
+
+    def _counted(self, hosted: DataFrame, name: str, place: int, buckets: int) -> DataFrame:
+        """What leaves an operator, its counts observed."""
+        return counting.operator_counted(hosted, name, place, self._number, buckets)
 
     def _count(self, exchange: Exchange) -> int:
         """How many buckets an operator has; a global aggregate has one key, so one bucket."""
@@ -470,7 +479,8 @@ def _file_order(df: DataFrame) -> list[Any]:
     wanted = {"file_path", "file_modification_time"}
     if "_metadata" in df.columns:
         return []
-    logger = logging.getLogger("DataFrameQueryContextLogger")
+    # The logger is of a class of Spark's own, which a plain `logging.getLogger` would keep it from being.
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
     disabled, logger.disabled = logger.disabled, True
     try:
         metadata = json.loads(df.select("_metadata").schema["_metadata"].dataType.json())

@@ -9,17 +9,10 @@ from typing import Any, TextIO
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from aggloom.runtime.spark.files import METRIC
+from aggloom.runtime.operators.counts import Counts
+from aggloom.runtime.spark.counting import Totals, input_rows
 
 _POLL_SECONDS = 0.5
-
-
-def input_rows(progress: dict[str, Any]) -> int:
-    """Rows that a batch has read: of files that are read whole, what is in them."""
-    metrics = (progress.get("observedMetrics") or {}).items()
-    counts = [dict(row.asDict()) for name, row in metrics if name.startswith(METRIC)]
-    inside = sum((count["rows"] or 0) - (count["files"] or 0) for count in counts)
-    return int(progress.get("numInputRows") or 0) + inside
 
 
 def describe(progress: dict[str, Any], total_rows: int) -> str:
@@ -52,8 +45,12 @@ class ProgressPrinter:
         self._active = force or self._out.isatty()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._seen = -1
-        self.rows = 0
+        self._totals = Totals()
+
+    @property
+    def counts(self) -> Counts:
+        """What the query has counted, of all batches that have completed."""
+        return self._totals.counts
 
     def __enter__(self) -> ProgressPrinter:
         self._thread.start()
@@ -82,9 +79,6 @@ class ProgressPrinter:
             # The query may be gone while the session closes; progress is not worth an error.
             return
         for progress in recent:
-            batch = int(progress["batchId"])
-            if batch > self._seen:
-                self._seen = batch
-                self.rows += input_rows(progress)
-                if self._active and progress.get("numInputRows"):
-                    print(describe(progress, self.rows), file=self._out, flush=True)
+            new = self._totals.add(progress)
+            if new and self._active and progress.get("numInputRows"):
+                print(describe(progress, self._totals.rows), file=self._out, flush=True)

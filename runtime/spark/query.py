@@ -10,12 +10,12 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from aggloom.codegen import AggSpec, generate, to_schema
+from aggloom.codegen import AggSpec, generate, tables_read, to_schema
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.expressions import asking
-from aggloom.runtime.spark.group_aggregate import find_change_column, hosting
+from aggloom.runtime.spark.group_aggregate import check_frame, find_change_column, hosting
 from aggloom.runtime.spark.lower import HandlerOf, Lowering, Table
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.session import ensure_query_settings
@@ -51,10 +51,12 @@ def sql(
     frames = dict(tables or {})
     keywords = {}
     for name, value in named.items():
-        if hasattr(value, "sparkSession"):
+        if hasattr(value, "sparkSession") or name in tables_read(query):
             frames[name] = value
         else:
             keywords[name] = value
+    for name, df in frames.items():
+        check_frame("sql", df, name)
     if not frames:
         raise SpecError("sql: no table is given; pass DataFrames by name: sql(query, t=df)")
     given = {

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
@@ -55,7 +56,15 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, str(value))
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as failure:
+        if failure.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise MissingJavaError(
+            "Spark's Java ended as it began; what it said is above. Spark needs Java 17 or newer (JAVA_HOME is "
+            f"{os.environ.get('JAVA_HOME') or 'not set'}), and {settings['spark.driver.memory']} of memory."
+        ) from failure
 
 
 def ensure_query_settings(
@@ -73,12 +82,12 @@ def ensure_query_settings(
         spark.conf.set(_NO_DATA_BATCHES, "false" if timers else "true")
     if "RocksDB" not in (spark.conf.get(_PROVIDER, "") or ""):
         spark.conf.set(_PROVIDER, _ROCKSDB)
-    if "PYSPARK_PYTHON" not in os.environ and _is_classic_local(spark):
+    if "PYSPARK_PYTHON" not in os.environ and is_local(spark):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         spark.sparkContext.pythonExec = sys.executable
 
 
-def _is_classic_local(spark: SparkSession) -> bool:
+def is_local(spark: SparkSession) -> bool:
     """True where driver and workers share this machine, and so this interpreter."""
     try:
         return str(spark.sparkContext.master).startswith("local")
@@ -90,7 +99,12 @@ def _is_classic_local(spark: SparkSession) -> bool:
 def _need_java() -> None:
     """Say clearly that Java is missing, rather than let the gateway die without a word."""
     home = os.environ.get("JAVA_HOME")
-    if (home and (Path(home) / "bin" / "java").exists()) or shutil.which("java"):
+    if home and not (Path(home) / "bin" / "java").exists():
+        raise MissingJavaError(
+            f"JAVA_HOME is {home!r}, and there is no bin/java in it. Set it to a Java 17 or newer, or unset it"
+            f"{' (there is one on PATH)' if shutil.which('java') else ''}."
+        )
+    if home or shutil.which("java"):
         return
     raise MissingJavaError(
         "Spark needs Java 17 or newer, and none was found (JAVA_HOME, PATH). "

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import SpecError, StateCorruptError
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
-from aggloom.runtime.spark.failures import started
+from aggloom.runtime.spark.failures import started, telling
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.starting import WithFiles, ready
 from aggloom.runtime.values.changelog import (
@@ -48,6 +48,11 @@ def write_changes(
 
     By default it processes what is there and stops. `key_columns` tell `table` which row a lone +U replaces.
     """
+    if not df.isStreaming:
+        raise SpecError(
+            "write_changes: the DataFrame is a batch, whose changes are all there: use df.write or df.toArrow(), "
+            "or read a stream (al.read_changes does unless streaming=False)"
+        )
     kind, _, path = sink.partition(":")
     if kind not in ("console", "table", "jsonl", "parquet"):
         raise SpecError(
@@ -90,7 +95,8 @@ class ConsoleSink:
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Print one batch."""
-        table = batch.toArrow()
+        with telling("console sink"):
+            table = batch.toArrow()
         kinds = parse_kinds(table.column(_change_column(table.column_names)), "console sink")
         head = table.slice(0, self._rows_shown).to_pylist()
         for kind, row in zip(kinds, head, strict=False):
@@ -113,7 +119,8 @@ class TableSink:
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Fold one batch into the table."""
         # Spark commits the state of a batch that has run; one that it repeats must run, too.
-        changes = batch.toArrow()
+        with telling("table sink"):
+            changes = batch.toArrow()
         old = _read(self._file) if batch_id or self._file.exists() else None
         if old is not None and batch_id <= int(old.schema.metadata[_BATCH_ID]):
             return
@@ -121,10 +128,8 @@ class TableSink:
         about = {_BATCH_ID: str(batch_id).encode()}
         new = new.combine_chunks().replace_schema_metadata(about)
         new = new.replace_schema_metadata({**about, _CHECKSUM: _checksum(new)})
-        scratch = self._file.with_suffix(".new")
-        with pa.ipc.new_file(scratch, new.schema) as writer:
-            writer.write_table(new)
-        scratch.replace(self._file)
+        with telling(f"table sink: {self._file}"):
+            _write(new, self._file)
 
     def _fold(self, old: pa.Table | None, changes: pa.Table) -> pa.Table:
         """The table, with each row's weight as the last column, after some changes."""
@@ -207,6 +212,18 @@ def _groupable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     numbers: dict[Any, int] = {}
     marks = [numbers.setdefault(same_value(value), len(numbers)) for value in column.to_pylist()]
     return pa.chunked_array([pa.array(marks, pa.int64())])
+
+
+def _write(table: pa.Table, file: Path) -> None:
+    """Replace a file by one of the table, in one step; what does not get so far leaves nothing behind."""
+    scratch = file.with_suffix(".new")
+    try:
+        with pa.ipc.new_file(scratch, table.schema) as writer:
+            writer.write_table(table)
+        scratch.replace(file)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
 
 
 def _read(file: Path) -> pa.Table:

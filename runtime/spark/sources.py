@@ -6,6 +6,8 @@ lost change would make every later number wrong.
 
 from __future__ import annotations
 
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +26,7 @@ from pyspark.sql.types import (
 from aggloom.errors import SpecError
 from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.files import remember
+from aggloom.runtime.spark.paths import check_header, located, parquet_columns
 from aggloom.runtime.spark.source_log import noted
 
 FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
@@ -38,7 +41,7 @@ _MICROS_FROM = 100_000_000_000_000
 @noted
 def read_changes(
     spark: SparkSession,
-    path: str,
+    path: str | Path,
     format: str = "debezium-json",
     schema: pa.Schema | StructType | str | None = None,
     streaming: bool = True,
@@ -49,6 +52,8 @@ def read_changes(
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
 
+    path: a directory, a pattern or one file. schema: may be left out for Parquet, whose files have it.
+
     Integer timestamps count from 1970 in `time_unit` ("auto" tells milliseconds from microseconds by size); integer
     dates count days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame
     that goes into an operator as it is are read by Arrow, a file at a time, instead of row by row.
@@ -57,6 +62,9 @@ def read_changes(
         raise SpecError(f"read_changes: unknown format {format!r}; known are {', '.join(FORMATS)}")
     if time_unit not in ("auto", *_UNITS):
         raise SpecError(f"read_changes: unknown time_unit {time_unit!r}; known are auto, s, ms, us")
+    path, options = located(spark, path, options)
+    if schema is None and format == "parquet":
+        schema = parquet_columns(spark, path, options)
     columns = _columns(schema)
     if max_files_per_trigger and streaming:
         options["maxFilesPerTrigger"] = max_files_per_trigger
@@ -71,6 +79,7 @@ def read_changes(
         return _json_lines(reader.format("text").load(path), columns, time_unit)
     if format == "csv":
         header = spark.read.options(**{"header": True, **options}).csv(path).columns
+        check_header(path, header, columns)
         known = {field.name: field for field in columns}
         found = [known.get(name, StructField(name, StringType())) for name in header]
         rows = reader.option("header", True).option("mode", "FAILFAST").schema(StructType(found))
@@ -80,6 +89,14 @@ def read_changes(
     df = _with_change(rows, columns, rows.columns)
     names = tuple(field.name for field in extra)
     return remember(df, configured(), path, options, names) if whole_files else df
+
+
+def reader_keywords() -> dict[str, type]:
+    """The keywords of `read_changes` that say how a file is read, and their types: bool, int or str."""
+    kinds = {"bool": bool, "int": int, "int | None": int}
+    ours = ("spark", "path", "format", "schema", "streaming", "options")
+    found = signature(read_changes).parameters
+    return {n: kinds.get(str(p.annotation), str) for n, p in found.items() if n not in ours}
 
 
 def _columns(schema: pa.Schema | StructType | str | None) -> StructType:

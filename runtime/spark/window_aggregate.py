@@ -15,7 +15,12 @@ from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_win
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.local.given_handler import window_handler
-from aggloom.runtime.spark.group_aggregate import find_change_column, handler_text, hosting
+from aggloom.runtime.spark.group_aggregate import (
+    check_frame,
+    find_change_column,
+    handler_text,
+    hosting,
+)
 from aggloom.runtime.spark.lower import LATE_ROW, Lowering, Table
 from aggloom.runtime.spark.session import ensure_query_settings
 from aggloom.runtime.spark.source_log import same_files
@@ -56,6 +61,7 @@ def window_aggregate(
     """
     if mode not in ("mini_batch", "per_record"):
         raise SpecError(f"mode {mode!r}: known are mini_batch and per_record")
+    check_frame("window_aggregate", df)
     windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
     assert windowing is not None
     change_column = change_column or find_change_column(df, spec.schema.names)

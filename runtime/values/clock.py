@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import NamedTuple
 
 BEFORE_ALL = -(2**62)
@@ -17,3 +18,11 @@ class Clock(NamedTuple):
 
 NO_TIME = Clock()
 """What an operator is told that looks at no clock."""
+
+
+def instant(ms: int) -> dt.datetime | None:
+    """Milliseconds since 1970 as an instant; None where no calendar has it."""
+    try:
+        return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

@@ -17,7 +17,7 @@ from aggloom.runtime.operators.windows.assign import bound_columns
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import Kinds, is_retraction
-from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock, instant
 
 WATERMARK, PROCESSING, DUE, STAGGER, FIRED = range(5)
 """Places in the clock: the watermark, the processing time, when something is due, 1 + the stagger, how far it fired."""
@@ -30,6 +30,7 @@ class WindowOperator(Operator):
     per_record: each row acts at once, so that a window may fire several times in a bundle.
     """
 
+    in_windows = True
     keeps_calls = "sessions, and windows with triggers or evictors of their own, keep their calls"
 
     def __init__(
@@ -144,6 +145,20 @@ class WindowOperator(Operator):
                 f"row {row} retracts, but the spec says input_changes='append'; use input_changes='retract'"
             )
         return retracts
+
+    @property
+    def name(self) -> str:
+        return f"GROUP BY {', '.join(self.spec.group_by[:-1]) or '()'} in windows"
+
+    def shown_row(self, row: dict[str, Any]) -> dict[str, Any]:
+        """The row without the column by which it is placed, which is told as the time that it stands for."""
+        place, assigner = self.spec.group_by[-1], self.windowing.assigner
+        rest = {name: value for name, value in row.items() if name != place}
+        if place not in row or not assigner.event_time:
+            return rest
+        if self.windowing.is_sliced:
+            return {"slice ends": self.shown_window((row[place], row[place]))[1], **rest}
+        return {"event time": instant(row[place]), **rest}
 
     def shown_window(self, window: tuple[int, int]) -> tuple[Any, Any]:
         start, end = (np.array([each], np.int64) for each in window)

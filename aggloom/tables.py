@@ -1,0 +1,199 @@
+"""The tables of a job: where their files are, in what format, with which options they are read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from aggloom.codegen import milliseconds
+from aggloom.errors import InputFormatError, SpecError, nearest
+
+FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
+SPARK_OPTIONS = (
+    *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "latestFirst", "fileNameOnly"),
+    *("cleanSource", "sourceArchiveDir", "pathGlobFilter", "recursiveFileLookup"),
+    *("modifiedBefore", "modifiedAfter", "ignoreMissingFiles", "ignoreCorruptFiles"),
+    *("encoding", "lineSep", "sep", "delimiter", "quote", "escape", "comment", "header"),
+    *("nullValue", "emptyValue", "nanValue", "positiveInf", "negativeInf", "multiLine"),
+    *("dateFormat", "timestampFormat", "timestampNTZFormat", "locale", "maxColumns"),
+    *("maxCharsPerColumn", "charToEscapeQuoteEscaping", "unescapedQuoteHandling"),
+    *("ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "enforceSchema", "mergeSchema"),
+    *("datetimeRebaseMode", "int96RebaseMode"),
+)
+"""Options of Spark's readers that need no `options` around them; any case will do."""
+
+_ENTRIES = ("path", "format", "schema", "watermark", "options")
+_FORM = "t=PATH[,format=FORMAT][,schema=DDL][,watermark=COLUMN DELAY][,option=value ...]"
+_CHANGE_COLUMNS = ("_change_type", "op")
+_SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl"}
+_REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """A table of the query and the files that its changes are in.
+
+    watermark: its event-time column, and how far rows may be out of order.
+    """
+
+    name: str
+    path: str
+    format: str
+    schema: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    watermark: tuple[str, str] | None = None
+
+    def columns(self) -> str | pa.Schema:
+        """The columns: as given, or as local Parquet files have them, all of them together."""
+        if self.schema is not None:
+            return self.schema
+        if self.format != "parquet":
+            raise SpecError(
+                f"table {self.name}: {self.format} does not say its types; add schema=DDL,"
+                ' as in schema="name STRING, cnt INT".'
+            )
+        found = [_parquet_schema(file) for file in _parquet_files(self.path)]
+        if not found:
+            raise SpecError(
+                f"table {self.name}: there is no Parquet file at {self.path!r} to tell the columns; add schema=DDL."
+            )
+        try:
+            whole = pa.unify_schemas(found, promote_options="permissive")
+        except pa.ArrowException as error:
+            raise SpecError(
+                f"table {self.name}: the files at {self.path!r} disagree on a column ({error}); add schema=DDL."
+            ) from None
+        return pa.schema([column for column in whole if column.name not in _CHANGE_COLUMNS])
+
+
+def read_table_option(text: str) -> TableSource:
+    """Read the text of --table: a comma ends a value only where `word=` follows; quotes around one are dropped."""
+    first, *rest = re.split(r",(?=[\w.]+=)", text)
+    name, _, path = first.partition("=")
+    pairs = [part.split("=", 1) for part in rest]
+    settings = {key: _unquoted(value) for key, value in pairs}
+    if not name or not path or not all(settings.values()):
+        raise SpecError(f"--table {text!r}: it must read {_FORM}.")
+    if len(settings) < len(pairs) or "path" in settings:
+        raise SpecError(f"--table {text!r}: it says something twice; leave one out.")
+    options = {
+        key.removeprefix("options."): settings.pop(key) for key in list(settings) if "." in key
+    }
+    given: dict[str, Any] = {"path": path, **settings}
+    return table_source(name, given | ({"options": options} if options else {}), f"--table {name}")
+
+
+def table_source(name: str, settings: Any, where: str, folder: Path | None = None) -> TableSource:
+    """The table of a mapping with path, format, schema and the reader's options; `where` opens messages.
+
+    folder: to what a relative path is relative. Raises SpecError, for an entry that nobody reads too.
+    """
+    given = dict(settings) if isinstance(settings, Mapping) else {}
+    path = given.pop("path", None)
+    if not isinstance(path, str) or not path:
+        raise SpecError(f"{where}: give it a path and a format.")
+    path = relative_to(folder, path)
+    chosen = given.pop("format", None)
+    options = _options(given, where)
+    chosen = chosen or _guessed(path, where)
+    if chosen not in FORMATS:
+        raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
+    schema = given.pop("schema", None)
+    if not isinstance(schema, str | None):
+        raise SpecError(f'{where}: schema must be DDL, as in "name STRING, cnt INT".')
+    watermark = _watermark(given.pop("watermark", None), where)
+    return TableSource(str(name), path, chosen, schema, options, watermark)
+
+
+def relative_to(folder: Path | None, path: str) -> str:
+    """A path as seen from a folder, unless it is absolute or another file system's."""
+    return path if folder is None or _REMOTE.match(path) else str(folder / path)
+
+
+def _options(given: dict[str, Any], where: str) -> dict[str, Any]:
+    """What is for the reader, taken out of the entries; raises SpecError for a name that nobody knows."""
+    from aggloom.runtime.spark.sources import reader_keywords
+
+    keywords = reader_keywords()
+    explicit = given.pop("options", None) or {}
+    if not isinstance(explicit, Mapping):
+        raise SpecError(f"{where}: `options` must be a mapping of names to values.")
+    spark = {name.lower() for name in SPARK_OPTIONS}
+    found = {str(key): value for key, value in explicit.items()}
+    for key in [key for key in given if key not in _ENTRIES]:
+        if key not in keywords and str(key).lower() not in spark:
+            known = [*_ENTRIES, *keywords, *SPARK_OPTIONS]
+            raise SpecError(
+                f"{where}: there is no entry {key!r}. {nearest(str(key), known)} "
+                "An option of Spark's that is not known here goes under `options`."
+            )
+        if str(key).lower() in map(str.lower, found):
+            raise SpecError(f"{where}: {key!r} is given twice; leave one out.")
+        value = given.pop(key)
+        found[key] = _typed(key, value, keywords[key], where) if key in keywords else value
+    return found
+
+
+def _typed(key: str, value: Any, kind: type, where: str) -> Any:
+    """The value of a keyword, which a command line gives as text."""
+    if kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    if kind is int and str(value).isdigit():
+        return int(value)
+    if kind is str or (kind is not bool and value is None):
+        return value
+    word = "true or false" if kind is bool else "a whole number"
+    raise SpecError(f"{where}: {key} is {value!r}; it must be {word}.")
+
+
+def _watermark(text: Any, where: str) -> tuple[str, str] | None:
+    """The column and the delay of a text such as "ts 10 minutes"."""
+    if text is None:
+        return None
+    column, _, delay = str(text).partition(" ")
+    if not delay:
+        raise SpecError(
+            f"{where}: watermark {text!r} must read 'COLUMN DELAY', as in 'ts 10 minutes'."
+        )
+    milliseconds(f"{where}, watermark", delay)
+    return column, delay
+
+
+def _unquoted(value: str) -> str:
+    """A value without the quotes that a shell left around it."""
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
+    return value[1:-1] if quoted else value
+
+
+def _guessed(path: str, where: str) -> str:
+    """Tell the format from the suffix of the path, or of the files in it."""
+    place = Path(path)
+    names = sorted(place.iterdir()) if place.is_dir() else [place]
+    found = {_SUFFIXES[name.suffix] for name in names if name.suffix in _SUFFIXES}
+    if len(found) != 1:
+        raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}.")
+    return found.pop()
+
+
+def _parquet_files(path: str) -> list[Path]:
+    place = Path(path)
+    if place.is_file():
+        return [place]
+    # Path.glob takes no absolute patterns.
+    matched = glob(path, recursive=True)  # noqa: PTH207
+    found = place.rglob("*.parquet") if place.is_dir() else map(Path, matched)
+    return sorted(file for file in found if file.is_file() and file.name[0] not in "._")
+
+
+def _parquet_schema(file: Path) -> pa.Schema:
+    try:
+        return pq.read_schema(file).remove_metadata()
+    except (pa.ArrowException, OSError) as error:
+        raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None

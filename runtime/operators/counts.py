@@ -1,0 +1,161 @@
+"""What a query has counted: rows in, changes out, what was dropped or refused, and how much its operators hold."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, instant
+
+FLOWS = ("rows", "changes", "orphans", "late", "expired")
+"""What adds up over bundles; by the names that operators count under:"""
+_COUNTERS = ("rows", "emitted", "orphans_dropped", "late_dropped", "expired")
+LEVELS = ("keys", "windows", "state_bytes")
+"""What an operator holds after a bundle."""
+
+
+@dataclass(frozen=True)
+class OperatorCounts:
+    """What one operator has counted, all of its buckets together.
+
+    rows: those that came one by one; the accumulators that a local phase sends do not say how many they are of.
+    orphans: retractions dropped since what they take back was not there. expired: keys past their time to live.
+    windows: slices, windows or sessions held, each of one key. buckets: as (those that have said what they hold, all).
+    """
+
+    name: str
+    rows: int = 0
+    changes: int = 0
+    orphans: int = 0
+    late: int = 0
+    expired: int = 0
+    keys: int = 0
+    windows: int = 0
+    state_bytes: int = 0
+    buckets: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a query has counted since it started; how much it holds is as of its last bundle.
+
+    rows: as the sources have them, such as lines; refused: of those, what a source was told to pass over. changes:
+    rows of the result's changelog. complete: whether every bucket has said what it holds, or has never been written.
+    """
+
+    batches: int = 0
+    rows: int = 0
+    changes: int = 0
+    refused: int = 0
+    watermark: dt.datetime | None = None
+    operators: tuple[OperatorCounts, ...] = ()
+    complete: bool = True
+
+    @property
+    def orphans(self) -> int:
+        """Retractions dropped since what they take back was not there."""
+        return self._sum("orphans")
+
+    @property
+    def late(self) -> int:
+        """Rows that came too late for their windows."""
+        return self._sum("late")
+
+    @property
+    def expired(self) -> int:
+        """Keys forgotten after their time to live."""
+        return self._sum("expired")
+
+    @property
+    def keys(self) -> int:
+        """Keys held, of all operators."""
+        return self._sum("keys")
+
+    @property
+    def windows(self) -> int:
+        """Slices, windows and sessions held, each of one key."""
+        return self._sum("windows")
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of live state, free room included."""
+        return self._sum("state_bytes")
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as JSON has it."""
+        names = ("orphans", "late", "expired", *LEVELS)
+        told = asdict(self) | {name: getattr(self, name) for name in names}
+        watermark = self.watermark and self.watermark.isoformat()
+        return told | {"watermark": watermark, "operators": [asdict(o) for o in self.operators]}
+
+    def __str__(self) -> str:
+        """One line; what is usually zero is left out while it is."""
+        parts = [_many(self.rows, "row") + " in", _many(self.changes, "change") + " out"]
+        dropped = {
+            "orphan": self.orphans,
+            "late row": self.late,
+            "refused row": self.refused,
+            "expired key": self.expired,
+        }
+        parts += [_many(n, word) for word, n in dropped.items() if n]
+        parts += [_many(n, w) for w, n in (("key", self.keys), ("window", self.windows)) if n]
+        parts.append(f"{_size(self.state_bytes)} of state")
+        if not self.complete:
+            said, of = (sum(o.buckets[i] for o in self.operators) for i in (0, 1))
+            parts[-1] += f" (in the {said} of {of} buckets that this run came to)"
+        if self.watermark is not None:
+            parts.append(f"watermark {self.watermark.isoformat(' ')}")
+        return f"{_many(self.batches, 'batch', 'batches')}: {', '.join(parts)}"
+
+    def _sum(self, name: str) -> int:
+        return sum(getattr(operator, name) for operator in self.operators)
+
+
+class Tally:
+    """What an operator counts from now on; what it has counted before, as when it was rebuilt, is no news."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._before = _flows(operator)
+
+    def taken(self) -> tuple[int, ...]:
+        """FLOWS since the tally was made, then LEVELS."""
+        now = _flows(self._operator)
+        return *(new - old for new, old in zip(now, self._before, strict=True)), *_levels(
+            self._operator
+        )
+
+
+def counts_of(operators: Iterable[Any], **totals: Any) -> Counts:
+    """The counts of operators that have been there from the start, each by itself."""
+    told = []
+    for operator in operators:
+        counted: dict[str, Any] = dict(zip(FLOWS, _flows(operator), strict=True))
+        counted |= dict(zip(LEVELS, _levels(operator), strict=True))
+        told.append(OperatorCounts(operator.name, **counted))
+    return Counts(operators=tuple(told), **totals)
+
+
+def time_of(ms: int) -> dt.datetime | None:
+    """A watermark as an instant; None before the first, and after the last."""
+    return instant(ms) if BEFORE_ALL < ms < AFTER_ALL else None
+
+
+def _flows(operator: Operator) -> tuple[int, ...]:
+    return tuple(operator.counters.get(name, 0) for name in _COUNTERS)
+
+
+def _levels(operator: Operator) -> tuple[int, int, int]:
+    held = (0, operator.keys) if operator.in_windows else (operator.keys, 0)
+    return *held, operator.state_bytes
+
+
+def _size(number: int) -> str:
+    return f"{number / 2**20:,.1f} MB" if number >= 2**20 else f"{-(-number // 1024)} kB"
+
+
+def _many(number: int, one: str, several: str = "") -> str:
+    return f"{number:,} {one if number == 1 else several or one + 's'}"

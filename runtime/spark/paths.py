@@ -1,0 +1,111 @@
+"""Where a table's files are: a directory, a pattern or one file, and what they say of their columns."""
+
+from __future__ import annotations
+
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.session import is_local
+
+CHANGE_NAMES = ("_change_type", "op")
+"""Under which a file may say what kind of change a row is."""
+
+_GLOB_FILTER = "pathGlobFilter"
+
+
+def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A path as Spark's streams read it, and the options with what that takes: of one file its directory, and its name.
+
+    Raises SpecError where nothing is. A path that is another machine's, or may be, is left to Spark.
+    """
+    if not isinstance(path, str | Path) or not str(path):
+        raise SpecError(
+            f"read_changes: path is {path!r}; it must be a directory, a file or a pattern."
+        )
+    text = str(path)
+    place = local(text)
+    if place is None or not is_local(spark) or not _reads_this_disk(spark, text):
+        return text, options
+    if has_magic(text) or "{" in text:
+        if place.exists():
+            raise SpecError(
+                f"read_changes: Spark reads {text!r} as a pattern, for there is one of *?[]{{}} in it. Rename what has "
+                "it in its name, or write ? in its place."
+            )
+        # Path.glob takes no absolute patterns, and neither knows braces.
+        if "{" not in text and not glob(str(place), recursive=True):  # noqa: PTH207
+            raise SpecError(
+                f"read_changes: nothing matches {text!r}. To wait for files name their directory, with "
+                f"{_GLOB_FILTER} for their names."
+            )
+        return text, options
+    if not place.exists():
+        raise SpecError(f"read_changes: there is no file or directory {text!r}.{_sibling(place)}")
+    if place.is_dir():
+        return text, options
+    if _GLOB_FILTER.lower() in map(str.lower, options):
+        raise SpecError(f"read_changes: {text!r} is one file; leave {_GLOB_FILTER} out.")
+    return str(place.absolute().parent), {**options, _GLOB_FILTER: place.name}
+
+
+def local(path: str) -> Path | None:
+    """The path on this machine's disk, None for another file system's."""
+    scheme, colon, rest = path.partition(":")
+    if not colon or "/" in scheme or len(scheme) < 2:
+        return Path(path)
+    if scheme != "file":
+        return None
+    return Path("/" + rest.lstrip("/"))
+
+
+def _reads_this_disk(spark: Any, path: str) -> bool:
+    """Whether a path without a scheme is one of this machine's for Spark, too."""
+    default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:"
+    return path.startswith("file:") or str(default).startswith("file:")
+
+
+def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> StructType:
+    """The columns that Parquet files have, all of them together, without those of changes.
+
+    Raises InputFormatError if there is no file, or if two have a column in types that do not go together.
+    """
+    try:
+        found = spark.read.options(**{**options, "mergeSchema": True}).parquet(path).schema
+    except (PySparkException, Py4JError) as failure:
+        raise InputFormatError(
+            f"read_changes: the columns of {path!r} cannot be told from its files ({explained(failure)}). "
+            'Give them as schema=, such as "name STRING, cnt INT".'
+        ) from None
+    return StructType([field for field in found if field.name not in CHANGE_NAMES])
+
+
+def check_header(path: str, found: list[str], columns: StructType) -> None:
+    """Raise UnknownColumnError unless a CSV's first line names the columns."""
+    missing = [name for name in columns.names if name not in found]
+    if not missing:
+        return
+    if set(missing) == set(columns.names):
+        raise UnknownColumnError(
+            f"{path}: the first line of a CSV file must name its columns, {', '.join(columns.names)}; it is "
+            f"{','.join(found)[:200]!r}. Add that line to every file."
+        )
+    raise UnknownColumnError(
+        f"{path}: the first line does not name the column {missing[0]!r}. {nearest(missing[0], found)}"
+    )
+
+
+def _sibling(place: Path) -> str:
+    """The end of a message about a path that is not there: what has a name like it."""
+    try:
+        names = [each.name for each in place.parent.iterdir()]
+    except OSError:
+        return f" Nor is there a directory {str(place.parent)!r}."
+    return f" {nearest(place.name, names)}" if names else " Its directory is empty."

@@ -1,0 +1,173 @@
+"""Jobs and their tables: paths, names nobody knows, things said twice; and what a run says at its end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+import aggloom as al
+from aggloom.cli import main
+from aggloom.errors import InputFormatError, SpecError
+from aggloom.job import complete, read_job
+from aggloom.tables import read_table_option, table_source
+
+SUM = "SELECT k, SUM(v) AS s FROM t GROUP BY k"
+TABLE = '{path: in, format: csv, schema: "k STRING, v INT"}'
+
+
+def call(*arguments: Any) -> Result:
+    """Run the command line in this process."""
+    return CliRunner().invoke(main, [*map(str, arguments)], prog_name="aggloom")
+
+
+def written(folder: Path, table: str = TABLE, more: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
+    job = folder / "job.yaml"
+    job.write_text(f"sql: {SUM}\ntables:\n  t: {table}\ncheckpoint: state\n{more}")
+    return job
+
+
+def test_paths_are_relative_to_the_file_and_those_of_options_to_the_caller(tmp_path: Path) -> None:
+    job = read_job(written(tmp_path / "jobs", more="sink: jsonl:out\n"))
+    assert job.tables[0].path == str(tmp_path / "jobs" / "in")
+    assert job.checkpoint == tmp_path / "jobs" / "state"
+    assert job.sink == f"jsonl:{tmp_path}/jobs/out"
+    over = read_job(tmp_path / "jobs" / "job.yaml", checkpoint=Path("here"), sink="table")
+    assert (over.checkpoint, over.sink) == (Path("here"), "table")
+    there = written(tmp_path / "jobs", '{path: "s3a://b/in", format: csv, schema: k INT}')
+    assert read_job(there).tables[0].path == "s3a://b/in"
+    absolute = written(tmp_path / "jobs", "{path: /in, format: csv, schema: k INT}")
+    assert read_job(absolute).tables[0].path == "/in"
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("{path: in, fmt: csv}", "no entry 'fmt'. Did you mean 'format'?"),
+        ("{path: in, format: csv, maxFilesPerTriger: 1}", "Did you mean 'maxFilesPerTrigger'"),
+        ("{path: in, format: csv, whole_fils: true}", "Did you mean 'whole_files'?"),
+        ("{path: in, format: csw}", "no format 'csw'. Did you mean 'csv'?"),
+        ("{path: in, format: csv, path: other}", "'path' is there twice"),
+        ("{path: in, format: csv, whole_files: 3}", "whole_files is 3; it must be true or false"),
+        ("{path: in, format: csv, options: 3}", "`options` must be a mapping"),
+        ("{path: in, format: csv, sep: a, options: {Sep: b}}", "'sep' is given twice"),
+        ("{path: in, format: csv, schema: 3}", "schema must be DDL"),
+        ("in", "give it a path and a format"),
+    ],
+)
+def test_an_entry_that_nobody_reads_is_an_error(tmp_path: Path, table: str, said: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        read_job(written(tmp_path, table))
+    assert said in str(raised.value)
+    assert "job.yaml" in str(raised.value)
+
+
+def test_sparks_options_are_known_or_named_as_such() -> None:
+    settings = {"path": "in", "format": "csv", "maxfilespertrigger": 3, "options": {"any.thing": 1}}
+    assert table_source("t", settings, "t").options == {"any.thing": 1, "maxfilespertrigger": 3}
+    text = "t=in,format=csv,schema=k INT,whole_files=false,max_files_per_trigger=2,options.x.y=z"
+    assert read_table_option(text).options == {
+        "x.y": "z",
+        "whole_files": False,
+        "max_files_per_trigger": 2,
+    }
+    with pytest.raises(SpecError, match="no entry 'fmt'"):
+        read_table_option("t=in,fmt=csv")
+    with pytest.raises(SpecError, match="says something twice"):
+        read_table_option("t=in,format=csv,format=jsonl")
+
+
+def test_what_is_said_twice_or_of_another_type(tmp_path: Path) -> None:
+    table = ("--table", "t=in,format=csv,schema=k STRING")
+    result = call("run", "--sql", SUM, *table, *table, "--checkpoint", tmp_path / "c")
+    assert result.exit_code == 2
+    assert "table 't' is given twice; leave one out" in result.stderr
+    result = call("run", "--sql", SUM, *table, "--set", "state_ttl=1", "--set", "state_ttl=2")
+    assert "--set names 'state_ttl' twice" in result.stderr
+    for more, said in (
+        ("sink: 3", "sink is 3; it must be text"),
+        ("continuous: maybe", "continuous is 'maybe'; it must be true or false"),
+        ("checkpoint: other", "'checkpoint' is there twice"),
+        ("snk: table", "no entry 'snk'. Did you mean 'sink'?"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            read_job(written(tmp_path, more=more))
+    with pytest.raises(SpecError, match="checkpoint is 3; it must be a path"):
+        complete({"sql": SUM, "tables": (read_table_option(table[1]),), "checkpoint": 3}, "run")
+
+
+def test_the_columns_of_parquet_files_are_those_of_all(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": ["a"], "op": ["+I"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"k": ["a"], "v": [1]}), tmp_path / "b.parquet")
+    for path in (tmp_path, tmp_path / "*.parquet"):
+        columns = table_source("t", {"path": str(path), "format": "parquet"}, "t").columns()
+        assert columns == pa.schema([("k", pa.string()), ("v", pa.int64())])
+    one = table_source("t", {"path": str(tmp_path / "a.parquet")}, "t")
+    assert one.format == "parquet" and one.columns() == pa.schema([("k", pa.string())])
+    with pytest.raises(SpecError, match=r"no Parquet file at .*nope"):
+        table_source("t", {"path": f"{tmp_path}/nope", "format": "parquet"}, "t").columns()
+    pq.write_table(pa.table({"k": [[1]]}), tmp_path / "c.parquet")
+    with pytest.raises(SpecError, match="disagree on a column"):
+        table_source("t", {"path": str(tmp_path), "format": "parquet"}, "t").columns()
+    (tmp_path / "c.parquet").write_bytes(b"no")
+    with pytest.raises(InputFormatError, match=r"c\.parquet cannot be read as Parquet"):
+        table_source("t", {"path": str(tmp_path), "format": "parquet"}, "t").columns()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("inspect", "a.txt", "--plan"),
+        ("refresh", "a.txt"),
+        ("generate", "--yaml", "latin.yaml"),
+        ("run", "latin.yaml"),
+        ("run", "."),
+        ("estimate", "--sql", SUM, "--sample", "."),
+        ("state", "a.txt"),
+        ("why", "a.txt", "--key", "k=a"),
+    ],
+    ids=lambda given: " ".join(given[:2]),
+)
+def test_no_file_is_met_with_a_traceback(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("k,v\n")
+    (tmp_path / "latin.yaml").write_bytes(b"sql: \xe4")
+    result = call(*arguments)
+    assert result.exit_code == 2, result.exception
+    assert "Traceback" not in result.output and len(result.stderr.splitlines()) < 6
+    assert isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.spark
+def test_a_run_says_what_it_counted_and_its_failures_in_a_line(spark: Any, tmp_path: Path) -> None:
+    job = written(tmp_path, more="sink: table\n")
+    missing = call("run", job)
+    assert missing.exit_code == 2
+    assert missing.stderr.startswith("aggloom: read_changes: there is no file or directory")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.csv").write_text("op,k,v\n+I,a,1\n-D,zz,\n")
+    result = call("run", job)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines()[-1].startswith(
+        "1 batch: 2 rows in, 1 change out, 1 orphan, 1 key, "
+    )
+    assert "│ a │ 1 │" in result.stdout
+    again = call("run", job, "--json")
+    told = json.loads(again.stdout)
+    assert told["table"] == [{"k": "a", "s": 1}]
+    assert (told["counts"]["batches"], told["counts"]["rows"]) == (0, 0)
+    (tmp_path / "in" / "2.csv").write_text("op,k,v\n+I,a,x\n")
+    failed = call("run", job)
+    assert failed.exit_code == 2
+    (line,) = [line for line in failed.stderr.splitlines() if line.startswith("aggloom: ")]
+    assert "2.csv" in line and "x" in line and "Py4J" not in line
+    assert "Traceback" not in failed.output
+    assert al.read_table(tmp_path / "state").to_pylist() == [{"k": "a", "s": 1}]
