@@ -40,7 +40,10 @@ _LINES = r"\r\n|\n|\r"
 def csv_lines(
     files: DataFrame, columns: StructType, options: Mapping[str, Any], lenient: bool
 ) -> DataFrame:
-    """The rows of files (`value` and `file`) by the names in their headers; lenient: a column that is missing is NULL."""
+    """The rows of files (`value` and `file`) by the names in their headers.
+
+    lenient: a column that is missing is NULL.
+    """
     names = columns.names
     changes, flattened = change_names(names), flattened_names(names)
     wanted = [*names, *changes, *flattened]
@@ -109,7 +112,7 @@ def csv_lines(
     found = F.array_position("values", F.lit(end)) - 1
     why = ["not as many values as the header has names, ", F.col("width").cast("string")]
     rows = place.unless(found != F.col("width"), why, rows)
-    # The header's line, of which nothing becomes of, is looked at all the same: a file may have no other.
+    # The header's line, of which no row is made, is looked at all the same: a file may have no other.
     first = F.when(F.size("places") >= 0, F.lit(None).cast(_kind(columns)))
     blank = F.btrim("col", F.lit(" \t")) == ""
     rows = F.when(F.col("pos") == 0, first).when(~blank, rows)

@@ -164,7 +164,10 @@ class JsonDoor:
         return (
             asked.withColumn(f"{image} fields", spelled(keys, names))
             .withColumn(f"{image} twice", repeated(fields, names))
-            .withColumn(f"{image} lacks", F.array_except(texts(names), fields))
+            .withColumn(
+                f"{image} lacks",
+                F.when(fields.isNotNull(), F.array_except(texts(names), fields)),
+            )
             .withColumn(image, F.when(other, again).otherwise(found))
         )
 
@@ -184,7 +187,10 @@ class JsonDoor:
         )
 
     def _whole(self, rows: Column, place: Place, parsed: Column, values: list[Column]) -> Column:
-        """`rows`, unless the line is more or less than one object of the columns' types; values: what it has, as texts."""
+        """`rows`, unless the line is more or less than one object of the columns' types.
+
+        values: what it has, as texts.
+        """
         corrupt = parsed.isNull() | parsed.getField(_CORRUPT).isNotNull()
         wrong = [
             _unlike(F.try_element_at(value, F.lit(f.name)), f)

@@ -34,7 +34,8 @@ def read_parquet(
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
     """The rows of the file at `path`, below the directory `base`, each piece with its change column if there is one.
 
-    changes: the names that a change column may have, and those of Debezium's flattened records, which are refused. lenient: a column that the file lacks is NULL.
+    changes: the names that a change column may have, and those of Debezium's flattened records, which are refused.
+    lenient: a column that the file lacks is NULL.
     Raises InputFormatError.
     """
     try:

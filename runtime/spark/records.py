@@ -125,9 +125,10 @@ def spelled(names: Column, declared: Sequence[str]) -> Column:
 
 def repeated(names: Column, declared: Sequence[str]) -> Column:
     """Those of the declared names that occur more than once."""
-    return F.filter(
+    twice = F.filter(
         texts(declared), lambda one: F.size(F.filter(names, lambda name: name == one)) > 1
     )
+    return F.when(names.isNotNull(), twice)
 
 
 def any_of(conditions: Iterable[Column]) -> Column:
