@@ -3,7 +3,8 @@
     python tests/doors.py --examples 10000 --seed 0
 
 An example is a file. Files of good messages are read many at once, and their rows compared with a model's, so that each
-is counted once; a file with a bad message has to fail by name. Damaged bytes may fail or not, but never to another table.
+is counted once; a file with a bad message has to fail by name. Damaged bytes may fail or not, but never give another
+table.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def test_another_type_is_refused(column: pa.Array, wanted: pa.DataType) -> None:
 
 
 def test_a_value_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(InputFormatError, match="f.parquet: column 'v' is int64 .* 1099511627776"):
+    with pytest.raises(InputFormatError, match=r"f.parquet: column 'v' is int64 .* 1099511627776"):
         _read(pa.table({"v": pa.array([1 << 40])}), pa.schema([("v", pa.int32())]))
 
 

@@ -25,7 +25,8 @@ FLATTENED_HINT = (
     "is of Debezium's flattened records, which do not say what was there before. Write whole envelopes and read "
     'them with format="debezium-json"; if the column is one like others, declare it in the schema'
 )
-_SHOWN = 300
+RECORD_SHOWN = 300
+"""Characters of a record in a message."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Place:
         """An error of the place, the parts of the cause, and the text as far as it fits."""
         number = () if self.line is None else (", line ", self.line.cast("string"))
         parts = ("InputFormatError: ", self.file, *number, ": ", *why, ": ")
-        shown = F.substring(self.text, 1, _SHOWN)
+        shown = F.substring(self.text, 1, RECORD_SHOWN)
         return F.raise_error(F.concat(*map(_text, parts), shown))
 
     def unless(self, condition: Column, why: Sequence[str | Column], rest: Column) -> Column:
