@@ -20,6 +20,10 @@ _INPUT = re.compile(r"\[USER_RAISED_EXCEPTION\] InputFormatError: ([^\n]*?)(?= S
 _HEADER = re.compile(
     r"CSV header does not conform to the schema\.\s+Header: ([^\n]*)\n\s*Schema: ([^\n]*)\n[\s\S]*?CSV file: ([^\n]*)"
 )
+_TYPE = re.compile(
+    r"reading file ([^\n]*?)\.\s+Data type mismatches when reading Parquet column \[?([^\n]*?)\]?\. "
+    r"Expected Spark type ([^\n]*?), actual Parquet type ([^\n.]*)"
+)
 _STORE = re.compile(r"\[(CANNOT_LOAD_STATE_STORE[\w.]*)\]")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]*)")
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "USER_RAISED_EXCEPTION"}
@@ -70,6 +74,12 @@ def explained(failure: BaseException) -> AggloomError:
     found = _INPUT.search(text)
     if found:
         return InputFormatError(_with_line(found[1].strip()))
+    found = _TYPE.search(text)
+    if found:
+        return InputFormatError(
+            f"{found[1]}: column {found[2]!r} is {found[4]} in the file, not {found[3]}. "
+            "Declare the column with the file's type, and cast afterwards."
+        )
     found = _HEADER.search(text)
     if found:
         return InputFormatError(
