@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
@@ -181,8 +180,9 @@ def _check_parquet(
     """Refuse a column that a file of those there are lacks; each file that is read whole is looked at then."""
     try:
         found = spark.read.options(**options).parquet(path).columns
-    except AnalysisException:
-        return  # There is no file yet, or none that can be read, of which the query will say more.
+    except Exception:
+        # There is no file yet, or none that can be read: each Spark says so in its own way, and the query says more.
+        return
     _check_found(columns, found, f"the Parquet files of {path}")
 
 
