@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType
 
-from aggloom.runtime.changelog import CHANGE_COLUMNS, CHANGE_TYPES, KIND_NAMES, SPELLINGS
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES, KIND_NAMES, SPELLINGS
 
 FLATTENED = ("__op", "__deleted")
 """Columns in which Debezium's flattening transform says what happened."""
