@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
@@ -10,10 +12,18 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import aggloom.errors as errors
 from aggloom.errors import AggloomError, InputFormatError, StateCorruptError, StateError
+from aggloom.runtime.spark.records import RECORD_SHOWN
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
 _OURS = re.compile(r"aggloom\.errors\.(\w+): ([^\n]*(?:\n  - [^\n]*)*)")
 _INPUT = re.compile(r"\[USER_RAISED_EXCEPTION\] InputFormatError: ([^\n]*?)(?= SQLSTATE|\n|\Z)")
+_HEADER = re.compile(
+    r"CSV header does not conform to the schema\.\s+Header: ([^\n]*)\n\s*Schema: ([^\n]*)\n[\s\S]*?CSV file: ([^\n]*)"
+)
+_TYPE = re.compile(
+    r"reading file ([^\n]*?)\.\s+Data type mismatches when reading Parquet column \[?([^\n]*?)\]?\. "
+    r"Expected Spark type ([^\n]*?), actual Parquet type ([^\n.]*)"
+)
 _STORE = re.compile(r"\[(CANNOT_LOAD_STATE_STORE[\w.]*)\]")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]*)")
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "USER_RAISED_EXCEPTION"}
@@ -63,7 +73,19 @@ def explained(failure: BaseException) -> AggloomError:
         return kind(message.strip()) if issubclass(kind, AggloomError) else AggloomError(message)
     found = _INPUT.search(text)
     if found:
-        return InputFormatError(found[1].strip())
+        return InputFormatError(_with_line(found[1].strip()))
+    found = _TYPE.search(text)
+    if found:
+        return InputFormatError(
+            f"{found[1]}: column {found[2]!r} is {found[4]} in the file, not {found[3]}. "
+            "Declare the column with the file's type, and cast afterwards."
+        )
+    found = _HEADER.search(text)
+    if found:
+        return InputFormatError(
+            f"{found[3]}: the header is {found[1]}, where the first file has {found[2]}. "
+            "Leave out whole_files=False and options of Spark's reader: each file is then read by its own header."
+        )
     found = _STORE.search(text)
     if found:
         return _corrupt(f"the checkpoint's state cannot be loaded ({found[1]})")
@@ -78,6 +100,20 @@ def explained(failure: BaseException) -> AggloomError:
     if _DAMAGE.search(cause):
         return _corrupt(f"the checkpoint cannot be read ({cause})")
     return AggloomError(f"the query failed: {cause}")
+
+
+def _with_line(message: str) -> str:
+    """The message with the number of the line that it ends with, if the file is on this machine."""
+    place, _, rest = message.partition(": ")
+    path = Path(unquote(place.removeprefix("file:")))
+    if not place.startswith("file:") or not path.is_file():
+        return message
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        for number, line in enumerate(lines, 1):
+            shown = line.rstrip("\r\n")[:RECORD_SHOWN].strip()
+            if shown and rest.endswith(f": {shown}"):
+                return f"{place}, line {number}: {rest}"
+    return message
 
 
 def _corrupt(what: str) -> StateCorruptError:

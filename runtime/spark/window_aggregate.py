@@ -35,7 +35,7 @@ def window_aggregate(
     watermark: Any = None,
     handler: type[Any] | str | Path | None = None,
     backend: Literal["numba", "python"] = "numba",
-    change_column: str | None = None,
+    change_column: str | None = "",
     buckets: int | None = None,
     mode: str = "mini_batch",
     update_before: bool = True,
@@ -57,7 +57,8 @@ def window_aggregate(
         raise SpecError(f"mode {mode!r}: known are mini_batch and per_record")
     windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
     assert windowing is not None
-    change_column = change_column or find_change_column(df, spec.schema.names)
+    if change_column == "":
+        change_column = find_change_column(df, spec.schema.names)
     if change_column is not None and change_column not in df.columns:
         raise UnknownColumnError(
             f"the DataFrame has no change column {change_column!r}. {nearest(change_column, df.columns)}"
