@@ -9,7 +9,7 @@ CASES := ../shared/cases
 ROOMS := codegen runtime generated
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-windows test test-quick soak simulate chaos damage soak-stream dev check farm java cases bench bench-full generated docs fmt clean
+.PHONY: help demo demo-windows test test-quick soak doors simulate chaos damage soak-stream dev check farm java cases bench bench-full generated docs fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ damage: $(READY) java ## damage every kind of file under a checkpoint in every w
 
 soak-stream: $(READY) java ## stream over a constant set of keys, and hold memory, files and batch times flat: make soak-stream MINUTES=30
 	@$(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
+
+doors: $(READY) java ## read random files, good, bad and damaged: make doors EXAMPLES=10000 SEED=0
+	@$(BIN)/python tests/doors.py --examples $(or $(EXAMPLES),1000) --seed $(or $(SEED),0)
 
 simulate: $(READY) ## play queries under faults, without Spark: make simulate SEEDS=10000, or SEED=7 for the script of one
 	@$(BIN)/python tests/simulator.py $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))

@@ -6,6 +6,8 @@ import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -21,10 +23,18 @@ from aggloom.errors import (
     StateRoomError,
     WorkerStartError,
 )
+from aggloom.runtime.spark.records import RECORD_SHOWN
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
 _OURS = re.compile(r"aggloom\.(?:\w+\.)*(\w+Error): ([^\n]*(?:\n  - [^\n]*)*)")
 _INPUT = re.compile(r"\[USER_RAISED_EXCEPTION\] InputFormatError: ([^\n]*?)(?= SQLSTATE|\n|\Z)")
+_HEADER = re.compile(
+    r"CSV header does not conform to the schema\.\s+Header: ([^\n]*)\n\s*Schema: ([^\n]*)\n[\s\S]*?CSV file: ([^\n]*)"
+)
+_TYPE = re.compile(
+    r"reading file ([^\n]*?)\.\s+Data type mismatches when reading Parquet column \[?([^\n]*?)\]?\. "
+    r"Expected Spark type ([^\n]*?), actual Parquet type ([^\n.]*)"
+)
 _FILE = re.compile(
     r"\[FAILED_READ_FILE(?!\.FILE_NOT_EXIST)[\w.]*\] Encountered error while reading file (.*?)\.(?:[ \n]|\Z)"
     r" *([^\n]*)"
@@ -107,7 +117,19 @@ def explained(failure: BaseException) -> AggloomError:
         return kind(message.strip()) if issubclass(kind, AggloomError) else AggloomError(message)
     found = _INPUT.search(text)
     if found:
-        return InputFormatError(found[1].strip())
+        return InputFormatError(_with_line(found[1].strip()))
+    found = _TYPE.search(text)
+    if found:
+        return InputFormatError(
+            f"{found[1]}: column {found[2]!r} is {found[4]} in the file, not {found[3]}. "
+            "Declare the column with the file's type, and cast afterwards."
+        )
+    found = _HEADER.search(text)
+    if found:
+        return InputFormatError(
+            f"{found[3]}: the header is {found[1]}, where the first file has {found[2]}. "
+            "Leave out whole_files=False and options of Spark's reader: each file is then read by its own header."
+        )
     found = _FILE.search(text)
     if found and not _NO_ROOM.search(text):
         return InputFormatError(f"{found[1]} cannot be read: {_of_file(found[2], text)}"[:_SHOWN])
@@ -160,6 +182,20 @@ def _of_file(said: str, text: str) -> str:
         if line and line not in found and "Encountered error while reading" not in line:
             found.append(line)
     return ": ".join(dict.fromkeys([*found[:1], *found[-1:]])) or "Spark does not say why"
+
+
+def _with_line(message: str) -> str:
+    """The message with the number of the line that it ends with, if the file is on this machine."""
+    place, _, rest = message.partition(": ")
+    path = Path(unquote(place.removeprefix("file:")))
+    if not place.startswith("file:") or not path.is_file():
+        return message
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        for number, line in enumerate(lines, 1):
+            shown = line.rstrip("\r\n")[:RECORD_SHOWN].strip()
+            if shown and rest.endswith(f": {shown}"):
+                return f"{place}, line {number}: {rest}"
+    return message
 
 
 def _corrupt(what: str) -> StateCorruptError:

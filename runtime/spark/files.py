@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -28,11 +27,13 @@ METRIC = "aggloom input"
 
 _COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT"
 _FILE_DDL = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
-_OPTIONS = {
+FILE_OPTIONS = {
     *("cleansource", "filenameonly", "latestfirst", "maxbytespertrigger", "maxfileage"),
     *("maxfilespertrigger", "modifiedafter", "modifiedbefore", "pathglobfilter"),
     *("recursivefilelookup", "sourcearchivedir"),
 }
+"""Options, in lower case, that say which files are read and not how."""
+
 _READ: WeakKeyDictionary[DataFrame, WholeFiles] = WeakKeyDictionary()
 
 
@@ -41,31 +42,39 @@ class WholeFiles:
     """A DataFrame of Parquet files once more, as their bytes.
 
     base: where directories whose names are columns (`day=1/`) begin. changes: names under which a file may say what
-    kind of change a row is; the first that is not NULL counts.
+    kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL.
     """
 
     files: DataFrame
     base: str
     changes: tuple[str, ...]
+    lenient: bool
 
     def packed(self, pack: Pack, table: str) -> DataFrame:
         """The files' rows, packed; how many there are is an observed metric of the query."""
         columns = self.files.select("path", "modificationTime", "content")
-        packed = columns.mapInArrow(PackFiles(pack, self.base, self.changes), _COUNTED_DDL)
+        packed = columns.mapInArrow(
+            PackFiles(pack, self.base, self.changes, self.lenient), _COUNTED_DDL
+        )
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
         return packed.observe(f"{METRIC} {table}", *counts).drop("rows", "files")
 
 
 def remember(
-    df: DataFrame, reader: Any, path: str, options: Iterable[str], changes: tuple[str, ...]
+    df: DataFrame,
+    reader: Any,
+    path: str,
+    options: Iterable[str],
+    changes: tuple[str, ...],
+    lenient: bool,
 ) -> DataFrame:
     """Note of a DataFrame that it is nothing but the Parquet files at `path`, if they can be read here as Spark does.
 
     reader: a DataFrameReader or DataStreamReader that has been given `options`.
     """
-    if {name.lower() for name in options} <= _OPTIONS and not set("*?[{") & set(path):
+    if {name.lower() for name in options} <= FILE_OPTIONS and not set("*?[{") & set(path):
         files = reader.format("binaryFile").schema(_FILE_DDL).load(path)
-        _READ[df] = WholeFiles(files, path, changes)
+        _READ[df] = WholeFiles(files, path, changes, lenient)
     return df
 
 
@@ -81,6 +90,7 @@ class PackFiles:
     pack: Pack
     base: str
     changes: tuple[str, ...]
+    lenient: bool
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's files."""
@@ -104,15 +114,13 @@ class PackFiles:
     def rows(self, content: pa.Buffer, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """The rows of a file, and their kinds; raises DataError and its kin."""
         width = len(self.pack.schema)
-        extra = [pa.field(name, pa.string()) for name in self.changes]
-        schema = pa.schema([*self.pack.schema, *extra])
-        for piece in read_parquet(content, path, self.base, schema):
-            words = [w for w in piece.columns[width:] if w.null_count < len(w)]
+        for piece, change in read_parquet(
+            content, path, self.base, self.pack.schema, self.changes, self.lenient
+        ):
             kinds = np.zeros(piece.num_rows, np.int8)
-            if words and self.pack.change_column:
-                kinds = self.pack.kinds(pc.coalesce(*words, pa.scalar("insert")))
-            bare = pa.RecordBatch.from_arrays(piece.columns[:width], schema=self.pack.schema)
-            yield (bare if width else empty_columns(piece.num_rows)), kinds
+            if change is not None and self.pack.change_column:
+                kinds = self.pack.kinds(change, path)
+            yield (piece if width else empty_columns(piece.num_rows)), kinds
 
 
 def _counted(packed: tuple[int, int, int, bytes], rows: int = 0, files: int = 0) -> pa.RecordBatch:

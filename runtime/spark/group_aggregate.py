@@ -12,6 +12,7 @@ from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.lower import Lowering, Settings, Table
+from aggloom.runtime.spark.records import CHANGE_COLUMN, FLATTENED, FLATTENED_HINT
 from aggloom.runtime.spark.residency import size_of
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.session import ensure_query_settings
@@ -41,7 +42,7 @@ def group_aggregate(
     df: DataFrame,
     spec: Any,
     *,
-    change_column: str | None = None,
+    change_column: str | None = "",
     buckets: int | None = None,
     mode: str = "mini_batch",
     update_before: bool = True,
@@ -55,8 +56,8 @@ def group_aggregate(
     """The changelog of a grouped aggregate over a DataFrame of rows or of changes.
 
     `spec` is an AggSpec, a loaded handler class or a generated module's path. `change_column` is found by its name
-    (`_change_type`, or Flink's `op`) unless given; without one, every row is an insertion. `state_ttl` is in
-    milliseconds. `options` are the planner's, by Flink's names or by keyword (see PlanOptions).
+    (`_change_type`, or Flink's `op`) unless given; None: there is none, and every row is an insertion. `state_ttl` is
+    in milliseconds. `options` are the planner's, by Flink's names or by keyword (see PlanOptions).
     """
     check_frame("group_aggregate", df)
     resolved, handler = resolve(spec)
@@ -69,7 +70,8 @@ def group_aggregate(
         on_orphan_retraction=on_orphan_retraction,
         state_ttl=state_ttl or 0,
     )
-    change_column = change_column or find_change_column(df, resolved.schema.names)
+    if change_column == "":
+        change_column = find_change_column(df, resolved.schema.names)
     if change_column is not None and change_column not in df.columns:
         raise UnknownColumnError(
             f"the DataFrame has no change column {change_column!r}. {nearest(change_column, df.columns)}"
@@ -110,7 +112,23 @@ def check_frame(call: str, df: Any, name: str = "") -> None:
 
 
 def find_change_column(df: DataFrame, used: list[str]) -> str | None:
-    """The change column that a DataFrame has under a known name that is not used as a column."""
-    names = [name for name in CHANGE_COLUMNS.values() if name in df.columns]
-    free = [name for name in names if name not in used]
-    return free[0] if free else None
+    """The change column that a DataFrame has under a known name, in any case, that is not used as a column.
+
+    Raises SpecError where it cannot be told.
+    """
+    taken = {name.lower() for name in used}
+    free = [name for name in df.columns if name.lower() not in taken]
+    found = [name for name in free if name.lower() in CHANGE_COLUMNS.values()]
+    # A changelog has its change column last; what is before it under another such name is a column like others.
+    if len(found) > 1 and df.columns[-1] == CHANGE_COLUMN:
+        found = [CHANGE_COLUMN]
+    if len(found) > 1:
+        raise SpecError(
+            f"the DataFrame has {' and '.join(map(repr, found))}; say which is the change column: change_column=..."
+        )
+    flattened = [name for name in free if name.lower() in FLATTENED]
+    if flattened and not found:
+        raise SpecError(
+            f"the DataFrame's column {flattened[0]!r} {FLATTENED_HINT}, or pass change_column=None"
+        )
+    return found[0] if found else None

@@ -53,8 +53,8 @@ from aggloom.runtime.spark.files import WholeFiles, whole_files
 from aggloom.runtime.spark.host import OperatorProcessor, Options
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.query_file import Query
+from aggloom.runtime.spark.records import CHANGE_COLUMN
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
-from aggloom.runtime.spark.sources import CHANGE_COLUMN
 from aggloom.runtime.spark.unpack import Having, Respell, Stepped, Unpack
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES
 
@@ -282,6 +282,8 @@ class Lowering:
         table = self.tables[node.table] if isinstance(node, Scan) else None
         if table is None or table.moving or table.change_column not in (None, CHANGE_COLUMN):
             return None
+        if CHANGE_COLUMN in node.schema.names:
+            return None  # Taken for a column like others: it is what the reader made of the files.
         return whole_files(table.df)
 
     def _united(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:

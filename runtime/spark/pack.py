@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.errors import DataError
+from aggloom.errors import DataError, UnknownChangeTypeError
 from aggloom.runtime.spark.blobs import empty_columns
 from aggloom.runtime.spark.routes import PackedRow, Packer, Route
 from aggloom.runtime.values.changelog import Kinds, is_retraction, parse_kinds
@@ -22,6 +22,7 @@ from aggloom.runtime.values.changelog import Kinds, is_retraction, parse_kinds
 _PACKED = pa.schema(
     [("bucket", pa.int32()), ("partition", pa.int32()), ("seq", pa.int32()), ("blob", pa.binary())]
 )
+_NO_CHANGES = "If it is a column like others, pass change_column=None"
 
 
 @dataclass(frozen=True)
@@ -85,12 +86,17 @@ class Pack:
             return bare, np.zeros(batch.num_rows, np.int8)
         return bare, self.kinds(batch.column(len(self.schema)))
 
-    def kinds(self, column: pa.Array) -> Kinds:
+    def kinds(self, column: pa.Array, file: str = "") -> Kinds:
         """The kinds that a change column spells; raises DataError for a retraction in an append-only input."""
         if column.type == pa.int8():
             return column.to_numpy()
         where = f"{self.operator}, change column {self.change_column!r}"
-        kinds = parse_kinds(column, where)
+        if file:
+            where = f"{file}: {where}"
+        try:
+            kinds = parse_kinds(column, where)
+        except UnknownChangeTypeError as error:
+            raise UnknownChangeTypeError(f"{error}. {_NO_CHANGES}") from None
         if self.append_only and is_retraction(kinds).any():
             count = int(is_retraction(kinds).sum())
             raise DataError(

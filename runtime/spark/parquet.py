@@ -1,20 +1,21 @@
 """A Parquet file's bytes as batches of a given schema, by the rules of Spark's own reader.
 
-Columns are found by name, whatever the case; one that the file does not have is NULL, or what the file's directory says
-(`day=1/`); a number may be wider in the schema than in the file.
+Columns are found by name, whatever the case; one that the file does not have is what the file's directory says
+(`day=1/`), or an error; a number may be wider in the schema than in the file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from aggloom.errors import InputFormatError
+from aggloom.errors import InputFormatError, nearest
 from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.spark.records import FLATTENED, FLATTENED_HINT
 
 ROWS_AT_ONCE = 1 << 17
 """Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""
@@ -24,11 +25,21 @@ _NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 
 def read_parquet(
-    content: pa.Buffer, path: str, base: str, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """The rows of the file at `path`, below the directory `base`; raises InputFormatError."""
+    content: pa.Buffer,
+    path: str,
+    base: str,
+    schema: pa.Schema,
+    changes: Sequence[str] = (),
+    lenient: bool = False,
+) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+    """The rows of the file at `path`, below the directory `base`, each piece with its change column if there is one.
+
+    changes: the names that a change column may have, and those of Debezium's flattened records, which are refused.
+    lenient: a column that the file lacks is NULL.
+    Raises InputFormatError.
+    """
     try:
-        yield from _Reader(content, path, base, schema).pieces()
+        yield from _Reader(content, path, base, schema, changes, lenient).pieces()
     except (pa.ArrowException, OSError) as error:
         raise InputFormatError(
             f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}. "
@@ -39,20 +50,37 @@ def read_parquet(
 class _Reader:
     """One file, and where each column of the schema comes from."""
 
-    def __init__(self, content: pa.Buffer, path: str, base: str, schema: pa.Schema) -> None:
+    def __init__(
+        self,
+        content: pa.Buffer,
+        path: str,
+        base: str,
+        schema: pa.Schema,
+        changes: Sequence[str],
+        lenient: bool,
+    ) -> None:
         self._file = pq.ParquetFile(
             pa.BufferReader(content),
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
-        self._path, self._schema = path, schema
+        self._path = path
         self._found = self._file.schema_arrow
+        self._change = self._change_column(changes)
+        extra = [pa.field(self._change, pa.string())] if self._change else []
+        self._schema = schema = pa.schema([*schema, *extra])
         directories = _directories(path, base, schema)
         self._fixed = {
             field.name: directories.get(field.name)
             for field in schema
             if field.name in directories or self._place(field.name) is None
         }
+        lacks = [name for name in self._fixed if name not in directories]
+        if lacks and not lenient:
+            raise InputFormatError(
+                f"{path}: the file lacks column {lacks[0]!r}. {nearest(lacks[0], self._found.names)} "
+                'missing="null" takes what is missing for NULL.'
+            )
         self._read = {
             field.name: self._found.names[self._place(field.name) or 0]
             for field in schema
@@ -61,14 +89,31 @@ class _Reader:
         for name, there in self._read.items():
             self._check(schema.field(name), self._found.field(there).type)
 
-    def pieces(self) -> Iterator[pa.RecordBatch]:
+    def _change_column(self, names: Sequence[str]) -> str | None:
+        """The name of the file's change column, if it has one."""
+        there = [name for name in names if self._place(name) is not None]
+        for name in there:
+            if name in FLATTENED:
+                raise InputFormatError(f"{self._path}: column {name!r} {FLATTENED_HINT}")
+        if len(there) > 1:
+            raise InputFormatError(
+                f"{self._path}: both {there[0]!r} and {there[1]!r} are there; keep one"
+            )
+        return there[0] if there else None
+
+    def pieces(self) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
         """The rows, some at a time."""
         for group in range(self._file.num_row_groups):
             rows = self._file.metadata.row_group(group).num_rows
             names = list(self._read.values())
             table = self._file.read_row_group(group, names, use_threads=False) if names else None
             for start in range(0, rows, ROWS_AT_ONCE):
-                yield self._piece(table, start, min(ROWS_AT_ONCE, rows - start))
+                piece = self._piece(table, start, min(ROWS_AT_ONCE, rows - start))
+                last = piece.num_columns - 1
+                if self._change:
+                    yield piece.remove_column(last), piece.column(last)
+                else:
+                    yield piece, None
 
     def _piece(self, table: pa.Table | None, start: int, rows: int) -> pa.RecordBatch:
         if not self._schema.names:
@@ -80,8 +125,17 @@ class _Reader:
                 arrays.append(pa.repeat(value, rows))
                 continue
             column = table.column(self._read[field.name]).slice(start, rows)
-            arrays.append(_array(column).cast(field.type))
+            arrays.append(self._cast(_array(column), field))
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _cast(self, array: pa.Array, field: pa.Field) -> pa.Array:
+        try:
+            return array.cast(field.type)
+        except pa.ArrowInvalid as error:
+            raise InputFormatError(
+                f"{self._path}: column {field.name!r} is {array.type} in the file, and not all of it fits "
+                f"{field.type}: {str(error).splitlines()[0]}. Declare the column with the file's type."
+            ) from error
 
     def _place(self, name: str) -> int | None:
         """Where the file has a column: by its name, else by its name in another case."""

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
+from aggloom.errors import InputFormatError, SpecError, nearest
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.session import is_local
 
@@ -85,21 +85,6 @@ def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> 
             'Give them as schema=, such as "name STRING, cnt INT".'
         ) from None
     return StructType([field for field in found if field.name not in CHANGE_NAMES])
-
-
-def check_header(path: str, found: list[str], columns: StructType) -> None:
-    """Raise UnknownColumnError unless a CSV's first line names the columns."""
-    missing = [name for name in columns.names if name not in found]
-    if not missing:
-        return
-    if set(missing) == set(columns.names):
-        raise UnknownColumnError(
-            f"{path}: the first line of a CSV file must name its columns, {', '.join(columns.names)}; it is "
-            f"{','.join(found)[:200]!r}. Add that line to every file."
-        )
-    raise UnknownColumnError(
-        f"{path}: the first line does not name the column {missing[0]!r}. {nearest(missing[0], found)}"
-    )
 
 
 def _sibling(place: Path) -> str:

@@ -1,11 +1,11 @@
 """Sources of changes: Debezium JSON, JSON lines, Parquet and CSV files as a DataFrame with `_change_type`.
 
-JSON is parsed by Spark's own expressions, inside the JVM. A line that cannot be read fails the query and is shown: a
-lost change would make every later number wrong.
+Whatever cannot be read fails the query and is shown with its file: a lost change would make every later number wrong.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -13,29 +13,27 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import (
-    DataType,
-    DateType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import StringType, StructField, StructType
 
-from aggloom.errors import SpecError
+from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.runtime.spark.csv_text import DIALECT, csv_lines
 from aggloom.runtime.spark.expressions import quote, spark_schema
-from aggloom.runtime.spark.files import remember
-from aggloom.runtime.spark.paths import check_header, located, parquet_columns
+from aggloom.runtime.spark.files import FILE_OPTIONS, remember
+from aggloom.runtime.spark.json_text import UNITS, JsonDoor
+from aggloom.runtime.spark.paths import located, parquet_columns
+from aggloom.runtime.spark.records import (
+    CHANGE_COLUMN,
+    FLATTENED_HINT,
+    Place,
+    change_names,
+    change_of,
+    flattened_names,
+)
 from aggloom.runtime.spark.source_log import noted
 
 FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
-CHANGE_COLUMN = "_change_type"
-_CORRUPT = "_aggloom_corrupt"
-_SHOWN = 300
-_UNITS = {"ms": 1_000, "us": 1, "s": 1_000_000}
-# Integers from here on are microseconds, below milliseconds (which reach the year 5138).
-_MICROS_FROM = 100_000_000_000_000
+_ABSENT = "\0no such column"
+_PEEKED = 1_000
 
 
 @noted
@@ -48,6 +46,8 @@ def read_changes(
     max_files_per_trigger: int | None = None,
     time_unit: str = "auto",
     whole_files: bool = True,
+    missing: str = "error",
+    concatenated: str = "refuse",
     **options: Any,
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
@@ -56,39 +56,54 @@ def read_changes(
 
     Integer timestamps count from 1970 in `time_unit` ("auto" tells milliseconds from microseconds by size); integer
     dates count days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame
-    that goes into an operator as it is are read by Arrow, a file at a time, instead of row by row.
+    that goes into an operator as it is are read by Arrow, a file at a time, instead of row by row; CSV files are read
+    each by its own header. missing: a column that a file, a Debezium image or every line lacks is an "error", or
+    "null". concatenated: several JSON objects on a line are a reason to "refuse" it, or "split" into rows. Raises
+    SpecError for these; what is wrong with a file fails the query with an InputFormatError.
     """
-    if format not in FORMATS:
-        raise SpecError(f"read_changes: unknown format {format!r}; known are {', '.join(FORMATS)}")
-    if time_unit not in ("auto", *_UNITS):
-        raise SpecError(f"read_changes: unknown time_unit {time_unit!r}; known are auto, s, ms, us")
+    _one_of("format", format, FORMATS)
+    _one_of("time_unit", time_unit, ("auto", *UNITS))
+    _one_of("missing", missing, ("error", "null"))
+    _one_of("concatenated", concatenated, ("refuse", "split"))
     path, options = located(spark, path, options)
     if schema is None and format == "parquet":
         schema = parquet_columns(spark, path, options)
-    columns = _columns(schema)
+    columns, lenient = _columns(schema), missing == "null"
+    looked = {key: value for key, value in options.items() if key.lower() in FILE_OPTIONS}
     if max_files_per_trigger and streaming:
         options["maxFilesPerTrigger"] = max_files_per_trigger
 
     def configured() -> Any:
         return (spark.readStream if streaming else spark.read).options(**options)
 
-    reader = configured()
-    if format == "debezium-json":
-        return _debezium(reader.format("text").load(path), columns, time_unit)
-    if format == "jsonl":
-        return _json_lines(reader.format("text").load(path), columns, time_unit)
+    if format == "parquet":
+        if not lenient:
+            _check_parquet(spark, path, looked, columns)
+        df = _parquet(configured(), path, columns)
+        names = (*change_names(columns.names), *flattened_names(columns.names))
+        return remember(df, configured(), path, options, names, lenient) if whole_files else df
     if format == "csv":
-        header = spark.read.options(**{"header": True, **options}).csv(path).columns
-        check_header(path, header, columns)
-        known = {field.name: field for field in columns}
-        found = [known.get(name, StructField(name, StringType())) for name in header]
-        rows = reader.option("header", True).option("mode", "FAILFAST").schema(StructType(found))
-        return _with_change(rows.csv(path), columns, [f.name for f in found])
-    extra = [f for f in _change_fields(columns) if f.name not in columns.names]
-    rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
-    df = _with_change(rows, columns, rows.columns)
-    names = tuple(field.name for field in extra)
-    return remember(df, configured(), path, options, names) if whole_files else df
+        if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
+            files = _texts(configured().option("wholetext", True), path)
+            return csv_lines(files, columns, options, lenient)
+        return _csv(spark, configured(), path, columns, options, lenient)
+    door = JsonDoor(columns, time_unit, lenient, concatenated == "split")
+    if format == "debezium-json":
+        return door.debezium(_texts(configured(), path))
+    if not lenient:
+        _check_json(spark, path, looked, columns)
+    return door.json_lines(_texts(configured(), path))
+
+
+def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise SpecError(f"read_changes: unknown {name} {given!r}; known are {', '.join(known)}")
+
+
+def _texts(reader: Any, path: str) -> DataFrame:
+    """The lines of files, or their whole texts, and the file of each."""
+    found: DataFrame = reader.format("text").load(path)
+    return found.select("value", F.col("_metadata.file_path").alias("file"))
 
 
 def reader_keywords() -> dict[str, type]:
@@ -110,135 +125,91 @@ def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
     raise SpecError("read_changes: give the columns as schema=, a pyarrow.Schema or DDL text")
 
 
-def _change_fields(columns: StructType) -> list[StructField]:
-    """The names under which a file may say what kind of change a row is."""
-    names = [name for name in (CHANGE_COLUMN, "op") if name not in columns.names]
-    return [StructField(name, StringType()) for name in names]
+def _parquet(reader: Any, path: str, columns: StructType) -> DataFrame:
+    """Parquet files by Spark's reader."""
+    changes, flattened = change_names(columns.names), flattened_names(columns.names)
+    # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
+    absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
+    extra = [StructField(name, StringType(), True, absent) for name in (*changes, *flattened)]
+    rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
+    number = F.concat(F.lit("row "), (F.col("_metadata.row_index") + 1).cast("string"))
+    place = Place(number, F.col("_metadata.file_path"))
+    return _with_change(rows, columns, [*changes, *flattened], place)
 
 
-def _with_change(rows: DataFrame, columns: StructType, found: list[str]) -> DataFrame:
-    """The schema's columns and the change column, under whichever name the file has it."""
-    names = [field.name for field in _change_fields(columns) if field.name in found]
-    change = F.coalesce(*(F.col(name) for name in names), F.lit("insert"))
+def _with_change(rows: DataFrame, columns: StructType, found: list[str], place: Place) -> DataFrame:
+    """The schema's columns, and the change type from whichever of the columns `found` the file has."""
+    words = {
+        name: (~F.col(quote(name)).eqNullSafe(F.lit(_ABSENT)), F.col(quote(name)))
+        for name in found
+        if name in change_names(columns.names)
+    }
+    change: Column = change_of(words, place)
+    for name in flattened_names(columns.names):
+        if name in found:
+            there = ~F.col(quote(name)).eqNullSafe(F.lit(_ABSENT))
+            change = place.unless(there, [f"column {name!r} {FLATTENED_HINT}"], change)
     wanted = [F.col(quote(field.name)) for field in columns]
     return rows.select(*wanted, change.alias(CHANGE_COLUMN))
 
 
-def _is_time(kind: DataType) -> bool:
-    """True for types that JSON carries as numbers or as text."""
-    return isinstance(kind, TimestampType | TimestampNTZType | DateType)
-
-
-def _raw(columns: StructType) -> StructType:
-    """The schema with which JSON is parsed: times stay text until `_convert`."""
-    return StructType(
-        [StructField(f.name, StringType() if _is_time(f.dataType) else f.dataType) for f in columns]
-    )
-
-
-def _convert(value: Column, kind: DataType, time_unit: str) -> Column:
-    """A JSON value as its column's type."""
-    if not _is_time(kind):
-        return value
-    digits = value.rlike("^-?[0-9]+$")
-    number = F.when(digits, value).cast("bigint")
-    if isinstance(kind, DateType):
-        return F.when(digits, F.date_from_unix_date(number.cast("int"))).otherwise(
-            value.cast("date")
-        )
-    if time_unit == "auto":
-        micros = F.when(F.abs(number) >= _MICROS_FROM, number).otherwise(number * 1_000)
-    else:
-        micros = number * _UNITS[time_unit]
-    stamp = F.timestamp_micros(micros).cast(kind)
-    return F.when(digits, stamp).otherwise(value.cast(kind))
-
-
-def _row(image: Column, columns: StructType, time_unit: str, change: Column) -> Column:
-    """One output row as a struct."""
-    # Columns are numbered, not named: a user's name must not meet the change column's.
-    fields = [
-        _convert(image.getField(f.name), f.dataType, time_unit).alias(f"c{place}")
-        for place, f in enumerate(columns)
+def _csv(
+    spark: SparkSession,
+    reader: Any,
+    path: str,
+    columns: StructType,
+    options: Mapping[str, Any],
+    lenient: bool,
+) -> DataFrame:
+    """CSV files by Spark's reader: all of them need the header of the first."""
+    header = spark.read.options(**{"header": True, **options}).csv(path).columns
+    known = {field.name.lower(): field for field in columns}
+    found = [
+        StructField(name, known[name.lower()].dataType if name.lower() in known else StringType())
+        for name in header
     ]
-    return F.struct(*fields, change.alias("change"))
+    if not lenient:
+        _check_found(columns, header, f"the header of {path}")
+    strict = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
+    rows = strict.schema(StructType(found)).csv(path)
+    lower = {name.lower() for name in header}
+    place = Place(F.lit("a row"), F.col("_metadata.file_path"))
+    for field in columns:
+        if field.name.lower() not in lower:
+            rows = rows.withColumn(field.name, F.lit(None).cast(field.dataType))
+    free = [*change_names(columns.names), *flattened_names(columns.names)]
+    return _with_change(rows, columns, [name for name in free if name in lower], place)
 
 
-def _refuse(condition: Column, why: str, line: Column, rest: Column) -> Column:
-    """`rest`, unless the condition holds: then an error that shows the line."""
-    message = F.concat(F.lit(f"InputFormatError: {why}: "), F.substring(line, 1, _SHOWN))
-    return F.when(condition, F.raise_error(message)).otherwise(rest)
+def _check_found(columns: StructType, found: list[str], where: str) -> None:
+    """Refuse a column that none of the names found is, in any case."""
+    lower = {name.lower() for name in found}
+    for name in columns.names:
+        if name.lower() not in lower:
+            raise UnknownColumnError(
+                f"read_changes: column {name!r} is not in {where}. {nearest(name, found)} "
+                'missing="null" takes what is missing for NULL.'
+            )
 
 
-def _present(rows: Column) -> Column:
-    """`rows`, or NULL where the line is empty or a tombstone."""
-    return F.when(~F.col("absent"), rows)
+def _check_parquet(
+    spark: SparkSession, path: str, options: Mapping[str, Any], columns: StructType
+) -> None:
+    """Refuse a column that a file of those there are lacks; each file that is read whole is looked at then."""
+    try:
+        found = spark.read.options(**options).parquet(path).columns
+    except Exception:
+        # There is no file yet, or none that can be read: each Spark says so in its own way, and the query says more.
+        return
+    _check_found(columns, found, f"the Parquet files of {path}")
 
 
-def _parse(lines: DataFrame, top: StructType) -> DataFrame:
-    """The lines (`line`), their parsed form (`parsed`), and whether they are empty or tombstones (`absent`)."""
-    schema = StructType([*top.fields, StructField(_CORRUPT, StringType())])
-    settings = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return lines.select(
-        F.col("value").alias("line"),
-        F.trim("value").isin("", "null").alias("absent"),
-        F.from_json("value", schema, settings).alias("parsed"),
-    )
-
-
-def _explode(rows: DataFrame, columns: StructType) -> DataFrame:
-    """One row for each struct in the array `rows` (NULL: none), under the schema's names."""
-    # Not a filter before parsing, nor a plain explode: the optimizer would move conditions across
-    # the checks, and compute the array twice.
-    one = rows.select(F.explode_outer("rows").alias("row")).where(F.col("row").isNotNull())
-    fields = [F.col(f"row.c{place}").alias(f.name) for place, f in enumerate(columns)]
-    return one.select(*fields, F.col("row.change").alias(CHANGE_COLUMN))
-
-
-def _debezium(lines: DataFrame, columns: StructType, time_unit: str) -> DataFrame:
-    """Debezium envelopes, with or without the `schema`/`payload` wrapper."""
-    image = _raw(columns)
-    envelope = [
-        StructField("before", image),
-        StructField("after", image),
-        StructField("op", StringType()),
-    ]
-    wrapped = [StructField("schema", StringType()), StructField("payload", StructType(envelope))]
-    parsed = _parse(lines, StructType([*envelope, *wrapped]))
-    p, line = F.col("parsed"), F.col("line")
-    bare = F.struct(*(p.getField(f.name).alias(f.name) for f in envelope))
-    message = parsed.select(
-        "line",
-        F.coalesce(p.getField("payload"), bare).alias("e"),
-        (p.isNull() | p.getField(_CORRUPT).isNotNull()).alias("corrupt"),
-        # A tombstone in the wrapper has a schema and no payload.
-        (
-            F.col("absent") | (p.getField("schema").isNotNull() & p.getField("payload").isNull())
-        ).alias("absent"),
-    )
-    e = F.col("e")
-    before, after, op = (e.getField(name) for name in ("before", "after", "op"))
-    old = _row(before, columns, time_unit, F.when(op == "u", "update_preimage").otherwise("delete"))
-    new = _row(after, columns, time_unit, F.when(op == "u", "update_postimage").otherwise("insert"))
-    rows = (
-        F.when(op == "u", F.array(old, new)).when(op == "d", F.array(old)).otherwise(F.array(new))
-    )
-    known = op.isin("c", "r", "u", "d")
-    fix = "the table needs full row images (PostgreSQL: REPLICA IDENTITY FULL)"
-    rows = _refuse(op.isin("u", "d") & before.isNull(), f"`before` is missing; {fix}", line, rows)
-    rows = _refuse(op.isin("c", "r", "u") & after.isNull(), "`after` is missing", line, rows)
-    rows = _refuse(op.isNull() | ~known, "`op` is not one of c, r, u, d", line, rows)
-    rows = _refuse(F.col("corrupt"), "malformed line, or a value of the wrong type", line, rows)
-    return _explode(message.select(_present(rows).alias("rows")), columns)
-
-
-def _json_lines(lines: DataFrame, columns: StructType, time_unit: str) -> DataFrame:
-    """Flat JSON objects, one a line."""
-    changes = _change_fields(columns)
-    parsed = _parse(lines, StructType([*_raw(columns).fields, *changes]))
-    p, line = F.col("parsed"), F.col("line")
-    change = F.coalesce(*(p.getField(f.name) for f in changes), F.lit("insert"))
-    rows = F.array(_row(p, columns, time_unit, change))
-    corrupt = p.isNull() | p.getField(_CORRUPT).isNotNull()
-    rows = _refuse(corrupt, "malformed line, or a value of the wrong type", line, rows)
-    return _explode(parsed.select(_present(rows).alias("rows")), columns)
+def _check_json(
+    spark: SparkSession, path: str, options: Mapping[str, Any], columns: StructType
+) -> None:
+    """Refuse a column that none of the first lines has: writers leave out NULLs, but not all over."""
+    lines = spark.read.options(**options).text(path).limit(_PEEKED)
+    keys = [row[0] for row in lines.select(F.json_object_keys("value")).collect()]
+    found = list(dict.fromkeys(key for each in keys if each for key in each))
+    if any(name.lower() in map(str.lower, found) for name in columns.names):
+        _check_found(columns, found, f"the first {len(keys):,} lines of {path}")

@@ -41,7 +41,7 @@ def window_aggregate(
     watermark: Any = None,
     handler: type[Any] | str | Path | None = None,
     backend: Literal["numba", "python"] = "numba",
-    change_column: str | None = None,
+    change_column: str | None = "",
     buckets: int | None = None,
     mode: str = "mini_batch",
     update_before: bool = True,
@@ -64,7 +64,8 @@ def window_aggregate(
     check_frame("window_aggregate", df)
     windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
     assert windowing is not None
-    change_column = change_column or find_change_column(df, spec.schema.names)
+    if change_column == "":
+        change_column = find_change_column(df, spec.schema.names)
     if change_column is not None and change_column not in df.columns:
         raise UnknownColumnError(
             f"the DataFrame has no change column {change_column!r}. {nearest(change_column, df.columns)}"

@@ -32,9 +32,9 @@ CHANGE_COLUMNS = {"spark": "_change_type", "flink": "op"}
 
 _FLINK_LONG = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
 _ICEBERG = ("INSERT", "UPDATE_PREIMAGE", "UPDATE_POSTIMAGE", "DELETE")
-_SPELLINGS = (*KIND_NAMES, *CHANGE_TYPES, *_FLINK_LONG, *_ICEBERG)
-_VALUE_SET = pa.array(_SPELLINGS, pa.string())
-_KIND_OF_SPELLING = np.array([index % 4 for index in range(len(_SPELLINGS))], np.int8)
+SPELLINGS = (*KIND_NAMES, *CHANGE_TYPES, *_FLINK_LONG, *_ICEBERG)
+_VALUE_SET = pa.array(SPELLINGS, pa.string())
+_KIND_OF_SPELLING = np.array([index % 4 for index in range(len(SPELLINGS))], np.int8)
 
 Kinds = npt.NDArray[np.int8]
 Row = tuple[Any, ...]

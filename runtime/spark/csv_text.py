@@ -1,0 +1,125 @@
+"""CSV files as rows, each by its own header, parsed by Spark's own expressions inside the JVM.
+
+Spark's reader takes one schema by position for all files. So a file is read as one text here, its first line says where
+each column is, and its other lines are told apart by Spark's CSV parser one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType
+
+from aggloom.runtime.spark.records import (
+    FLATTENED_HINT,
+    Place,
+    change_names,
+    change_of,
+    exploded,
+    flattened_names,
+    listed,
+    repeated,
+    spelled,
+    texts,
+)
+
+DIALECT = {
+    *("sep", "delimiter", "quote", "escape", "chartoescapequoteescaping", "nullvalue"),
+    *("emptyvalue", "ignoreleadingwhitespace", "ignoretrailingwhitespace", "maxcolumns"),
+}
+"""Options, in lower case, that say how a line is cut into values."""
+
+_WIDTH = 100
+_LINES = r"\r\n|\n|\r"
+
+
+def csv_lines(
+    files: DataFrame, columns: StructType, options: Mapping[str, Any], lenient: bool
+) -> DataFrame:
+    """The rows of files (`value` and `file`) by the names in their headers.
+
+    lenient: a column that is missing is NULL.
+    """
+    names = columns.names
+    changes, flattened = change_names(names), flattened_names(names)
+    wanted = [*names, *changes, *flattened]
+    end = uuid4().hex
+    given = {key.lower(): value for key, value in options.items()}
+    width = int(given.pop("maxcolumns", max(_WIDTH, 2 * len(wanted))))
+
+    def cut(line: Column) -> Column:
+        """The values of a line, and `end` after the last."""
+        dialect = {key: str(value) for key, value in given.items() if key in DIALECT}
+        separator = given.get("sep", given.get("delimiter", ","))
+        fields = StructType([StructField(f"c{place}", StringType()) for place in range(width + 1)])
+        ended = F.concat(line, F.lit(f"{separator}{end}"))
+        return F.from_csv(ended, fields.simpleString(), {"mode": "PERMISSIVE", **dialect})
+
+    def values(parsed: str) -> Column:
+        return F.array(*(F.col(parsed).getField(f"c{place}") for place in range(width + 1)))
+
+    lines = F.split(F.regexp_replace("value", "^\ufeff", ""), _LINES)
+    headed = files.select("file", lines.alias("lines"), F.is_valid_utf8("value").alias("text"))
+    headed = headed.withColumn("header", cut(F.get("lines", F.lit(0))))
+    headed = headed.withColumn("values", values("header"))
+    count = F.array_position("values", F.lit(end)).cast("int") - 1
+    headed = headed.withColumn("width", count)
+    header = F.slice("values", F.lit(1), F.greatest(F.col("width"), F.lit(0)))
+    headed = headed.withColumn("names", spelled(header, wanted))
+    place = Place(F.get("lines", F.lit(0)), F.col("file"), F.lit(1))
+    fields = F.col("names")
+    places: Column = F.transform(texts(wanted), lambda name: F.array_position(fields, name))
+    twice = repeated(fields, [*names, *changes])
+    places = place.unless(F.size(twice) > 0, [listed(twice), " is there twice"], places)
+    odd = F.array_intersect(fields, texts(flattened))
+    places = place.unless(F.size(odd) > 0, [listed(odd), f" {FLATTENED_HINT}"], places)
+    if not lenient:
+        lacks = F.array_except(texts(names), fields)
+        why = ["the header lacks ", listed(lacks), '; missing="null" takes a column for NULL']
+        places = place.unless(F.size(lacks) > 0, why, places)
+    if len(changes) > 1:
+        both = F.size(F.array_intersect(fields, texts(changes))) > 1
+        places = place.unless(both, ["two change columns are there; keep one"], places)
+    wide = (
+        f"a header of more than {width} columns, or an open quote; maxColumns= gives room for more"
+    )
+    places = place.unless(F.col("width") < 0, [wide], places)
+    places = place.unless(~F.col("text"), ["bytes that are not UTF-8"], places)
+    headed = headed.select("file", "lines", "width", places.alias("places"))
+
+    told = headed.select("file", "width", "places", F.posexplode_outer("lines"))
+    told = told.withColumn("parsed", cut(F.col("col"))).withColumn("values", values("parsed"))
+    line = F.col("pos") + 1
+    place = Place(F.col("col"), F.col("file"), line)
+
+    def value(number: int) -> Column:
+        where = F.get("places", F.lit(number)).cast("int")
+        return F.when(where > 0, F.get("values", where - 1))
+
+    row = [
+        place.holds(value(n), value(n).try_cast(f.dataType), f.name, f.dataType).alias(f"c{n}")
+        for n, f in enumerate(columns)
+    ]
+    words = {
+        name: (F.get("places", F.lit(len(names) + n)) > 0, value(len(names) + n))
+        for n, name in enumerate(changes)
+    }
+    rows = F.array(F.struct(*row, change_of(words, place).alias("change")))
+    found = F.array_position("values", F.lit(end)) - 1
+    why = ["not as many values as the header has names, ", F.col("width").cast("string")]
+    rows = place.unless(found != F.col("width"), why, rows)
+    # The header's line, of which no row is made, is looked at all the same: a file may have no other.
+    first = F.when(F.size("places") >= 0, F.lit(None).cast(_kind(columns)))
+    blank = F.btrim("col", F.lit(" \t")) == ""
+    rows = F.when(F.col("pos") == 0, first).when(~blank, rows)
+    return exploded(told.select(rows.alias("rows")), columns)
+
+
+def _kind(columns: StructType) -> str:
+    """The type of the rows of a line."""
+    fields = [f"c{n}:{f.dataType.simpleString()}" for n, f in enumerate(columns)]
+    return f"array<struct<{','.join([*fields, 'change:string'])}>>"

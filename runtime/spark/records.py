@@ -1,0 +1,141 @@
+"""What the doors share: refusing a record with its place, and the names and words of change columns.
+
+A door reads records of one format. What it cannot read, or would have to guess at, fails the query: a change that is
+lost, or taken for another, makes every later number wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import DataType, StructType
+
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES, KIND_NAMES, SPELLINGS
+
+FLATTENED = ("__op", "__deleted")
+"""Columns in which Debezium's flattening transform says what happened."""
+
+CHANGE_COLUMN = CHANGE_COLUMNS["spark"]
+FLATTENED_HINT = (
+    "is of Debezium's flattened records, which do not say what was there before. Write whole envelopes and read "
+    'them with format="debezium-json"; if the column is one like others, declare it in the schema'
+)
+RECORD_SHOWN = 300
+"""Characters of a record in a message."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record lies: its text, its file, and its line's number where that is known."""
+
+    text: Column
+    file: Column
+    line: Column | None = None
+
+    def refuse(self, *why: str | Column) -> Column:
+        """An error of the place, the parts of the cause, and the text as far as it fits."""
+        number = () if self.line is None else (", line ", self.line.cast("string"))
+        parts = ("InputFormatError: ", self.file, *number, ": ", *why, ": ")
+        shown = F.substring(self.text, 1, RECORD_SHOWN)
+        return F.raise_error(F.concat(*map(_text, parts), shown))
+
+    def unless(self, condition: Column, why: Sequence[str | Column], rest: Column) -> Column:
+        """`rest`, or where the condition holds the error."""
+        return F.when(condition, self.refuse(*why)).otherwise(rest)
+
+    def holds(self, value: Column, converted: Column, name: str, kind: DataType) -> Column:
+        """A value as its column's type; an error if it has none there."""
+        why = (f"column {name!r} cannot hold '", value, f"' as {kind.simpleString().upper()}")
+        return F.coalesce(converted, F.when(value.isNotNull(), self.refuse(*why)))
+
+    def change_type(self, word: Column, name: str) -> Column:
+        """A change type as it is; an error if it is NULL, empty, or spelled in no known way."""
+        shown = F.coalesce(F.concat(F.lit("'"), word, F.lit("'")), F.lit("NULL"))
+        known = ", ".join((*CHANGE_TYPES, *KIND_NAMES))
+        why = ("change type ", shown, f" in {name!r}; known are {known}. Insertions need no {name}")
+        return F.when(word.isin(*SPELLINGS), word).otherwise(self.refuse(*why))
+
+
+def change_names(columns: Iterable[str]) -> list[str]:
+    """The names under which a file may say what kind of change a row is: those that no column has, in any case."""
+    return _free(CHANGE_COLUMNS.values(), columns)
+
+
+def flattened_names(columns: Iterable[str]) -> list[str]:
+    """The names by which Debezium's flattened records are known, unless a column has them."""
+    return _free(FLATTENED, columns)
+
+
+def _free(names: Iterable[str], columns: Iterable[str]) -> list[str]:
+    taken = {name.lower() for name in columns}
+    return [name for name in names if name not in taken]
+
+
+def change_of(words: dict[str, tuple[Column, Column]], place: Place) -> Column:
+    """The change type of a row, by name of the column whether it is there, and its word; without one an insertion."""
+    change: Column = F.lit("insert")
+    for name, (there, word) in words.items():
+        change = F.when(there, place.change_type(word, name)).otherwise(change)
+    if len(words) > 1:
+        first, second = words
+        both = words[first][0] & words[second][0]
+        change = place.unless(both, [f"both {first!r} and {second!r} are there; keep one"], change)
+    return change
+
+
+def exploded(rows: DataFrame, columns: StructType) -> DataFrame:
+    """A row for each struct of c0, c1, .. and change in the array `rows` (NULL: none), under the schema's names."""
+    # Not a filter before parsing, nor a plain explode: the optimizer would move conditions across
+    # the checks, and compute the array twice. Columns are numbered: a user's name must not meet the change column's.
+    one = rows.select(F.explode_outer("rows").alias("row")).where(F.col("row").isNotNull())
+    fields = [F.col(f"row.c{place}").alias(f.name) for place, f in enumerate(columns)]
+    return one.select(*fields, F.col("row.change").alias(CHANGE_COLUMN))
+
+
+def texts(names: Sequence[str]) -> Column:
+    """Names as an array."""
+    return F.array(*map(F.lit, names)).cast("array<string>")
+
+
+def listed(names: Column) -> Column:
+    """An array of names as text."""
+    return F.concat(F.lit("'"), F.array_join(names, "', '"), F.lit("'"))
+
+
+def spelled(names: Column, declared: Sequence[str]) -> Column:
+    """Names as they are declared: one in another case is the declared one, unless that is there too."""
+    same: dict[str, list[str]] = {}
+    for name in declared:
+        same.setdefault(name.lower(), []).append(name)
+    pairs = [(lower, found[0]) for lower, found in same.items() if len(found) == 1]
+    if not pairs:
+        return names
+    known = F.create_map(*(F.lit(part) for pair in pairs for part in pair))
+
+    def as_declared(name: Column) -> Column:
+        found = F.try_element_at(known, F.lower(name))
+        return F.when(found.isNull() | F.array_contains(names, found), name).otherwise(found)
+
+    return F.transform(names, as_declared)
+
+
+def repeated(names: Column, declared: Sequence[str]) -> Column:
+    """Those of the declared names that occur more than once."""
+    twice = F.filter(
+        texts(declared), lambda one: F.size(F.filter(names, lambda name: name == one)) > 1
+    )
+    return F.when(names.isNotNull(), twice)
+
+
+def any_of(conditions: Iterable[Column]) -> Column:
+    """True where one of the conditions holds."""
+    return reduce(or_, conditions, F.lit(False))
+
+
+def _text(part: str | Column) -> Column:
+    return F.lit(part) if isinstance(part, str) else part

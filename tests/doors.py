@@ -1,0 +1,274 @@
+"""Random input for the doors, and what is to come of it: good messages, bad ones, and damaged bytes, in any mix.
+
+    python tests/doors.py --examples 10000 --seed 0
+
+An example is a file. Files of good messages are read many at once, and their rows compared with a model's, so that each
+is counted once; a file with a bad message has to fail by name. Damaged bytes may fail or not, but never give another
+table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DDL = "name STRING, cnt INT"
+FORMATS = ("jsonl", "debezium-json", "csv")
+Row = tuple[str | None, int | None, str]
+NAMES = [
+    "a",
+    "",
+    "null",
+    "a}{b",
+    '"op"',
+    "größe",
+    "日本",
+    "a,b",
+    "x y",
+    "\\",
+    "0",
+    "__op",
+    "'",
+    "[",
+    "🐍",
+]
+WORDS = [
+    "insert",
+    "delete",
+    "update_preimage",
+    "update_postimage",
+    "+I",
+    "-D",
+    "-U",
+    "+U",
+    "INSERT",
+]
+BAD_WORDS: list[Any] = [None, "", "x", "Insert", " +I"]
+
+
+@dataclass
+class Example:
+    """A file; rows: what is to be read, or None where it has to fail; damaged: it may fail."""
+
+    content: bytes
+    rows: list[Row] | None
+    damaged: bool = False
+
+
+def _case(r: random.Random, name: str) -> str:
+    return r.choice([name] * 4 + [name.upper(), name.title()])
+
+
+def _name(r: random.Random) -> str | None:
+    return r.choice([*NAMES, None])
+
+
+def _count(r: random.Random) -> int | None:
+    return r.choice([0, 1, -5, 2**31 - 1, -(2**31), None])
+
+
+def _image(r: random.Random) -> tuple[dict[str, Any], tuple[str | None, int | None]]:
+    name, cnt = _name(r), _count(r)
+    fields = [
+        (_case(r, "name"), name),
+        (_case(r, "cnt"), cnt),
+        ("other", r.choice([1, {"name": 2}])),
+    ]
+    r.shuffle(fields)
+    return dict(fields), (name, cnt)
+
+
+def _json_line(r: random.Random, bad: bool) -> tuple[str, list[Row]]:
+    image, row = _image(r)
+    word = "insert"
+    if r.random() < 0.7:
+        word = r.choice(WORDS)
+        image[r.choice(["op", "_change_type", "OP", "_Change_Type"])] = word
+    text = json.dumps(image, ensure_ascii=r.random() < 0.5)
+    if bad:
+        plain = {"name": "a", "cnt": 1}
+        text = r.choice(
+            [
+                *(json.dumps(plain | {r.choice(["op", "_change_type"]): w}) for w in BAD_WORDS),
+                *(text + text, text + " x", text[:-1], f"[{text}]", "{}", "3", text + "]"),
+                json.dumps(plain | {"op": "+I", "_change_type": "insert"}),
+                json.dumps(plain | {r.choice(["__op", "__deleted"]): "d"}),
+                json.dumps(plain | {"cnt": r.choice([2**31, "x", 1.5, [1]])}),
+                json.dumps({"NAME": "a", "Name": "b", "cnt": 1}),
+            ]
+        )
+    return text, [(*row, word)]
+
+
+def _debezium_line(r: random.Random, bad: bool) -> tuple[str, list[Row]]:
+    op = r.choice("crud")
+    (before, old), (after, new) = _image(r), _image(r)
+    if bad:
+        lacking = {
+            key: value for key, value in after.items() if key.lower() != r.choice(["name", "cnt"])
+        }
+        message: Any = r.choice(
+            [
+                {"op": r.choice(["u", "d"]), "before": lacking, "after": after},
+                {"op": "c", "before": None, "after": lacking},
+                {"op": r.choice([None, "x", "", "C"]), "before": before, "after": after},
+                {"op": "u", "before": None, "after": after},
+                {"before": before, "after": after},
+                {"op": "c", "after": {"name": "a", "cnt": 2**31}},
+            ]
+        )
+        text = json.dumps(message)
+        good = json.dumps({"op": "c", "after": after})
+        return r.choice([text, text, text, good + good, good + "x", good[:-1], f"[{good}]"]), []
+    message = {
+        "op": op,
+        "before": None if op in "cr" else before,
+        "after": None if op == "d" else after,
+    }
+    if r.random() < 0.3:
+        message = {"schema": {"type": "struct"}, "payload": message}
+    kinds = {"c": ["insert"], "r": ["insert"], "d": ["delete"]}
+    words = kinds.get(op, ["update_preimage", "update_postimage"])
+    images = {"insert": new, "delete": old, "update_preimage": old, "update_postimage": new}
+    return json.dumps(message, ensure_ascii=r.random() < 0.5), [(*images[w], w) for w in words]
+
+
+def _csv(r: random.Random, lines: int, bad: bool) -> tuple[str, list[Row]]:
+    change = r.choice([None, "op", "_change_type", "OP"])
+    header = [_case(r, "name"), _case(r, "cnt"), *r.sample(["other", "third"], r.randrange(3))]
+    header += [change] if change else []
+    r.shuffle(header)
+    out, rows = [",".join(header)], []
+    for _ in range(lines):
+        # A text is quoted as Spark writes it; an empty one and NULL are the same there.
+        name, cnt, word = _name(r) or None, _count(r), r.choice(WORDS)
+        name = None if name and set(name) & set('"\\') else name
+        shown = {
+            "name": "" if name is None else f'"{name}"',
+            "cnt": "" if cnt is None else str(cnt),
+        }
+        shown |= {"op": word, "_change_type": word}
+        out.append(",".join(shown.get(column.lower(), "x") for column in header))
+        rows.append((name, cnt, word if change else "insert"))
+    if bad:
+        what = r.randrange(5)
+        if what == 0:
+            out[0] = ",".join("cmt" if column.lower() == "cnt" else column for column in header)
+        elif what == 1:
+            out.append(",".join(["1"] * (len(header) + r.choice([-1, 1]))))
+        elif what == 2:
+            out.append('"' + ",".join(["1"] * len(header)))
+        elif what == 3:
+            out.append(",".join("x" if c.lower() == "cnt" else "insert" for c in header))
+        else:
+            out[0], out[1:] = out[0] + ",__op", [line + ",c" for line in out[1:]]
+    ends = r.choice(["\n", "\r\n"])
+    return ends.join(out) + r.choice(["", ends]), rows
+
+
+def example(r: random.Random, format: str) -> Example:
+    """One file of 1 to 5 messages."""
+    bad = r.random() < 0.15
+    count = r.randrange(1, 6)
+    if format == "csv":
+        text, rows = _csv(r, count, bad)
+        content = text.encode()
+    else:
+        make = _json_line if format == "jsonl" else _debezium_line
+        worst = r.randrange(count) if bad else -1
+        made = [make(r, place == worst) for place in range(count)]
+        rows = [row for _, found in made for row in found]
+        lines = [line for line, _ in made]
+        if r.random() < 0.3:
+            lines.insert(r.randrange(len(lines) + 1), r.choice(["", " ", "null"]))
+        content = ("\n".join(lines) + r.choice(["", "\n"])).encode()
+    if not bad and r.random() < 0.1:
+        place = r.randrange(len(content))
+        junk = r.choice(
+            [b"", bytes([r.randrange(256)]), r.randbytes(3), b"\n", b"{", b"}", b'"', b","]
+        )
+        return Example(content[:place] + junk + content[place + 1 :], rows, damaged=True)
+    return Example(content, None if bad else rows)
+
+
+def kept(rows: list[Row], was: list[Row]) -> bool:
+    """Whether the rows of a damaged file are those of its other lines, and at most those of two lines besides."""
+    lost = Counter(was) - Counter(rows)
+    more = Counter(rows) - Counter(was)
+    return lost.total() <= 4 and more.total() <= 4
+
+
+def check(spark: Any, seed: int, examples: int, directory: Path) -> Counter[str]:
+    """Read so many examples of each format; raises AssertionError, with the file, where one was read wrongly."""
+    from aggloom.errors import AggloomError
+    from aggloom.runtime.spark import explained, read_changes
+
+    done: Counter[str] = Counter()
+
+    def read(format: str, path: Path) -> list[Row]:
+        df = read_changes(spark, str(path), format, DDL, streaming=False)
+        return [tuple(row) for row in df.collect()]
+
+    for format in FORMATS:
+        r = random.Random(f"{seed} {format}")
+        whole, expected = directory / f"{format}-good", Counter[Row]()
+        whole.mkdir(parents=True)
+        for number in range(examples):
+            made = example(r, format)
+            if made.rows is not None and not made.damaged:
+                (whole / f"{number}.txt").write_bytes(made.content)
+                expected.update(made.rows)
+                done["good"] += 1
+                continue
+            alone = directory / f"{format}-{number}"
+            alone.mkdir()
+            (alone / "f.txt").write_bytes(made.content)
+            try:
+                found = read(format, alone)
+            except Exception as failure:
+                said = explained(failure)
+                assert isinstance(said, AggloomError) and str(alone) in str(said), (made, said)
+                done["refused"] += 1
+            else:
+                assert made.damaged, ("a bad message was read", format, made, found)
+                assert kept(found, made.rows or []), ("another table", format, made, found)
+                done["damaged but read"] += 1
+            shutil.rmtree(alone)
+        if expected:
+            found = Counter(read(format, whole))
+            assert found == expected, (format, found - expected, expected - found)
+        shutil.rmtree(whole)
+    return done
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    from aggloom.runtime.spark import session
+
+    os.environ.setdefault("NUMBA_CPU_NAME", "generic")
+    quick = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    spark = session("doors", **{"spark.log.level": "OFF", **quick})
+    total: Counter[str] = Counter()
+    left, seed = asked.examples, asked.seed
+    while left > 0:
+        each = min(100, -(-left // len(FORMATS)))
+        with tempfile.TemporaryDirectory() as directory:
+            total += check(spark, seed, each, Path(directory))
+        left, seed = left - each * len(FORMATS), seed + 1
+        print(f"seed {seed - 1}: {dict(total)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
