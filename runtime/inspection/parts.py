@@ -15,7 +15,8 @@ from aggloom.runtime.arena import Array
 from aggloom.runtime.inspection.accumulators import Layout
 from aggloom.runtime.inspection.keys import distinct, matching
 from aggloom.runtime.inspection.report import Part, Row
-from aggloom.runtime.keyed_state import KeyedState, key_words
+from aggloom.runtime.keyed_state import KeyedState
+from aggloom.runtime.storage.key_table import key_words
 from aggloom.runtime.windows.assign import bound_columns
 from aggloom.runtime.windows.base import PROCESSING, STAGGER, WATERMARK
 from aggloom.runtime.windows.general import GeneralWindowOperator

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.arena import Array
-from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState, place_of
+from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState
+from aggloom.runtime.storage.key_table import place_of
 from aggloom.runtime.windows.general_book import Pane
 
 Source = Callable[[Array], tuple[Any, Array]]

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from aggloom.physical import is_pooled
 from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.keyed_state import key_columns, key_words, place_of
 from aggloom.runtime.keyindex import KeyIndex
 from aggloom.runtime.slot_state import FIRST_SLOTS, SlotState
+from aggloom.runtime.storage.key_table import key_columns, key_words, place_of
 from aggloom.runtime.windows.session_table import SessionTable
 
 
