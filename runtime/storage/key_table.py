@@ -51,6 +51,12 @@ class KeyTable:
         """Whether copying the keys that are left would give much memory back."""
         return self.index.is_airy
 
+    @property
+    def key_bytes(self) -> int:
+        """Bytes that a key takes in arrays that are full, without those of its strings in the pool."""
+        nulls = self.index.arrays.nulls.itemsize
+        return 8 * len(self.fields) + nulls + 1 + 12 + 8 * len(self.stamp_names)
+
     def lookup(self, batch: pa.RecordBatch) -> Array:
         """The slot of each row's key, which are the first columns; new keys get one."""
         return self.lookup_words(*key_words(batch, self.fields, self.index))

@@ -1,7 +1,7 @@
 """The row bag: the rows of a slot as a multiset, each with a count and, if wanted, a degree.
 
-A row is known by its identity: the columns of a unique key, or all columns. Equal rows are one row with a count. The rows
-of a slot hang in a chain, newest first, so that a row comes and goes in O(1) and a slot is walked in O(its rows).
+A row is known by its identity: the columns of a unique key, or all columns. Equal rows are one row with a count. The
+rows of a slot hang in a chain, newest first, so that a row comes and goes in O(1) and a slot is walked in O(its rows).
 Rows that left stay readable until they are freed, so that what left can be told from what came.
 """
 
@@ -18,7 +18,15 @@ from aggloom.runtime.jit import kernel
 from aggloom.runtime.keyindex import close_gap
 from aggloom.runtime.pool import Pool, PoolArrays
 from aggloom.runtime.storage.row_index import (
+    AGAIN,
+    BLOCK,
+    GONE,
+    LESS,
+    NEW,
+    ORPHAN,
+    REPLACED,
     Ahead,
+    Applied,
     RowIndex,
     RowIndexArrays,
     cell_of,
@@ -29,10 +37,6 @@ from aggloom.runtime.storage.row_index import (
     row_hash,
 )
 from aggloom.runtime.storage.row_store import Encoded, RowArrays, RowStore, store_row
-
-ORPHAN, NEW, AGAIN, REPLACED, LESS, GONE = range(6)
-"""What became of a change: nothing to take back, a new row, one more of it, another row of its identity, one less, none."""
-_BLOCK = 1024
 
 
 class BagArrays(NamedTuple):
@@ -46,14 +50,6 @@ class BagArrays(NamedTuple):
     after: Array
     before: Array
     head: Array
-
-
-class Applied(NamedTuple):
-    """By change: the row that it was about (-1: an orphan), the row that is gone with it or -1, and what became of it."""
-
-    ids: Array
-    gone: Array
-    outcomes: Array
 
 
 @kernel
@@ -241,7 +237,7 @@ class RowBag:
         """
         given = self.rows.encode(batch)
         n = len(slots)
-        applied = Applied(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.uint8))
+        applied = Applied.of(n)
         row = 0
         while row < n:
             row = _apply(
@@ -259,7 +255,7 @@ class RowBag:
                 self.index.ahead,
             )
             if row < n:
-                self._reserve(min(_BLOCK, n - row))
+                self._reserve(min(BLOCK, n - row))
         return applied
 
     def insert(self, slots: Array, batch: pa.RecordBatch) -> Applied:
@@ -317,8 +313,11 @@ class RowBag:
         """Give back the room that no row has used yet."""
         self.rows.trim()
         self._fit()
+        self.index.trim(len(self.rows), self.rows.capacity)
 
-    def copied(self, arena: Arena, pool: Pool, moved_slots: Array, slots: int) -> tuple[RowBag, Array]:
+    def copied(
+        self, arena: Arena, pool: Pool, moved_slots: Array, slots: int
+    ) -> tuple[RowBag, Array]:
         """Copy what is left into another arena: the new bag, and by old id the new one, -1 where there was no row.
 
         moved_slots: by old slot the new one or -1. slots: how many new ones there are. Rows that are gone were freed.
@@ -339,7 +338,10 @@ class RowBag:
         links = np.concatenate([np.zeros(1, np.int64), moved + 1])
         now, old = moved[ids], self.arrays
         new.arrays.count[now] = old.count[ids]
-        new.arrays.after[now], new.arrays.before[now] = links[old.after[ids]], links[old.before[ids]]
+        new.arrays.after[now], new.arrays.before[now] = (
+            links[old.after[ids]],
+            links[old.before[ids]],
+        )
         if self.keeps_degrees:
             new.arrays.degree[now] = old.degree[ids]
         kept = np.flatnonzero(moved_slots >= 0)

@@ -31,6 +31,8 @@ from aggloom.runtime.storage.row_store import (
     same_row,
 )
 
+ORPHAN, NEW, AGAIN, REPLACED, LESS, GONE = range(6)
+"""What became of a change: nothing to take back, a new row, one more, a row for another, one less, none left."""
 BLOCK = 1024
 _LOW = 0xFFFFFFFF
 
@@ -52,6 +54,20 @@ class Ahead(NamedTuple):
     @classmethod
     def new(cls) -> Ahead:
         return cls(np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64))
+
+
+class Applied(NamedTuple):
+    """By change: the row that it was about (-1: an orphan), the row that is gone or -1, and what became of it."""
+
+    ids: Array
+    gone: Array
+    outcomes: Array
+
+    @classmethod
+    def of(cls, changes: int) -> Applied:
+        """Room for what becomes of so many changes."""
+        ids, gone = np.empty(changes, np.int64), np.empty(changes, np.int64)
+        return cls(ids, gone, np.empty(changes, np.uint8))
 
 
 @kernel
@@ -174,6 +190,11 @@ class RowIndex:
         """Name rows in an empty index that has room for them; each has its slot, and no two are the same."""
         _enter_all(self.arrays, rows, ids)
 
+    def named(self) -> Array:
+        """The ids of the rows that cells name."""
+        table = self.arrays.table
+        return (table[table != 0] & _LOW) - 1
+
     def reserve(self, entries: int, capacity: int) -> None:
         """Room for so many rows in all, with ids below the capacity."""
         if len(self.arrays.slot) != capacity:
@@ -183,6 +204,15 @@ class RowIndex:
         if cells > len(self.arrays.table):
             old = self.arrays.table
             self.arena.replace(f"{self.name}.table", self.arena.roomier(len(old), cells))
+            self._reload()
+            rehash(old, self.arrays.table)
+
+    def trim(self, entries: int, capacity: int) -> None:
+        """Have no more room than so many rows need."""
+        self.reserve(entries, capacity)
+        cells, old = cells_for(entries), self.arrays.table
+        if cells < len(old):
+            self.arena.replace(f"{self.name}.table", cells)
             self._reload()
             rehash(old, self.arrays.table)
 

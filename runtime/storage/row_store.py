@@ -1,8 +1,8 @@
 """The row store: rows by id, as words; whole columns are gathered to Arrow at once, and no row is decoded by itself.
 
 A value is the word that equals another exactly when the values do (columns.py), so that NaN is NaN, -0.0 is kept as
-0.0, and strings, wide decimals and nested values are ids of the pool. The rows of a batch are encoded once, and are then
-compared with and put beside stored ones as numbers.
+0.0, and strings, wide decimals and nested values are ids of the pool. The rows of a batch are encoded once, and are
+then compared with and put beside stored ones as numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIRST_ROWS = 16
 
 
 class RowArrays(NamedTuple):
-    """By id `words` (id, column) and `flags` (id, byte): bit 0 says that a row is there, bit c + 1 that column c is null.
+    """By id `words` (id, column) and `flags` (id, byte): bit 0: a row is there; bit c + 1: its column c is null.
 
     A free row's first word is the next free one + 1; `meta[FREE]` starts the list (0: none is free).
     """
