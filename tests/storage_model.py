@@ -60,7 +60,8 @@ def plain(value: Any) -> Any:
 
 
 def batch_of(found: Sequence[Row], fields: Sequence[pa.Field] = FIELDS) -> pa.RecordBatch:
-    """Rows as a batch."""
+    """Rows as a batch; they may have been made plain."""
+    found = [tuple(math.nan if value == "NaN" else value for value in row) for row in found]
     columns = list(zip(*found, strict=True)) if found else [()] * len(fields)
     arrays = [pa.array(c, f.type) for c, f in zip(columns, fields, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
