@@ -78,7 +78,7 @@ class SortedRows:
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that a row takes in arrays that are full and blocks that are to three quarters, without those in the pool."""
+        """Bytes that a row takes in full arrays and blocks that are three quarters full, without those in the pool."""
         return self.rows.row_bytes + 24 + 4 + 12 + 32 * 4 // 3
 
     def apply(
@@ -130,9 +130,12 @@ class SortedRows:
 
     def take(self, ids: Array) -> None:
         """Take rows out; they have to be freed."""
-        self.tree.reserve(len(ids))
         path, by_bytes = self._path, self.key.by_bytes
-        take_rows(self.arrays, self._where, self.pool.arrays, by_bytes, ids, path)
+        for start in range(0, len(ids), BLOCK):
+            some = ids[start : start + BLOCK]
+            # What shrinks has a smaller block before it gives its own back.
+            self.tree.reserve(len(some))
+            take_rows(self.arrays, self._where, self.pool.arrays, by_bytes, some, path)
 
     def free(self, ids: Array) -> None:
         """Forget rows that are gone."""
