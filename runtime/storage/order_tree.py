@@ -5,8 +5,8 @@ lower half and, in its upper half, those that begin a sort key: the first of the
 many rows and how many distinct sort keys are below it. The upper bits of an arrival are the tier of a null
 (sort_key.py): two rows have the same sort key if their words and tiers are the same.
 
-A full block is split where the new row goes if that is an edge of it, so that rows that come in their order,
-or in the opposite one, leave full blocks behind.
+A full block is split where the new row goes if that is an edge of it, or the end of equals that fill it up to there. So
+rows that come in their order, in the opposite one, or with few sort keys leave full blocks behind.
 """
 
 from __future__ import annotations
@@ -156,6 +156,8 @@ def order_insert(
                 keep = 1
             elif inside == _LIMIT:
                 keep = _LIMIT - 1
+            elif _same_key(tree, child + 1, word, arrival):
+                keep = inside
             block = _split(tree, pool, by_bytes, slot, parent, block, rank - 1, keep)
             if inside > keep:
                 rank += 1
