@@ -16,9 +16,9 @@ from measure import Run, Series, ratios, spread
 from results import publish_rows
 from sortedcontainers import SortedKeyList
 
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.pool import Pool
+from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.key_table import KeyTable
+from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.row_bag import RowBag
 from aggloom.runtime.storage.sort_key import SortColumn
 from aggloom.runtime.storage.sorted_rows import SortedRows

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.pool import Pool
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.sort_key import SortColumn
 
 Row = tuple[Any, ...]

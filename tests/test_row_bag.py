@@ -27,8 +27,8 @@ from storage_model import (
     steps,
 )
 
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.pool import Pool
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.row_bag import RowBag
 from aggloom.runtime.storage.row_index import AGAIN, GONE, LESS, NEW, ORPHAN, REPLACED
 

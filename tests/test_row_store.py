@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from storage_model import FIELDS, Row, batch_of, numbers, plain, reopened, restored, rows, rows_of
 
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.pool import Pool
+from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.key_table import KeyTable
+from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.row_store import FIRST_ROWS, RowStore
 
 some_rows = st.lists(rows, min_size=1, max_size=30)

@@ -28,8 +28,8 @@ from storage_model import (
     steps,
 )
 
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.pool import Pool
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.row_index import GONE, NEW, ORPHAN, REPLACED
 from aggloom.runtime.storage.sort_key import SortColumn
 from aggloom.runtime.storage.sorted_rows import SortedRows

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.arena import Array
-from aggloom.runtime.jit import kernel
-from aggloom.runtime.keyindex import close_gap
-from aggloom.runtime.pool import PoolArrays
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.key_index import close_gap
+from aggloom.runtime.storage.pool import PoolArrays
 from aggloom.runtime.storage.row_index import (
     AGAIN,
     GONE,

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.physical import is_pooled
-from aggloom.runtime import columns
-from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.keyindex import KeyIndex
-from aggloom.runtime.pool import Pool
-from aggloom.runtime.slot_state import FIRST_SLOTS
+from aggloom.runtime.operators.slot_state import FIRST_SLOTS
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.key_index import KeyIndex
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values import columns
 
 
 class KeyTable:

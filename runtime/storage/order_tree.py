@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggloom.runtime.arena import Array
-from aggloom.runtime.jit import cold_kernel, kernel
-from aggloom.runtime.pool import PoolArrays, compare_bytes, release
-from aggloom.runtime.tree import (
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.pool import PoolArrays, compare_bytes, release
+from aggloom.runtime.storage.tree import (
     _LARGEST,
     _LIMIT,
     LIVE,

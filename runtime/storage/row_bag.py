@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.pool import Pool
+from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.bag_kernels import BagArrays, apply_changes, take_rows, walk_slots
+from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.row_index import BLOCK, Applied, RowIndex
 from aggloom.runtime.storage.row_store import RowStore
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.hashing import combine
-from aggloom.runtime.jit import kernel
-from aggloom.runtime.keyindex import (
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.hashing import combine
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.key_index import (
     around,
     cells_for,
     entries_in,

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.physical import is_pooled
-from aggloom.runtime import columns
-from aggloom.runtime.arena import Arena, Array, airy
-from aggloom.runtime.jit import kernel
-from aggloom.runtime.pool import Pool, PoolArrays, hold, release
+from aggloom.runtime.storage.arena import Arena, Array, airy
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.pool import Pool, PoolArrays, hold, release
+from aggloom.runtime.values import columns
 
 HIGH, FREE, LIVE = range(3)
 FIRST_ROWS = 16

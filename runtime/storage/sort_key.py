@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.physical import is_pooled
-from aggloom.runtime import columns, rows
-from aggloom.runtime.arena import Array
-from aggloom.runtime.pool import Pool
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values import columns, rows
 
 _LIMITS = np.iinfo(np.int64)
 

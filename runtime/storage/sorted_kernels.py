@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.arena import Array
-from aggloom.runtime.jit import kernel
-from aggloom.runtime.keyindex import close_gap
-from aggloom.runtime.pool import PoolArrays
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.key_index import close_gap
 from aggloom.runtime.storage.order_tree import (
     ENTRY,
     TIER,
@@ -23,6 +22,7 @@ from aggloom.runtime.storage.order_tree import (
     weight_of,
     weight_upto,
 )
+from aggloom.runtime.storage.pool import PoolArrays
 from aggloom.runtime.storage.row_index import (
     GONE,
     NEW,
@@ -39,7 +39,7 @@ from aggloom.runtime.storage.row_index import (
     row_hash,
 )
 from aggloom.runtime.storage.row_store import Encoded, RowArrays, store_row
-from aggloom.runtime.tree import STAMP, Tree
+from aggloom.runtime.storage.tree import STAMP, Tree
 
 
 class SortedArrays(NamedTuple):

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.pool import Pool
+from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.order_tree import DEPTH
+from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.row_index import BLOCK, Applied, RowIndex
 from aggloom.runtime.storage.row_store import RowStore
 from aggloom.runtime.storage.sort_key import SortColumn, SortKey
@@ -31,7 +31,7 @@ from aggloom.runtime.storage.sorted_kernels import (
     start_keys,
     take_rows,
 )
-from aggloom.runtime.tree import STAMP, WEIGHED, TreeView
+from aggloom.runtime.storage.tree import STAMP, WEIGHED, TreeView
 
 _BY_ID = (("word", "i8"), ("arrival", "i8"), ("newer", "i4"), ("older", "i4"))
 

@@ -1,0 +1,139 @@
+"""Keys and their accumulators in one arena: what every keyed operator remembers, and how two of them are added up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.slot_state import FIRST_SLOTS, SlotState
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.key_index import KeyIndex
+from aggloom.runtime.storage.key_table import KeyTable
+from aggloom.runtime.storage.pool import Pool
+
+# Accumulators reset themselves where no row is left. Where -1 +1 is a change of its own, or -1 comes before its +1,
+# they are given more rows for a while than any bundle takes back.
+AWAY_FROM_ZERO = 1 << 40
+
+
+class KeyedState(SlotState):
+    """The accumulators of a handler class by key.
+
+    directory: where the arena's arrays are mapped, created or reopened; None keeps them on the heap.
+    stamps: names of times that are kept for each key, zero for a new one.
+    """
+
+    def __init__(
+        self,
+        handler_class: type[Any],
+        directory: Path | None = None,
+        *,
+        stamps: tuple[str, ...] = (),
+    ) -> None:
+        spec = handler_class.spec()
+        self.key_fields: list[pa.Field] = list(spec.aggregate_schema)[: len(spec.group_by)]
+        self.stamp_names = stamps
+        super().__init__(handler_class, directory)
+
+    @property
+    def index(self) -> KeyIndex:
+        """Where the keys are found."""
+        return self.table.index
+
+    def stamps(self, name: str) -> Array:
+        """The times of this name, by slot."""
+        return self.table.stamps(name)
+
+    @property
+    def windows(self) -> Array:
+        """The last key column by slot, which in windows is BIGINT."""
+        return np.asarray(self.index.arrays.words[:, -1])
+
+    @property
+    def capacity(self) -> int:
+        """Slots that there is room for."""
+        return self.table.capacity
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def lookup(self, batch: pa.RecordBatch) -> Array:
+        """The slot of each row's key, which are the first columns; new keys get one."""
+        slots = self.table.lookup(batch)
+        self._fit()
+        return slots
+
+    def lookup_keys_of(
+        self, other: KeyedState, others: Array | None = None, windows: Array | None = None
+    ) -> Array:
+        """The slot here of another state's keys at slots `others` (all, in order); `windows`: their last column."""
+        slots = other.index.used_slots() if others is None else others
+        words, nulls = other.table.words_for(self.pool, slots)
+        if windows is not None:
+            words[:, -1] = windows
+        return self._slots(words, nulls)
+
+    def find_keys_of(self, other: KeyedState, others: Array, windows: Array) -> Array:
+        """As lookup_keys_of, but a key that is not here is -1."""
+        words, nulls = other.table.words_for(self.pool, others)
+        words[:, -1] = windows
+        return self.index.find(words, nulls)
+
+    def key_numbers(self, slots: Array) -> Array:
+        """Numbers from 0 on that are the same for slots whose keys differ in nothing but the last column."""
+        index = KeyIndex(Arena(), self.pool, self.index.pooled[:-1].tolist())
+        words, nulls = self.index.keys(slots)
+        last = words.shape[1] - 1
+        numbers = index.lookup(np.ascontiguousarray(words[:, :-1]), nulls & ((1 << last) - 1))
+        index.remove(index.used_slots())
+        return numbers
+
+    def key_columns(self, slots: Array) -> list[pa.Array]:
+        """The keys of slots as columns."""
+        return self.table.key_columns(slots)
+
+    def place(self, slot: int) -> str:
+        """A key in words, for messages."""
+        return self.table.place(slot)
+
+    def forget(self, slots: Array) -> None:
+        """Remove keys whose accumulators are as new, and give memory back."""
+        self.table.forget(slots)
+        if self.table.capacity < self.accumulators.slots:
+            self.accumulators.resize(self.table.capacity)
+        self.pool.sweep()
+        self.accumulators.sweep()
+        if self.handler.COMPACTS and (self.table.is_airy or self.accumulators.is_airy):
+            self._compact()
+
+    def _open(self, arena: Arena) -> None:
+        super()._open(arena)
+        self.table = KeyTable(arena, self.pool, self.key_fields, self.stamp_names)
+
+    def _slots(self, words: Array, nulls: Array) -> Array:
+        slots = self.table.lookup_words(words, nulls)
+        self._fit()
+        return slots
+
+    def _fit(self) -> None:
+        """Give the accumulators room for every slot."""
+        if self.table.capacity > self.accumulators.slots:
+            self.accumulators.resize(self.table.capacity)
+
+    def _compact(self) -> None:
+        """Copy what is left into arrays of its size: merging into new accumulators is copying."""
+        old, keys = self.accumulators, len(self.table)
+        arena = Arena()
+        new = self.handler.accumulators_type(type(self.handler), arena, FIRST_SLOTS)
+        table, moved = self.table.copied(arena, getattr(new, "pool", None) or Pool(arena))
+        # One slot more than there are keys: what nothing uses is merged into it.
+        table.reserve(1)
+        new.resize(table.capacity)
+        self.handler.merge_slots(new, np.where(moved < 0, keys, moved), old)
+        new.trim()
+        new.sync()
+        self.arena.adopt(arena)
+        self._open(self.arena)
