@@ -24,6 +24,7 @@ ROOMS: dict[str, set[str]] = {
     "codegen/windows": COMPILER | SHARED | {"aggloom.codegen"},
     "runtime": KERNEL | SHARED | {"aggloom.runtime", *CODEGEN},
     "runtime/windows": KERNEL | SHARED | {"aggloom.runtime", *CODEGEN},
+    "runtime/storage": KERNEL | SHARED | {"aggloom.runtime"},
     "runtime/inspection": KERNEL | SHARED | {"rich", "aggloom.runtime", *CODEGEN},
     "runtime/spark": KERNEL | HOST | SHARED | {"aggloom.runtime", *CODEGEN},
     "generated": KERNEL | {"aggloom.runtime"},

@@ -14,13 +14,14 @@ from aggloom.codegen.windows import Aligned, to_instants, to_local
 from aggloom.runtime.inspection.accumulators import Layout
 from aggloom.runtime.inspection.keys import distinct, matching
 from aggloom.runtime.inspection.report import Part, Row
-from aggloom.runtime.operators.keyed_state import KeyedState, key_words
+from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.windows.assign import bound_columns
 from aggloom.runtime.operators.windows.base import PROCESSING, STAGGER, WATERMARK
 from aggloom.runtime.operators.windows.general import GeneralWindowOperator
 from aggloom.runtime.operators.windows.sessions import SessionWindowOperator
 from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.key_table import key_words
 
 
 class _Held(NamedTuple):

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import OrphanRetractionError
-from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState, place_of
+from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.windows.general_book import Pane
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.key_table import place_of
 
 Source = Callable[[Array], tuple[Any, Array]]
 """From numbers of rows to the bound rows and whether each retracts."""
