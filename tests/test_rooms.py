@@ -18,7 +18,7 @@ HOST = {"pyspark", "pandas", "google", "rich", "click"}
 
 VALUES = ("storage", "arithmetic", "values")
 HANDLERS = (*VALUES, "views", "handlers")
-OPERATORS = ("plain", "operators")
+OPERATORS = ("plain", "state", "operators")
 
 
 def _in(tower: str, *rooms: str) -> set[str]:
@@ -40,10 +40,14 @@ ROOMS: dict[str, set[str]] = {
     "runtime/arithmetic": KERNEL | _in("runtime", "storage", "arithmetic"),
     "runtime/values": KERNEL | SHARED | _in("runtime", *VALUES),
     "runtime/views": KERNEL | _in("runtime", *VALUES, "views"),
+    "runtime/state": KERNEL | SHARED | _in("runtime", *VALUES, "state"),
     "runtime/handlers": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "views", "handlers"),
     "runtime/plain": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "plain"),
     "runtime/operators": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, *OPERATORS),
-    "runtime/operators/windows": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "operators"),
+    "runtime/operators/windows": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
     "runtime/local": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "operators", "local"),
     "runtime/sizing": KERNEL
     | SHARED

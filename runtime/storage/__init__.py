@@ -1,1 +1,1 @@
-"""State as arrays: the arena, its pool of bytes, indexes, trees, rows."""
+"""What operators remember, in components: each is arrays in an arena, and knows no handler and no engine."""

@@ -52,13 +52,13 @@ def _hash(words: Array, r: int, mask: int, width: int) -> int:
 
 
 @kernel
-def _home(cell: int, cells: int) -> int:
+def home(cell: int, cells: int) -> int:
     """Where a cell, or a hash, would be if it were alone in a table of so many cells."""
     return np.int64((np.uint64(cell) >> np.uint64(32)) * np.uint64(cells) >> np.uint64(32))
 
 
 @kernel
-def _around(at: int, cells: int) -> int:
+def around(at: int, cells: int) -> int:
     """A place that may be beyond the end, or before the start, of a table that is a ring."""
     if at >= cells:
         return at - cells
@@ -66,18 +66,19 @@ def _around(at: int, cells: int) -> int:
 
 
 @kernel
-def _entries_in(cells: int) -> int:
+def entries_in(cells: int) -> int:
     """How many entries a table of so many cells may hold, of which two thirds are that."""
     return 2 * cells // 3
 
 
 @kernel
-def _slot(cell: int) -> int:
+def slot_in(cell: int) -> int:
+    """The slot that a cell names, -1 if it is empty."""
     return (cell & _SLOT) - 1
 
 
 @kernel
-def _is_other(cell: int, h: int) -> bool:
+def is_other(cell: int, h: int) -> bool:
     """Whether a cell is another hash's."""
     return cell != 0 and (cell ^ h) >> 32 != 0
 
@@ -101,22 +102,22 @@ def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratc
         for j in range(len(slots)):
             hashes[j] = combine(hashes[j], words[j, c])
     for j in range(len(slots)):
-        slots[j] = index.table[_home(hashes[j], cells)]
+        slots[j] = index.table[home(hashes[j], cells)]
     more, step = np.int64(0), 0
     for j in range(len(slots)):
         left[more] = j
-        more += _is_other(slots[j], hashes[j])
+        more += is_other(slots[j], hashes[j])
     while more > 0:
         count, more, step = more, np.int64(0), step + 1
         for k in range(count):
             j = left[k]
-            slots[j] = index.table[_around(_home(hashes[j], cells) + step, cells)]
+            slots[j] = index.table[around(home(hashes[j], cells) + step, cells)]
         for k in range(count):
             j = left[k]
             left[more] = j
-            more += _is_other(slots[j], hashes[j])
+            more += is_other(slots[j], hashes[j])
     for j in range(len(slots)):
-        s = max(_slot(slots[j]), 0)
+        s = max(slot_in(slots[j]), 0)
         same = slots[j] != 0 and _same(index, s, words, nulls, j)
         slots[j] = s
         left[more] = j
@@ -128,12 +129,12 @@ def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratc
 def _settle(index: IndexArrays, words: Array, nulls: Array, r: int, h: int) -> tuple[int, int]:
     """(slot of row r's key or -1, cell where it is or belongs)."""
     cells = len(index.table)
-    at = _home(h, cells)
+    at = home(h, cells)
     while index.table[at] != 0:
         cell = index.table[at]
-        if not _is_other(cell, h) and _same(index, _slot(cell), words, nulls, r):
-            return _slot(cell), at
-        at = _around(at + 1, cells)
+        if not is_other(cell, h) and _same(index, slot_in(cell), words, nulls, r):
+            return slot_in(cell), at
+        at = around(at + 1, cells)
     return np.int64(-1), at
 
 
@@ -178,7 +179,7 @@ def _lookup(
     scratch: Scratch,
 ) -> int:
     """The slots of the rows from start on, to the end or up to a new key that there is no room for: the next row."""
-    room = min(_entries_in(len(index.table)), len(index.used))
+    room = min(entries_in(len(index.table)), len(index.used))
     while start < len(slots):
         stop = min(len(slots), start + _BLOCK)
         block, keys, masks = slots[start:stop], words[start:stop], nulls[start:stop]
@@ -205,23 +206,28 @@ def _find(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch:
 
 
 @kernel
+def close_gap(table: Array, at: int) -> None:
+    """Take a cell out of a table: those behind it that may stand nearer to their homes move up."""
+    cells, hole = len(table), at
+    while True:
+        at = around(at + 1, cells)
+        if table[at] == 0:
+            break
+        if around(at - home(table[at], cells), cells) >= around(at - hole, cells):
+            table[hole] = table[at]
+            hole = at
+    table[hole] = 0
+
+
+@kernel
 def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -> None:
     cells, width = len(index.table), len(pooled)
     for r in range(len(slots)):
         s = slots[r]
-        at = _home(_hash(index.words, s, np.int64(index.nulls[s]), width), cells)
-        while _slot(index.table[at]) != s:
-            at = _around(at + 1, cells)
-        hole = at
-        while True:
-            at = _around(at + 1, cells)
-            if index.table[at] == 0:
-                break
-            home = _home(index.table[at], cells)
-            if _around(at - home, cells) >= _around(at - hole, cells):
-                index.table[hole] = index.table[at]
-                hole = at
-        index.table[hole] = 0
+        at = home(_hash(index.words, s, np.int64(index.nulls[s]), width), cells)
+        while slot_in(index.table[at]) != s:
+            at = around(at + 1, cells)
+        close_gap(index.table, at)
         for c in range(width):
             if pooled[c]:
                 release(pool, index.words[s, c])
@@ -234,18 +240,18 @@ def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -
 
 
 @kernel
-def _rehash(old: Array, table: Array) -> None:
+def rehash(old: Array, table: Array) -> None:
     """Fill an empty table from another."""
     cells = len(table)
     for i in range(len(old)):
         if old[i] != 0:
-            at = _home(old[i], cells)
+            at = home(old[i], cells)
             while table[at] != 0:
-                at = _around(at + 1, cells)
+                at = around(at + 1, cells)
             table[at] = old[i]
 
 
-def _cells_for(entries: int) -> int:
+def cells_for(entries: int) -> int:
     """Cells for a table of so many entries: it is at most two thirds full."""
     return 3 * (max(entries, FIRST_SLOTS) + 1) // 2
 
@@ -261,7 +267,7 @@ class KeyIndex:
         self.pooled = np.array(pooled, np.bool_)
         width = len(pooled)
         self.mask_type = "u1" if width <= 8 else "u8"
-        arena.array(f"{name}.table", _cells_for(FIRST_SLOTS), "i8")
+        arena.array(f"{name}.table", cells_for(FIRST_SLOTS), "i8")
         arena.array(f"{name}.words", FIRST_SLOTS, "i8", max(width, 1))
         arena.array(f"{name}.nulls", FIRST_SLOTS, self.mask_type)
         arena.array(f"{name}.used", FIRST_SLOTS, "u1")
@@ -313,7 +319,7 @@ class KeyIndex:
         """Give the memory back; only when no key is left."""
         for part in ("words", "nulls", "used"):
             self.arena.replace(f"{self.name}.{part}", FIRST_SLOTS)
-        self.arena.replace(f"{self.name}.table", _cells_for(FIRST_SLOTS))
+        self.arena.replace(f"{self.name}.table", cells_for(FIRST_SLOTS))
         self.arrays.meta[:] = 0
         self._reload()
 
@@ -331,9 +337,9 @@ class KeyIndex:
             for part in ("words", "nulls", "used"):
                 self.arena.resize(f"{self.name}.{part}", rows)
             self._reload()
-        cells = _cells_for(need)
+        cells = cells_for(need)
         if cells > len(a.table):
             cells = self.arena.roomier(len(a.table), cells)
             self.arena.replace(f"{self.name}.table", cells)
             self._reload()
-            _rehash(a.table, self.arrays.table)
+            rehash(a.table, self.arrays.table)

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import OrphanRetractionError
-from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState, place_of
+from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.windows.general_book import Pane
+from aggloom.runtime.state.key_table import place_of
 from aggloom.runtime.storage.arena import Array
 
 Source = Callable[[Array], tuple[Any, Array]]

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.physical import is_pooled
-from aggloom.runtime.operators.keyed_state import key_columns, key_words, place_of
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.windows.session_table import SessionTable
+from aggloom.runtime.state.key_table import key_columns, key_words, place_of
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
 from aggloom.runtime.storage.key_index import KeyIndex
 

@@ -1,0 +1,178 @@
+"""What is done to the rows of a bag, one by one: coming, leaving, and being walked over."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.state.row_index import (
+    AGAIN,
+    GONE,
+    LESS,
+    NEW,
+    ORPHAN,
+    REPLACED,
+    Ahead,
+    Applied,
+    RowIndexArrays,
+    cell_of,
+    find_row,
+    has_room,
+    look_ahead,
+    name_row,
+    row_hash,
+)
+from aggloom.runtime.state.row_store import Encoded, RowArrays, store_row
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.key_index import close_gap
+from aggloom.runtime.storage.pool import PoolArrays
+
+
+class BagArrays(NamedTuple):
+    """By id `count`, `degree` (of no length if none is kept), the chain `after` and `before`; by slot its `head`.
+
+    A link is an id + 1, 0 is none.
+    """
+
+    count: Array
+    degree: Array
+    after: Array
+    before: Array
+    head: Array
+
+
+@kernel
+def _link(bag: BagArrays, slot: int, row: int) -> None:
+    head = bag.head[slot]
+    bag.after[row] = head
+    bag.before[row] = 0
+    if head != 0:
+        bag.before[head - 1] = row + 1
+    bag.head[slot] = row + 1
+
+
+@kernel
+def _relink(bag: BagArrays, slot: int, row: int, after: int, before: int) -> None:
+    """Let the links to a place name another row, or, with `row` -1, what comes after and before it."""
+    if before != 0:
+        bag.after[before - 1] = after if row < 0 else row + 1
+    else:
+        bag.head[slot] = after if row < 0 else row + 1
+    if after != 0:
+        bag.before[after - 1] = before if row < 0 else row + 1
+
+
+@kernel
+def _insert(
+    bag: BagArrays,
+    rows: RowArrays,
+    pool: PoolArrays,
+    pooled: Array,
+    index: RowIndexArrays,
+    unique: bool,
+    slot: int,
+    given: Encoded,
+    r: int,
+    h: int,
+) -> tuple[int, int, int]:
+    """Add a row: (row, row that is gone or -1, outcome)."""
+    old, cell = find_row(index, rows, slot, given, r, h)
+    if old >= 0 and not unique:
+        bag.count[old] += 1
+        return old, np.int64(-1), AGAIN
+    row = store_row(rows, pool, pooled, given, r)
+    name_row(index, cell, h, slot, row)
+    bag.count[row] = 1
+    if len(bag.degree) > 0:
+        bag.degree[row] = bag.degree[old] if old >= 0 else 0
+    if old < 0:
+        _link(bag, slot, row)
+        return row, np.int64(-1), NEW
+    bag.after[row], bag.before[row] = bag.after[old], bag.before[old]
+    _relink(bag, slot, row, bag.after[old], bag.before[old])
+    return row, old, REPLACED
+
+
+@kernel
+def _remove(
+    bag: BagArrays,
+    rows: RowArrays,
+    index: RowIndexArrays,
+    slot: int,
+    given: Encoded,
+    r: int,
+    h: int,
+) -> tuple[int, int, int]:
+    """Take a row back: (row, row that is gone or -1, outcome)."""
+    row, cell = find_row(index, rows, slot, given, r, h)
+    if row < 0:
+        return row, row, ORPHAN
+    bag.count[row] -= 1
+    if bag.count[row] > 0:
+        return row, np.int64(-1), LESS
+    close_gap(index.table, cell)
+    _relink(bag, slot, -1, bag.after[row], bag.before[row])
+    return row, row, GONE
+
+
+@kernel
+def apply_changes(
+    bag: BagArrays,
+    rows: RowArrays,
+    pool: PoolArrays,
+    pooled: Array,
+    index: RowIndexArrays,
+    unique: bool,
+    slots: Array,
+    given: Encoded,
+    retracts: Array,
+    applied: Applied,
+    start: int,
+    ahead: Ahead,
+) -> int:
+    """Apply changes from one on, to the end or up to one that there is no room for: the next change."""
+    while start < len(slots):
+        stop = look_ahead(index, rows, slots, given, start, ahead)
+        for r in range(start, stop):
+            h, slot = ahead.hashes[r - start], slots[r]
+            if retracts[r]:
+                row, gone, outcome = _remove(bag, rows, index, slot, given, r, h)
+            elif has_room(index, rows):
+                row, gone, outcome = _insert(
+                    bag, rows, pool, pooled, index, unique, slot, given, r, h
+                )
+            else:
+                return r
+            applied.ids[r], applied.gone[r], applied.outcomes[r] = row, gone, outcome
+        start = stop
+    return start
+
+
+@kernel
+def take_rows(bag: BagArrays, rows: RowArrays, index: RowIndexArrays, ids: Array) -> None:
+    """Take rows out whatever their counts, each of which is there."""
+    for k in range(len(ids)):
+        row, slot = ids[k], np.int64(index.slot[ids[k]])
+        h = row_hash(rows.words, rows.flags, row, slot, index.identity)
+        close_gap(index.table, cell_of(index, row, h))
+        _relink(bag, slot, -1, bag.after[row], bag.before[row])
+
+
+@kernel
+def walk_slots(bag: BagArrays, slots: Array, cursor: Array, positions: Array, ids: Array) -> int:
+    """Fill the pairs from a cursor (position, link to go on with or 0) on; how many there are."""
+    found, position, link = np.int64(0), cursor[0], cursor[1]
+    while position < len(slots) and found < len(ids):
+        if link == 0 and slots[position] >= 0:
+            link = np.int64(bag.head[slots[position]])
+        while link != 0 and found < len(ids):
+            positions[found] = position
+            ids[found] = link - 1
+            found += 1
+            link = np.int64(bag.after[link - 1])
+        if link == 0:
+            position += 1
+    cursor[0], cursor[1] = position, link
+    return found

@@ -1,0 +1,294 @@
+"""The order tree: a B+tree by slot whose entries are rows, by sort key and then by arrival.
+
+Blocks are those of tree.py, weighed. An entry is (word, row or child, weight, arrival). A weight counts rows in its
+lower half and, in its upper half, those that begin a sort key: the first of their equals. So every block knows how
+many rows and how many distinct sort keys are below it. The upper bits of an arrival are the tier of a null
+(sort_key.py): two rows have the same sort key if their words and tiers are the same.
+
+A full block is split where the new row goes if that is an edge of it, or the end of equals that fill it up to there. So
+rows that come in their order, in the opposite one, or with few sort keys leave full blocks behind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.pool import PoolArrays, compare_bytes, release
+from aggloom.runtime.storage.tree import (
+    _LARGEST,
+    _LIMIT,
+    LIVE,
+    Tree,
+    _allocate,
+    _copy,
+    _erase,
+    _give_back,
+    _grow_root,
+    _insert,
+    _lower,
+    _move,
+    _outermost,
+    block_level,
+    block_size,
+    block_weight,
+)
+
+ENTRY = 4
+START = 1 << 32
+TIER = 60
+DEPTH = 64
+"""Levels that a path has room for."""
+
+
+@kernel
+def rows_in(weight: int) -> int:
+    """The rows that a weight counts."""
+    return weight & 0xFFFFFFFF
+
+
+@kernel
+def keys_in(weight: int) -> int:
+    """The distinct sort keys that a weight counts."""
+    return weight >> 32
+
+
+@kernel
+def before_key(arrival: int) -> int:
+    """The arrival that comes before all those with the same sort key."""
+    return (arrival >> TIER << TIER) - 1
+
+
+@kernel
+def _same_key(tree: Tree, entry: int, word: int, arrival: int) -> bool:
+    return tree.heap[entry] == word and tree.heap[entry + 3] >> TIER == arrival >> TIER
+
+
+@kernel
+def _rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int, arrival: int) -> int:
+    """How many entries of a block are not after (word, arrival)."""
+    low, left = np.int64(0), block_size(tree, block)
+    if not by_bytes:
+        at = block + 1
+        while low < left and (
+            tree.heap[at] < word or (tree.heap[at] == word and tree.heap[at + 3] <= arrival)
+        ):
+            low += 1
+            at += ENTRY
+        return low
+    while left > 0:
+        half = (left + 1) >> 1
+        entry = block + 1 + (low + half - 1) * ENTRY
+        order = compare_bytes(pool, tree.heap[entry], word)
+        after = order > 0 or (order == 0 and tree.heap[entry + 3] > arrival)
+        low = low if after else low + half
+        left = half - 1 if after else left - half
+    return low
+
+
+@cold_kernel
+def _split(
+    tree: Tree,
+    pool: PoolArrays,
+    pooled: bool,
+    slot: int,
+    parent: int,
+    block: int,
+    at: int,
+    keep: int,
+) -> int:
+    """Give all but `keep` entries of a block's full child to a new sibling; the block, which may have moved."""
+    child = tree.heap[block + 2 + at * ENTRY]
+    given = _LIMIT - keep
+    right = _allocate(tree, 0 if given == 1 else _LARGEST, block_level(tree, child))
+    _copy(tree, child + 1 + keep * ENTRY, right + 1, given * ENTRY)
+    tree.heap[right] |= given
+    tree.heap[child] -= given
+    entry = _insert(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])
+    weight = block_weight(tree, right)
+    tree.heap[entry + 1] = right
+    tree.heap[entry + 2] = weight
+    tree.heap[entry + 3] = tree.heap[right + 4]
+    tree.heap[entry - ENTRY + 2] -= weight
+    if keep == 1:
+        _move(tree, slot, entry - ENTRY, child, 0)
+    return entry - 1 - (at + 1) * ENTRY
+
+
+@cold_kernel
+def _grow(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
+    """Make sure that the root is there and not full."""
+    root = np.int64(tree.root[slot])
+    _grow_root(tree, pool, pooled, slot)
+    if root != 0:
+        tree.heap[np.int64(tree.root[slot]) + 4] = tree.heap[root + 4]
+
+
+@cold_kernel
+def order_insert(
+    tree: Tree,
+    pool: PoolArrays,
+    by_bytes: bool,
+    slot: int,
+    word: int,
+    arrival: int,
+    row: int,
+    path: Array,
+) -> None:
+    """Enter a row, which arrives after all those with the same sort key. `path`: room for the way down."""
+    block = np.int64(tree.root[slot])
+    if block == 0 or block_size(tree, block) == _LIMIT:
+        _grow(tree, pool, by_bytes, slot)
+        block = np.int64(tree.root[slot])
+    depth, parent, beside = 0, np.int64(0), np.int64(0)
+    rank = _rank(tree, pool, by_bytes, block, word, arrival)
+    while block_level(tree, block) > 0:
+        if rank == 0:
+            rank = np.int64(1)
+            _lower(tree, pool, by_bytes, block + 1, word)
+            tree.heap[block + 4] = arrival
+        child = tree.heap[block + 2 + (rank - 1) * ENTRY]
+        inside = _rank(tree, pool, by_bytes, child, word, arrival)
+        if block_size(tree, child) == _LIMIT:
+            keep = _LIMIT >> 1
+            if inside == 0:
+                keep = 1
+            elif inside == _LIMIT:
+                keep = _LIMIT - 1
+            elif _same_key(tree, child + 1, word, arrival):
+                keep = inside
+            block = _split(tree, pool, by_bytes, slot, parent, block, rank - 1, keep)
+            if inside > keep:
+                rank += 1
+                inside -= keep
+            child = tree.heap[block + 2 + (rank - 1) * ENTRY]
+        entry = block + 1 + (rank - 1) * ENTRY
+        if rank > 1:
+            beside = tree.heap[entry - ENTRY + 1]
+        tree.heap[entry + 2] += 1
+        path[depth] = entry
+        depth, parent, block, rank = depth + 1, entry, child, inside
+    entry = _insert(tree, pool, by_bytes, slot, parent, block, rank, word)
+    tree.meta[LIVE] += 1
+    tree.heap[entry + 1], tree.heap[entry + 2], tree.heap[entry + 3] = row, 1, arrival
+    last = np.int64(0)
+    if rank > 0:
+        last = entry - ENTRY
+    elif beside != 0:
+        last = _outermost(tree, beside, 1)
+    if last == 0 or not _same_key(tree, last, word, arrival):
+        tree.heap[entry + 2] += START
+        for d in range(depth):
+            tree.heap[path[d] + 2] += START
+
+
+@cold_kernel
+def _begin_key(
+    tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int
+) -> None:
+    """Let a row that is there begin its sort key."""
+    block = np.int64(tree.root[slot])
+    while block != 0:
+        entry = block + 1 + (_rank(tree, pool, by_bytes, block, word, arrival) - 1) * ENTRY
+        tree.heap[entry + 2] += START
+        block = tree.heap[entry + 1] if block_level(tree, block) > 0 else np.int64(0)
+
+
+@cold_kernel
+def order_remove(
+    tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int, path: Array
+) -> None:
+    """Take out a row that is there, with every block that this empties. `path`: room for the way down."""
+    depth, behind = 0, np.int64(0)
+    block = np.int64(tree.root[slot])
+    while True:
+        at = _rank(tree, pool, by_bytes, block, word, arrival) - 1
+        entry = block + 1 + at * ENTRY
+        path[2 * depth], path[2 * depth + 1] = block, at
+        if block_level(tree, block) == 0:
+            break
+        if at + 1 < block_size(tree, block):
+            behind = tree.heap[entry + ENTRY + 1]
+        depth, block = depth + 1, tree.heap[entry + 1]
+    weight, follower = tree.heap[entry + 2], np.int64(0)
+    if keys_in(weight) > 0:
+        if at + 1 < block_size(tree, block):
+            follower = entry + ENTRY
+        elif behind != 0:
+            follower = _outermost(tree, behind, 0)
+    # The next of its equals begins their sort key from now on.
+    has_heir = follower != 0 and _same_key(tree, follower, word, arrival)
+    heir = tree.heap[follower + 3] if has_heir else np.int64(0)
+    for d in range(depth):
+        tree.heap[path[2 * d] + 1 + path[2 * d + 1] * ENTRY + 2] -= weight
+    while depth > 0 and block_size(tree, block) == 1:
+        if by_bytes:
+            release(pool, tree.heap[block + 1])
+        _give_back(tree, block)
+        depth -= 1
+        block = path[2 * depth]
+    tree.meta[LIVE] -= 1
+    if block_size(tree, block) == 1:
+        if by_bytes:
+            release(pool, tree.heap[block + 1])
+        _give_back(tree, block)
+        tree.root[slot] = 0
+    else:
+        above = np.int64(0)
+        if depth > 0:
+            above = path[2 * depth - 2] + 1 + path[2 * depth - 1] * ENTRY
+        _erase(tree, pool, by_bytes, slot, above, block, path[2 * depth + 1])
+    if has_heir:
+        _begin_key(tree, pool, by_bytes, slot, word, heir)
+
+
+@cold_kernel
+def weight_upto(
+    tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int
+) -> int:
+    """The weight of all rows that are not after (word, arrival), be it there or not."""
+    block, total = np.int64(tree.root[slot]), np.int64(0)
+    while block != 0:
+        rank = _rank(tree, pool, by_bytes, block, word, arrival)
+        inner = block_level(tree, block) > 0
+        for j in range(rank - 1 if inner and rank > 0 else rank):
+            total += tree.heap[block + 3 + j * ENTRY]
+        block = tree.heap[block + 2 + (rank - 1) * ENTRY] if inner and rank > 0 else np.int64(0)
+    return total
+
+
+@kernel
+def weight_of(tree: Tree, slot: int) -> int:
+    """The weight of all rows of a slot."""
+    root = np.int64(tree.root[slot])
+    return block_weight(tree, root) if root != 0 else np.int64(0)
+
+
+@kernel
+def order_at(tree: Tree, slot: int, position: int) -> tuple[int, int]:
+    """(entry of the row at a position that is there, how many entries of its leaf begin there)."""
+    block = np.int64(tree.root[slot])
+    while block_level(tree, block) > 0:
+        entry = block + 1
+        while position >= rows_in(tree.heap[entry + 2]):
+            position -= rows_in(tree.heap[entry + 2])
+            entry += ENTRY
+        block = tree.heap[entry + 1]
+    return block + 1 + position * ENTRY, block_size(tree, block) - position
+
+
+@kernel
+def key_start(tree: Tree, slot: int, key: int) -> int:
+    """The position of the first row of distinct sort key number `key`, from 0 on; that of the end if there is none."""
+    block, position = np.int64(tree.root[slot]), np.int64(0)
+    left = key
+    while block != 0:
+        entry, end = block + 1, block + 1 + block_size(tree, block) * ENTRY
+        while entry < end and left >= keys_in(tree.heap[entry + 2]):
+            left -= keys_in(tree.heap[entry + 2])
+            position += rows_in(tree.heap[entry + 2])
+            entry += ENTRY
+        inner = entry < end and block_level(tree, block) > 0
+        block = tree.heap[entry + 1] if inner else np.int64(0)
+    return position

@@ -1,0 +1,208 @@
+"""The row bag: the rows of a slot as a multiset, each with a count and, if wanted, a degree.
+
+A row is known by its identity: the columns of a unique key, or all columns. Equal rows are one row with a count. The
+rows of a slot hang in a chain, newest first, so that a row comes and goes in O(1) and a slot is walked in O(its rows).
+Rows that left stay readable until they are freed, so that what left can be told from what came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.state.bag_kernels import BagArrays, apply_changes, take_rows, walk_slots
+from aggloom.runtime.state.row_index import BLOCK, Applied, RowIndex
+from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+
+
+class RowBag:
+    """The rows of slots in an arena, created there or found there again.
+
+    name: what its arrays are called by. slots: how many there are. unique: numbers of the columns of a unique key, of
+    which a slot holds one row at most, the last that came; without them the whole row is its identity.
+    degrees: whether each row has a number beside its count, 0 at first: how many rows it matches, say.
+    """
+
+    def __init__(
+        self,
+        arena: Arena,
+        pool: Pool,
+        name: str,
+        fields: Sequence[pa.Field],
+        slots: int,
+        *,
+        unique: Sequence[int] = (),
+        degrees: bool = False,
+    ) -> None:
+        self.arena, self.pool, self.name = arena, pool, name
+        self.unique, self.keeps_degrees = tuple(unique), degrees
+        self.rows = RowStore(arena, pool, f"{name}.rows", fields)
+        identity = np.array(unique, np.int64) if unique else self.rows.every_column
+        self.index = RowIndex(arena, f"{name}.index", identity)
+        for part in ("count", "after", "before"):
+            arena.array(f"{name}.{part}", self.rows.capacity, "i4")
+        arena.array(f"{name}.degree", self.rows.capacity if degrees else 0, "i4")
+        arena.array(f"{name}.head", slots, "i4")
+        self._reload()
+
+    def __len__(self) -> int:
+        """Distinct rows in all slots, those that are gone and not freed included."""
+        return len(self.rows)
+
+    @property
+    def is_airy(self) -> bool:
+        """Whether copying the rows that are left would give much memory back."""
+        return self.rows.is_airy
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that a row takes in arrays that are full, without those of its strings in the pool."""
+        return self.rows.row_bytes + 12 + 4 + 12 + 4 * self.keeps_degrees
+
+    def apply(self, slots: Array, batch: pa.RecordBatch, retracts: Array) -> Applied:
+        """Add rows to their slots or take them back, one after another as they stand in the batch.
+
+        A row whose unique key is there replaces that row and has its degree. Rows that are gone have to be freed.
+        """
+        given = self.rows.encode(batch)
+        n = len(slots)
+        applied = Applied.of(n)
+        row = 0
+        while row < n:
+            row = apply_changes(
+                self.arrays,
+                self.rows.arrays,
+                self.pool.arrays,
+                self.rows.pooled,
+                self.index.arrays,
+                bool(self.unique),
+                slots,
+                given,
+                retracts,
+                applied,
+                row,
+                self.index.ahead,
+            )
+            if row < n:
+                self._reserve(min(BLOCK, n - row))
+        return applied
+
+    def insert(self, slots: Array, batch: pa.RecordBatch) -> Applied:
+        """Add rows to their slots."""
+        return self.apply(slots, batch, np.zeros(len(slots), np.bool_))
+
+    def remove(self, slots: Array, batch: pa.RecordBatch) -> Applied:
+        """Take rows back from their slots."""
+        return self.apply(slots, batch, np.ones(len(slots), np.bool_))
+
+    def find(self, slots: Array, batch: pa.RecordBatch) -> Array:
+        """The row of each slot with the identity of the row beside it, or -1."""
+        return self.index.find(self.rows.arrays, slots, self.rows.encode(batch))
+
+    def take(self, ids: Array) -> None:
+        """Take distinct rows out whatever their counts; they have to be freed."""
+        take_rows(self.arrays, self.rows.arrays, self.index.arrays, ids)
+
+    def free(self, ids: Array) -> None:
+        """Forget rows that are gone."""
+        self.rows.delete(ids)
+        if len(self.rows) == 0:
+            self._shrink()
+
+    def walk(self, slots: Array, limit: int = 1 << 16) -> Iterator[tuple[Array, Array]]:
+        """All rows of slots, as (position in `slots`, id) pairs, at most `limit` at a time; a slot of -1 has none.
+
+        Nothing may be added or taken out between one chunk and the next.
+        """
+        cursor = np.zeros(2, np.int64)
+        while cursor[0] < len(slots):
+            positions, ids = np.empty(limit, np.int64), np.empty(limit, np.int64)
+            found = walk_slots(self.arrays, slots, cursor, positions, ids)
+            if found:
+                yield positions[:found], ids[:found]
+
+    def counts(self, ids: Array) -> Array:
+        """How often each row is there."""
+        return self.arrays.count[ids]
+
+    def degrees(self, ids: Array) -> Array:
+        """The degree of each row."""
+        return self.arrays.degree[ids]
+
+    def add_degrees(self, ids: Array, changes: Array) -> None:
+        """Add to the degrees of rows, which may be named more than once."""
+        np.add.at(self.arrays.degree, ids, changes)
+
+    def reserve_slots(self, slots: int) -> None:
+        """Have so many slots; those beyond hold no row."""
+        self.arena.resize(f"{self.name}.head", slots)
+        self._reload()
+
+    def trim(self) -> None:
+        """Give back the room that no row has used yet."""
+        self.rows.trim()
+        self._fit()
+        self.index.trim(len(self.rows), self.rows.capacity)
+
+    def copied(
+        self, arena: Arena, pool: Pool, moved_slots: Array, slots: int
+    ) -> tuple[RowBag, Array]:
+        """Copy what is left into another arena: the new bag, and by old id the new one, -1 where there was no row.
+
+        moved_slots: by old slot the new one or -1. slots: how many new ones there are. Rows that are gone were freed.
+        """
+        ids = self.rows.live()
+        _, moved = self.rows.copied(arena, pool)
+        new = RowBag(
+            arena,
+            pool,
+            self.name,
+            list(self.rows.schema),
+            slots,
+            unique=self.unique,
+            degrees=self.keeps_degrees,
+        )
+        new._reserve(0)
+        # By link, which is an id + 1.
+        links = np.concatenate([np.zeros(1, np.int64), moved + 1])
+        now, old = moved[ids], self.arrays
+        new.arrays.count[now] = old.count[ids]
+        new.arrays.after[now], new.arrays.before[now] = (
+            links[old.after[ids]],
+            links[old.before[ids]],
+        )
+        if self.keeps_degrees:
+            new.arrays.degree[now] = old.degree[ids]
+        kept = np.flatnonzero(moved_slots >= 0)
+        new.arrays.head[moved_slots[kept]] = links[old.head[kept]]
+        new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
+        new.index.enter(new.rows.arrays, now)
+        return new, moved
+
+    def _reserve(self, rows: int) -> None:
+        self.rows.reserve(rows)
+        self._fit()
+        self.index.reserve(len(self.rows) + rows, self.rows.capacity)
+
+    def _fit(self) -> None:
+        """Bring what stands beside rows to their capacity."""
+        parts = ("count", "after", "before", "degree")[: 4 if self.keeps_degrees else 3]
+        if len(self.arrays.count) != self.rows.capacity:
+            for part in parts:
+                self.arena.resize(f"{self.name}.{part}", self.rows.capacity)
+            self._reload()
+        self.index.reserve(0, self.rows.capacity)
+
+    def _shrink(self) -> None:
+        self.rows.shrink()
+        self._fit()
+        self.index.reset(self.rows.capacity)
+
+    def _reload(self) -> None:
+        self.arrays = BagArrays(
+            *(self.arena.array(f"{self.name}.{n}", 0, "i4") for n in BagArrays._fields)
+        )

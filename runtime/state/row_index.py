@@ -1,0 +1,227 @@
+"""The row index: slot and identity -> id of a stored row.
+
+The identity of a row is some of its columns: those of a unique key, or all. Cells are those of the key index: the
+upper half of a hash beside the id + 1, in the order of the hashes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.state.row_store import (
+    FIRST_ROWS,
+    LIVE,
+    Encoded,
+    RowArrays,
+    is_null,
+    same_row,
+)
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.hashing import combine
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.key_index import (
+    around,
+    cells_for,
+    entries_in,
+    home,
+    is_other,
+    rehash,
+    slot_in,
+)
+
+ORPHAN, NEW, AGAIN, REPLACED, LESS, GONE = range(6)
+"""What became of a change: nothing to take back, a new row, one more, a row for another, one less, none left."""
+BLOCK = 1024
+_LOW = 0xFFFFFFFF
+
+
+class RowIndexArrays(NamedTuple):
+    """`table` by hash; `slot` by id; the columns that are the `identity`."""
+
+    table: Array
+    slot: Array
+    identity: Array
+
+
+class Ahead(NamedTuple):
+    """What is known of a block of rows before they are applied: their hashes; `seen` is only there to be written."""
+
+    hashes: Array
+    seen: Array
+
+    @classmethod
+    def new(cls) -> Ahead:
+        return cls(np.empty(BLOCK, np.int64), np.empty(BLOCK, np.int64))
+
+
+class Applied(NamedTuple):
+    """By change: the row that it was about (-1: an orphan), the row that is gone or -1, and what became of it."""
+
+    ids: Array
+    gone: Array
+    outcomes: Array
+
+    @classmethod
+    def of(cls, changes: int) -> Applied:
+        """Room for what becomes of so many changes."""
+        ids, gone = np.empty(changes, np.int64), np.empty(changes, np.int64)
+        return cls(ids, gone, np.empty(changes, np.uint8))
+
+
+@kernel
+def row_hash(words: Array, flags: Array, r: int, slot: int, identity: Array) -> int:
+    """The hash of a row in a slot."""
+    h = np.int64(slot)
+    for k in range(len(identity)):
+        c = identity[k]
+        h = combine(h, words[r, c] ^ np.int64(is_null(flags, r, c)))
+    return h
+
+
+@kernel
+def look_ahead(
+    index: RowIndexArrays, rows: RowArrays, slots: Array, given: Encoded, start: int, ahead: Ahead
+) -> int:
+    """Hash a block of rows and read what they will meet, row by row of it; where the block stops.
+
+    The loads of a step do not wait for one another: applying rows one by one then finds them in the cache.
+    """
+    stop = min(len(slots), start + BLOCK)
+    cells = len(index.table)
+    for r in range(start, stop):
+        ahead.hashes[r - start] = row_hash(given.words, given.flags, r, slots[r], index.identity)
+    for j in range(stop - start):
+        ahead.seen[j] = index.table[home(ahead.hashes[j], cells)]
+    for j in range(stop - start):
+        row = max(slot_in(ahead.seen[j]), 0)
+        ahead.seen[j] = rows.words[row, 0] + index.slot[row]
+    return stop
+
+
+@kernel
+def find_row(
+    index: RowIndexArrays, rows: RowArrays, slot: int, given: Encoded, r: int, h: int
+) -> tuple[int, int]:
+    """(id of the stored row that row r is or -1, cell where it is or belongs)."""
+    cells = len(index.table)
+    at = home(h, cells)
+    while index.table[at] != 0:
+        cell = index.table[at]
+        if not is_other(cell, h):
+            row = slot_in(cell)
+            if index.slot[row] == slot and same_row(
+                index.identity, given.words, given.flags, r, rows.words, rows.flags, row
+            ):
+                return row, at
+        at = around(at + 1, cells)
+    return np.int64(-1), at
+
+
+@kernel
+def name_row(index: RowIndexArrays, cell: int, h: int, slot: int, row: int) -> None:
+    """Let a cell name a row."""
+    index.table[cell] = (h & ~_LOW) | (row + 1)
+    index.slot[row] = slot
+
+
+@kernel
+def cell_of(index: RowIndexArrays, row: int, h: int) -> int:
+    """The cell that names a row, whose hash this is; -1 if none does."""
+    cells = len(index.table)
+    at = home(h, cells)
+    while index.table[at] != 0:
+        if slot_in(index.table[at]) == row:
+            return at
+        at = around(at + 1, cells)
+    return np.int64(-1)
+
+
+@kernel
+def has_room(index: RowIndexArrays, rows: RowArrays) -> bool:
+    """Whether there is room for one more row."""
+    return rows.meta[LIVE] < min(len(rows.words), entries_in(len(index.table)))
+
+
+@kernel
+def _find(
+    index: RowIndexArrays, rows: RowArrays, slots: Array, given: Encoded, ids: Array, ahead: Ahead
+) -> None:
+    start = np.int64(0)
+    while start < len(slots):
+        stop = look_ahead(index, rows, slots, given, start, ahead)
+        for r in range(start, stop):
+            row, _ = find_row(index, rows, slots[r], given, r, ahead.hashes[r - start])
+            ids[r] = row
+        start = stop
+
+
+@kernel
+def _enter_all(index: RowIndexArrays, rows: RowArrays, ids: Array) -> None:
+    """Fill an empty table: each of the rows has its slot, and no two are the same."""
+    cells = len(index.table)
+    for k in range(len(ids)):
+        row, slot = ids[k], np.int64(index.slot[ids[k]])
+        h = row_hash(rows.words, rows.flags, row, slot, index.identity)
+        at = home(h, cells)
+        while index.table[at] != 0:
+            at = around(at + 1, cells)
+        name_row(index, at, h, slot, row)
+
+
+class RowIndex:
+    """The table in an arena, and the slot of each row. name: what its arrays are called by."""
+
+    def __init__(self, arena: Arena, name: str, identity: Array) -> None:
+        self.arena, self.name, self.identity = arena, name, identity
+        arena.array(f"{name}.table", cells_for(FIRST_ROWS), "i8")
+        arena.array(f"{name}.slot", FIRST_ROWS, "i4")
+        self.ahead = Ahead.new()
+        self._reload()
+
+    def find(self, rows: RowArrays, slots: Array, given: Encoded) -> Array:
+        """The id of each row; -1 for those that are not there."""
+        ids = np.empty(len(slots), np.int64)
+        _find(self.arrays, rows, slots, given, ids, self.ahead)
+        return ids
+
+    def enter(self, rows: RowArrays, ids: Array) -> None:
+        """Name rows in an empty index that has room for them; each has its slot, and no two are the same."""
+        _enter_all(self.arrays, rows, ids)
+
+    def named(self) -> Array:
+        """The ids of the rows that cells name."""
+        table = self.arrays.table
+        return (table[table != 0] & _LOW) - 1
+
+    def reserve(self, entries: int, capacity: int) -> None:
+        """Room for so many rows in all, with ids below the capacity."""
+        if len(self.arrays.slot) != capacity:
+            self.arena.resize(f"{self.name}.slot", capacity)
+            self._reload()
+        cells = cells_for(entries)
+        if cells > len(self.arrays.table):
+            old = self.arrays.table
+            self.arena.replace(f"{self.name}.table", self.arena.roomier(len(old), cells))
+            self._reload()
+            rehash(old, self.arrays.table)
+
+    def trim(self, entries: int, capacity: int) -> None:
+        """Have no more room than so many rows need."""
+        self.reserve(entries, capacity)
+        cells, old = cells_for(entries), self.arrays.table
+        if cells < len(old):
+            self.arena.replace(f"{self.name}.table", cells)
+            self._reload()
+            rehash(old, self.arrays.table)
+
+    def reset(self, capacity: int) -> None:
+        """Give the memory back when no row is left."""
+        self.arena.replace(f"{self.name}.table", cells_for(FIRST_ROWS))
+        self.arena.resize(f"{self.name}.slot", capacity)
+        self._reload()
+
+    def _reload(self) -> None:
+        table, slot = (self.arena.array(f"{self.name}.{n}", 0, "i8") for n in ("table", "slot"))
+        self.arrays = RowIndexArrays(table, slot, self.identity)

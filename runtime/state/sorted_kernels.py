@@ -1,0 +1,257 @@
+"""What is done to sorted rows, row by row: coming, leaving, and being told where they stand."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.state.order_tree import (
+    ENTRY,
+    TIER,
+    before_key,
+    key_start,
+    keys_in,
+    order_at,
+    order_insert,
+    order_remove,
+    rows_in,
+    weight_of,
+    weight_upto,
+)
+from aggloom.runtime.state.row_index import (
+    GONE,
+    NEW,
+    ORPHAN,
+    REPLACED,
+    Ahead,
+    Applied,
+    RowIndexArrays,
+    cell_of,
+    find_row,
+    has_room,
+    look_ahead,
+    name_row,
+    row_hash,
+)
+from aggloom.runtime.state.row_store import Encoded, RowArrays, store_row
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.key_index import close_gap
+from aggloom.runtime.storage.pool import PoolArrays
+from aggloom.runtime.storage.tree import STAMP, Tree
+
+
+class SortedArrays(NamedTuple):
+    """By id the sort key's `word`, the `arrival`, and the ring of equal rows, `newer` and `older`."""
+
+    word: Array
+    arrival: Array
+    newer: Array
+    older: Array
+
+
+class Where(NamedTuple):
+    """What finds rows: their store, the index of their oldest equals, their order."""
+
+    rows: RowArrays
+    index: RowIndexArrays
+    tree: Tree
+
+
+class Given(NamedTuple):
+    """Changes: slots, rows, their sort keys and tiers, and whether each takes a row back."""
+
+    slots: Array
+    rows: Encoded
+    words: Array
+    tiers: Array
+    retracts: Array
+
+
+class Places(NamedTuple):
+    """By row, from 0 on: its position in the slot; the rows and the distinct sort keys before its sort key."""
+
+    position: Array
+    rank: Array
+    dense_rank: Array
+
+
+@kernel
+def _leave_ring(state: SortedArrays, index: RowIndexArrays, row: int, cell: int) -> None:
+    """Take a row from its equals; `cell` names it, or is -1."""
+    newer, older = np.int64(state.newer[row]), np.int64(state.older[row])
+    if newer == row:
+        close_gap(index.table, cell)
+        return
+    if cell >= 0:
+        # A cell's lower half is an id + 1.
+        index.table[cell] += newer - row
+    state.newer[older], state.older[newer] = newer, older
+
+
+@kernel
+def _insert(
+    state: SortedArrays,
+    where: Where,
+    pool: PoolArrays,
+    pooled: Array,
+    flags: tuple[bool, bool],
+    given: Given,
+    r: int,
+    h: int,
+    path: Array,
+) -> tuple[int, int, int]:
+    """Add a row: (row, row that is gone or -1, outcome). flags: words are bytes; identities are unique."""
+    by_bytes, unique = flags
+    slot, word = given.slots[r], given.words[r]
+    old, cell = find_row(where.index, where.rows, slot, given.rows, r, h)
+    row = store_row(where.rows, pool, pooled, given.rows, r)
+    where.tree.meta[STAMP] += 1
+    arrival = (given.tiers[r] << TIER) + where.tree.meta[STAMP]
+    state.word[row], state.arrival[row] = word, arrival
+    state.newer[row] = state.older[row] = row
+    if old < 0 or unique:
+        name_row(where.index, cell, h, slot, row)
+    else:
+        newest = np.int64(state.older[old])
+        where.index.slot[row] = slot
+        state.newer[row], state.older[row] = old, newest
+        state.newer[newest], state.older[old] = row, row
+    outcome, gone = NEW, np.int64(-1)
+    if old >= 0 and unique:
+        outcome, gone = REPLACED, old
+        order_remove(where.tree, pool, by_bytes, slot, state.word[old], state.arrival[old], path)
+    order_insert(where.tree, pool, by_bytes, slot, word, arrival, row, path)
+    return row, gone, outcome
+
+
+@kernel
+def _remove(
+    state: SortedArrays,
+    where: Where,
+    pool: PoolArrays,
+    by_bytes: bool,
+    latest: bool,
+    given: Given,
+    r: int,
+    h: int,
+    path: Array,
+) -> tuple[int, int, int]:
+    """Take a row back: (row, row that is gone or -1, outcome)."""
+    slot = given.slots[r]
+    row, cell = find_row(where.index, where.rows, slot, given.rows, r, h)
+    if row < 0:
+        return row, row, ORPHAN
+    if latest and state.older[row] != row:
+        row, cell = np.int64(state.older[row]), np.int64(-1)
+    _leave_ring(state, where.index, row, cell)
+    order_remove(where.tree, pool, by_bytes, slot, state.word[row], state.arrival[row], path)
+    return row, row, GONE
+
+
+@kernel
+def apply_changes(
+    state: SortedArrays,
+    where: Where,
+    pool: PoolArrays,
+    pooled: Array,
+    flags: tuple[bool, bool],
+    latest: bool,
+    given: Given,
+    applied: Applied,
+    start: int,
+    stop: int,
+    ahead: Ahead,
+    path: Array,
+) -> int:
+    """Apply changes from one on, up to another or to one that there is no room for: the next change."""
+    while start < stop:
+        end = min(stop, look_ahead(where.index, where.rows, given.slots, given.rows, start, ahead))
+        for r in range(start, end):
+            h = ahead.hashes[r - start]
+            if given.retracts[r]:
+                row, gone, outcome = _remove(
+                    state, where, pool, flags[0], latest, given, r, h, path
+                )
+            elif has_room(where.index, where.rows):
+                row, gone, outcome = _insert(state, where, pool, pooled, flags, given, r, h, path)
+            else:
+                return r
+            applied.ids[r], applied.gone[r], applied.outcomes[r] = row, gone, outcome
+        start = end
+    return start
+
+
+@kernel
+def take_rows(
+    state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, ids: Array, path: Array
+) -> None:
+    """Take rows out, each of which is there."""
+    for k in range(len(ids)):
+        row, slot = ids[k], np.int64(where.index.slot[ids[k]])
+        h = row_hash(where.rows.words, where.rows.flags, row, slot, where.index.identity)
+        _leave_ring(state, where.index, row, cell_of(where.index, row, h))
+        order_remove(where.tree, pool, by_bytes, slot, state.word[row], state.arrival[row], path)
+
+
+@kernel
+def plant_rows(
+    state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, ids: Array, path: Array
+) -> None:
+    """Enter rows that are in order into the tree."""
+    for k in range(len(ids)):
+        row, slot = ids[k], np.int64(where.index.slot[ids[k]])
+        order_insert(
+            where.tree, pool, by_bytes, slot, state.word[row], state.arrival[row], row, path
+        )
+
+
+@kernel
+def locate_rows(
+    state: SortedArrays,
+    where: Where,
+    pool: PoolArrays,
+    by_bytes: bool,
+    ids: Array,
+    places: Places,
+) -> None:
+    """Where rows stand."""
+    for k in range(len(ids)):
+        row, slot = ids[k], np.int64(where.index.slot[ids[k]])
+        word, arrival = state.word[row], state.arrival[row]
+        key = weight_upto(where.tree, pool, by_bytes, slot, word, before_key(arrival))
+        place = weight_upto(where.tree, pool, by_bytes, slot, word, arrival - 1)
+        places.position[k] = rows_in(place)
+        places.rank[k], places.dense_rank[k] = rows_in(key), keys_in(key)
+
+
+@kernel
+def measure_slots(tree: Tree, slots: Array, rows: Array, keys: Array) -> None:
+    """The rows and the distinct sort keys of slots; a slot of -1 has none."""
+    for k in range(len(slots)):
+        weight = weight_of(tree, slots[k]) if slots[k] >= 0 else np.int64(0)
+        rows[k], keys[k] = rows_in(weight), keys_in(weight)
+
+
+@kernel
+def start_keys(tree: Tree, slots: Array, keys: Array, out: Array) -> None:
+    """The position at which distinct sort key number `keys[k]` of a slot starts."""
+    for k in range(len(slots)):
+        out[k] = key_start(tree, slots[k], keys[k]) if slots[k] >= 0 else 0
+
+
+@kernel
+def collect_rows(
+    tree: Tree, slots: Array, starts: Array, lengths: Array, positions: Array, ids: Array
+) -> None:
+    """The rows of some positions of each slot, all of which are there."""
+    n = np.int64(0)
+    for k in range(len(slots)):
+        at, end = starts[k], starts[k] + lengths[k]
+        while at < end:
+            entry, there = order_at(tree, slots[k], at)
+            for j in range(min(there, end - at)):
+                positions[n], ids[n] = k, tree.heap[entry + 1 + j * ENTRY]
+                n += 1
+            at += there

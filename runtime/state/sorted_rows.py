@@ -1,0 +1,255 @@
+"""Sorted rows: the rows of a slot in the order of a sort key, and of their arrival among those with the same one.
+
+Every row stands for itself, with an id of its own: equal rows may lie apart, with others that came between them. Rank,
+dense rank, the row at a position, insertion and removal are O(log rows of the slot); positions a to b are gathered in
+O(b - a). Rows that left stay readable until they are freed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.state.order_tree import DEPTH
+from aggloom.runtime.state.row_index import BLOCK, Applied, RowIndex
+from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.state.sort_key import SortColumn, SortKey
+from aggloom.runtime.state.sorted_kernels import (
+    Given,
+    Places,
+    SortedArrays,
+    Where,
+    apply_changes,
+    collect_rows,
+    locate_rows,
+    measure_slots,
+    plant_rows,
+    start_keys,
+    take_rows,
+)
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.storage.tree import STAMP, WEIGHED, TreeView
+
+_BY_ID = (("word", "i8"), ("arrival", "i8"), ("newer", "i4"), ("older", "i4"))
+
+
+class SortedRows:
+    """The rows of slots in an arena, created there or found there again.
+
+    name: what its arrays are called by. order: the sort key, at least one column. slots: how many there are. unique:
+    numbers of the columns of a unique key, of which a slot holds one row at most, the last that came; without
+    them the whole row is its identity, and equal rows stand beside each other.
+    """
+
+    def __init__(
+        self,
+        arena: Arena,
+        pool: Pool,
+        name: str,
+        fields: Sequence[pa.Field],
+        order: Sequence[SortColumn],
+        slots: int,
+        *,
+        unique: Sequence[int] = (),
+    ) -> None:
+        self.arena, self.pool, self.name = arena, pool, name
+        self.unique, self.key = tuple(unique), SortKey(fields, order)
+        self.rows = RowStore(arena, pool, f"{name}.rows", fields)
+        identity = np.array(unique, np.int64) if unique else self.rows.every_column
+        self.index = RowIndex(arena, f"{name}.index", identity)
+        self.tree = TreeView(arena, f"{name}.order", slots, 3)
+        self.tree.arrays.meta[WEIGHED] = 1
+        for part, dtype in _BY_ID:
+            arena.array(f"{name}.{part}", self.rows.capacity, dtype)
+        self._path = np.empty(DEPTH, np.int64)
+        self._reload()
+
+    def __len__(self) -> int:
+        """Rows in all slots, those that are gone and not freed included."""
+        return len(self.rows)
+
+    @property
+    def is_airy(self) -> bool:
+        """Whether copying the rows that are left would give much memory back."""
+        return self.rows.is_airy or self.tree.is_airy
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that a row takes in full arrays and blocks that are three quarters full, without those in the pool."""
+        return self.rows.row_bytes + 24 + 4 + 12 + 32 * 4 // 3
+
+    def apply(
+        self, slots: Array, batch: pa.RecordBatch, retracts: Array, *, latest: bool = False
+    ) -> Applied:
+        """Add rows to their slots or take them back, one after another as they stand in the batch.
+
+        latest: whether the last of equal rows is taken back, not the first. A row whose unique key is there replaces
+        that row and arrives anew. Rows that are gone have to be freed.
+        """
+        rows = self.rows.encode(batch)
+        words, tiers = self.key.words(batch, self.pool)
+        given = Given(slots, rows, words, tiers, retracts)
+        n = len(slots)
+        applied, row = Applied.of(n), 0
+        while row < n:
+            stop = row + min(BLOCK, max(self.tree.affordable(n - row), 1))
+            # An edge of a block may be split off again and again.
+            self.tree.reserve(2 * (stop - row))
+            row = apply_changes(
+                self.arrays,
+                self._where,
+                self.pool.arrays,
+                self.rows.pooled,
+                (self.key.by_bytes, bool(self.unique)),
+                latest,
+                given,
+                applied,
+                row,
+                stop,
+                self.index.ahead,
+                self._path,
+            )
+            if row < stop:
+                self._reserve(stop - row)
+        return applied
+
+    def insert(self, slots: Array, batch: pa.RecordBatch) -> Applied:
+        """Add rows to their slots."""
+        return self.apply(slots, batch, np.zeros(len(slots), np.bool_))
+
+    def remove(self, slots: Array, batch: pa.RecordBatch, *, latest: bool = False) -> Applied:
+        """Take rows back from their slots."""
+        return self.apply(slots, batch, np.ones(len(slots), np.bool_), latest=latest)
+
+    def find(self, slots: Array, batch: pa.RecordBatch) -> Array:
+        """The first row to come of each slot with the identity of the row beside it, or -1."""
+        return self.index.find(self.rows.arrays, slots, self.rows.encode(batch))
+
+    def take(self, ids: Array) -> None:
+        """Take rows out; they have to be freed."""
+        path, by_bytes = self._path, self.key.by_bytes
+        for start in range(0, len(ids), BLOCK):
+            some = ids[start : start + BLOCK]
+            # What shrinks has a smaller block before it gives its own back.
+            self.tree.reserve(len(some))
+            take_rows(self.arrays, self._where, self.pool.arrays, by_bytes, some, path)
+
+    def free(self, ids: Array) -> None:
+        """Forget rows that are gone."""
+        self.rows.delete(ids)
+        if len(self.rows) == 0:
+            self._shrink()
+
+    def places(self, ids: Array) -> Places:
+        """Where rows that are there stand in their slots."""
+        n = len(ids)
+        found = Places(np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64))
+        locate_rows(self.arrays, self._where, self.pool.arrays, self.key.by_bytes, ids, found)
+        return found
+
+    def sizes(self, slots: Array) -> tuple[Array, Array]:
+        """(rows, distinct sort keys) of each slot; a slot of -1 has none."""
+        rows, keys = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+        measure_slots(self.tree.arrays, slots, rows, keys)
+        return rows, keys
+
+    def key_starts(self, slots: Array, keys: Array) -> Array:
+        """The position of the first row of distinct sort key number `keys`, from 0 on; without one, of the end."""
+        out = np.empty(len(slots), np.int64)
+        start_keys(self.tree.arrays, slots, keys, out)
+        return out
+
+    def between(self, slots: Array, starts: Array, stops: Array) -> tuple[Array, Array]:
+        """The rows from position `starts` to below `stops` of each slot, in order: (number in `slots`, id) of each."""
+        sizes, _ = self.sizes(slots)
+        starts = np.maximum(starts, 0)
+        lengths = np.maximum(np.minimum(stops, sizes) - starts, 0)
+        total = int(lengths.sum())
+        positions, ids = np.empty(total, np.int64), np.empty(total, np.int64)
+        collect_rows(self.tree.arrays, slots, starts, lengths, positions, ids)
+        return positions, ids
+
+    def first(self, slots: Array, rows: int) -> tuple[Array, Array]:
+        """The first rows of each slot, in order: (number in `slots`, id) of each."""
+        none = np.zeros(len(slots), np.int64)
+        return self.between(slots, none, none + rows)
+
+    def reserve_slots(self, slots: int) -> None:
+        """Have so many slots; those beyond hold no row."""
+        self.tree.reserve_slots(slots)
+        self._reload()
+
+    def trim(self) -> None:
+        """Give back the room that no row has used yet."""
+        self.rows.trim()
+        self._fit()
+        self.index.trim(len(self.rows), self.rows.capacity)
+        self.tree.trim()
+
+    def copied(
+        self, arena: Arena, pool: Pool, moved_slots: Array, slots: int
+    ) -> tuple[SortedRows, Array]:
+        """Copy what is left into another arena: the new rows, and by old id the new one, -1 where there was no row.
+
+        moved_slots: by old slot the new one or -1. slots: how many new ones there are. Rows that are gone were freed.
+        """
+        ids = self.rows.live()
+        _, moved = self.rows.copied(arena, pool)
+        fields, order = list(self.rows.schema), self.key.columns
+        new = SortedRows(arena, pool, self.name, fields, order, slots, unique=self.unique)
+        new._reserve(0)
+        now, old = moved[ids], self.arrays
+        words = old.word[ids]
+        new.arrays.word[now] = pool.import_ids(self.pool, words) if self.key.by_bytes else words
+        new.arrays.arrival[now] = old.arrival[ids]
+        new.arrays.newer[now] = moved[old.newer[ids]]
+        new.arrays.older[now] = moved[old.older[ids]]
+        new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
+        new.index.enter(new.rows.arrays, moved[self.index.named()])
+        new.tree.arrays.meta[STAMP] = self.tree.arrays.meta[STAMP]
+        new._plant(moved[self._in_order()])
+        return new, moved
+
+    @property
+    def _where(self) -> Where:
+        return Where(self.rows.arrays, self.index.arrays, self.tree.arrays)
+
+    def _in_order(self) -> Array:
+        """The ids of all rows, slot by slot in order."""
+        slots = np.flatnonzero(self.tree.arrays.root).astype(np.int64)
+        return self.between(slots, np.zeros(len(slots), np.int64), self.sizes(slots)[0])[1]
+
+    def _plant(self, ids: Array) -> None:
+        """Enter rows into an empty tree."""
+        for start in range(0, len(ids), BLOCK):
+            some = ids[start : start + BLOCK]
+            self.tree.reserve(2 * len(some))
+            path, by_bytes = self._path, self.key.by_bytes
+            plant_rows(self.arrays, self._where, self.pool.arrays, by_bytes, some, path)
+
+    def _reserve(self, rows: int) -> None:
+        self.rows.reserve(rows)
+        self._fit()
+        self.index.reserve(len(self.rows) + rows, self.rows.capacity)
+
+    def _fit(self) -> None:
+        """Bring what stands beside rows to their capacity."""
+        if len(self.arrays.word) != self.rows.capacity:
+            for part, _ in _BY_ID:
+                self.arena.resize(f"{self.name}.{part}", self.rows.capacity)
+            self._reload()
+        self.index.reserve(0, self.rows.capacity)
+
+    def _shrink(self) -> None:
+        self.rows.shrink()
+        self._fit()
+        self.index.reset(self.rows.capacity)
+        self.tree.shrink()
+
+    def _reload(self) -> None:
+        self.arrays = SortedArrays(
+            *(self.arena.array(f"{self.name}.{n}", 0, "i8") for n in SortedArrays._fields)
+        )
