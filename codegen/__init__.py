@@ -9,9 +9,16 @@ from aggloom.codegen.dtypes import parse_type, type_name
 from aggloom.codegen.durations import milliseconds
 from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.explain import explain, tables_read
-from aggloom.codegen.expressions import calculate, finish, having_kinds, prepare
 from aggloom.codegen.plan import plan_of
 from aggloom.codegen.register import aggregate, register, unregister
+from aggloom.codegen.scalar.calc import (
+    LoweredCalc,
+    calculate,
+    finish,
+    having_kinds,
+    lower_calc,
+    prepare,
+)
 from aggloom.codegen.spec import AggSpec, Computed, to_schema
 
 __all__ = [
@@ -24,6 +31,7 @@ __all__ = [
     "Example",
     "Field",
     "GeneratedSource",
+    "LoweredCalc",
     "Option",
     "Shape",
     "SortKey",
@@ -38,6 +46,7 @@ __all__ = [
     "having_kinds",
     "load",
     "load_text",
+    "lower_calc",
     "milliseconds",
     "parse_type",
     "plan_of",

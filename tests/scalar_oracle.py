@@ -31,7 +31,12 @@ def by_spark(spark: Any, expressions: Sequence[str], batch: pa.RecordBatch) -> p
     table = table.append_column("row place", place)
     df = spark.createDataFrame(table.cast(spark_arrow(table.schema)), spark_schema(table.schema))
     named = [f"{sql} AS `x{place}`" for place, sql in enumerate(expressions)]
-    return df.selectExpr("`row place`", *named).toArrow().sort_by("row place").drop_columns("row place")
+    return (
+        df.selectExpr("`row place`", *named)
+        .toArrow()
+        .sort_by("row place")
+        .drop_columns("row place")
+    )
 
 
 def differences(mine: pa.Array, theirs: pa.ChunkedArray) -> list[tuple[Any, Any]]:
@@ -65,10 +70,20 @@ _TREES = {
         *("CASE WHEN {truth} THEN {number} WHEN {truth} THEN {number} END", "round({number}, 1)"),
     ),
     "text": (
-        *("({text} || {text})", "substring({text}, 2)", "substring({text}, -3, 2)", "lower({text})"),
+        *(
+            "({text} || {text})",
+            "substring({text}, 2)",
+            "substring({text}, -3, 2)",
+            "lower({text})",
+        ),
         *("trim({text})", "coalesce({text}, {text})", "if({truth}, {text}, {text})"),
         *("concat_ws('-', {text}, {text})", "replace({text}, 'a', 'bb')", "lpad({text}, 4, '.')"),
-        *("CAST({truth} AS STRING)", "CAST({clock} AS STRING)", "reverse({text})", "right({text}, 2)"),
+        *(
+            "CAST({truth} AS STRING)",
+            "CAST({clock} AS STRING)",
+            "reverse({text})",
+            "right({text}, 2)",
+        ),
         *("CASE {text} WHEN {text} THEN {text} ELSE {text} END", "repeat({text}, 2)"),
     ),
     "date": (
@@ -82,9 +97,23 @@ _TREES = {
         *("({number} < {number})", "({number} = {number})", "({number} >= {number})"),
         *("({number} <> {number})", "({number} <=> {number})", "({number} IN ({number}, 1, NULL))"),
         *("({text} = {text})", "({text} > {text})", "({text} LIKE '%a_')", "({text} IN ('b', ''))"),
-        *("({date} <= {date})", "({date} < {clock})", "({instant} > {date})", "({clock} = {clock})"),
-        *("({truth} AND {truth})", "({truth} OR {truth})", "(NOT {truth})", "({truth} IS NOT TRUE)"),
-        *("({number} BETWEEN {number} AND {number})", "({number} IS NULL)", "({truth} <=> {truth})"),
+        *(
+            "({date} <= {date})",
+            "({date} < {clock})",
+            "({instant} > {date})",
+            "({clock} = {clock})",
+        ),
+        *(
+            "({truth} AND {truth})",
+            "({truth} OR {truth})",
+            "(NOT {truth})",
+            "({truth} IS NOT TRUE)",
+        ),
+        *(
+            "({number} BETWEEN {number} AND {number})",
+            "({number} IS NULL)",
+            "({truth} <=> {truth})",
+        ),
         *("startswith({text}, 'a')", "isnan({number})"),
     ),
 }
@@ -105,4 +134,7 @@ def random_expression(draw: random.Random, kind: str, depth: int) -> str:
 def random_expressions(seed: int, count: int) -> list[str]:
     """So many of all kinds."""
     draw = random.Random(seed)
-    return [random_expression(draw, draw.choice(list(_TREES)), draw.choice((1, 2, 3))) for _ in range(count)]
+    return [
+        random_expression(draw, draw.choice(list(_TREES)), draw.choice((1, 2, 3)))
+        for _ in range(count)
+    ]

@@ -9,10 +9,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.dates import shifted
-from aggloom.codegen.scalar.entry import Entry, entry, kernel, whole_number
+from aggloom.codegen.scalar.entry import entry, kernel, whole_number
 from aggloom.codegen.scalar.logic import number
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering, Rule
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
 from aggloom.codegen.scalar.promotion import (
     FLOATS,
     INTEGERS,
@@ -25,7 +25,11 @@ from aggloom.codegen.scalar.promotion import (
 from aggloom.codegen.scalar_types import unsupported
 
 _WORDS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "remainder"}
-_PLAIN: Final = {"+": "pc.add({0}, {1})", "-": "pc.subtract({0}, {1})", "*": "pc.multiply({0}, {1})"}
+_PLAIN: Final = {
+    "+": "pc.add({0}, {1})",
+    "-": "pc.subtract({0}, {1})",
+    "*": "pc.multiply({0}, {1})",
+}
 
 
 def _binary(operator: str) -> Rule:
@@ -48,7 +52,9 @@ def _binary(operator: str) -> Rule:
         left, right = (low.cast(each, dtype, node) for each in (left, right))
         if dtype in FLOATS and operator in _PLAIN:
             return call(_PLAIN[operator], dtype, left, right)
-        return _failing(f"scalar.{_WORDS[operator]}({{0}}, {{1}}, {{sql}})", dtype, node, left, right)
+        return _failing(
+            f"scalar.{_WORDS[operator]}({{0}}, {{1}}, {{sql}})", dtype, node, left, right
+        )
 
     return rule
 
@@ -72,9 +78,7 @@ def _pmod(low: Lowering, node: exp.Anonymous) -> Lowered:
     left, right = low.aligned(node.expressions, node, texts=False)
     if left.type not in (pa.int32(), pa.int64(), pa.float64()):
         raise unsupported(node, NEEDS_SPARK)
-    return _failing(
-        "scalar.nonnegative_remainder({0}, {1}, {sql})", left.type, node, left, right
-    )
+    return _failing("scalar.nonnegative_remainder({0}, {1}, {sql})", left.type, node, left, right)
 
 
 def _negate(low: Lowering, node: exp.Expression) -> Lowered:
@@ -192,7 +196,13 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     entry(exp.Add, ("b + 1", "i + l", "m + i", "m + 1.5", "f + 1", "r + r", "m + f"), _binary("+")),
     entry(exp.Sub, ("b - i", "m - n9", "f - g", "1 - m"), _binary("-")),
     entry(exp.Mul, ("b * 3", "m * m", "m * -2", "n9 * n9", "f * l", "x38 * m"), _binary("*")),
-    entry(exp.Div, ("b / 4", "m / 3", "m / 1.7", "n9 / 7", "f / 3", "1 / 3.0"), _binary("/"), "typed", "safe"),
+    entry(
+        exp.Div,
+        ("b / 4", "m / 3", "m / 1.7", "n9 / 7", "f / 3", "1 / 3.0"),
+        _binary("/"),
+        "typed",
+        "safe",
+    ),
     entry(exp.IntDiv, ("i DIV 3", "l DIV -7", "m DIV 0.3"), _integer_divide),
     entry(exp.Mod, ("i % 3", "l % -7", "m % 0.7", "f % 2", "mod(b, 5)"), _binary("%")),
     entry("pmod", ("pmod(b, 5)", "pmod(b, -5)", "pmod(f, 2.5D)"), _pmod),

@@ -8,9 +8,9 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.entry import Entry, entry
+from aggloom.codegen.scalar.entry import entry
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, type_text
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering
 from aggloom.codegen.scalar.promotion import FLOATS
 from aggloom.codegen.scalar_types import unsupported
 
@@ -55,7 +55,9 @@ def _choose(
     if any(each.raises for each in (*conditions[1:], *values)):
         pairs = zip(conditions, values[:-1], strict=True)
         told = ", ".join(f"({low.branch(c)}, {low.branch(v)})" for c, v in pairs)
-        text = f"scalar.case([{told}], {low.branch(values[-1])}, {type_text(dtype)}, {low.arguments})"
+        text = (
+            f"scalar.case([{told}], {low.branch(values[-1])}, {type_text(dtype)}, {low.arguments})"
+        )
         return _of(text, dtype, [*conditions, *values])
     told = ", ".join(each.text for each in values)
     text = f"pc.case_when(pc.make_struct({', '.join(c.text for c in conditions)}), {told})"
@@ -70,7 +72,9 @@ def _coalesce(low: Lowering, node: exp.Coalesce) -> Lowered:
         return constant(None, pa.null())
     if any(value.raises for value in values[1:]):
         told = ", ".join(low.branch(value) for value in values)
-        return _of(f"scalar.first_valid([{told}], {type_text(dtype)}, {low.arguments})", dtype, values)
+        return _of(
+            f"scalar.first_valid([{told}], {type_text(dtype)}, {low.arguments})", dtype, values
+        )
     return _of(f"pc.coalesce({', '.join(value.text for value in values)})", dtype, values)
 
 

@@ -160,9 +160,7 @@ def _time(
     raise _refused(value, dtype, node)
 
 
-def _require_utc(
-    low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression
-) -> None:
+def _require_utc(low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression) -> None:
     # Arrow and Java differ where clocks jump.
     if not is_utc(low.zone):
         raise _refused(value, dtype, node)

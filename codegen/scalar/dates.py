@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK
 from aggloom.codegen.scalar import casts
-from aggloom.codegen.scalar.entry import CLOCK, Entry, clock, entry, kernel, literal_text
+from aggloom.codegen.scalar.entry import CLOCK, clock, entry, kernel, literal_text
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering, Rule
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
 from aggloom.codegen.scalar_types import unsupported
 
 _INT: Final = pa.int32()
@@ -193,16 +193,29 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     entry(exp.Minute, "minute(n)", _part("MINUTE")),
     entry(exp.Second, "second(n)", _part("SECOND")),
     entry(exp.Extract, ("EXTRACT(YEAR FROM d)", "EXTRACT(HOUR FROM w)"), _extract),
-    entry(exp.TsOrDsAdd, ("date_add(d, 30)", "date_sub(d, 2)", "date_sub(d, b)"), _date_add, "unit"),
+    entry(
+        exp.TsOrDsAdd, ("date_add(d, 30)", "date_sub(d, 2)", "date_sub(d, b)"), _date_add, "unit"
+    ),
     entry(
         exp.DateDiff,
         "datediff(d, u)",
         kernel("scalar.days_between({0}, {1})", _INT, _DATE, _DATE),
     ),
-    entry(exp.AddMonths, ("add_months(d, 1)", "add_months(d, b)"), kernel("scalar.add_months({0}, {1})", _DATE, _DATE, _INT)),
+    entry(
+        exp.AddMonths,
+        ("add_months(d, 1)", "add_months(d, b)"),
+        kernel("scalar.add_months({0}, {1})", _DATE, _DATE, _INT),
+    ),
     entry(exp.LastDay, "last_day(d)", kernel("scalar.last_day({0})", _DATE, _DATE)),
-    entry("make_date", "make_date(2020, 2, 29)", kernel(_MAKE, _DATE, _INT, _INT, _INT, raises=True)),
-    entry(exp.DateTrunc, ("trunc(d, 'MM')", "trunc(d, 'week')", "trunc(u, 'QUARTER')"), _truncate, "unit"),
+    entry(
+        "make_date", "make_date(2020, 2, 29)", kernel(_MAKE, _DATE, _INT, _INT, _INT, raises=True)
+    ),
+    entry(
+        exp.DateTrunc,
+        ("trunc(d, 'MM')", "trunc(d, 'week')", "trunc(u, 'QUARTER')"),
+        _truncate,
+        "unit",
+    ),
     entry(
         exp.TimestampTrunc,
         ("date_trunc('month', w)", "date_trunc('hour', w)", "date_trunc('WEEK', w)"),

@@ -1,8 +1,6 @@
-"""An entry of the table of functions: what stands for it in a syntax tree, how it is lowered, examples of it."""
+"""What entries of the table are written with: rules that are one text, and arguments of a kind."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import pyarrow as pa
 from sqlglot import exp
@@ -10,7 +8,7 @@ from sqlglot import exp
 from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK
 from aggloom.codegen.scalar.casts import wall_clock
 from aggloom.codegen.scalar.lowered import Lowered, call, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering, Rule
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
 from aggloom.codegen.scalar_types import unsupported
 
 _PARTS = frozenset({"this", "expression", "expressions"})
@@ -20,28 +18,11 @@ CLOCK = "clock"
 Kind = pa.DataType | str | None
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One function or operator.
-
-    nodes: its classes in a syntax tree, or its name where the parser knows none. samples: expressions over the columns
-    of the sample table (`samples.py`), which the page shows and the tests compare with Spark. parts: what of a node
-    the rule looks at; a node that carries more is refused. title: what the page calls it, unless its first sample does.
-    """
-
-    nodes: tuple[type[exp.Expression] | str, ...]
-    samples: tuple[str, ...]
-    lower: Rule
-    parts: frozenset[str] = _PARTS
-    title: str = ""
-
-
 def entry(
     nodes: type[exp.Expression] | str | tuple[type[exp.Expression] | str, ...],
     samples: str | tuple[str, ...],
     lower: Rule,
     *parts: str,
-    title: str = "",
 ) -> Entry:
     """An entry; `parts`: names of what a node of it may carry besides the usual."""
     return Entry(
@@ -49,7 +30,6 @@ def entry(
         samples if isinstance(samples, tuple) else (samples,),
         lower,
         _PARTS | set(parts),
-        title,
     )
 
 

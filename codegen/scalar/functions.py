@@ -7,7 +7,7 @@ from typing import Final
 from sqlglot import exp
 
 from aggloom.codegen.scalar import arithmetic, branching, dates, logic, texts
-from aggloom.codegen.scalar.entry import Entry
+from aggloom.codegen.scalar.lowering import Entry
 
 FAMILIES: Final = {
     "Values, logic and comparisons": logic.ENTRIES,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import pyarrow as pa
 from sqlglot import exp
@@ -16,10 +15,22 @@ from aggloom.codegen.scalar.promotion import common_type
 from aggloom.codegen.scalar_types import unsupported
 from aggloom.errors import TypeMismatchError, UnknownColumnError, nearest
 
-if TYPE_CHECKING:
-    from aggloom.codegen.scalar.entry import Entry
-
 NEEDS_SPARK: Final = "is outside what runs without Spark; give the harness a Spark session."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One function or operator of the table.
+
+    nodes: its classes in a syntax tree, or its name where the parser knows none. samples: expressions over the columns
+    of the sample table (`samples.py`), which the page shows and the tests compare with Spark. lower: its rule. parts:
+    what of a node the rule looks at; a node that carries more is refused.
+    """
+
+    nodes: tuple[type[exp.Expression] | str, ...]
+    samples: tuple[str, ...]
+    lower: Rule
+    parts: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -27,10 +38,13 @@ class Lowering:
     """One expression over named inputs on its way to text.
 
     inputs: the schema of each record batch by the name that it has in the text. zone: the session's time zone.
+    entries: the table of functions by node. casts: what turns a value into another type.
     """
 
     inputs: Mapping[str, pa.Schema]
-    zone: str = "UTC"
+    zone: str
+    entries: Mapping[type[exp.Expression] | str, Entry]
+    casts: Cast
 
     def lower(self, node: exp.Expression) -> Lowered:
         """The value of an expression; raises UnsupportedExpressionError for what Arrow does not say as Spark does."""
@@ -42,7 +56,7 @@ class Lowering:
             plain = node.copy()
             plain.set("negate", None)
             return call("pc.invert({0})", pa.bool_(), self.lower(plain))
-        entry = self._entries.get(
+        entry = self.entries.get(
             str(node.this).lower() if isinstance(node, exp.Anonymous) else type(node)
         )
         used = {name for name, value in node.args.items() if value}
@@ -52,9 +66,7 @@ class Lowering:
 
     def cast(self, value: Lowered, dtype: pa.DataType, node: exp.Expression) -> Lowered:
         """The value as a type, by Spark's implicit cast."""
-        from aggloom.codegen.scalar.casts import cast
-
-        return cast(self, value, dtype, node)
+        return self.casts(self, value, dtype, node)
 
     def as_type(self, node: exp.Expression, dtype: pa.DataType) -> Lowered:
         """An expression's value as a type."""
@@ -118,12 +130,6 @@ class Lowering:
         dtype = self.inputs[place].field(name).type
         return Lowered(f"{place}[{quoted(name)}]", dtype, frozenset([(place, name)]))
 
-    @cached_property
-    def _entries(self) -> Mapping[type[exp.Expression] | str, Entry]:
-        from aggloom.codegen.scalar.functions import BY_NODE
 
-        return BY_NODE
-
-
-Rule = Callable[[Lowering, exp.Expression], Lowered]
-
+Rule = Callable[[Lowering, Any], Lowered]
+Cast = Callable[[Lowering, Lowered, pa.DataType, exp.Expression], Lowered]

@@ -1,4 +1,4 @@
-"""A filter and a projection as one Python module: `where(rows)` and `select(rows)`, or with an argument for each input."""
+"""A filter and a projection as one Python module: `where(rows)` and `select(rows)`; each input is an argument."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Final
 
 import black
 import pyarrow as pa
-from sqlglot import exp, parse_one
-from sqlglot.errors import SqlglotError
+from sqlglot import exp
 
+from aggloom.codegen.expressions import parse_scalar
 from aggloom.codegen.render import _environment
+from aggloom.codegen.scalar.casts import cast
+from aggloom.codegen.scalar.functions import BY_NODE
 from aggloom.codegen.scalar.lowered import Lowered, quoted, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering
 from aggloom.codegen.scalar_types import unsupported
-from aggloom.codegen.sql_errors import syntax_error
 
 ROWS: Final = "rows"
 """The name of the input in a module that has only one."""
@@ -47,17 +48,9 @@ class _Module:
     columns: tuple[_Item, ...]
 
 
-def parse(sql: str) -> exp.Expression:
-    """The syntax tree of one scalar expression."""
-    try:
-        return parse_one(sql, dialect="spark")
-    except SqlglotError as error:
-        raise syntax_error(sql, error) from None
-
-
 def lower(sql: str, inputs: Mapping[str, pa.Schema], zone: str = "UTC") -> Lowered:
     """An expression over named inputs; raises UnsupportedExpressionError for what only Spark evaluates."""
-    return Lowering(inputs, zone).lower(parse(sql))
+    return Lowering(inputs, zone, BY_NODE, cast).lower(parse_scalar(sql))
 
 
 def module_text(
@@ -71,11 +64,11 @@ def module_text(
 
     Raises UnsupportedExpressionError if Arrow cannot say one of them as Spark does.
     """
-    low = Lowering(inputs, zone)
-    passes = None if where is None else low.boolean(parse(where))
+    low = Lowering(inputs, zone, BY_NODE, cast)
+    passes = None if where is None else low.boolean(parse_scalar(where))
     columns = []
     for (_, sql), field in zip(select, schema, strict=True):
-        node = parse(sql)
+        node = parse_scalar(sql)
         columns.append(_item(low.as_type(node, field.type), sql, node))
     fields = ", ".join(f"({quoted(f.name)}, {type_text(f.type)})" for f in schema)
     named = ", ".join(f"{sql} AS {name}" for name, sql in select)
@@ -84,7 +77,7 @@ def module_text(
         arguments=low.arguments,
         first=next(iter(inputs)),
         schema=f"pa.schema([{fields}])",
-        where=None if passes is None else _item(passes, str(where), parse(str(where))),
+        where=None if passes is None else _item(passes, str(where), parse_scalar(str(where))),
         columns=tuple(columns),
     )
     text = _environment().get_template("expressions.py.j2").render(module=module)

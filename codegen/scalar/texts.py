@@ -7,9 +7,9 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.entry import Entry, entry, kernel, literal_text, whole_number
+from aggloom.codegen.scalar.entry import entry, kernel, literal_text, whole_number
 from aggloom.codegen.scalar.lowered import Lowered, call, quoted
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering, Rule
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
 from aggloom.codegen.scalar_types import unsupported
 
 _TEXT: Final = pa.string()
@@ -132,11 +132,21 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         "position",
     ),
     entry(exp.Pad, ("lpad(s, 5, '*')", "rpad(s, 2)"), _pad, "fill_pattern", "is_left"),
-    entry(exp.Repeat, "repeat(s, 2)", kernel("scalar.repeat({0}, {1})", _TEXT, _TEXT, pa.int32()), "times"),
+    entry(
+        exp.Repeat,
+        "repeat(s, 2)",
+        kernel("scalar.repeat({0}, {1})", _TEXT, _TEXT, pa.int32()),
+        "times",
+    ),
     entry(exp.Reverse, "reverse(s)", kernel("pc.utf8_reverse({0})", _TEXT, _TEXT)),
     entry(exp.Replace, "replace(s, 'b', 'xx')", _replace, "replacement"),
     entry(exp.Contains, "contains(s, 'b')", _contains("match_substring")),
     entry(exp.StartsWith, "startswith(s, 'a')", _contains("starts_with")),
     entry(exp.EndsWith, "endswith(s, 'c')", _contains("ends_with")),
-    entry(exp.StrPosition, ("instr(s, 'b')", "locate('e', s)", "position('b' IN s)"), _position, "substr"),
+    entry(
+        exp.StrPosition,
+        ("instr(s, 'b')", "locate('e', s)", "position('b' IN s)"),
+        _position,
+        "substr",
+    ),
 )

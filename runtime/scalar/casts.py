@@ -5,7 +5,6 @@ from __future__ import annotations
 import decimal
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -179,5 +178,3 @@ def _fitting(dtype: pa.DataType) -> str:
 
 def _reading(dtype: pa.DataType) -> str:
     return f"the text is no {dtype}; filter such rows."
-
-

@@ -41,9 +41,7 @@ def add_days(value: Value, days: Value, sql: str) -> Value:
     def add(date: pa.Array, number: pa.Array) -> pa.Array:
         return pc.add_checked(pc.cast(date, pa.int32()), number)
 
-    return pc.cast(
-        checked(lambda *v: whole(add, *v), (value, days), sql, what=_FAR), pa.date32()
-    )
+    return pc.cast(checked(lambda *v: whole(add, *v), (value, days), sql, what=_FAR), pa.date32())
 
 
 def days_between(end: Value, start: Value) -> Value:

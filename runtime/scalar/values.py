@@ -70,7 +70,7 @@ def checked(
     values: tuple[Value, ...],
     sql: str,
     error: type[ArithmeticOverflowError] = ArithmeticOverflowError,
-    what: str = "the result does not fit its type; cast to a wider type or filter such rows.",
+    what: str = "overflow: the result does not fit its type; cast to a wider type or filter such rows.",
 ) -> Value:
     """What a kernel makes of values; its refusal becomes an error that names the values of the first row at fault."""
     try:
