@@ -51,7 +51,7 @@ def differences(mine: pa.Array, theirs: pa.ChunkedArray) -> list[tuple[Any, Any]
 
 _NUMBERS = ("b", "i", "l", "r", "f", "g", "m", "n9", "x38")
 _LEAVES = {
-    "number": (*_NUMBERS, "1", "-3", "2.5", "0.75D", "7L", "0", "CAST(NULL AS INT)"),
+    "number": (*_NUMBERS, "1", "-3", "2.5", "0.75D", "CAST(7 AS BIGINT)", "0", "CAST(NULL AS INT)"),
     "text": ("s", "t", "'abc'", "''", "upper(s)", "CAST(d AS STRING)"),
     "date": ("d", "u", "DATE '2020-02-29'", "last_day(d)", "to_date(w)"),
     "clock": ("n", "CAST(d AS TIMESTAMP_NTZ)"),

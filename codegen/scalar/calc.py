@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen.expressions import parse_scalar, quoted
-from aggloom.codegen.scalar.module import ROWS, load_module, module_text
+from aggloom.codegen.scalar.module import ROWS, load_module, lower, module_text
 from aggloom.codegen.scalar_types import infer
 
 if TYPE_CHECKING:
@@ -68,9 +68,11 @@ def lower_calc(
 
 def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:
     """The value of an expression for every row, in its inferred type."""
+    inputs = {ROWS: batch.schema}
+    lower(sql, inputs)
     types = dict(zip(batch.schema.names, batch.schema.types, strict=True))
-    dtype = infer(parse_scalar(sql), types)
-    text = module_text(None, (("value", sql),), pa.schema([("value", dtype)]), {ROWS: batch.schema})
+    schema = pa.schema([("value", infer(parse_scalar(sql), types))])
+    text = module_text(None, (("value", sql),), schema, inputs)
     return load_module(text).select(batch).column(0)
 
 

@@ -28,7 +28,8 @@ def _concat(low: Lowering, node: exp.Expression) -> Lowered:
     values = [low.lower(piece) for piece in pieces]
     if any(value.type == pa.binary() or pa.types.is_nested(value.type) for value in values):
         raise unsupported(node, NEEDS_SPARK)
-    return _joined([low.cast(each, _TEXT, node) for each in values], "", "emit_null")
+    texts = [low.cast(each, _TEXT, node) for each in values]
+    return call(f'pc.binary_join_element_wise({_places(texts)}, "")', _TEXT, *texts)
 
 
 def _concat_ws(low: Lowering, node: exp.ConcatWs) -> Lowered:
@@ -36,13 +37,12 @@ def _concat_ws(low: Lowering, node: exp.ConcatWs) -> Lowered:
     values = [low.text(piece) for piece in pieces]
     if not values:
         raise unsupported(node, NEEDS_SPARK)
-    return _joined(values, literal_text(separator, node), "skip")
+    text = f"scalar.joined({{separator}}, {_places(values)})"
+    return call(text, _TEXT, *values, separator=quoted(literal_text(separator, node)))
 
 
-def _joined(values: list[Lowered], separator: str, nulls: str) -> Lowered:
-    places = ", ".join(f"{{{place}}}" for place in range(len(values)))
-    text = f'pc.binary_join_element_wise({places}, {{separator}}, null_handling="{nulls}")'
-    return call(text, _TEXT, *values, separator=quoted(separator))
+def _places(values: list[Lowered]) -> str:
+    return ", ".join(f"{{{place}}}" for place in range(len(values)))
 
 
 def _substring(low: Lowering, node: exp.Substring) -> Lowered:

@@ -65,7 +65,7 @@ from aggloom.runtime.scalar.numbers import (
     subtract,
     to_bigint,
 )
-from aggloom.runtime.scalar.texts import lower, position, repeat, substring, upper
+from aggloom.runtime.scalar.texts import joined, lower, position, repeat, substring, upper
 from aggloom.runtime.scalar.values import array, column, predicate
 
 __all__ = [
@@ -96,6 +96,7 @@ __all__ = [
     "integer_divide",
     "integer_divide_decimals",
     "is_in",
+    "joined",
     "last_day",
     "least",
     "less",

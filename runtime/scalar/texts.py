@@ -49,6 +49,18 @@ def repeat(value: Value, times: Value) -> Value:
     return pc.binary_repeat(value, number)
 
 
+def joined(separator: str, *values: Value) -> Value:
+    """concat_ws: the values that are not NULL, with a separator between them."""
+    # Arrow's own join that skips NULLs leaves out the rows in which all are NULL.
+    nothing, before = pa.scalar(""), pa.scalar(separator)
+    pieces = [
+        pc.coalesce(pc.binary_join_element_wise(before, value, nothing), nothing)
+        for value in values
+    ]
+    whole = pc.binary_join_element_wise(*pieces, nothing)
+    return pc.utf8_slice_codeunits(whole, len(separator))
+
+
 def _cased(value: Value, kernel: Callable[[Value], Value], by_hand: Callable[[str], str]) -> Value:
     if pc.all(pc.string_is_ascii(value)).as_py() is not False:
         return kernel(value)
