@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import pickle
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 from scalar_oracle import lowered
 
-from aggloom.codegen import lower_calc
+from aggloom.codegen import LoweredCalc, lower_calc
 from aggloom.codegen.expressions import parse_scalar
 from aggloom.codegen.scalar import doc
 from aggloom.codegen.scalar.calc import calculate
@@ -28,6 +29,7 @@ from aggloom.errors import (
     UnknownColumnError,
     UnsupportedExpressionError,
 )
+from aggloom.runtime.steps import run_steps
 
 PAGE = Path(__file__).parent.parent / "docs" / "expressions.md"
 SAMPLES = sample_table()
@@ -183,6 +185,19 @@ def test_lowered_calc_turns_pairs_where_it_is_shown() -> None:
         for out, kept in (plain.run(batch, kinds), shown.run(batch, kinds))
     ]
     assert told == [([12, 14], [2, 1]), ([12, 14], [0, 3])]
+
+
+def test_lowered_calc_is_a_step_on_packed_rows() -> None:
+    batch = pa.record_batch({"v": pa.array([1, 6, None], pa.int64())})
+    schema = pa.schema([("w", pa.int64()), ("t", pa.string())])
+    select = (("w", "v * 2"), ("t", "CAST(v AS STRING)"))
+    step = pickle.loads(pickle.dumps(lower_calc("v > 5", select, schema, batch.schema)))
+    out, kinds = run_steps((step, step_of_none(schema)), (batch, np.array([0, 3, 0], np.int8)))
+    assert (out.num_rows, out.num_columns, kinds.tolist()) == (1, 0, [3])
+
+
+def step_of_none(schema: pa.Schema) -> LoweredCalc:
+    return lower_calc("t = '6'", (), pa.schema([]), schema)
 
 
 def test_deep_chains_are_lowered_and_deep_trees_refused() -> None:

@@ -74,3 +74,30 @@ def test_errors_are_where_spark_has_them(spark: Any) -> None:
             lowered(sql, BATCH)
         with pytest.raises(PySparkException, match=condition):
             by_spark(spark, [sql], BATCH)
+
+
+CHAIN = (
+    "SELECT g, SUM(w) AS s, COUNT(*) AS n FROM (SELECT k % 3 AS g, s * 2 + n AS w FROM "
+    "(SELECT k, SUM(v) AS s, COUNT(*) AS n FROM t GROUP BY k) WHERE s > 4 AND 100 DIV s > 0) GROUP BY g"
+)
+
+
+def test_calc_between_operators_stays_packed(spark: Any) -> None:
+    """With ANSI mode on it runs in the workers; off, Spark evaluates it; the table is the same."""
+    from aggloom.runtime.spark import sql
+
+    rows = [("+I", key, value) for key in range(6) for value in range(5)]
+    rows += [("-D", 4, 4), ("-D", 2, 3), ("-U", 1, 4), ("+U", 1, 40)]
+    df = spark.createDataFrame(rows, "op STRING, k BIGINT, v BIGINT").coalesce(1)
+    stages, tables = [], []
+    for ansi in ("true", "false"):
+        spark.conf.set("spark.sql.ansi.enabled", ansi)
+        try:
+            out = sql(CHAIN, t=df)
+            stages.append(out._jdf.queryExecution().toString().count("MapInArrow"))
+            tables.append(sorted(tuple(row)[:3] for row in out.collect()))
+        finally:
+            spark.conf.set("spark.sql.ansi.enabled", "true")
+    assert stages[0] < stages[1]
+    assert tables[0] == tables[1]
+    assert [row[0] for row in tables[0]] == [0, 1, 2]

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.scalar.dates import shifted
+from aggloom.codegen.scalar.dates import by_days, by_interval
 from aggloom.codegen.scalar.entry import entry, kernel, whole_number
 from aggloom.codegen.scalar.logic import number
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
@@ -34,10 +34,12 @@ _PLAIN: Final = {
 
 def _binary(operator: str) -> Rule:
     def rule(low: Lowering, node: exp.Binary) -> Lowered:
-        shift = shifted(low, node) if operator in "+-" else None
-        if shift is not None:
-            return shift
-        left, right = _numbers(low, node)
+        if operator in "+-" and isinstance(node.right, exp.Interval):
+            return by_interval(low, node)
+        left, right = low.lower(node.left), low.lower(node.right)
+        if operator in "+-" and left.type == pa.date32():
+            return by_days(low, node, left, right)
+        left, right = _numbers(node, left, right)
         if left.is_null:
             return left
         decimals = is_decimal(left.type) or is_decimal(right.type)
@@ -60,7 +62,7 @@ def _binary(operator: str) -> Rule:
 
 
 def _integer_divide(low: Lowering, node: exp.IntDiv) -> Lowered:
-    left, right = _numbers(low, node)
+    left, right = _numbers(node, low.lower(node.left), low.lower(node.right))
     if left.type in FLOATS or right.type in FLOATS:
         raise unsupported(node, NEEDS_SPARK)
     if left.is_null:
@@ -160,9 +162,8 @@ def _isnan(low: Lowering, node: exp.IsNan) -> Lowered:
     return call("pc.coalesce(pc.is_nan({0}), pa.scalar(False))", pa.bool_(), value)
 
 
-def _numbers(low: Lowering, node: exp.Binary) -> tuple[Lowered, Lowered]:
+def _numbers(node: exp.Binary, left: Lowered, right: Lowered) -> tuple[Lowered, Lowered]:
     """The operands, which are numbers; a NULL has the other's type."""
-    left, right = low.lower(node.left), low.lower(node.right)
     if left.is_null and not right.is_null:
         left = constant(None, right.type)
     if right.is_null and not left.is_null:

@@ -49,24 +49,17 @@ _MICROSECONDS: Final = {
 _MONTHS: Final = {"MONTH": 1, "YEAR": 12}
 
 
-def shifted(low: Lowering, node: exp.Binary) -> Lowered | None:
-    """A date or a timestamp plus or minus days or an interval; None if the node is arithmetic on numbers."""
-    sign = -1 if isinstance(node, exp.Sub) else 1
-    if isinstance(node.right, exp.Interval):
-        return _by_interval(low, node, sign)
-    if isinstance(node.left, exp.Interval):
-        raise unsupported(node, NEEDS_SPARK)
-    left = low.lower(node.left)
-    if left.type != _DATE:
-        return None
-    days = low.lower(node.right)
+def by_days(low: Lowering, node: exp.Binary, date: Lowered, days: Lowered) -> Lowered:
+    """A date plus or minus a number of days."""
     if days.type not in (pa.int8(), pa.int16(), pa.int32()):
         raise unsupported(node, NEEDS_SPARK)
-    return _add_days(low, node, left, days, sign)
+    return _add_days(low, node, date, days, -1 if isinstance(node, exp.Sub) else 1)
 
 
-def _by_interval(low: Lowering, node: exp.Binary, sign: int) -> Lowered:
+def by_interval(low: Lowering, node: exp.Binary) -> Lowered:
+    """A date or a timestamp plus or minus an interval."""
     value, interval = low.lower(node.left), node.right
+    sign = -1 if isinstance(node, exp.Sub) else 1
     unit = interval.args.get("unit")
     text = interval.this.this if isinstance(interval.this, exp.Literal) else ""
     name = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
