@@ -24,8 +24,6 @@ def explicit(low: Lowering, node: exp.Expression) -> Lowered:
     """CAST(value AS type)."""
     if node.args.get("safe"):
         raise unsupported(node, "is TRY_CAST, which needs Spark.")
-    if node.to.sql("spark").upper() in ("DECIMAL", "CHAR", "VARCHAR") and node.to.expressions:
-        raise unsupported(node, "needs Spark.")
     try:
         dtype = parse_type(node.to.sql("spark"))
     except SpecError as error:

@@ -37,7 +37,21 @@ def case(
     *inputs: pa.RecordBatch,
 ) -> pa.Array:
     """The value of the first arm whose condition is true, else the default's."""
-    return _chosen(arms, default, dtype, inputs)
+    rows = np.arange(inputs[0].num_rows)
+    places: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    parts: list[pa.Array] = []
+    reached = list(inputs)
+    for condition, value in arms:
+        holds = pc.fill_null(array(condition(*reached), len(rows)), False)
+        taken = [each.filter(holds) for each in reached]
+        parts.append(array(value(*taken), taken[0].num_rows))
+        known = holds.to_numpy(zero_copy_only=False)
+        places.append(rows[known])
+        rows = rows[~known]
+        reached = [each.filter(pc.invert(holds)) for each in reached]
+    parts.append(array(default(*reached), len(rows)))
+    order = np.argsort(np.concatenate([*places, rows]), kind="stable")
+    return pa.chunked_array(parts, dtype).combine_chunks().take(pa.array(order))
 
 
 def first_valid(
@@ -62,26 +76,3 @@ def _on(
     holds = mask.to_numpy(zero_copy_only=False)
     places = pa.array(np.cumsum(holds) - 1, mask=~holds)
     return value.take(places) if len(value) else pa.nulls(len(mask), dtype)
-
-
-def _chosen(
-    arms: Sequence[tuple[Branch, Branch]],
-    default: Branch,
-    dtype: pa.DataType,
-    inputs: Sequence[pa.RecordBatch],
-) -> pa.Array:
-    rows = np.arange(inputs[0].num_rows)
-    places: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
-    parts: list[pa.Array] = []
-    reached = list(inputs)
-    for condition, value in arms:
-        holds = pc.fill_null(array(condition(*reached), len(rows)), False)
-        taken = [each.filter(holds) for each in reached]
-        parts.append(array(value(*taken), taken[0].num_rows))
-        known = holds.to_numpy(zero_copy_only=False)
-        places.append(rows[known])
-        rows = rows[~known]
-        reached = [each.filter(pc.invert(holds)) for each in reached]
-    parts.append(array(default(*reached), len(rows)))
-    order = np.argsort(np.concatenate([*places, rows]), kind="stable")
-    return pa.chunked_array(parts, dtype).combine_chunks().take(pa.array(order))

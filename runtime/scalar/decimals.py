@@ -149,11 +149,9 @@ def _by_row(
 
 
 def _divide(left: Number, right: Number) -> Number:
-    context = decimal.Context(prec=160, rounding=decimal.ROUND_HALF_UP)
-    quantum = Number(1).scaleb(-_QUOTIENT_SCALE)
     # Cut off, not rounded, so that it is rounded once.
-    cut = decimal.Context(prec=160, rounding=decimal.ROUND_DOWN).divide(left, right)
-    return cut.quantize(quantum, context=context)
+    quotient = decimal.Context(prec=160, rounding=decimal.ROUND_DOWN).divide(left, right)
+    return quotient.quantize(Number(1).scaleb(-_QUOTIENT_SCALE), context=EXACT)
 
 
 def _wide(value: Value, precision: int = 0, scale: int | None = None) -> Value:
