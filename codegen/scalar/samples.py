@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -13,7 +13,7 @@ from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK
 _NAN: Final = float("nan")
 _INF: Final = float("inf")
 _SMALL: Final = [1, None, -7, 100, 0, 5, -1, 3]
-_COLUMNS: Final = {
+_COLUMNS: Final[dict[str, tuple[list[Any], pa.DataType]]] = {
     "b": (_SMALL, pa.int8()),
     "i": ([1, None, -7, 2000000, 0, 5, 2, -2], pa.int32()),
     "l": ([2, 3, 2, None, 9, -4, 5_000_000_000, -2], pa.int64()),
@@ -92,7 +92,7 @@ def sample_table() -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=list(_COLUMNS))
 
 
-def _array(values: list[object], dtype: pa.DataType) -> pa.Array:
+def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(dtype):
         values = [None if value is None else Decimal(str(value)) for value in values]
     if dtype == pa.date32():
