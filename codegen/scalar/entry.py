@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import pyarrow as pa
 from sqlglot import exp
 
@@ -15,7 +17,7 @@ _PARTS = frozenset({"this", "expression", "expressions"})
 CLOCK = "clock"
 """The kind of an argument that is a date or a timestamp, read as the wall clock shows it."""
 
-Kind = pa.DataType | str | None
+Kind: TypeAlias = pa.DataType | str | None
 
 
 def entry(

@@ -6,14 +6,17 @@ import datetime
 import decimal
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
-from aggloom.codegen.render import _literal as quoted
+from aggloom.codegen.render import _literal
 
 Column = tuple[str, str]
 """The name of an input and of a column in it."""
+
+quoted: Final = _literal
+"""User text as a Python string literal."""
 
 
 @dataclass(frozen=True)
