@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from aggloom.codegen.expressions import columns, infer_type
 from aggloom.codegen.scalar.calc import evaluate, finish, prepare
-from aggloom.codegen.spec import AggCall, AggSpec
+from aggloom.codegen.scalar.expressions import columns, infer_type
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.errors import (
     ArithmeticOverflowError,
     SqlError,

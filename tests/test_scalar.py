@@ -16,9 +16,9 @@ import pytest
 from scalar_oracle import lowered
 
 from aggloom.codegen import LoweredCalc, lower_calc
-from aggloom.codegen.expressions import parse_scalar
 from aggloom.codegen.scalar import doc
 from aggloom.codegen.scalar.calc import calculate
+from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE, FAMILIES
 from aggloom.codegen.scalar.module import load_module, lower, module_text
 from aggloom.codegen.scalar.samples import sample_table
@@ -29,7 +29,7 @@ from aggloom.errors import (
     UnknownColumnError,
     UnsupportedExpressionError,
 )
-from aggloom.runtime.steps import run_steps
+from aggloom.runtime.operators.steps import run_steps
 
 PAGE = Path(__file__).parent.parent / "docs" / "expressions.md"
 SAMPLES = sample_table()

@@ -32,7 +32,7 @@ from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
 from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
-from aggloom.codegen.spec import AggSpec, SchemaLike, to_schema
+from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike, to_schema
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import OptionError, SpecError, nearest
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Literal, TypeVar
 
-from aggloom.codegen.expressions import columns as columns_of
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Bucket,
@@ -25,7 +24,8 @@ from aggloom.codegen.planner.nodes import (
     WindowTable,
     column_name,
 )
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.windows import Aligned
 
 Trend = Literal["constant", "increasing", "decreasing"]

@@ -22,7 +22,7 @@ from aggloom.codegen.scalar.promotion import (
     is_decimal,
     is_number,
 )
-from aggloom.codegen.scalar_types import unsupported
+from aggloom.codegen.scalar.result_types import unsupported
 
 _WORDS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "remainder"}
 _PLAIN: Final = {

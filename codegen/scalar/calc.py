@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen.expressions import parse_scalar, quoted
+from aggloom.codegen.scalar.expressions import parse_scalar, quoted
 from aggloom.codegen.scalar.module import ROWS, load_module, lower, module_text
-from aggloom.codegen.scalar_types import infer
+from aggloom.codegen.scalar.result_types import infer
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aggloom.codegen.spec import AggSpec
+    from aggloom.codegen.spec.agg_spec import AggSpec
 
 Rows = tuple[pa.RecordBatch, "NDArray[np.int8]"]
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK, parse_type, type_name
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
 from aggloom.codegen.scalar.lowering import Lowering
 from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
-from aggloom.codegen.scalar_types import unsupported
+from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_type, type_name
 from aggloom.errors import SpecError
 
 _UTC: Final = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "Zulu")

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from aggloom.codegen.dtypes import schema_ddl, type_name
 from aggloom.codegen.scalar.dates import SHIFTS
 from aggloom.codegen.scalar.functions import FAMILIES
 from aggloom.codegen.scalar.module import ROWS, lower
 from aggloom.codegen.scalar.samples import sample_table
+from aggloom.codegen.spec.dtypes import schema_ddl, type_name
 
 _INTRO = """\
 # Scalar expressions without Spark

@@ -7,11 +7,11 @@ from typing import TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK
 from aggloom.codegen.scalar.casts import wall_clock
 from aggloom.codegen.scalar.lowered import Lowered, call, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar_types import unsupported
+from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _PARTS = frozenset({"this", "expression", "expressions"})
 CLOCK = "clock"

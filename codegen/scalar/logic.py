@@ -13,7 +13,7 @@ from aggloom.codegen.scalar.entry import entry, literal_text
 from aggloom.codegen.scalar.lowered import Lowered, array_text, call, constant, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
 from aggloom.codegen.scalar.promotion import FLOATS
-from aggloom.codegen.scalar_types import infer, unsupported
+from aggloom.codegen.scalar.result_types import infer, unsupported
 
 _NULL_BOOL: Final = constant(None, pa.bool_())
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from aggloom.codegen.render import _literal
+from aggloom.codegen.handler.render import _literal
 
 Column = tuple[str, str]
 """The name of an input and of a column in it."""

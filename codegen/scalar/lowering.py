@@ -9,10 +9,10 @@ from typing import Any, Final
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted
 from aggloom.codegen.scalar.promotion import common_type
-from aggloom.codegen.scalar_types import unsupported
+from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.spec.dtypes import type_name
 from aggloom.errors import TypeMismatchError, UnknownColumnError, nearest
 
 NEEDS_SPARK: Final = "is outside what runs without Spark; give the harness a Spark session."

@@ -14,13 +14,13 @@ import black
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.expressions import parse_scalar
-from aggloom.codegen.render import _environment
+from aggloom.codegen.handler.render import _environment
 from aggloom.codegen.scalar.casts import cast
+from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE
 from aggloom.codegen.scalar.lowered import Lowered, quoted, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering
-from aggloom.codegen.scalar_types import unsupported
+from aggloom.codegen.scalar.result_types import unsupported
 
 ROWS: Final = "rows"
 """The name of the input in a module that has only one."""

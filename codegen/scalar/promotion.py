@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from aggloom.codegen.dtypes import INSTANT
+from aggloom.codegen.spec.dtypes import INSTANT
 
 INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 FLOATS: Final = (pa.float32(), pa.float64())

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _NAN: Final = float("nan")
 _INF: Final = float("inf")

@@ -13,8 +13,8 @@ from pyspark.sql.types import DataType, StructField, StructType
 from aggloom.codegen import having_kinds
 from aggloom.codegen.planner import Calc
 from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
-from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.values.changelog import Kinds
 
 
 def quote(name: str) -> str:

@@ -1,0 +1,54 @@
+"""Scalar SQL around the handler: its syntax tree, the columns that it reads, and its type.
+
+Its value is `codegen/scalar/`'s business in the harness, and Spark's on Spark where that cannot say it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pyarrow as pa
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
+
+from aggloom.codegen.scalar.result_types import infer, unsupported
+from aggloom.codegen.sql.errors import syntax_error
+from aggloom.errors import UnknownColumnError, nearest
+
+
+@lru_cache(maxsize=512)
+def parse_scalar(sql: str) -> exp.Expression:
+    """The syntax tree of one scalar expression; callers must not change it."""
+    try:
+        return parse_one(sql, dialect="spark")
+    except SqlglotError as error:
+        raise syntax_error(sql, error) from None
+
+
+def quoted(name: str) -> str:
+    """The column of this exact name, as Spark SQL."""
+    text: str = exp.column(exp.to_identifier(name, quoted=True)).sql("spark")
+    return text
+
+
+def columns(sql: str) -> tuple[str, ...]:
+    """The column names that an expression mentions, in order of first mention."""
+    found = parse_scalar(sql).find_all(exp.Column, bfs=False)
+    return tuple(dict.fromkeys(column.name for column in found))
+
+
+def infer_type(sql: str, schema: pa.Schema, dialect: str = "spark") -> pa.DataType:
+    """The type of an expression over these columns; scalar rules are Spark's in both dialects."""
+    node = parse_scalar(sql)
+    _require_columns(sql, schema)
+    dtype = infer(node, dict(zip(schema.names, schema.types, strict=True)))
+    if pa.types.is_null(dtype):
+        raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
+    return dtype
+
+
+def _require_columns(sql: str, schema: pa.Schema) -> None:
+    for name in columns(sql):
+        if name not in schema.names:
+            hint = nearest(name, schema.names)
+            raise UnknownColumnError(f"expression {sql}: there is no column {name!r}. {hint}")
