@@ -7,7 +7,14 @@ from aggloom.codegen.handler.carry import Carried, carried, same_call
 from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.planner.explain import explain, tables_read
-from aggloom.codegen.scalar.expressions import calculate, finish, having_kinds, prepare
+from aggloom.codegen.scalar.calc import (
+    LoweredCalc,
+    calculate,
+    finish,
+    having_kinds,
+    lower_calc,
+    prepare,
+)
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.dtypes import parse_type, type_name
@@ -24,6 +31,7 @@ __all__ = [
     "Example",
     "Field",
     "GeneratedSource",
+    "LoweredCalc",
     "Option",
     "Shape",
     "SortKey",
@@ -38,6 +46,7 @@ __all__ = [
     "having_kinds",
     "load",
     "load_text",
+    "lower_calc",
     "milliseconds",
     "parse_type",
     "plan_of",

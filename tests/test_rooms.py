@@ -21,8 +21,10 @@ HOST = {"pyspark", "pandas", "google", "rich", "click"}
 ROOMS: dict[str, set[str]] = {
     "codegen": COMPILER | SHARED | {"aggloom.codegen"},
     "codegen/planner": COMPILER | SHARED | {"aggloom.codegen"},
+    "codegen/scalar": COMPILER | SHARED | {"aggloom.codegen"},
     "codegen/windows": COMPILER | SHARED | {"aggloom.codegen"},
     "runtime": KERNEL | SHARED | {"aggloom.runtime", *CODEGEN},
+    "runtime/scalar": KERNEL | SHARED | {"aggloom.runtime"},
     "runtime/windows": KERNEL | SHARED | {"aggloom.runtime", *CODEGEN},
     "runtime/inspection": KERNEL | SHARED | {"rich", "aggloom.runtime", *CODEGEN},
     "runtime/spark": KERNEL | HOST | SHARED | {"aggloom.runtime", *CODEGEN},
