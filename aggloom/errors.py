@@ -81,6 +81,14 @@ class ArithmeticOverflowError(DataError, ArithmeticError):
     """A result that does not fit its type."""
 
 
+class DivisionByZeroError(ArithmeticOverflowError, ZeroDivisionError):
+    """A division, or a remainder, by zero."""
+
+
+class InvalidCastError(ArithmeticOverflowError, ValueError):
+    """A value that the type it is cast to does not have."""
+
+
 class CardinalityError(DataError, ValueError):
     """More rows where there may be only one."""
 

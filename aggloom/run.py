@@ -23,9 +23,10 @@ _PAUSE_SECONDS = 0.1
 
 def run(job: Job) -> None:
     """Stream the tables of a job through its query into its sink."""
+    from aggloom.runtime.spark.checkpoint import TABLE_FILE
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.session import session
-    from aggloom.runtime.spark.sinks import TABLE_FILE, read_table, write_changes
+    from aggloom.runtime.spark.sinks import read_table, write_changes
     from aggloom.runtime.spark.sources import read_changes
 
     schemas = {table.name: table.columns() for table in job.tables}

@@ -8,7 +8,14 @@ from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_t
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.handler.private import refuse_foreign
 from aggloom.codegen.planner.explain import explain, tables_read
-from aggloom.codegen.scalar.expressions import calculate, finish, having_kinds, prepare
+from aggloom.codegen.scalar.calc import (
+    LoweredCalc,
+    calculate,
+    finish,
+    having_kinds,
+    lower_calc,
+    prepare,
+)
 from aggloom.codegen.scalar.result_types import ANALYSER
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
@@ -27,6 +34,7 @@ __all__ = [
     "Example",
     "Field",
     "GeneratedSource",
+    "LoweredCalc",
     "Option",
     "Shape",
     "SortKey",
@@ -41,6 +49,7 @@ __all__ = [
     "having_kinds",
     "load",
     "load_text",
+    "lower_calc",
     "milliseconds",
     "parse_type",
     "plan_of",

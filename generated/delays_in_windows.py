@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aggloom.runtime import vocabulary as rt
+from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "54dee2150dd8432f"
-DIGEST = "7b053ceb2bdfc2d2"
+SUPPORT = "c258336624234c13"
+DIGEST = "7ce2849ea6376a3a"
 
 
 class Inputs(NamedTuple):

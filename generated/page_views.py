@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aggloom.runtime import vocabulary as rt
+from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "54dee2150dd8432f"
-DIGEST = "61588590b2791b85"
+SUPPORT = "c258336624234c13"
+DIGEST = "6721a7e7f3745cad"
 
 
 class Inputs(NamedTuple):

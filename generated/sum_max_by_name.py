@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aggloom.runtime import vocabulary as rt
+from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "54dee2150dd8432f"
-DIGEST = "785b528649682d4c"
+SUPPORT = "c258336624234c13"
+DIGEST = "6aaa0e750b012c33"
 
 
 class Inputs(NamedTuple):

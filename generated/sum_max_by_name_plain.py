@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from aggloom.runtime import plain_vocabulary as rt
+from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "bd858892c3fff86d"
-DIGEST = "37a544ad71b4e41b"
+SUPPORT = "e8d3c89de19291a9"
+DIGEST = "a2b321155797e884"
 
 
 class Inputs(NamedTuple):

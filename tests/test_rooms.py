@@ -41,6 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "runtime/values": KERNEL | SHARED | _in("runtime", *VALUES),
     "runtime/views": KERNEL | _in("runtime", *VALUES, "views"),
     "runtime/state": KERNEL | SHARED | _in("runtime", *VALUES, "state"),
+    "runtime/scalar": KERNEL | SHARED | _in("runtime", *VALUES, "scalar"),
     "runtime/handlers": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "views", "handlers"),
     "runtime/plain": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "plain"),
     "runtime/operators": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, *OPERATORS),

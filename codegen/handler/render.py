@@ -94,6 +94,7 @@ def _environment() -> Environment:
     environment.filters["literal"] = _literal
     environment.filters["comment"] = _comment
     environment.filters["data"] = _data
+    environment.filters["docstring"] = _docstring
     return environment
 
 

@@ -1,1 +1,1 @@
-"""Scalar expressions around the handlers."""
+"""Scalar expressions lowered from Spark SQL to Arrow compute calls, with Spark's meaning in ANSI mode."""

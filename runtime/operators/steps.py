@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from aggloom.codegen import LoweredCalc
 from aggloom.codegen.planner import (
     Bucket,
     Calc,
@@ -22,12 +23,15 @@ from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.key_hash import bucket_column, key_hashes, sort_by_bucket
 
 Rows = tuple[pa.RecordBatch, Kinds]
+Step = Node | LoweredCalc
 
 
-def run_steps(steps: tuple[Node, ...], rows: Rows) -> Rows:
-    """The rows after Calcs that only pick columns, Expands and assignments to windows, in this order."""
+def run_steps(steps: tuple[Step, ...], rows: Rows) -> Rows:
+    """The rows after Calcs that only pick columns or are lowered, Expands and assignments to windows, in this order."""
     for step in steps:
-        if isinstance(step, Expand):
+        if isinstance(step, LoweredCalc):
+            rows = step.run(*rows)
+        elif isinstance(step, Expand):
             rows = expand(step, rows)
         elif isinstance(step, Calc) and step.picked is not None:
             batch, kinds = rows

@@ -240,7 +240,8 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
             last = frame
         if last is None:
             last = _frame(None) if self._options.route is None else _packed([(0, 0, 0, None)])
-        yield last.assign(counts=[counts, *[None] * (len(last) - 1)])
+        first: list[Any] = [counts, *[None] * (len(last) - 1)]
+        yield last.assign(counts=first)
 
     def _set_timer(self, operator: Operator) -> None:
         """One timer a bucket: when the next of the operator's own is due."""

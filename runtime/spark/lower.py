@@ -1,6 +1,7 @@
 """A plan as a Spark query: packed rows between keyed operators, ordinary columns where expressions are evaluated.
 
-Calcs that only pick columns, and Expands, run where rows are packed; a Calc with expressions is Spark's own business.
+Calcs that only pick columns, Calcs that are lowered to Arrow, and Expands run where rows are packed; an expression that
+Arrow cannot say as Spark does is Spark's own business.
 UNION ALL below an exchange is a union of packed rows.
 """
 
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType, StructField, StructType
 
-from aggloom.codegen import AggSpec
+from aggloom.codegen import AggSpec, lower_calc
 from aggloom.codegen.planner import (
     Calc,
     Exchange,
@@ -38,8 +39,10 @@ from aggloom.codegen.planner import (
     lineage,
     walk,
 )
+from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.registry import operator_of
+from aggloom.runtime.operators.steps import Step
 from aggloom.runtime.spark import counting
 from aggloom.runtime.spark.expressions import (
     check_columns,
@@ -150,7 +153,10 @@ class Lowering:
         self._places = 0
         self._number = counting.number()
         self._streams = any(table.df.isStreaming for table in tables.values())
-        partitions = _any(tables).df.sparkSession.conf.get("spark.sql.shuffle.partitions")
+        conf = _any(tables).df.sparkSession.conf
+        partitions = conf.get("spark.sql.shuffle.partitions")
+        self._zone = str(conf.get("spark.sql.session.timeZone"))
+        self._is_ansi = conf.get("spark.sql.ansi.enabled") == "true"
         self._buckets = settings.buckets or 2 * int(partitions or 200)
 
     def result(self) -> DataFrame:
@@ -264,14 +270,28 @@ class Lowering:
             return self._packed(node.input, further, name, ordered)
         if isinstance(node, Union):
             return self._united(_parts(node), route, name, ordered)
-        if isinstance(node, Calc) and node.picked is not None and self._is_packed(node.input):
-            further = replace(route, steps=(node, *route.steps))
-            return self._packed(node.input, further, name, ordered)
+        step = self._step(node) if isinstance(node, Calc) else None
+        if step is not None and self._is_packed(node):
+            further = replace(route, steps=(step, *route.steps))
+            return self._packed(node.inputs[0], further, name, ordered)
         return self._from_rows(node, route, name, ordered)
 
+    def _step(self, node: Calc) -> Step | None:
+        """A Calc as a step on packed rows; None if only Spark evaluates its expressions."""
+        if node.picked is not None:
+            return node
+        if not self._is_ansi:
+            return None
+        try:
+            return lower_calc(
+                node.where, node.select, node.schema, node.input.schema, zone=self._zone
+            )
+        except SpecError:
+            return None
+
     def _is_packed(self, node: Node) -> bool:
-        """Whether rows leave a node packed, through Calcs that only pick columns."""
-        while isinstance(node, Calc) and node.picked is not None:
+        """Whether rows leave a node packed, through Calcs that only pick columns or are lowered."""
+        while isinstance(node, Calc) and self._step(node) is not None:
             node = node.input
         if isinstance(node, Scan):
             return self._files(node) is not None

@@ -15,9 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen import load_text
-from aggloom.codegen.planner import Node
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
-from aggloom.runtime.operators.steps import Rows, no_rows, run_steps, split
+from aggloom.runtime.operators.steps import Rows, Step, no_rows, run_steps, split
 from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, pack_blob, with_kinds
 from aggloom.runtime.spark.partitioning import bucket_keys
 from aggloom.runtime.values.changelog import Kinds
@@ -67,16 +66,16 @@ def _loaded(text: str, digest: str) -> type[Any]:
 class Route:
     """Where rows go. `schema`: the next operator's columns, of which the first `keys` are its key.
 
-    steps: Calcs that pick columns, Expands and assignments to windows, before. local: the handler that aggregates
-    them first, if that makes them fewer. side: which input of a union this is. wakes: whether every bucket is called
-    whenever there are rows for any. always: whether bucket 0 is called though there are none. carries: the number of
-    a batch in which every bucket is called in any case.
+    steps: Calcs that pick columns or are lowered, Expands and assignments to windows, before. local: the handler that
+    aggregates them first, if that makes them fewer. side: which input of a union this is. wakes: whether every bucket
+    is called whenever there are rows for any. always: whether bucket 0 is called though there are none. carries: the
+    number of a batch in which every bucket is called in any case.
     """
 
     schema: pa.Schema
     keys: int
     buckets: int
-    steps: tuple[Node, ...] = ()
+    steps: tuple[Step, ...] = ()
     local: HandlerText | None = None
     side: int = 0
     wakes: bool = False

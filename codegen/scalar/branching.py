@@ -1,0 +1,133 @@
+"""Conditionals; a branch that may fail is computed only on the rows that reach it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.entry import entry
+from aggloom.codegen.scalar.lowered import Lowered, call, constant, type_text
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering
+from aggloom.codegen.scalar.promotion import FLOATS
+from aggloom.codegen.scalar.result_types import unsupported
+
+Arm = tuple[exp.Expression, exp.Expression]
+
+
+def _case(low: Lowering, node: exp.Case) -> Lowered:
+    arms: list[Arm] = []
+    for branch in node.args["ifs"]:
+        when = branch.this
+        if node.this is not None:
+            when = exp.EQ(this=node.this.copy(), expression=when.copy())
+        arms.append((when, branch.args["true"]))
+    return _choose(low, node, arms, node.args.get("default"))
+
+
+def _if(low: Lowering, node: exp.If) -> Lowered:
+    return _choose(low, node, [(node.this, node.args["true"])], node.args.get("false"))
+
+
+def _nullif(low: Lowering, node: exp.Nullif) -> Lowered:
+    same = exp.EQ(this=node.this.copy(), expression=node.expression.copy())
+    return _choose(low, node, [(same, exp.null())], node.this)
+
+
+def _nvl2(low: Lowering, node: exp.Nvl2) -> Lowered:
+    known = exp.Not(this=exp.Is(this=node.this.copy(), expression=exp.null()))
+    return _choose(low, node, [(known, node.args["true"])], node.args["false"])
+
+
+def _choose(
+    low: Lowering, node: exp.Expression, arms: list[Arm], default: exp.Expression | None
+) -> Lowered:
+    """The value of the first arm whose condition holds."""
+    conditions = [low.boolean(condition) for condition, _ in arms]
+    ends = [value for _, value in arms] + [exp.null() if default is None else default]
+    values = low.aligned(ends, node)
+    dtype = values[-1].type
+    _refuse_nested(dtype, node)
+    if any(value.is_null for value in values):
+        return constant(None, pa.null())
+    if any(each.raises for each in (*conditions[1:], *values)):
+        pairs = zip(conditions, values[:-1], strict=True)
+        told = ", ".join(f"({low.branch(c)}, {low.branch(v)})" for c, v in pairs)
+        text = (
+            f"scalar.case([{told}], {low.branch(values[-1])}, {type_text(dtype)}, {low.arguments})"
+        )
+        return _of(text, dtype, [*conditions, *values])
+    told = ", ".join(each.text for each in values)
+    text = f"pc.case_when(pc.make_struct({', '.join(c.text for c in conditions)}), {told})"
+    return _of(text, dtype, [*conditions, *values])
+
+
+def _coalesce(low: Lowering, node: exp.Coalesce) -> Lowered:
+    values = low.aligned([node.this, *node.expressions], node)
+    dtype = values[0].type
+    _refuse_nested(dtype, node)
+    if any(value.is_null for value in values):
+        return constant(None, pa.null())
+    if any(value.raises for value in values[1:]):
+        told = ", ".join(low.branch(value) for value in values)
+        return _of(
+            f"scalar.first_valid([{told}], {type_text(dtype)}, {low.arguments})", dtype, values
+        )
+    return _of(f"pc.coalesce({', '.join(value.text for value in values)})", dtype, values)
+
+
+def _extreme(floats: str, others: str, low: Lowering, node: exp.Expression) -> Lowered:
+    values = low.aligned([node.this, *node.expressions], node, texts=False)
+    dtype = values[0].type
+    if pa.types.is_nested(dtype) or dtype in (pa.bool_(), pa.null(), pa.binary()):
+        raise unsupported(node, NEEDS_SPARK)
+    word = floats if dtype in FLOATS else others
+    return _of(f"{word}({', '.join(value.text for value in values)})", dtype, values)
+
+
+def _of(text: str, dtype: pa.DataType, values: list[Lowered]) -> Lowered:
+    made = call("", dtype, *values)
+    return Lowered(text, dtype, made.columns, made.raises)
+
+
+def _refuse_nested(dtype: pa.DataType, node: exp.Expression) -> None:
+    if pa.types.is_nested(dtype):
+        raise unsupported(node, NEEDS_SPARK)
+
+
+ENTRIES: Final[tuple[Entry, ...]] = (
+    entry(
+        exp.Case,
+        (
+            "CASE WHEN i > 0 THEN 'pos' WHEN i < 0 THEN 'neg' END",
+            "CASE i WHEN 1 THEN l ELSE i END",
+            "CASE WHEN i <> 0 THEN 10 DIV i ELSE 0 END",
+            "CASE WHEN p THEN 1 ELSE 2.5 END",
+        ),
+        _case,
+        *("ifs", "default"),
+    ),
+    entry(exp.If, ("IF(i > 0, s, 'no')", "IF(TRUE, i, l)"), _if, "true", "false"),
+    entry(exp.Nullif, ("NULLIF(i, 1)", "NULLIF(f, g)"), _nullif),
+    entry(exp.Nvl2, "NVL2(i, s, t)", _nvl2, "true", "false"),
+    entry(
+        exp.Coalesce,
+        ("COALESCE(i, l, 0)", "NVL(s, 'none')", "IFNULL(d, u)", "COALESCE(i, 10 DIV l)"),
+        _coalesce,
+        *("is_nvl", "is_null"),
+    ),
+    entry(
+        exp.Least,
+        ("LEAST(i, l, 3)", "LEAST(f, g)", "LEAST(s, t)"),
+        partial(_extreme, "scalar.least", "pc.min_element_wise"),
+        "ignore_nulls",
+    ),
+    entry(
+        exp.Greatest,
+        ("GREATEST(i, l, 3)", "GREATEST(f, g)", "GREATEST(d, u)"),
+        partial(_extreme, "scalar.greatest", "pc.max_element_wise"),
+        "ignore_nulls",
+    ),
+)

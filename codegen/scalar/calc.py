@@ -1,0 +1,131 @@
+"""Filters and projections by generated Arrow calls: of a handler's input and result, and of a plan's Calc."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen.scalar.expressions import parse_scalar, quoted
+from aggloom.codegen.scalar.module import ROWS, load_module, lower, module_text
+from aggloom.codegen.scalar.result_types import infer
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggloom.codegen.spec.agg_spec import AggSpec
+
+Rows = tuple[pa.RecordBatch, "NDArray[np.int8]"]
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
+
+
+@dataclass(frozen=True)
+class LoweredCalc:
+    """A filter and a projection as a worker gets them: the text of a module.
+
+    shown: the changes are a result, so an update that leaves the condition becomes a deletion, one that enters it an
+    insertion; `upsert`: of updates only the +U comes. Otherwise each row is judged alone: aggregates read only signs.
+    """
+
+    text: str
+    filters: bool
+    shown: bool = False
+    upsert: bool = False
+
+    def run(self, batch: pa.RecordBatch, kinds: NDArray[np.int8]) -> Rows:
+        """The rows that pass, projected."""
+        module = load_module(self.text)
+        if self.filters:
+            keep = module.where(batch).to_numpy(zero_copy_only=False).astype(np.bool_)
+            if self.shown:
+                keep, kinds = having_kinds(kinds, keep, self.upsert)
+            batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
+        return module.select(batch), kinds
+
+
+@lru_cache(maxsize=512)
+def lower_calc(
+    where: str | None,
+    select: tuple[tuple[str, str], ...],
+    schema: pa.Schema,
+    rows: pa.Schema,
+    *,
+    zone: str = "UTC",
+    shown: bool = False,
+    upsert: bool = False,
+) -> LoweredCalc:
+    """A filter of rows and their projection to `schema`, in a session with this time zone.
+
+    Raises UnsupportedExpressionError for an expression that only Spark evaluates.
+    """
+    text = module_text(where, select, schema, {ROWS: rows}, zone)
+    return LoweredCalc(text, where is not None, shown, upsert)
+
+
+def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:
+    """The value of an expression for every row, in its inferred type."""
+    inputs = {ROWS: batch.schema}
+    lower(sql, inputs)
+    types = dict(zip(batch.schema.names, batch.schema.types, strict=True))
+    schema = pa.schema([("value", infer(parse_scalar(sql), types))])
+    text = module_text(None, (("value", sql),), schema, inputs)
+    return load_module(text).select(batch).column(0)
+
+
+def calculate(
+    where: str | None,
+    select: Sequence[tuple[str, str]],
+    schema: pa.Schema,
+    batch: pa.RecordBatch,
+    kinds: NDArray[np.int8],
+    *,
+    shown: bool = False,
+    upsert: bool = False,
+) -> Rows:
+    """The rows that pass a filter, projected to a schema; see LoweredCalc."""
+    calc = lower_calc(where, tuple(select), schema, batch.schema, shown=shown, upsert=upsert)
+    return calc.run(batch, kinds)
+
+
+def prepare(spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8]) -> Rows:
+    """The handler's columns of an input batch: WHERE applied, computed columns added."""
+    computed = {column.name: column.sql for column in spec.computed}
+    schema = spec.handler_schema
+    select = [(name, computed.get(name, quoted(name))) for name in schema.names]
+    return calculate(spec.where, select, schema, batch, kinds)
+
+
+def finish(
+    spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8], upsert: bool = True
+) -> Rows:
+    """The user's columns of an operator's output: HAVING applied, then the projection."""
+    schema = spec.output_schema
+    select = spec.select or [(name, quoted(name)) for name in schema.names]
+    return calculate(spec.having, select, schema, batch, kinds, shown=True, upsert=upsert)
+
+
+def having_kinds(
+    kinds: NDArray[np.int8], passes: NDArray[np.bool_], upsert: bool = True
+) -> tuple[NDArray[np.bool_], NDArray[np.int8]]:
+    """Which rows of a changelog a HAVING keeps, and their new kinds; a -U is followed by its +U.
+
+    An update that leaves the condition becomes a deletion, one that enters it an insertion. `upsert`: a +U may come
+    without its -U, and if it fails it ends a row that may have been visible.
+    """
+    new, keep = kinds.copy(), passes.copy()
+    after = kinds == UPDATE_AFTER
+    paired = np.zeros(len(kinds), np.bool_)
+    paired[1:] = after[1:] & (kinds[:-1] == UPDATE_BEFORE)
+    second = np.flatnonzero(paired)
+    first = second - 1
+    new[first[~passes[second]]] = DELETE
+    new[second[~passes[first]]] = INSERT
+    if not upsert:
+        return keep, new
+    lone = after & ~paired & ~passes
+    new[lone] = DELETE
+    return keep | lone, new

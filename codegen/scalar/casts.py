@@ -1,0 +1,205 @@
+"""Casts: the text that turns a value into another type as Spark's ANSI mode does."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
+from aggloom.codegen.scalar.lowering import Lowering
+from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
+from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_type, type_name
+from aggloom.errors import SpecError
+
+_UTC: Final = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "Zulu")
+
+
+def explicit(low: Lowering, node: exp.Expression) -> Lowered:
+    """CAST(value AS type)."""
+    if node.args.get("safe"):
+        raise unsupported(node, "is TRY_CAST, which needs Spark.")
+    try:
+        dtype = parse_type(node.to.sql("spark"))
+    except SpecError as error:
+        raise unsupported(node, f"cannot be cast so: {error}") from None
+    return cast(low, low.lower(node.this), dtype, node)
+
+
+def cast(low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression) -> Lowered:
+    """The value as another type; raises UnsupportedExpressionError for a pair that only Spark casts alike."""
+    source = value.type
+    if source == dtype:
+        return value
+    if value.is_null:
+        return constant(None, dtype)
+    folded = _folded(value, dtype)
+    if folded is not None:
+        return folded
+    sql = quoted(node.sql("spark"))
+    to = type_text(dtype)
+    if is_number(source) and is_number(dtype):
+        return _number(value, dtype, sql, to)
+    if source == pa.bool_() and is_number(dtype):
+        small = call("pc.cast({0}, pa.int8())", pa.int8(), value)
+        return cast(low, small, dtype, node)
+    if dtype == pa.bool_() and is_number(source):
+        zero = decimal.Decimal(0) if is_decimal(source) else 0.0 if source in FLOATS else 0
+        return call("pc.not_equal({0}, {zero})", dtype, value, zero=constant(zero, source).text)
+    if source == pa.string():
+        return _from_text(low, value, dtype, node, sql, to)
+    if dtype == pa.string():
+        return _to_text(low, value, node)
+    if pa.types.is_timestamp(source) or pa.types.is_timestamp(dtype):
+        return _time(low, value, dtype, node, to)
+    raise _refused(value, dtype, node)
+
+
+def is_utc(zone: str) -> bool:
+    """Whether a session's time zone is UTC under one of its names."""
+    return zone in _UTC
+
+
+def wall_clock(low: Lowering, value: Lowered) -> Lowered:
+    """A timestamp as the clocks of the session's zone show it."""
+    if value.type == WALL_CLOCK:
+        return value
+    if is_utc(low.zone):
+        return call("pc.local_timestamp({0})", WALL_CLOCK, value)
+    zone = type_text(pa.timestamp("us", low.zone))
+    return call("pc.local_timestamp(pc.cast({0}, {zone}))", WALL_CLOCK, value, zone=zone)
+
+
+def _number(value: Lowered, dtype: pa.DataType, sql: str, to: str) -> Lowered:
+    source = value.type
+    if dtype in INTEGERS:
+        if source in INTEGERS and INTEGERS.index(source) < INTEGERS.index(dtype):
+            return call("pc.cast({0}, {to})", dtype, value, to=to)
+        word = "cast" if source in INTEGERS else "double_to_integer"
+        text = f"scalar.{word}({{0}}, {{to}}, {{sql}})"
+        return call(text, dtype, value, to=to, sql=sql, raises=True)
+    if dtype in FLOATS:
+        if not is_decimal(source):
+            return call("pc.cast({0}, {to}, safe=False)", dtype, value, to=to)
+        double = call("scalar.decimal_to_double({0})", pa.float64(), value)
+        return double if dtype == pa.float64() else _number(double, dtype, sql, to)
+    if source in FLOATS:
+        text = "scalar.double_to_decimal({0}, {to}, {sql})"
+        return call(text, dtype, value, to=to, sql=sql, raises=True)
+    return _as_decimal(value, dtype, sql, to)
+
+
+def _as_decimal(value: Lowered, dtype: pa.DataType, sql: str, to: str) -> Lowered:
+    source = value.type
+    digits = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
+    whole, scale = (
+        (source.precision - source.scale, source.scale)
+        if is_decimal(source)
+        else (digits[source], 0)
+    )
+    if dtype.precision - dtype.scale >= whole and dtype.scale >= scale:
+        return call("pc.cast({0}, {to})", dtype, value, to=to)
+    if not is_decimal(source):
+        exact = pa.decimal128(digits[source], 0)
+        value = call("pc.cast({0}, {to})", exact, value, to=type_text(exact))
+    text = "scalar.round_decimal({0}, {to}, {sql})"
+    return call(text, dtype, value, to=to, sql=sql, raises=True)
+
+
+def _from_text(
+    low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression, sql: str, to: str
+) -> Lowered:
+    if dtype == pa.binary():
+        return call("pc.cast({0}, pa.binary())", dtype, value)
+    if dtype == INSTANT:
+        _require_utc(low, value, dtype, node)
+    words = {pa.bool_(): "bool", pa.date32(): "date", INSTANT: "timestamp", WALL_CLOCK: "timestamp"}
+    words |= dict.fromkeys(INTEGERS, "integer") | dict.fromkeys(FLOATS, "float")
+    word = "decimal" if is_decimal(dtype) else words.get(dtype)
+    if word is None:
+        raise _refused(value, dtype, node)
+    typed = "" if word in ("bool", "date") else ", {to}"
+    text = f"scalar.text_to_{word}({{0}}{typed}, {{sql}})"
+    return call(text, dtype, value, to=to, sql=sql, raises=True)
+
+
+def _to_text(low: Lowering, value: Lowered, node: exp.Expression) -> Lowered:
+    if value.type in INTEGERS or value.type in (pa.bool_(), pa.date32()):
+        return call("pc.cast({0}, pa.string())", pa.string(), value)
+    if value.type == pa.binary():
+        return call("pc.cast({0}, pa.string())", pa.string(), value)
+    if is_decimal(value.type):
+        return call("scalar.decimal_to_text({0})", pa.string(), value)
+    if pa.types.is_timestamp(value.type):
+        return call("scalar.timestamp_to_text({0})", pa.string(), wall_clock(low, value))
+    raise _refused(value, pa.string(), node)
+
+
+def _time(
+    low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression, to: str
+) -> Lowered:
+    if value.type == INSTANT and dtype == pa.int64():
+        return call('scalar.units_since_epoch({0}, "s")', dtype, value)
+    if dtype == WALL_CLOCK and value.type == INSTANT:
+        return wall_clock(low, value)
+    if dtype == pa.date32():
+        return call("scalar.date_of({0})", dtype, wall_clock(low, value))
+    if dtype == WALL_CLOCK and value.type == pa.date32():
+        return call("pc.cast({0}, {to})", dtype, value, to=to)
+    if dtype == INSTANT and value.type in (WALL_CLOCK, pa.date32()):
+        _require_utc(low, value, dtype, node)
+        clock = cast(low, value, WALL_CLOCK, node)
+        return call('pc.assume_timezone({0}, "UTC")', dtype, clock)
+    raise _refused(value, dtype, node)
+
+
+def _require_utc(low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression) -> None:
+    # Arrow and Java differ where clocks jump.
+    if not is_utc(low.zone):
+        raise _refused(value, dtype, node)
+
+
+def _folded(value: Lowered, dtype: pa.DataType) -> Lowered | None:
+    """A literal of the other type, if its value is the same or is plainly rounded."""
+    number: Any = value.literal[0] if value.literal else None
+    if number is None or isinstance(number, bool):
+        return None
+    if isinstance(number, str) and dtype == pa.date32():
+        return _date(number)
+    if isinstance(number, str) and dtype in INTEGERS and number.isascii() and number.isdigit():
+        number = int(number)
+    if not isinstance(number, int | decimal.Decimal):
+        return None
+    if dtype == pa.float64():
+        return constant(float(number), dtype)
+    if dtype == pa.float32():
+        # Spark reads a FLOAT literal from its text; Java and NumPy both round once.
+        return constant(float(np.float32(str(number))), dtype)
+    if dtype in INTEGERS and isinstance(number, int):
+        fits = abs(2 * number + 1) < 2**dtype.bit_width
+        return constant(number, dtype) if fits else None
+    if is_decimal(dtype) and number == round(number, dtype.scale):
+        fits = abs(number) < 10 ** (dtype.precision - dtype.scale)
+        return constant(decimal.Decimal(number), dtype) if fits else None
+    return None
+
+
+def _date(text: str) -> Lowered | None:
+    try:
+        day = datetime.date.fromisoformat(text)
+    except ValueError:
+        return None
+    return constant(day, pa.date32()) if text == day.isoformat() else None
+
+
+def _refused(value: Lowered, dtype: pa.DataType, node: exp.Expression) -> Exception:
+    return unsupported(
+        node,
+        f"casts {type_name(value.type)} to {type_name(dtype)}, which is outside what runs without Spark; "
+        "give the harness a Spark session.",
+    )

@@ -1,0 +1,231 @@
+"""Dates and times: their parts, arithmetic on them, and cutting them off; instants by the session's time zone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar import casts
+from aggloom.codegen.scalar.entry import CLOCK, clock, entry, kernel, literal_text
+from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
+from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
+
+_INT: Final = pa.int32()
+_DATE: Final = pa.date32()
+_PARTS: Final = {
+    "YEAR": "pc.cast(pc.year({0}), pa.int32())",
+    "QUARTER": "pc.cast(pc.quarter({0}), pa.int32())",
+    "MONTH": "pc.cast(pc.month({0}), pa.int32())",
+    "WEEK": "pc.cast(pc.iso_week({0}), pa.int32())",
+    "DAY": "pc.cast(pc.day({0}), pa.int32())",
+    "DOY": "pc.cast(pc.day_of_year({0}), pa.int32())",
+    "HOUR": "pc.cast(pc.hour({0}), pa.int32())",
+    "MINUTE": "pc.cast(pc.minute({0}), pa.int32())",
+    "SECOND": "pc.cast(pc.second({0}), pa.int32())",
+}
+_TIMES: Final = ("HOUR", "MINUTE", "SECOND")
+_UNITS: Final = {
+    **dict.fromkeys(("YEAR", "YYYY", "YY"), "year"),
+    "QUARTER": "quarter",
+    **dict.fromkeys(("MONTH", "MM", "MON"), "month"),
+    "WEEK": "week",
+    **dict.fromkeys(("DAY", "DD"), "day"),
+    "HOUR": "hour",
+    "MINUTE": "minute",
+    "SECOND": "second",
+}
+_DATE_UNITS: Final = ("year", "quarter", "month", "week")
+_MICROSECONDS: Final = {
+    "WEEK": 7 * 86_400_000_000,
+    "DAY": 86_400_000_000,
+    "HOUR": 3_600_000_000,
+    "MINUTE": 60_000_000,
+    "SECOND": 1_000_000,
+}
+_MONTHS: Final = {"MONTH": 1, "YEAR": 12}
+
+
+def by_days(low: Lowering, node: exp.Binary, date: Lowered, days: Lowered) -> Lowered:
+    """A date plus or minus a number of days."""
+    if days.type not in (pa.int8(), pa.int16(), pa.int32()):
+        raise unsupported(node, NEEDS_SPARK)
+    return _add_days(low, node, date, days, -1 if isinstance(node, exp.Sub) else 1)
+
+
+def by_interval(low: Lowering, node: exp.Binary) -> Lowered:
+    """A date or a timestamp plus or minus an interval."""
+    value, interval = low.lower(node.left), node.right
+    sign = -1 if isinstance(node, exp.Sub) else 1
+    unit = interval.args.get("unit")
+    text = interval.this.this if isinstance(interval.this, exp.Literal) else ""
+    name = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else ""
+    if not str(text).lstrip("-").isdigit():
+        raise unsupported(node, NEEDS_SPARK)
+    count = sign * int(text)
+    if value.type == _DATE and name in ("DAY", "WEEK"):
+        days = constant(count * (7 if name == "WEEK" else 1), _INT)
+        return _add_days(low, node, value, days, 1)
+    if value.type == _DATE and name in _MONTHS:
+        months = constant(count * _MONTHS[name], _INT)
+        return call("scalar.add_months({0}, {1})", _DATE, value, months)
+    # A day of a zone with summer time has not always 24 hours.
+    plain = value.type == WALL_CLOCK or name not in ("DAY", "WEEK") or casts.is_utc(low.zone)
+    if value.type not in (WALL_CLOCK, INSTANT) or name not in _MICROSECONDS or not plain:
+        raise unsupported(node, NEEDS_SPARK)
+    return call(
+        "scalar.add_duration({0}, {count}, {sql})",
+        value.type,
+        value,
+        count=str(count * _MICROSECONDS[name]),
+        sql=quoted(node.sql("spark")),
+        raises=True,
+    )
+
+
+def _add_days(
+    low: Lowering, node: exp.Expression, date: Lowered, days: Lowered, sign: int
+) -> Lowered:
+    sql = quoted(node.sql("spark"))
+    days = low.cast(days, _INT, node)
+    if sign < 0 and days.literal and days.literal[0] is not None:
+        days = constant(-days.literal[0], _INT)
+    elif sign < 0:
+        days = call("scalar.negate({0}, {sql})", _INT, days, sql=sql, raises=True)
+    return call("scalar.add_days({0}, {1}, {sql})", _DATE, date, days, sql=sql, raises=True)
+
+
+def _date_add(low: Lowering, node: exp.Expression) -> Lowered:
+    days, sign = node.expression, 1
+    if node.args["unit"].name.upper() != "DAY":
+        raise unsupported(node, NEEDS_SPARK)
+    if isinstance(days, exp.Mul) and days.expression == exp.Literal.number(-1):
+        # So the parser writes date_sub.
+        days, sign = days.this, -1
+    number = low.lower(days)
+    if number.type not in (pa.int8(), pa.int16(), _INT):
+        raise unsupported(node, NEEDS_SPARK)
+    return _add_days(low, node, low.as_type(node.this, _DATE), number, sign)
+
+
+def _part(name: str) -> Rule:
+    def rule(low: Lowering, node: exp.Expression) -> Lowered:
+        return _of(low, node, node.this, name)
+
+    return rule
+
+
+def _extract(low: Lowering, node: exp.Extract) -> Lowered:
+    return _of(low, node, node.expression, node.this.name.upper())
+
+
+def _of(low: Lowering, node: exp.Expression, argument: exp.Expression, name: str) -> Lowered:
+    # The second of EXTRACT has a fraction, and a date has no time of day.
+    value = clock(low, argument)
+    fraction = isinstance(node, exp.Extract) and name == "SECOND"
+    if name not in _PARTS or fraction or (name in _TIMES and value.type == _DATE):
+        raise unsupported(node, NEEDS_SPARK)
+    return call(_PARTS[name], _INT, value)
+
+
+def _truncate(low: Lowering, node: exp.Expression) -> Lowered:
+    """trunc(date, unit)."""
+    unit = _UNITS.get(literal_text(node.args["unit"], node).upper(), "")
+    value = low.as_type(node.this, _DATE)
+    if unit not in _DATE_UNITS:
+        raise unsupported(node, NEEDS_SPARK)
+    return call(f'pc.floor_temporal({{0}}, unit="{unit}")', _DATE, value)
+
+
+def _truncate_time(low: Lowering, node: exp.Expression) -> Lowered:
+    """date_trunc(unit, instant)."""
+    unit = _UNITS.get(node.args["unit"].name.upper())
+    value = low.lower(node.this)
+    if unit is None or value.type != INSTANT or not casts.is_utc(low.zone):
+        raise unsupported(node, NEEDS_SPARK)
+    return call(f'pc.floor_temporal({{0}}, unit="{unit}")', INSTANT, value)
+
+
+def _to_date(low: Lowering, node: exp.Expression) -> Lowered:
+    return low.as_type(node.this, _DATE)
+
+
+def _since(unit: str) -> Rule:
+    def rule(low: Lowering, node: exp.Expression) -> Lowered:
+        value = low.lower(node.this)
+        if value.type != INSTANT:
+            raise unsupported(node, NEEDS_SPARK)
+        return call(f'scalar.units_since_epoch({{0}}, "{unit}")', pa.int64(), value)
+
+    return rule
+
+
+_MAKE: Final = "scalar.make_date({0}, {1}, {2}, {sql})"
+ENTRIES: Final[tuple[Entry, ...]] = (
+    entry(exp.TsOrDsToDate, ("to_date(w)", "to_date('2020-2-3')"), _to_date, "safe"),
+    entry(exp.Year, ("year(d)", "year(n)", "year(w)"), _part("YEAR")),
+    entry(exp.Quarter, "quarter(d)", _part("QUARTER")),
+    entry(exp.Month, ("month(d)", "month(n)"), _part("MONTH")),
+    entry(exp.WeekOfYear, "weekofyear(d)", _part("WEEK")),
+    entry((exp.Day, exp.DayOfMonth), ("day(d)", "dayofmonth(n)"), _part("DAY")),
+    entry(exp.DayOfYear, "dayofyear(d)", _part("DOY")),
+    entry(
+        exp.DayOfWeek,
+        "dayofweek(d)",
+        kernel(
+            "pc.cast(pc.day_of_week({0}, count_from_zero=False, week_start=7), pa.int32())",
+            _INT,
+            CLOCK,
+        ),
+    ),
+    entry("weekday", "weekday(d)", kernel("pc.cast(pc.day_of_week({0}), pa.int32())", _INT, CLOCK)),
+    entry(exp.Hour, ("hour(n)", "hour(w)"), _part("HOUR")),
+    entry(exp.Minute, "minute(n)", _part("MINUTE")),
+    entry(exp.Second, "second(n)", _part("SECOND")),
+    entry(exp.Extract, ("EXTRACT(YEAR FROM d)", "EXTRACT(HOUR FROM w)"), _extract),
+    entry(
+        exp.TsOrDsAdd, ("date_add(d, 30)", "date_sub(d, 2)", "date_sub(d, b)"), _date_add, "unit"
+    ),
+    entry(
+        exp.DateDiff,
+        "datediff(d, u)",
+        kernel("scalar.days_between({0}, {1})", _INT, _DATE, _DATE),
+    ),
+    entry(
+        exp.AddMonths,
+        ("add_months(d, 1)", "add_months(d, b)"),
+        kernel("scalar.add_months({0}, {1})", _DATE, _DATE, _INT),
+    ),
+    entry(exp.LastDay, "last_day(d)", kernel("scalar.last_day({0})", _DATE, _DATE)),
+    entry(
+        "make_date", "make_date(2020, 2, 29)", kernel(_MAKE, _DATE, _INT, _INT, _INT, raises=True)
+    ),
+    entry(
+        exp.DateTrunc,
+        ("trunc(d, 'MM')", "trunc(d, 'week')", "trunc(u, 'QUARTER')"),
+        _truncate,
+        "unit",
+    ),
+    entry(
+        exp.TimestampTrunc,
+        ("date_trunc('month', w)", "date_trunc('hour', w)", "date_trunc('WEEK', w)"),
+        _truncate_time,
+        "unit",
+    ),
+    entry(exp.UnixDate, "unix_date(d)", kernel("pc.cast({0}, pa.int32())", _INT, _DATE)),
+    entry(
+        exp.DateFromUnixDate,
+        "date_from_unix_date(i % 1000)",
+        kernel("pc.cast({0}, pa.date32())", _DATE, _INT),
+    ),
+    entry(exp.UnixSeconds, "unix_seconds(w)", _since("s")),
+    entry(exp.UnixMillis, "unix_millis(w)", _since("ms")),
+    entry(exp.UnixMicros, "unix_micros(w)", _since("us")),
+)
+SHIFTS: Final = (
+    *("d + 7", "d - b", "d + INTERVAL 1 DAY", "d - INTERVAL '1' MONTH", "d + INTERVAL 2 YEARS"),
+    *("n + INTERVAL '3' HOUR", "w - INTERVAL 1 DAY", "n - INTERVAL 90 SECONDS"),
+)

@@ -1,0 +1,73 @@
+"""The page on scalar expressions, from the table: `python -m aggloom.codegen.scalar.doc [file]`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from aggloom.codegen.scalar.dates import SHIFTS
+from aggloom.codegen.scalar.functions import FAMILIES
+from aggloom.codegen.scalar.module import ROWS, lower
+from aggloom.codegen.scalar.samples import sample_table
+from aggloom.codegen.spec.dtypes import schema_ddl, type_name
+
+_INTRO = """\
+# Scalar expressions without Spark
+
+Written from the table of functions by `make docs`; do not edit.
+
+Expressions in WHERE, in projections and in HAVING follow Spark SQL in ANSI mode. What stands below is lowered to calls
+of Arrow compute: the harness evaluates it without Spark, and on Spark it runs in a Python worker where rows come packed
+out of another operator. The rest is Spark's own business: Spark evaluates it between operators, and the harness asks
+the session that it is given, or refuses it by name. [Why](decisions/027-expressions-in-workers.md).
+
+- Conditions have three values; NaN is equal to itself and above all numbers; -0.0 is 0.0.
+- Overflow, division by zero and a cast that does not fit are errors that name the expression and the values
+  (`ArithmeticOverflowError`, `DivisionByZeroError`, `InvalidCastError`). A branch of AND, OR, CASE, IF, COALESCE is
+  computed only on the rows that reach it. An operand that fails is an error even where the operand before it is NULL;
+  Spark answers NULL there.
+- Decimals are rounded half up to the digits of Spark's result type.
+- Casts of text read what Spark reads, but years have four digits and an offset is `Z`, `UTC` or `+hh[:mm]`; other texts
+  are errors.
+- Instants are told by the session's time zone. What would have to know when its clocks jump is left to Spark unless it
+  is UTC.
+
+Not lowered, among others: regular expressions, date formats, DOUBLE as text, TRY_ functions, arrays, maps and structs,
+and what differs in the last bit between Java and C (EXP, LN, POWER, SIN, ...).
+
+`scalar` is `aggloom.runtime.scalar`, which holds what Arrow has no kernel for. The columns of the examples:
+
+    {schema}
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    ddl = schema_ddl(sample_table().schema).replace(", ", ",\n    ")
+    parts = [_INTRO.format(schema=ddl)]
+    for family, entries in FAMILIES.items():
+        samples = [sql for entry in entries for sql in entry.samples]
+        if family == "Dates and times":
+            samples += SHIFTS
+        parts.append("\n".join([f"## {family}\n", *_table(samples)]))
+    return "\n".join(parts) + "\n"
+
+
+def _table(samples: list[str]) -> Iterator[str]:
+    yield "| SQL | type | Arrow |"
+    yield "| --- | --- | --- |"
+    for sql in samples:
+        value = lower(sql, {ROWS: sample_table().schema})
+        yield f"| {_code(sql)} | {type_name(value.type)} | {_code(value.text)} |"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`".replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    else:
+        print(page(), end="")

@@ -1,0 +1,89 @@
+"""What entries of the table are written with: rules that are one text, and arguments of a kind."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.casts import wall_clock
+from aggloom.codegen.scalar.lowered import Lowered, call, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
+from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
+
+_PARTS = frozenset({"this", "expression", "expressions"})
+CLOCK = "clock"
+"""The kind of an argument that is a date or a timestamp, read as the wall clock shows it."""
+
+Kind: TypeAlias = pa.DataType | str | None
+
+
+def entry(
+    nodes: type[exp.Expression] | str | tuple[type[exp.Expression] | str, ...],
+    samples: str | tuple[str, ...],
+    lower: Rule,
+    *parts: str,
+) -> Entry:
+    """An entry; `parts`: names of what a node of it may carry besides the usual."""
+    return Entry(
+        nodes if isinstance(nodes, tuple) else (nodes,),
+        samples if isinstance(samples, tuple) else (samples,),
+        lower,
+        _PARTS | set(parts),
+    )
+
+
+def kernel(text: str, result: Kind, *kinds: Kind, raises: bool = False) -> Rule:
+    """The rule of a function that is one text: `{0}`, `{1}` its arguments as types, `{sql}` what an error names.
+
+    A kind None takes an argument as it is; a result None is the first argument's type.
+    """
+
+    def rule(low: Lowering, node: exp.Expression) -> Lowered:
+        found = arguments(node)
+        if len(found) != len(kinds):
+            raise unsupported(node, NEEDS_SPARK)
+        values = [_as_kind(low, each, kind) for each, kind in zip(found, kinds, strict=True)]
+        dtype = values[0].type if result is None else result
+        sql = quoted(node.sql("spark"))
+        return call(text, dtype, *values, sql=sql, raises=raises)
+
+    return rule
+
+
+def arguments(node: exp.Expression) -> list[exp.Expression]:
+    """What a function is applied to, in the order of the syntax tree."""
+    return [each for each in node.iter_expressions() if not isinstance(each, exp.Var)]
+
+
+def whole_number(node: exp.Expression | None, whole: exp.Expression) -> int:
+    """An argument that is an integer literal; raises UnsupportedExpressionError for anything else."""
+    number = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(number, exp.Literal) or number.is_string or not number.this.isdigit():
+        raise unsupported(whole, NEEDS_SPARK)
+    return -int(number.this) if isinstance(node, exp.Neg) else int(number.this)
+
+
+def literal_text(node: exp.Expression | None, whole: exp.Expression) -> str:
+    """An argument that is a text literal; raises UnsupportedExpressionError for anything else."""
+    if not isinstance(node, exp.Literal) or not node.is_string:
+        raise unsupported(whole, NEEDS_SPARK)
+    return str(node.this)
+
+
+def clock(low: Lowering, node: exp.Expression) -> Lowered:
+    """A date, or a timestamp as the wall clock shows it."""
+    value = low.lower(node)
+    if value.type == pa.string():
+        raise unsupported(node, NEEDS_SPARK)
+    if value.type in (INSTANT, WALL_CLOCK):
+        return wall_clock(low, value)
+    return low.cast(value, pa.date32(), node)
+
+
+def _as_kind(low: Lowering, node: exp.Expression, kind: Kind) -> Lowered:
+    if kind == CLOCK:
+        return clock(low, node)
+    return low.lower(node) if kind is None else low.as_type(node, kind)

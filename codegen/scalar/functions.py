@@ -1,0 +1,21 @@
+"""The table of everything that is lowered: one entry for each operator and function, by family."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+from aggloom.codegen.scalar import arithmetic, branching, dates, logic, texts
+from aggloom.codegen.scalar.lowering import Entry
+
+FAMILIES: Final = {
+    "Values, logic and comparisons": logic.ENTRIES,
+    "Conditionals": branching.ENTRIES,
+    "Arithmetic": arithmetic.ENTRIES,
+    "Texts": texts.ENTRIES,
+    "Dates and times": dates.ENTRIES,
+}
+BY_NODE: Final[dict[type[exp.Expression] | str, Entry]] = {
+    node: entry for entries in FAMILIES.values() for entry in entries for node in entry.nodes
+}

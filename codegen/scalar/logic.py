@@ -1,0 +1,215 @@
+"""Literals, three-valued logic and comparisons."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any, Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar import casts
+from aggloom.codegen.scalar.entry import entry, literal_text
+from aggloom.codegen.scalar.lowered import Lowered, array_text, call, constant, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
+from aggloom.codegen.scalar.promotion import FLOATS
+from aggloom.codegen.scalar.result_types import infer, unsupported
+
+_NULL_BOOL: Final = constant(None, pa.bool_())
+
+
+def number(node: exp.Literal, sign: int = 1) -> Lowered:
+    """A number as Spark types it: INT, BIGINT, DECIMAL, or DOUBLE if it has an exponent."""
+    text = str(node.this)
+    if "e" in text.lower():
+        return constant(sign * float(text), pa.float64())
+    if "." not in text:
+        value = sign * int(text)
+        for dtype in (pa.int32(), pa.int64()):
+            if -(2 ** (dtype.bit_width - 1)) <= value < 2 ** (dtype.bit_width - 1):
+                return constant(value, dtype)
+    return constant(sign * decimal.Decimal(text), infer(node, {}))
+
+
+def both(low: Lowering, left: Lowered, right: Lowered) -> Lowered:
+    """left AND right."""
+    return _logic(low, left, right, "pc.and_kleene", "scalar.and_then")
+
+
+def compared(low: Lowering, values: list[Lowered], word: str, node: exp.Expression) -> Lowered:
+    """Two values of one type compared."""
+    if values[0].is_null:
+        return _NULL_BOOL
+    if pa.types.is_nested(values[0].type):
+        raise unsupported(node, NEEDS_SPARK)
+    # NaN has a place among floats; other types compare in Arrow as in Spark.
+    module = "scalar" if values[0].type in FLOATS else "pc"
+    return call(f"{module}.{word}({{0}}, {{1}})", pa.bool_(), *values)
+
+
+def _literal(low: Lowering, node: exp.Literal) -> Lowered:
+    return constant(str(node.this), pa.string()) if node.is_string else number(node)
+
+
+def _null(low: Lowering, node: exp.Null) -> Lowered:
+    return constant(None, pa.null())
+
+
+def _boolean(low: Lowering, node: exp.Boolean) -> Lowered:
+    return constant(bool(node.this), pa.bool_())
+
+
+def _logic(low: Lowering, left: Lowered, right: Lowered, eager: str, lazy: str) -> Lowered:
+    if not right.raises:
+        return call(f"{eager}({{0}}, {{1}})", pa.bool_(), left, right)
+    text = f"{lazy}({{0}}, lambda {low.arguments}: {{1}}, {low.arguments})"
+    return call(text, pa.bool_(), left, right)
+
+
+def _and(low: Lowering, node: exp.And) -> Lowered:
+    return _halved(
+        low, [low.boolean(each) for each in node.flatten()], "pc.and_kleene", "scalar.and_then"
+    )
+
+
+def _or(low: Lowering, node: exp.Or) -> Lowered:
+    return _halved(
+        low, [low.boolean(each) for each in node.flatten()], "pc.or_kleene", "scalar.or_else"
+    )
+
+
+def _halved(low: Lowering, values: list[Lowered], eager: str, lazy: str) -> Lowered:
+    """A chain of conditions as a shallow tree, for Python's parser has a limit."""
+    if len(values) == 1:
+        return values[0]
+    middle = len(values) // 2
+    left, right = (_halved(low, half, eager, lazy) for half in (values[:middle], values[middle:]))
+    return _logic(low, left, right, eager, lazy)
+
+
+def _not(low: Lowering, node: exp.Not) -> Lowered:
+    return call("pc.invert({0})", pa.bool_(), low.boolean(node.this))
+
+
+def _is(low: Lowering, node: exp.Is) -> Lowered:
+    if isinstance(node.expression, exp.Null):
+        return call("pc.is_null({0})", pa.bool_(), low.lower(node.this))
+    if isinstance(node.expression, exp.Boolean):
+        wanted = _boolean(low, node.expression)
+        known = "pc.coalesce(pc.equal({0}, {1}), pa.scalar(False))"
+        return call(known, pa.bool_(), low.boolean(node.this), wanted)
+    raise unsupported(node, NEEDS_SPARK)
+
+
+def _comparison(word: str) -> Rule:
+    def rule(low: Lowering, node: exp.Binary) -> Lowered:
+        return compared(low, low.aligned([node.left, node.right], node), word, node)
+
+    return rule
+
+
+def _same(low: Lowering, node: exp.Binary) -> Lowered:
+    left, right = low.aligned([node.this, node.expression], node)
+    if left.is_null:
+        return constant(True, pa.bool_())
+    if pa.types.is_nested(left.type):
+        raise unsupported(node, NEEDS_SPARK)
+    return call("scalar.not_distinct({0}, {1})", pa.bool_(), left, right)
+
+
+def _distinct(low: Lowering, node: exp.Binary) -> Lowered:
+    return call("pc.invert({0})", pa.bool_(), _same(low, node))
+
+
+def _in(low: Lowering, node: exp.In) -> Lowered:
+    if not node.expressions:
+        raise unsupported(node, NEEDS_SPARK)
+    value, *options = low.aligned([node.this, *node.expressions], node)
+    if value.is_null:
+        return _NULL_BOOL
+    if value.type not in FLOATS and all(option.literal for option in options):
+        listed: list[Any] = [option.literal[0] for option in options]
+        text = "scalar.is_in({0}, {listed})"
+        return call(text, pa.bool_(), value, listed=array_text(listed, value.type))
+    found = compared(low, [value, options[0]], "equal", node)
+    for option in options[1:]:
+        each = compared(low, [value, option], "equal", node)
+        found = _logic(low, found, each, "pc.or_kleene", "scalar.or_else")
+    return found
+
+
+def _between(low: Lowering, node: exp.Between) -> Lowered:
+    value, bottom, top = node.this, node.args["low"], node.args["high"]
+    above = compared(low, low.aligned([value, bottom], node), "greater_equal", node)
+    return both(low, above, compared(low, low.aligned([value, top], node), "less_equal", node))
+
+
+def _like(low: Lowering, node: exp.Expression) -> Lowered:
+    pattern = literal_text(node.expression, node)
+    if "\\" in pattern:
+        # The two parsers differ in how many of them they take away.
+        raise unsupported(node, NEEDS_SPARK)
+    text = low.text(node.this)
+    if isinstance(node, exp.ILike):
+        text, pattern = call("scalar.lower({0})", pa.string(), text), pattern.lower()
+    return call("pc.match_like({0}, {like})", pa.bool_(), text, like=quoted(pattern))
+
+
+CASTS: Final = (
+    *("CAST(i AS STRING)", "CAST(m AS STRING)", "CAST(x38 AS STRING)", "CAST(d AS STRING)"),
+    *("CAST(p AS STRING)", "CAST(n AS STRING)", "CAST(w AS STRING)", "CAST(i AS BIGINT)"),
+    *("CAST(i AS DOUBLE)", "CAST(l AS FLOAT)", "CAST(f AS FLOAT)", "CAST(r AS DOUBLE)"),
+    *("CAST(i AS BOOLEAN)", "CAST(f AS BOOLEAN)", "CAST(p AS INT)", "CAST(p AS DECIMAL(3,1))"),
+    *("CAST(b AS DECIMAL(12,3))", "CAST(l AS DECIMAL(30,2))", "CAST(m AS DECIMAL(8,1))"),
+    *("CAST(x38 AS DECIMAL(20,2))", "CAST(m AS INT)", "CAST(m AS DOUBLE)", "CAST(x38 AS DOUBLE)"),
+    *(
+        "CAST(IF(isnan(g), 2e0, g) AS INT)",
+        "CAST(IF(isnan(f), 2e0, f) AS BIGINT)",
+        "CAST(g AS DECIMAL(10,1))",
+        "CAST(l AS DECIMAL(12,0))",
+    ),
+    *("CAST(' +12 ' AS INT)", "CAST('-0012' AS BIGINT)", "CAST('1e2' AS DOUBLE)"),
+    *("CAST('1.255' AS DECIMAL(5,2))", "CAST('Infinity' AS DOUBLE)", "CAST('yes' AS BOOLEAN)"),
+    *("CAST('2020-2-9' AS DATE)", "CAST('2020-02-29 1:02' AS TIMESTAMP)", "CAST(s AS BINARY)"),
+    *("TIMESTAMP_NTZ '2020-02-29 01:02:03.5'", "TIMESTAMP '2020-02-29 01:02:03+02:00'"),
+    *("CAST(d AS TIMESTAMP)", "CAST(d AS TIMESTAMP_NTZ)", "CAST(n AS DATE)", "CAST(w AS DATE)"),
+    *("CAST(n AS TIMESTAMP)", "CAST(w AS TIMESTAMP_NTZ)", "CAST(w AS BIGINT)", "DATE '2020-02-29'"),
+)
+ENTRIES: Final[tuple[Entry, ...]] = (
+    entry(exp.Literal, ("'text'", "12", "3000000000", "1.25", "1e3"), _literal, "is_string"),
+    entry(exp.Null, "NULL IS NULL", _null),
+    entry(exp.Boolean, ("TRUE", "FALSE"), _boolean),
+    entry((exp.Cast, exp.TryCast), CASTS, casts.explicit, "to", "safe"),
+    entry(exp.And, ("p AND q", "p AND NULL", "i <> 0 AND 10 DIV i > 1"), _and),
+    entry(exp.Or, ("p OR q", "p OR NULL", "i = 0 OR 10 DIV i > 1"), _or),
+    entry(exp.Not, "NOT p", _not),
+    entry(exp.Is, ("i IS NULL", "p IS TRUE", "p IS NOT FALSE"), _is),
+    entry(
+        exp.EQ, ("i = l", "f = g", "s = 'abc'", "d = '2020-02-29'", "i = '1'"), _comparison("equal")
+    ),
+    entry(exp.NEQ, ("i <> l", "f <> g"), _comparison("not_equal")),
+    entry(exp.LT, ("i < l", "f < g", "m < 1.5", "s < t", "p < q", "f < m"), _comparison("less")),
+    entry(exp.LTE, ("i <= l", "f <= g", "d <= u"), _comparison("less_equal")),
+    entry(exp.GT, ("i > l", "f > g", "m > i", "m > 0.5e0"), _comparison("greater")),
+    entry(exp.GTE, ("i >= l", "f >= g", "n >= w"), _comparison("greater_equal")),
+    entry(
+        (exp.NullSafeEQ, exp.EqualNull),
+        ("i <=> l", "f <=> g", "i IS NOT DISTINCT FROM NULL", "equal_null(s, t)"),
+        _same,
+    ),
+    entry(exp.NullSafeNEQ, "i IS DISTINCT FROM l", _distinct),
+    entry(
+        exp.In,
+        (
+            "i IN (1, 2)",
+            "i NOT IN (1, NULL)",
+            "s IN ('abc', t)",
+            "f IN (1.5, 0)",
+            "d IN ('2020-02-29', '1969-12-31')",
+        ),
+        _in,
+    ),
+    entry(exp.Between, ("i BETWEEN 0 AND l", "s BETWEEN 'a' AND 'b'"), _between, "low", "high"),
+    entry(exp.Like, ("s LIKE '%b%'", "s LIKE 'a_c'", "s NOT LIKE 'a%'"), _like),
+    entry(exp.ILike, "s ILIKE 'A%'", _like),
+)

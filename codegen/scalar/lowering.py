@@ -1,0 +1,135 @@
+"""Lowering: a parsed Spark SQL expression becomes the text of Arrow calls, by the entry of its function or operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted
+from aggloom.codegen.scalar.promotion import common_type
+from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.errors import TypeMismatchError, UnknownColumnError, nearest
+
+NEEDS_SPARK: Final = "is outside what runs without Spark; give the harness a Spark session."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One function or operator of the table.
+
+    nodes: its classes in a syntax tree, or its name where the parser knows none. samples: expressions over the columns
+    of the sample table (`samples.py`), which the page shows and the tests compare with Spark. lower: its rule. parts:
+    what of a node the rule looks at; a node that carries more is refused.
+    """
+
+    nodes: tuple[type[exp.Expression] | str, ...]
+    samples: tuple[str, ...]
+    lower: Rule
+    parts: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """One expression over named inputs on its way to text.
+
+    inputs: the schema of each record batch by the name that it has in the text. zone: the session's time zone.
+    entries: the table of functions by node. casts: what turns a value into another type.
+    """
+
+    inputs: Mapping[str, pa.Schema]
+    zone: str
+    entries: Mapping[type[exp.Expression] | str, Entry]
+    casts: Cast
+
+    def lower(self, node: exp.Expression) -> Lowered:
+        """The value of an expression; raises UnsupportedExpressionError for what Arrow does not say as Spark does."""
+        if isinstance(node, exp.Paren | exp.Alias):
+            return self.lower(node.this)
+        if isinstance(node, exp.Column):
+            return self._column(node)
+        if node.args.get("negate"):
+            plain = node.copy()
+            plain.set("negate", None)
+            return call("pc.invert({0})", pa.bool_(), self.lower(plain))
+        entry = self.entries.get(
+            str(node.this).lower() if isinstance(node, exp.Anonymous) else type(node)
+        )
+        used = {name for name, value in node.args.items() if value}
+        if entry is None or not used <= entry.parts:
+            raise unsupported(node, f"{NEEDS_SPARK}")
+        return entry.lower(self, node)
+
+    def cast(self, value: Lowered, dtype: pa.DataType, node: exp.Expression) -> Lowered:
+        """The value as a type, by Spark's implicit cast."""
+        return self.casts(self, value, dtype, node)
+
+    def as_type(self, node: exp.Expression, dtype: pa.DataType) -> Lowered:
+        """An expression's value as a type."""
+        return self.cast(self.lower(node), dtype, node)
+
+    def text(self, node: exp.Expression) -> Lowered:
+        """An argument that is a text; numbers and dates are spelled out."""
+        return self.as_type(node, pa.string())
+
+    def boolean(self, node: exp.Expression) -> Lowered:
+        """A condition; raises UnsupportedExpressionError for another type."""
+        value = self.lower(node)
+        if value.is_null:
+            return constant(None, pa.bool_())
+        if value.type != pa.bool_():
+            raise unsupported(node, f"is {type_name(value.type)} where a BOOLEAN is needed.")
+        return value
+
+    def aligned(
+        self, nodes: list[exp.Expression], whole: exp.Expression, texts: bool = True
+    ) -> list[Lowered]:
+        """The values of several expressions in their common type; raises TypeMismatchError if there is none."""
+        values = [self.lower(node) for node in nodes]
+        dtype = common_type([value.type for value in values], texts)
+        if dtype is None:
+            names = " and ".join(dict.fromkeys(type_name(v.type) for v in values if not v.is_null))
+            raise TypeMismatchError(
+                f"expression {whole.sql('spark')}: {names} have no common type; write CAST(... AS type) around "
+                "one of them."
+            )
+        return [
+            value if value.type == dtype else self.cast(value, dtype, node)
+            for value, node in zip(values, nodes, strict=True)
+        ]
+
+    def branch(self, value: Lowered) -> str:
+        """A value as a function of the inputs, to be computed on some of their rows."""
+        return f"lambda {self.arguments}: {value.text}"
+
+    @property
+    def arguments(self) -> str:
+        """The inputs' names, as arguments."""
+        return ", ".join(self.inputs)
+
+    def _column(self, node: exp.Column) -> Lowered:
+        name, table = node.name, node.table
+        places = [place for place, schema in self.inputs.items() if name in schema.names]
+        if len(self.inputs) > 1 and table in self.inputs:
+            places = [place for place in places if place == table]
+        if not places:
+            known = dict.fromkeys(n for schema in self.inputs.values() for n in schema.names)
+            raise UnknownColumnError(
+                f"expression {node.sql('spark')}: there is no column {name!r}. {nearest(name, known)}"
+            )
+        if len(places) > 1:
+            raise UnknownColumnError(
+                f"expression {node.sql('spark')}: column {name!r} is in {' and in '.join(places)}; "
+                f"write {places[0]}.{name} or {places[1]}.{name}"
+            )
+        (place,) = places
+        dtype = self.inputs[place].field(name).type
+        return Lowered(f"{place}[{quoted(name)}]", dtype, frozenset([(place, name)]))
+
+
+Rule = Callable[[Lowering, Any], Lowered]
+Cast = Callable[[Lowering, Lowered, pa.DataType, exp.Expression], Lowered]

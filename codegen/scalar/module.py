@@ -1,0 +1,117 @@
+"""A filter and a projection as one Python module: `where(rows)` and `select(rows)`; each input is an argument."""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+from typing import Final
+
+import black
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.handler.render import _environment
+from aggloom.codegen.scalar.casts import cast
+from aggloom.codegen.scalar.expressions import parse_scalar
+from aggloom.codegen.scalar.functions import BY_NODE
+from aggloom.codegen.scalar.lowered import Lowered, quoted, type_text
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering
+from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.sql.depth import deep
+
+ROWS: Final = "rows"
+"""The name of the input in a module that has only one."""
+
+_DEEPEST: Final = 90
+
+
+@dataclass(frozen=True)
+class _Item:
+    """An expression of a module: how the user wrote it, and its text."""
+
+    sql: str
+    text: str
+
+
+@dataclass(frozen=True)
+class _Module:
+    """What the template prints."""
+
+    title: str
+    arguments: str
+    first: str
+    schema: str
+    where: _Item | None
+    columns: tuple[_Item, ...]
+
+
+def lower(sql: str, inputs: Mapping[str, pa.Schema], zone: str = "UTC") -> Lowered:
+    """An expression over named inputs; raises UnsupportedExpressionError for what only Spark evaluates."""
+    return deep(lambda: Lowering(inputs, zone, BY_NODE, cast).lower(parse_scalar(sql)))
+
+
+def module_text(
+    where: str | None,
+    select: Sequence[tuple[str, str]],
+    schema: pa.Schema,
+    inputs: Mapping[str, pa.Schema],
+    zone: str = "UTC",
+) -> str:
+    """The module of a filter and of the columns of `schema`, each name with its expression.
+
+    Raises UnsupportedExpressionError if Arrow cannot say one of them as Spark does.
+    """
+    return deep(lambda: _module_text(where, select, schema, inputs, zone))
+
+
+def _module_text(
+    where: str | None,
+    select: Sequence[tuple[str, str]],
+    schema: pa.Schema,
+    inputs: Mapping[str, pa.Schema],
+    zone: str,
+) -> str:
+    low = Lowering(inputs, zone, BY_NODE, cast)
+    passes = None if where is None else low.boolean(parse_scalar(where))
+    columns = []
+    for (_, sql), field in zip(select, schema, strict=True):
+        node = parse_scalar(sql)
+        columns.append(_item(low.as_type(node, field.type), sql, node))
+    fields = ", ".join(f"({quoted(f.name)}, {type_text(f.type)})" for f in schema)
+    named = ", ".join(f"{sql} AS {name}" for name, sql in select)
+    module = _Module(
+        title=f"{named}{f' WHERE {where}' if where else ''}",
+        arguments=low.arguments,
+        first=next(iter(inputs)),
+        schema=f"pa.schema([{fields}])",
+        where=None if passes is None else _item(passes, str(where), parse_scalar(str(where))),
+        columns=tuple(columns),
+    )
+    text = _environment().get_template("expressions.py.j2").render(module=module)
+    return black.format_str(text, mode=black.Mode(line_length=100, preview=False))
+
+
+@lru_cache(maxsize=256)
+def load_module(text: str) -> ModuleType:
+    """The module of a text, run in memory; tracebacks show its lines."""
+    name = f"aggloom_expressions_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    path = f"<{name}>"
+    module = ModuleType(name)
+    exec(compile(text, path, "exec"), module.__dict__)
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    return module
+
+
+def _item(value: Lowered, sql: str, node: exp.Expression) -> _Item:
+    depth = deepest = 0
+    for character in value.text:
+        depth += (character in "([") - (character in ")]")
+        deepest = max(deepest, depth)
+    if deepest > _DEEPEST:
+        # Python's own parser has a limit.
+        raise unsupported(node, f"is nested too deep: it {NEEDS_SPARK}")
+    return _Item(sql, value.text)

@@ -1,0 +1,90 @@
+"""The types that Spark makes of two in ANSI mode: the common one, and those of arithmetic on decimals."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Final
+
+import pyarrow as pa
+
+from aggloom.codegen.spec.dtypes import INSTANT
+
+INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+FLOATS: Final = (pa.float32(), pa.float64())
+_DIGITS: Final = dict(zip(INTEGERS, (3, 5, 10, 20), strict=True))
+
+
+def is_decimal(dtype: pa.DataType) -> bool:
+    """DECIMAL of any size."""
+    return bool(pa.types.is_decimal128(dtype))
+
+
+def is_number(dtype: pa.DataType) -> bool:
+    """An integer, a float or a decimal."""
+    return dtype in INTEGERS or dtype in FLOATS or is_decimal(dtype)
+
+
+def common_type(types: list[pa.DataType], texts: bool = True) -> pa.DataType | None:
+    """The one type that values of all these become; None if there is none.
+
+    texts: whether a text beside another type becomes that type, as in comparisons and branches.
+    """
+    return reduce(lambda found, each: found and _wider(found, each, texts), types, pa.null())
+
+
+def as_decimal(dtype: pa.DataType) -> pa.DataType:
+    """The decimal type that holds every value of an integer type, or the decimal type itself."""
+    return dtype if is_decimal(dtype) else pa.decimal128(_DIGITS[dtype], 0)
+
+
+def decimal_result(operator: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type of an operation on two decimals: `+ - * / %`."""
+    (p1, s1), (p2, s2) = (left.precision, left.scale), (right.precision, right.scale)
+    if operator == "*":
+        return _adjusted(p1 + p2 + 1, s1 + s2)
+    if operator == "/":
+        scale = max(6, s1 + p2 + 1)
+        return _adjusted(p1 - s1 + s2 + scale, scale)
+    scale = max(s1, s2)
+    if operator == "%":
+        return _adjusted(min(p1 - s1, p2 - s2) + scale, scale)
+    return _adjusted(max(p1 - s1, p2 - s2) + scale + 1, scale)
+
+
+def _adjusted(precision: int, scale: int) -> pa.DataType:
+    """The cut to 38 digits, which gives up digits of the fraction, down to six, before whole ones."""
+    if precision > 38:
+        scale = max(38 - (precision - scale), min(scale, 6))
+        precision = 38
+    return pa.decimal128(precision, scale)
+
+
+def _wider(left: pa.DataType, right: pa.DataType, texts: bool) -> pa.DataType | None:
+    if left == right or pa.types.is_null(right):
+        return left
+    if pa.types.is_null(left):
+        return right
+    if is_number(left) and is_number(right):
+        return _wider_number(left, right)
+    for text, other in ((left, right), (right, left)):
+        if texts and text == pa.string() and not pa.types.is_nested(other):
+            if other in INTEGERS:
+                return pa.int64()
+            return pa.float64() if is_number(other) else other
+        if text == pa.date32() and pa.types.is_timestamp(other):
+            return other
+    if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):
+        return INSTANT
+    return None
+
+
+def _wider_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    if left in INTEGERS and right in INTEGERS:
+        return max(left, right, key=INTEGERS.index)
+    if left in FLOATS or right in FLOATS:
+        return pa.float64()
+    one, other = as_decimal(left), as_decimal(right)
+    scale = max(one.scale, other.scale)
+    whole = max(one.precision - one.scale, other.precision - other.scale)
+    # Past 38 digits Spark keeps the whole ones.
+    return pa.decimal128(min(38, whole + scale), max(0, min(scale, 38 - whole)))

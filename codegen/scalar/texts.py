@@ -1,0 +1,152 @@
+"""Texts: everything that Arrow does on whole characters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.entry import entry, kernel, literal_text, whole_number
+from aggloom.codegen.scalar.lowered import Lowered, call, quoted
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
+from aggloom.codegen.scalar.result_types import unsupported
+
+_TEXT: Final = pa.string()
+_TRIMS: Final = {"BOTH": "utf8_trim", "LEADING": "utf8_ltrim", "TRAILING": "utf8_rtrim"}
+
+
+def _length(low: Lowering, node: exp.Length) -> Lowered:
+    value = low.lower(node.this)
+    if value.type == pa.binary():
+        return call("pc.binary_length({0})", pa.int32(), value)
+    return call("pc.utf8_length({0})", pa.int32(), low.cast(value, _TEXT, node))
+
+
+def _concat(low: Lowering, node: exp.Expression) -> Lowered:
+    pieces = [node.left, node.right] if isinstance(node, exp.DPipe) else node.expressions
+    values = [low.lower(piece) for piece in pieces]
+    if any(value.type == pa.binary() or pa.types.is_nested(value.type) for value in values):
+        raise unsupported(node, NEEDS_SPARK)
+    texts = [low.cast(each, _TEXT, node) for each in values]
+    return call(f'pc.binary_join_element_wise({_places(texts)}, "")', _TEXT, *texts)
+
+
+def _concat_ws(low: Lowering, node: exp.ConcatWs) -> Lowered:
+    separator, *pieces = node.expressions
+    values = [low.text(piece) for piece in pieces]
+    if not values:
+        raise unsupported(node, NEEDS_SPARK)
+    text = f"scalar.joined({{separator}}, {_places(values)})"
+    return call(text, _TEXT, *values, separator=quoted(literal_text(separator, node)))
+
+
+def _places(values: list[Lowered]) -> str:
+    return ", ".join(f"{{{place}}}" for place in range(len(values)))
+
+
+def _substring(low: Lowering, node: exp.Substring) -> Lowered:
+    value = low.lower(node.this)
+    if value.type == pa.binary():
+        raise unsupported(node, NEEDS_SPARK)
+    numbers = [whole_number(node.args.get("start"), node)]
+    if node.args.get("length") is not None:
+        numbers.append(whole_number(node.args["length"], node))
+    told = ", ".join(map(str, numbers))
+    return call("scalar.substring({0}, {told})", _TEXT, low.cast(value, _TEXT, node), told=told)
+
+
+def _left(low: Lowering, node: exp.Left) -> Lowered:
+    count = max(whole_number(node.expression, node), 0)
+    return call(f"scalar.substring({{0}}, 1, {count})", _TEXT, low.text(node.this))
+
+
+def _right(low: Lowering, node: exp.Right) -> Lowered:
+    count = whole_number(node.expression, node)
+    if count <= 0:
+        raise unsupported(node, NEEDS_SPARK)
+    return call(f"scalar.substring({{0}}, -{count})", _TEXT, low.text(node.this))
+
+
+def _trim(low: Lowering, node: exp.Trim) -> Lowered:
+    word = _TRIMS.get(str(node.args.get("position") or "BOTH").upper())
+    wanted = " " if node.expression is None else literal_text(node.expression, node)
+    if word is None or not wanted:
+        raise unsupported(node, NEEDS_SPARK)
+    return call(f"pc.{word}({{0}}, {{wanted}})", _TEXT, low.text(node.this), wanted=quoted(wanted))
+
+
+def _pad(low: Lowering, node: exp.Pad) -> Lowered:
+    width = max(whole_number(node.expression, node), 0)
+    filler = literal_text(node.args.get("fill_pattern") or exp.Literal.string(" "), node)
+    if len(filler) != 1:
+        raise unsupported(node, NEEDS_SPARK)
+    side = "utf8_lpad" if node.args.get("is_left") else "utf8_rpad"
+    text = f"pc.{side}(pc.utf8_slice_codeunits({{0}}, 0, {width}), {width}, {{filler}})"
+    return call(text, _TEXT, low.text(node.this), filler=quoted(filler))
+
+
+def _replace(low: Lowering, node: exp.Replace) -> Lowered:
+    wanted = literal_text(node.expression, node)
+    new = literal_text(node.args.get("replacement") or exp.Literal.string(""), node)
+    if not wanted:
+        raise unsupported(node, NEEDS_SPARK)
+    text = "pc.replace_substring({0}, {wanted}, {new})"
+    return call(text, _TEXT, low.text(node.this), wanted=quoted(wanted), new=quoted(new))
+
+
+def _contains(word: str) -> Rule:
+    def rule(low: Lowering, node: exp.Expression) -> Lowered:
+        wanted = quoted(literal_text(node.expression, node))
+        return call(f"pc.{word}({{0}}, {{wanted}})", pa.bool_(), low.text(node.this), wanted=wanted)
+
+    return rule
+
+
+def _position(low: Lowering, node: exp.StrPosition) -> Lowered:
+    wanted = quoted(literal_text(node.args["substr"], node))
+    text = "scalar.position({0}, {wanted})"
+    return call(text, pa.int32(), low.text(node.this), wanted=wanted)
+
+
+ENTRIES: Final[tuple[Entry, ...]] = (
+    entry(exp.Upper, ("upper(s)", "ucase(t)"), kernel("scalar.upper({0})", _TEXT, _TEXT)),
+    entry(exp.Lower, ("lower(s)", "lcase(t)"), kernel("scalar.lower({0})", _TEXT, _TEXT)),
+    entry(exp.Length, ("length(s)", "char_length(t)", "length(y)"), _length),
+    entry("octet_length", "octet_length(s)", kernel("pc.binary_length({0})", pa.int32(), _TEXT)),
+    entry(exp.DPipe, ("s || t", "s || i"), _concat, "safe"),
+    entry(exp.Concat, "concat(s, '-', i, d, m, w)", _concat, "safe", "coalesce"),
+    entry(exp.ConcatWs, "concat_ws(',', s, t, i)", _concat_ws, "safe", "coalesce", "flatten"),
+    entry(
+        exp.Substring,
+        ("substring(s, 2)", "substr(s, 1, 2)", "substring(s, -2, 1)", "substring(s, 0, 2)"),
+        _substring,
+        *("start", "length"),
+    ),
+    entry(exp.Left, "left(s, 2)", _left),
+    entry(exp.Right, "right(s, 2)", _right),
+    entry(
+        exp.Trim,
+        ("trim(s)", "ltrim(s)", "rtrim(s)", "TRIM(LEADING 'xa' FROM s)"),
+        _trim,
+        "position",
+    ),
+    entry(exp.Pad, ("lpad(s, 5, '*')", "rpad(s, 2)"), _pad, "fill_pattern", "is_left"),
+    entry(
+        exp.Repeat,
+        "repeat(s, 2)",
+        kernel("scalar.repeat({0}, {1})", _TEXT, _TEXT, pa.int32()),
+        "times",
+    ),
+    entry(exp.Reverse, "reverse(s)", kernel("pc.utf8_reverse({0})", _TEXT, _TEXT)),
+    entry(exp.Replace, "replace(s, 'b', 'xx')", _replace, "replacement"),
+    entry(exp.Contains, "contains(s, 'b')", _contains("match_substring")),
+    entry(exp.StartsWith, "startswith(s, 'a')", _contains("starts_with")),
+    entry(exp.EndsWith, "endswith(s, 'c')", _contains("ends_with")),
+    entry(
+        exp.StrPosition,
+        ("instr(s, 'b')", "locate('e', s)", "position('b' IN s)"),
+        _position,
+        "substr",
+    ),
+)

@@ -1,0 +1,78 @@
+"""Branches that are computed only on the rows that reach them, so that an error elsewhere in them does not come up.
+
+A branch is a function of the same batches as the expression; it gets those rows of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.runtime.scalar.values import Value, array
+
+Branch = Callable[..., Value]
+
+
+def and_then(left: Value, right: Branch, *inputs: pa.RecordBatch) -> pa.Array:
+    """left AND right, the right side where the left one is not false."""
+    known = array(left, inputs[0].num_rows)
+    rest = _on(right, pc.fill_null(known, True), pa.bool_(), inputs)
+    return pc.and_kleene(known, rest)
+
+
+def or_else(left: Value, right: Branch, *inputs: pa.RecordBatch) -> pa.Array:
+    """left OR right, the right side where the left one is not true."""
+    known = array(left, inputs[0].num_rows)
+    rest = _on(right, pc.invert(pc.fill_null(known, False)), pa.bool_(), inputs)
+    return pc.or_kleene(known, rest)
+
+
+def case(
+    arms: Sequence[tuple[Branch, Branch]],
+    default: Branch,
+    dtype: pa.DataType,
+    *inputs: pa.RecordBatch,
+) -> pa.Array:
+    """The value of the first arm whose condition is true, else the default's."""
+    rows = np.arange(inputs[0].num_rows)
+    places: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
+    parts: list[pa.Array] = []
+    reached = list(inputs)
+    for condition, value in arms:
+        holds = pc.fill_null(array(condition(*reached), len(rows)), False)
+        taken = [each.filter(holds) for each in reached]
+        parts.append(array(value(*taken), taken[0].num_rows))
+        known = holds.to_numpy(zero_copy_only=False)
+        places.append(rows[known])
+        rows = rows[~known]
+        reached = [each.filter(pc.invert(holds)) for each in reached]
+    parts.append(array(default(*reached), len(rows)))
+    order = np.argsort(np.concatenate([*places, rows]), kind="stable")
+    return pa.chunked_array(parts, dtype).combine_chunks().take(pa.array(order))
+
+
+def first_valid(
+    branches: Sequence[Branch], dtype: pa.DataType, *inputs: pa.RecordBatch
+) -> pa.Array:
+    """COALESCE: the first value that is not NULL."""
+    values = array(branches[0](*inputs), inputs[0].num_rows)
+    for branch in branches[1:]:
+        missing = pc.is_null(values)
+        values = pc.coalesce(values, _on(branch, missing, dtype, inputs))
+    return values
+
+
+def _on(
+    branch: Branch, mask: pa.Array, dtype: pa.DataType, inputs: Sequence[pa.RecordBatch]
+) -> pa.Array:
+    """A branch's value where a condition holds, NULL elsewhere."""
+    if mask.true_count == len(mask):
+        return array(branch(*inputs), len(mask))
+    taken = [each.filter(mask) for each in inputs]
+    value = array(branch(*taken), taken[0].num_rows)
+    holds = mask.to_numpy(zero_copy_only=False)
+    places = pa.array(np.cumsum(holds) - 1, mask=~holds)
+    return value.take(places) if len(value) else pa.nulls(len(mask), dtype)

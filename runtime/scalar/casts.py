@@ -1,0 +1,180 @@
+"""Casts as ANSI mode has them: what the type cannot hold is an error, a fraction is cut off or rounded half up."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.errors import InvalidCastError
+from aggloom.runtime.scalar.dates import parse_date, parse_timestamp
+from aggloom.runtime.scalar.decimals import fit, no_room, rounded_half_up
+from aggloom.runtime.scalar.numbers import to_bigint
+from aggloom.runtime.scalar.values import (
+    Value,
+    any_true,
+    checked,
+    failure,
+    row_by_row,
+    where_valid,
+    whole,
+)
+
+_SPACE: Final = "".join(map(chr, [*range(0x21), 0x7F]))
+_INTEGER: Final = r"^[+-]?[0-9]+$"
+_NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_SUFFIX: Final = r"^(.*[0-9.])[dDfF]$"
+_TRUE: Final = ("t", "true", "y", "yes", "1")
+_FALSE: Final = ("f", "false", "n", "no", "0")
+_EXACT_DIGITS: Final = 15
+
+
+def cast(value: Value, dtype: pa.DataType, sql: str) -> Value:
+    """Integers, and decimals that get more digits, as a type that may be too small."""
+    return checked(lambda v: pc.cast(v, dtype), (value,), sql, InvalidCastError, _fitting(dtype))
+
+
+def round_decimal(value: Value, dtype: pa.DataType, sql: str) -> Value:
+    """A decimal as a decimal type, rounded half up."""
+    return checked(
+        lambda v: rounded_half_up(v, dtype), (value,), sql, InvalidCastError, no_room(dtype)
+    )
+
+
+def double_to_integer(value: Value, dtype: pa.DataType, sql: str) -> Value:
+    """A float or a decimal without its fraction, as an integer."""
+    if pa.types.is_decimal(value.type):
+        whole_numbers = pc.round(value, 0, round_mode="towards_zero")
+        return cast(pc.cast(whole_numbers, pa.decimal128(38, 0)), dtype, sql)
+    whole_numbers = pc.trunc(value)
+    if dtype != pa.int64():
+        return cast(whole_numbers, dtype, sql)
+    limit = pa.scalar(2.0**63, value.type)
+    # Spark lets 2^63 itself pass and makes the largest BIGINT of it.
+    fits = pc.and_(
+        pc.less_equal(whole_numbers, limit), pc.greater_equal(whole_numbers, pc.negate(limit))
+    )
+    _refuse(pc.invert(fits), value, sql, _fitting(dtype))
+    return to_bigint(whole_numbers)
+
+
+def double_to_decimal(value: Value, dtype: pa.DataType, sql: str) -> Value:
+    """A float, by its shortest decimal digits, as a decimal rounded half up; NaN and infinities become NULL."""
+
+    def convert(number: float) -> decimal.Decimal | None:
+        exact = decimal.Decimal(repr(number))
+        return _fit(exact, dtype, sql, number) if exact.is_finite() else None
+
+    return row_by_row(convert, dtype, pc.cast(value, pa.float64()))
+
+
+def decimal_to_double(value: Value) -> Value:
+    """The DOUBLE nearest to a decimal; Arrow's own cast may be off by a last bit."""
+    kind = value.type
+    if kind.precision > _EXACT_DIGITS:
+        return row_by_row(float, pa.float64(), value)
+
+    def convert(decimals: pa.Array) -> pa.Array:
+        # Up to 15 digits are exact as a DOUBLE, and so is the power of ten: the division rounds once.
+        digits = pc.cast(pc.multiply(decimals, _power(kind.scale)), pa.int64())
+        return pc.divide(pc.cast(digits, pa.float64()), pa.scalar(10.0**kind.scale))
+
+    return whole(convert, value)
+
+
+def decimal_to_text(value: Value) -> Value:
+    """A decimal without an exponent."""
+    if value.type.scale <= 6:
+        return pc.cast(value, pa.string())
+    return row_by_row(lambda number: f"{number:f}", pa.string(), value)
+
+
+def text_to_integer(value: Value, dtype: pa.DataType, sql: str) -> Value:
+    """A text of digits, perhaps with a sign and spaces around it."""
+    text = pc.utf8_trim(value, _SPACE)
+    _refuse(pc.invert(pc.match_substring_regex(text, _INTEGER)), value, sql, _reading(dtype))
+    bare = pc.replace_substring_regex(text, r"^\+?(-?)0*([0-9])", r"\1\2")
+    return checked(
+        lambda _, v: pc.cast(v, dtype), (value, bare), sql, InvalidCastError, _fitting(dtype)
+    )
+
+
+def text_to_float(value: Value, dtype: pa.DataType, sql: str) -> Value:
+    """A text as a float: digits with a point and an exponent, or NaN and infinity by name."""
+    text = pc.replace_substring_regex(pc.utf8_trim(value, _SPACE), _SUFFIX, r"\1")
+    named = pc.match_substring_regex(text, r"^(?i)([+-]?inf(inity)?|nan)$")
+    right = pc.or_(pc.match_substring_regex(text, _NUMBER), named)
+    _refuse(pc.invert(right), value, sql, _reading(dtype))
+    return pc.cast(pc.replace_substring_regex(text, r"^\+", ""), dtype)
+
+
+def text_to_decimal(value: Value, dtype: pa.DataType, sql: str) -> Value:
+    """A text as a decimal, rounded half up."""
+    text = pc.utf8_trim(value, _SPACE)
+    _refuse(pc.invert(pc.match_substring_regex(text, _NUMBER)), value, sql, _reading(dtype))
+    return row_by_row(lambda t: _fit(decimal.Decimal(t), dtype, sql, t), dtype, text)
+
+
+def text_to_bool(value: Value, sql: str) -> Value:
+    """t, true, y, yes, 1 and their opposites, whatever their case."""
+    text = pc.utf8_lower(pc.utf8_trim(value, _SPACE))
+    true = pc.is_in(text, value_set=pa.array(_TRUE))
+    known = pc.or_(true, pc.is_in(text, value_set=pa.array(_FALSE)))
+    _refuse(pc.and_(pc.invert(known), pc.is_valid(value)), value, sql, _reading(pa.bool_()))
+    return pc.if_else(pc.is_valid(value), true, pa.scalar(None, pa.bool_()))
+
+
+def text_to_date(value: Value, sql: str) -> Value:
+    """yyyy[-m[m][-d[d]]], with anything after a space or a T."""
+    return _by_grammar(value, parse_date, pa.int32(), pa.date32(), sql)
+
+
+def text_to_timestamp(value: Value, dtype: pa.DataType, sql: str) -> Value:
+    """A date, perhaps with a time of day and an offset; `dtype`: the wall clock, or the instant in UTC."""
+    local = dtype.tz is None
+    return _by_grammar(value, lambda t: parse_timestamp(t, local), pa.int64(), dtype, sql)
+
+
+def timestamp_to_text(value: Value) -> Value:
+    """A wall clock's time without the zeros at the end of its fraction."""
+    text = pc.cast(value, pa.string())
+    bare = pc.replace_substring_regex(text, r"\.0+$", "")
+    return pc.replace_substring_regex(bare, r"(\.[0-9]*[1-9])0+$", r"\1")
+
+
+def _by_grammar(
+    value: Value, parse: Any, number: pa.DataType, dtype: pa.DataType, sql: str
+) -> Value:
+    def convert(text: str) -> int:
+        parsed = parse(text.strip(_SPACE))
+        if parsed is None:
+            raise failure(InvalidCastError, sql, (text,), _reading(dtype))
+        return int(parsed)
+
+    return pc.cast(row_by_row(convert, number, value), dtype)
+
+
+def _fit(number: decimal.Decimal, dtype: pa.DataType, sql: str, shown: Any) -> decimal.Decimal:
+    exact = fit(number, dtype)
+    if exact is None:
+        raise failure(InvalidCastError, sql, (shown,), no_room(dtype))
+    return exact
+
+
+def _refuse(mask: Value, value: Value, sql: str, what: str) -> None:
+    if any_true(mask):
+        raise failure(InvalidCastError, sql, where_valid(mask, value), what)
+
+
+def _power(digits: int) -> pa.Scalar:
+    return pa.scalar(decimal.Decimal(10**digits), pa.decimal128(digits + 1, 0))
+
+
+def _fitting(dtype: pa.DataType) -> str:
+    return f"the value does not fit {dtype}; cast to a wider type or filter such rows."
+
+
+def _reading(dtype: pa.DataType) -> str:
+    return f"the text is no {dtype}; filter such rows."

@@ -1,0 +1,76 @@
+"""Comparisons in Spark's order: NaN is equal to itself and above all numbers, -0.0 is 0.0."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.runtime.scalar.values import Value
+
+
+def equal(left: Value, right: Value) -> Value:
+    """left = right."""
+    same = pc.equal(left, right)
+    if not pa.types.is_floating(left.type):
+        return same
+    return pc.or_(same, pc.and_(pc.is_nan(left), pc.is_nan(right)))
+
+
+def not_equal(left: Value, right: Value) -> Value:
+    """left <> right."""
+    return pc.invert(equal(left, right))
+
+
+def less(left: Value, right: Value) -> Value:
+    """left < right."""
+    below = pc.less(left, right)
+    if not pa.types.is_floating(left.type):
+        return below
+    return pc.or_(below, pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
+
+
+def greater(left: Value, right: Value) -> Value:
+    """left > right."""
+    return less(right, left)
+
+
+def less_equal(left: Value, right: Value) -> Value:
+    """left <= right."""
+    return pc.invert(less(right, left))
+
+
+def greater_equal(left: Value, right: Value) -> Value:
+    """left >= right."""
+    return pc.invert(less(left, right))
+
+
+def not_distinct(left: Value, right: Value) -> Value:
+    """left <=> right: NULL is the same as NULL; never NULL itself."""
+    same = pc.coalesce(equal(left, right), pa.scalar(False))
+    return pc.or_(same, pc.and_(pc.is_null(left), pc.is_null(right)))
+
+
+def is_in(value: Value, options: pa.Array) -> Value:
+    """value IN (options): unknown if it is NULL, or is not found and an option is NULL."""
+    unknown = pc.is_null(value)
+    found = pc.is_in(value, value_set=options.drop_null())
+    if options.null_count:
+        unknown = pc.or_(unknown, pc.invert(found))
+    return pc.if_else(unknown, pa.scalar(None, pa.bool_()), found)
+
+
+def least(*values: Value) -> Value:
+    """The least of the values that are not NULL."""
+    return reduce(lambda best, each: _better(best, each, less(each, best)), values)
+
+
+def greatest(*values: Value) -> Value:
+    """The greatest of the values that are not NULL."""
+    return reduce(lambda best, each: _better(best, each, less(best, each)), values)
+
+
+def _better(best: Value, other: Value, wins: Value) -> Value:
+    chosen = pc.if_else(pc.coalesce(wins, pa.scalar(False)), other, best)
+    return pc.coalesce(chosen, other)

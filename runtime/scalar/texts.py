@@ -1,0 +1,68 @@
+"""Texts, counted in characters as Spark counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.runtime.scalar.values import Value, row_by_row
+
+
+def upper(value: Value) -> Value:
+    """The text in capitals."""
+    return _cased(value, pc.ascii_upper, str.upper)
+
+
+def lower(value: Value) -> Value:
+    """The text in small letters."""
+    return _cased(value, pc.ascii_lower, str.lower)
+
+
+def substring(value: Value, start: int, length: int | None = None) -> Value:
+    """So many characters from a place on, which counts from 1, or from the end if it is negative."""
+    if start >= 0:
+        first = max(start - 1, 0)
+        stop = None if length is None else first + max(length, 0)
+        return pc.utf8_slice_codeunits(value, first, stop)
+
+    # A start before the text eats into the length, as Spark's does, so it depends on each row.
+    def cut(text: str) -> str:
+        first = len(text) + start
+        last = len(text) if length is None else first + length
+        return text[max(first, 0) : max(last, 0)]
+
+    return row_by_row(cut, pa.string(), value)
+
+
+def position(value: Value, wanted: str) -> Value:
+    """Where a text first stands in another, counted in characters from 1; 0 if it does not."""
+    if pc.all(pc.string_is_ascii(value)).as_py() is not False and wanted.isascii():
+        return pc.add(pc.find_substring(value, wanted), pa.scalar(1, pa.int32()))
+    return row_by_row(lambda text: text.find(wanted) + 1, pa.int32(), value)
+
+
+def repeat(value: Value, times: Value) -> Value:
+    """The text so many times; nothing for a negative number."""
+    number = pc.max_element_wise(times, pa.scalar(0, times.type), skip_nulls=False)
+    return pc.binary_repeat(value, number)
+
+
+def joined(separator: str, *values: Value) -> Value:
+    """concat_ws: the values that are not NULL, with a separator between them."""
+    # Arrow's own join that skips NULLs leaves out the rows in which all are NULL.
+    nothing, before = pa.scalar(""), pa.scalar(separator)
+    pieces = [
+        pc.coalesce(pc.binary_join_element_wise(before, value, nothing), nothing)
+        for value in values
+    ]
+    whole = pc.binary_join_element_wise(*pieces, nothing)
+    return pc.utf8_slice_codeunits(whole, len(separator))
+
+
+def _cased(value: Value, kernel: Callable[[Value], Value], by_hand: Callable[[str], str]) -> Value:
+    if pc.all(pc.string_is_ascii(value)).as_py() is not False:
+        return kernel(value)
+    # Arrow maps one code point to one; Spark, like Python, makes "SS" of "ß".
+    return row_by_row(by_hand, pa.string(), value)

@@ -1,0 +1,103 @@
+"""Values: arrays and scalars brought to one length, functions of whole arrays and of single rows, named errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.errors import ArithmeticOverflowError
+
+Value: TypeAlias = pa.Array | pa.Scalar
+
+
+def array(value: Value, length: int) -> pa.Array:
+    """The value in so many rows."""
+    if isinstance(value, pa.Scalar):
+        return pa.repeat(value, length)
+    return value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
+
+
+def column(value: Value, rows: pa.RecordBatch) -> pa.Array:
+    """The value for every row of a batch."""
+    return array(value, rows.num_rows)
+
+
+def predicate(value: Value, rows: pa.RecordBatch) -> pa.BooleanArray:
+    """Where a condition is true, for every row of a batch; unknown counts as false."""
+    return pc.fill_null(column(value, rows), False)
+
+
+def whole(function: Callable[..., pa.Array], *values: Value) -> Value:
+    """A function of arrays, applied to values of any form."""
+    lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
+    result = function(*(array(value, lengths[0] if lengths else 1) for value in values))
+    return result if lengths else result[0]
+
+
+def row_by_row(function: Callable[..., Any], dtype: pa.DataType, *values: Value) -> Value:
+    """A function of Python values, applied to each row without a NULL."""
+
+    def applied(*arrays: pa.Array) -> pa.Array:
+        rows = zip(*(each.to_pylist() for each in arrays), strict=True)
+        return pa.array([None if None in row else function(*row) for row in rows], dtype)
+
+    return whole(applied, *values)
+
+
+def any_true(mask: Value) -> bool:
+    """Whether a condition holds anywhere."""
+    return pc.any(mask).as_py() is True
+
+
+def where_valid(mask: Value, *values: Value) -> tuple[Any, ...]:
+    """The values of the first row in which a condition holds."""
+
+    def first(condition: pa.Array, *arrays: pa.Array) -> pa.Array:
+        at = pc.index(condition, True).as_py()
+        found.extend(each[at].as_py() for each in arrays)
+        return condition
+
+    found: list[Any] = []
+    whole(first, mask, *values)
+    return tuple(found)
+
+
+def checked(
+    kernel: Callable[..., Value],
+    values: tuple[Value, ...],
+    sql: str,
+    error: type[ArithmeticOverflowError] = ArithmeticOverflowError,
+    what: str = "overflow: the result does not fit its type; cast to a wider type or filter such rows.",
+) -> Value:
+    """What a kernel makes of values; its refusal becomes an error that names the values of the first row at fault."""
+    try:
+        return kernel(*values)
+    except pa.ArrowInvalid:
+        failed = _first_failure(kernel, values)
+    raise failure(error, sql, failed, what)
+
+
+def failure(
+    error: type[ArithmeticOverflowError], sql: str, values: tuple[Any, ...], what: str
+) -> ArithmeticOverflowError:
+    """The error of a row: expression, values, cause and what to do."""
+    shown = ", ".join(repr(value) if isinstance(value, str) else str(value) for value in values)
+    return error(f"expression {sql}: at {shown}: {what}")
+
+
+def _first_failure(kernel: Callable[..., Value], values: tuple[Value, ...]) -> tuple[Any, ...]:
+    """The values of the first row that a kernel refuses, found by halving."""
+    lengths = [len(value) for value in values if not isinstance(value, pa.Scalar)]
+    arrays = [array(value, lengths[0] if lengths else 1) for value in values]
+    low, high = 0, len(arrays[0])
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            kernel(*(each.slice(low, middle - low) for each in arrays))
+            low = middle
+        except pa.ArrowInvalid:
+            high = middle
+    return tuple(each[low].as_py() for each in arrays)
