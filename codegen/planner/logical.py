@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import known
 from aggloom.codegen.operators import (
+    SHAPES,
     Aggregate,
     Calc,
     Column,
@@ -186,19 +187,21 @@ class _Builder:
 
     def _select(self, tree: exp.Select) -> Node:
         check_block(self.sql, tree)
-        source, names = self._source(tree)
+        shape = next((found for each in SHAPES if (found := each(self, tree))), None)
+        tree, source, names = shape or (tree, *self.source(tree))
         alias = tree.args["from_"].this.alias
         ttl = state_ttl(self.sql, tree, {alias} if alias else names)
         if ttl is None:
-            return self._block(tree, source, names)
-        node = keeping(self._block(tree, source, names), source, ttl)
+            return self.block(tree, source, names)
+        node = keeping(self.block(tree, source, names), source, ttl)
         settled = walk(windows(node, self.options, Notes()))
         if not any(isinstance(each, Aggregate) and each.state_ttl == ttl for each in settled):
             what = "STATE_TTL on a query whose aggregate is not a GROUP BY without windows is"
             raise refusal(self.sql, span(tree.args["hint"]), what, "take it out")
         return node
 
-    def _block(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+    def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        """The plan of a SELECT over the plan of its source."""
         aggregates = tree.args.get("group") or tree.args.get("having")
         aggregates = aggregates or any(item.find(Call) for item in tree.expressions)
         distinct = tree.args.get("distinct")
@@ -210,7 +213,7 @@ class _Builder:
             return self._aggregate(self._starless(tree, source, names), source, names)
         return self._project(tree, source, names)
 
-    def _source(self, tree: exp.Select) -> tuple[Node, set[str]]:
+    def source(self, tree: exp.Select) -> tuple[Node, set[str]]:
         """The plan of FROM, and the names under which its columns may be qualified."""
         source = tree.args["from_"].this
         alias = source.args.get("alias")

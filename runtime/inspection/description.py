@@ -115,7 +115,7 @@ class Description:
 
     def handler(self, *states: bytes | memoryview) -> type[Any] | None:
         """The handler class, generated from the spec for the backend that wrote these states; None if it has none."""
-        if self.settings_of.spec is None:
+        if self.settings_of.handler_spec is None:
             return None
         plain = any(_PLAIN_STATE in bytes(state) for state in states)
         return load(generate(self.agg_spec, "python" if plain else "numba"))

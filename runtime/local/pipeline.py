@@ -220,7 +220,7 @@ class _Builder:
     def _operators(self, node: Stateful) -> tuple[OperatorSpec, list[Operator]]:
         """What a node's operators are made from, and the operators, one for each bucket."""
         made = operator_of(node, self.plan.options)
-        handler = None if made.spec is None else self.handler_of(made.spec)
+        handler = None if made.handler_spec is None else self.handler_of(made.handler_spec)
         count = self.buckets if node.keys else 1
         operators = [made.make(handler, bucket) for bucket in range(count)]
         self.operators += operators

@@ -10,7 +10,6 @@ import json
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -185,16 +184,18 @@ class Operator(ABC):
         return [state.arena for state in self.states]
 
 
-@dataclass(frozen=True)
 class OperatorSpec(ABC):
-    """What an operator is made from: frozen, and JSON both ways, but for the spec of its handler, which is kept apart.
+    """What an operator is made from: a frozen dataclass, and JSON both ways, but for what its handler is made from.
 
-    kind: by what a checkpoint knows the operator again; see `registry`. spec: of its handler; None: it has none, and
-    `make` is given None.
+    kind: by what a checkpoint knows the operator again; see `registry`.
     """
 
     kind: ClassVar[str]
-    spec: AggSpec | None
+
+    @property
+    def handler_spec(self) -> AggSpec | None:
+        """What its handler is generated from; None: it has none, and `make` is given None."""
+        return None
 
     @classmethod
     @abstractmethod
@@ -256,7 +257,7 @@ class OperatorSpec(ABC):
     @property
     def needs_order(self) -> bool:
         """Whether the result depends on the order of rows, which is then carried along."""
-        spec = self.spec
+        spec = self.handler_spec
         if spec is None or spec.input_changes == "retract":
             return True
         entries = [spec.entry(call) for call in spec.calls]

@@ -313,6 +313,10 @@ class GroupAggSpec(OperatorSpec):
         return self.from_data(data, self.spec)
 
     @property
+    def handler_spec(self) -> AggSpec:
+        return self.spec
+
+    @property
     def rows(self) -> pa.Schema:
         return self.spec.handler_schema
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import (
+    Deduplicate,
     GroupAggregate,
     IncrementalAggregate,
     PlanOptions,
@@ -15,6 +16,7 @@ from aggloom.codegen.planner import (
 )
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.operators.base import OperatorSpec
+from aggloom.runtime.operators.deduplicate import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.windows.make import WindowSettings
 
@@ -22,6 +24,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     GroupAggregate: GroupAggSpec,
     IncrementalAggregate: GroupAggSpec,
     WindowAggregate: WindowSettings,
+    Deduplicate: DeduplicateSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 

@@ -33,28 +33,37 @@ DIALECT = {
 }
 """Options, in lower case, that say how a line is cut into values."""
 
-_WIDTH = 100
+WIDTH = 100
+"""Columns that there is room for where no header is known beforehand."""
+
+_SPARE = 8
 _LINES = r"\r\n|\n|\r"
 
 
 def csv_lines(
-    files: DataFrame, columns: StructType, options: Mapping[str, Any], lenient: bool
+    files: DataFrame,
+    columns: StructType,
+    options: Mapping[str, Any],
+    lenient: bool,
+    first: str | None = None,
 ) -> DataFrame:
     """The rows of files (`value` and `file`) by the names in their headers.
 
-    lenient: a column that is missing is NULL.
+    lenient: a column that is missing is NULL. first: the header of a file that is there, by which room is made: each
+    line is cut into as many columns, so that less room is less work.
     """
     names = columns.names
     changes, flattened = change_names(names), flattened_names(names)
     wanted = [*names, *changes, *flattened]
     end = uuid4().hex
     given = {key.lower(): value for key, value in options.items()}
-    width = int(given.pop("maxcolumns", max(_WIDTH, 2 * len(wanted))))
+    separator = str(given.get("sep", given.get("delimiter", ",")))
+    expected = WIDTH if first is None else first.count(separator) + 1 + _SPARE
+    width = int(given.pop("maxcolumns", max(expected, len(wanted) + _SPARE)))
 
     def cut(line: Column) -> Column:
         """The values of a line, and `end` after the last."""
         dialect = {key: str(value) for key, value in given.items() if key in DIALECT}
-        separator = given.get("sep", given.get("delimiter", ","))
         fields = StructType([StructField(f"c{place}", StringType()) for place in range(width + 1)])
         ended = F.concat(line, F.lit(f"{separator}{end}"))
         return F.from_csv(ended, fields.simpleString(), {"mode": "PERMISSIVE", **dialect})

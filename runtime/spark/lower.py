@@ -382,7 +382,7 @@ class Lowering:
             carries=self._carries,
         )
         packed = self._packed(exchange.input, here, name, ordered)
-        handler = None if settings.spec is None else self.handler_of(settings.spec)
+        handler = None if settings.handler_spec is None else self.handler_of(settings.handler_spec)
         factory = OperatorFactory(
             name=name,
             digest=lineage(node),

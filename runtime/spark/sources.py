@@ -85,7 +85,7 @@ def read_changes(
     if format == "csv":
         if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
             files = _texts(configured().option("wholetext", True), path)
-            return csv_lines(files, columns, options, lenient)
+            return csv_lines(files, columns, options, lenient, _first_line(spark, path, looked))
         return _csv(spark, configured(), path, columns, options, lenient)
     door = JsonDoor(columns, time_unit, lenient, concatenated == "split")
     if format == "debezium-json":
@@ -202,6 +202,12 @@ def _check_parquet(
         # There is no file yet, or none that can be read: each Spark says so in its own way, and the query says more.
         return
     _check_found(columns, found, f"the Parquet files of {path}")
+
+
+def _first_line(spark: SparkSession, path: str, options: Mapping[str, Any]) -> str | None:
+    """The first line of one of the files that are there; None if there is none yet."""
+    found = spark.read.options(**options).text(path).limit(1).collect()
+    return found[0][0] if found else None
 
 
 def _check_json(

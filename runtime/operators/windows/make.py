@@ -111,6 +111,10 @@ class WindowSettings(OperatorSpec):
         return replace(self, **{name: data[name] for name in _SETTINGS})
 
     @property
+    def handler_spec(self) -> AggSpec:
+        return self.spec
+
+    @property
     def rows(self) -> pa.Schema:
         return self.row_schema
 
