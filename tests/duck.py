@@ -64,7 +64,7 @@ def duckdb_table(spec: AggSpec, net_rows: Sequence[Row]) -> list[Row]:
         parts += _selected(spec, call) if known else ["NULL"]
     grouping = ", ".join(quoted(name) for name in spec.group_by)
     group_by = f"GROUP BY {grouping}" if grouping else ""
-    having = "" if spec.one_row else "HAVING COUNT(*) > 0"
+    having = f"HAVING COUNT(*) {'>=' if spec.one_row else '>'} 0"
     sql = f"SELECT {', '.join(parts)} FROM data {group_by} {having}"
     connection = _connection()
     connection.register("data", data)

@@ -289,6 +289,6 @@ def test_what_another_operator_does_is_refused_with_its_name(name: str) -> None:
 
 
 def test_approximate_calls_keep_what_exact_ones_would_not() -> None:
-    spec = chunk("sketches", "whole", "spark", "append")
+    spec = chunk("aggloom.codegen.catalogue.sketches", "whole", "spark", "append")
     assert spec is not None
     assert not any(exact(spec))

@@ -234,8 +234,8 @@ def test_bytes_are_those_of_the_arrays(keys: str, calls: str, changes: str, ttl:
     assert spec.digest == node["handler"]
     operator = GroupAggOperator(handler_class(spec, "numba"), state_ttl_ms=ttl)
     state = operator.state
-    state.index.reserve(101)
-    state._resize(state.index.capacity)
+    state.table.reserve(101)
+    state._fit()
     assert state.capacity == 101
     by_key = sum(
         array.nbytes

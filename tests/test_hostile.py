@@ -260,7 +260,8 @@ def test_a_global_aggregate_comes_and_goes(mode: str, backend: str) -> None:
             ("+U", 1, 2),
             ("-U", 1, 2),
             ("+U", None, 1),
-            ("-D", None, 1),
+            ("-U", None, 1),
+            ("+U", None, 0),
         ]
 
 

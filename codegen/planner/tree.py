@@ -137,11 +137,11 @@ def _lines(node: dict[str, Any], *, numbered: bool, first: str = "", rest: str =
 
 def _legend(node: dict[str, Any]) -> Iterator[str]:
     state, key = node["state"], node["unique_key"]
-    handler = f"handler {node['handler']}"
+    handler = f"; handler {node['handler']}" if "handler" in node else ""
     if "final_handler" in node:
         handler += f", for the final half {node['final_handler']}"
     unique = "none" if key is None else ", ".join(map(shown, key)) or "one row"
-    yield f"node[{node['id']}] {node['node']}: unique key {unique}; {handler}"
+    yield f"node[{node['id']}] {node['node']}: unique key {unique}{handler}"
     yield f"  state bounded by {one_line(bounds(state))}: {size(state)}"
     if state["ttl_ms"]:
         yield f"    a key is forgotten {state['ttl_ms']} ms after its last change"

@@ -23,19 +23,21 @@ def read_rows(rows: Any, kinds: Array | None, schema: pa.Schema) -> tuple[pa.Rec
         if len(codes) != len(rows):
             raise DataError(f"process: {len(rows)} rows with {len(codes)} kinds; give one for each")
         return rows, codes
-    _refuse_no_rows(rows)
+    _refuse_no_rows(rows, schema.names)
     codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
     return rows_to_batch([tuple(row[1:]) for row in rows], schema), codes
 
 
-def _refuse_no_rows(rows: Any) -> None:
+def _refuse_no_rows(rows: Any, names: list[str]) -> None:
     """Raise DataError, naming the first row that is none, unless each is a kind with values."""
     if not isinstance(rows, list | tuple):
         raise DataError(
             f"process: rows is a {type(rows).__name__}; give a list of (kind, value, ...) tuples, or a RecordBatch"
         )
+    form = ", ".join(["'+I'", *names])
     for number, row in enumerate(rows):
         if not isinstance(row, list | tuple) or not row or not isinstance(row[0], str | None):
             raise DataError(
-                f"process: row {number} is {row!r}; a row is a tuple of its kind and its values, as in ('+I', 'a', 3)"
+                f"process: row {number} is {row!r:.200}; a row is its kind of change, then its values in the table's "
+                f"order, such as ({form})"
             )

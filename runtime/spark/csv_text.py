@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
+from aggloom.errors import UnknownColumnError, nearest
 from aggloom.runtime.spark.records import (
     FLATTENED_HINT,
     Place,
@@ -126,6 +127,26 @@ def csv_lines(
     blank = F.btrim("col", F.lit(" \t")) == ""
     rows = F.when(F.col("pos") == 0, first).when(~blank, rows)
     return exploded(told.select(rows.alias("rows")), columns)
+
+
+def check_header(path: str, line: str, columns: StructType, options: Mapping[str, Any]) -> None:
+    """Raise UnknownColumnError unless a file's first line names the columns, in any case."""
+    given = {key.lower(): str(value) for key, value in options.items()}
+    separator = given.get("sep", given.get("delimiter", ","))
+    quote = given.get("quote", '"')
+    found = [name.strip().strip(quote) for name in line.lstrip("\ufeff").split(separator)]
+    lower = {name.lower() for name in found}
+    lacks = [name for name in columns.names if name.lower() not in lower]
+    if len(lacks) == len(columns.names) and lacks:
+        raise UnknownColumnError(
+            f"{path}: the first line of a CSV file must name its columns, {', '.join(columns.names)}; it is "
+            f"{line[:200]!r}. Add that line to every file."
+        )
+    if lacks:
+        raise UnknownColumnError(
+            f"{path}: the first line does not name the column {lacks[0]!r}. {nearest(lacks[0], found)} "
+            'missing="null" takes what is missing for NULL.'
+        )
 
 
 def _kind(columns: StructType) -> str:

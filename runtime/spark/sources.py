@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.errors import SpecError, UnknownColumnError, nearest
-from aggloom.runtime.spark.csv_text import DIALECT, csv_lines
+from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.json_text import UNITS, JsonDoor
@@ -67,7 +67,8 @@ def read_changes(
     _one_of("concatenated", concatenated, ("refuse", "split"))
     path, options = located(spark, path, options)
     if schema is None and format == "parquet":
-        schema = parquet_columns(spark, path, options)
+        # The columns of all files together: none has to have all of them.
+        schema, missing = parquet_columns(spark, path, options), "null"
     columns, lenient = _columns(schema), missing == "null"
     looked = {key: value for key, value in options.items() if key.lower() in FILE_OPTIONS}
     if max_files_per_trigger and streaming:
@@ -85,7 +86,10 @@ def read_changes(
     if format == "csv":
         if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
             files = _texts(configured().option("wholetext", True), path)
-            return csv_lines(files, columns, options, lenient, _first_line(spark, path, looked))
+            first = _first_line(spark, path, looked)
+            if first is not None and not lenient:
+                check_header(path, first, columns, options)
+            return csv_lines(files, columns, options, lenient, first)
         return _csv(spark, configured(), path, columns, options, lenient)
     door = JsonDoor(columns, time_unit, lenient, concatenated == "split")
     if format == "debezium-json":
