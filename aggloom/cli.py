@@ -1,4 +1,4 @@
-"""The command line: `aggloom generate`, `inspect`, `explain`, `estimate`, `refresh`, `sample`, `run`, `state` and `why`.
+"""The command line: `aggloom generate`, `inspect`, `explain`, `run`, `why` and the rest that `aggloom --help` lists.
 
 A typed error is one short message on stderr and exit code 2; `--debug` shows where it came from.
 """

@@ -80,9 +80,14 @@ def trimmed(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).rstrip()
 
 
-def table_of(text: str) -> str:
-    """The lines of a drawn table; `aggloom run` may say more around it."""
-    return "\n".join(line for line in text.splitlines() if line[:1] in set("┏┃┡│└"))
+def table_of(text: str) -> list[str]:
+    """The lines of a drawn table in alphabetical order; `aggloom run` may say more around it."""
+    return sorted(line for line in text.splitlines() if line[:1] in set("┏┃┡│└"))
+
+
+def on_any_machine(text: str) -> str:
+    """The text without what depends on the number of buckets, which follows that of cores."""
+    return re.sub(r"\d+(?= rows of all keys)|(?<=, bucket )\d+", "N", trimmed(text))
 
 
 def test_every_block_is_of_a_known_kind() -> None:
@@ -120,8 +125,9 @@ def test_blocks_with_spark(tmp_path: Path, spark: Any) -> None:
         placed = re.sub(r"\b(changes|state)/", rf"{tmp_path}/\1/", block.text)
         out = printed(Block(block.kind, placed, block.line), {})
         if block.text.startswith("aggloom run"):
-            out = table_of(out)
-        assert trimmed(out) == trimmed(block.output), f"line {block.line}"
+            assert table_of(out) == table_of(block.output) != []
+        else:
+            assert on_any_machine(out) == on_any_machine(block.output), f"line {block.line}"
 
 
 def test_the_command_that_sample_prints_is_the_next_block() -> None:
