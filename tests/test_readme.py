@@ -159,3 +159,29 @@ def test_links_lead_somewhere_and_lines_are_short(page: str) -> None:
     assert [line for line in text.splitlines() if len(line) > 160 and line[0] != "|"] == []
     if page == "README.md":
         assert max(map(len, text.splitlines())) <= 160
+
+
+def rows_of(page: str) -> list[list[str]]:
+    """The cells of a page's table rows."""
+    lines = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    cells = [line.split("|")[1:-1] for line in lines if line.startswith("| ")]
+    return [[cell.strip() for cell in row] for row in cells]
+
+
+def test_the_ratios_are_those_that_were_measured() -> None:
+    """The last column of the results: aggloom's speed over the contender's, once a run is under way."""
+    measured = {
+        (row[0], row[1].removesuffix(", heap")): row[-1].split(" ")[0] or row[2]
+        for row in rows_of("benchmarks/results/throughput.md")
+    }
+    shown = [row for row in rows_of("README.md") if " keys" in row[0] and len(row) == 3]
+    assert len(shown) == 4
+    for name, over_flink, over_spark in shown:
+        case = f"SUM, MAX, COUNT; {name.replace(', ', '; ')}; 8,000,000 rows"
+        plan = "two-phase" if name.endswith(" 1,000 keys") else "mini-batch"
+        theirs = {f"Flink SQL, {plan}": over_flink, "Spark's own": over_spark}
+        for contender, ratio in theirs.items():
+            found = measured[case, contender]
+            digits = len(ratio.partition(".")[2])
+            rounded = f"{float(found):.{digits}f}" if digits else found
+            assert rounded == ratio, (name, contender)
