@@ -67,9 +67,9 @@ generated: $(READY) ## write the committed examples again, as this tree's genera
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))
 
 docs: $(READY) ## write docs/functions.md, the plans in docs/plans.md and docs/windows.md with its pictures again
-	@$(BIN)/python -m aggloom.codegen.functions_doc docs/functions.md
+	@$(BIN)/python -m aggloom.codegen.catalogue.functions_doc docs/functions.md
 	@$(BIN)/python -m aggloom.codegen.planner.plans_doc docs/plans.md
-	@$(BIN)/python -m aggloom.runtime.windows.timeline_doc docs/windows.md
+	@$(BIN)/python -m aggloom.runtime.local.timeline_doc docs/windows.md
 
 fmt: $(READY) ## format the code and sort its imports
 	$(BIN)/ruff check --fix --quiet --exit-zero .

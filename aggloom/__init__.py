@@ -55,9 +55,9 @@ if TYPE_CHECKING:
         Window,
         Windowing,
     )
-    from aggloom.runtime.estimate import estimate
-    from aggloom.runtime.group_agg import GroupAggOperator
-    from aggloom.runtime.harness import Harness
+    from aggloom.runtime.local.harness import Harness
+    from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+    from aggloom.runtime.sizing.estimate import estimate
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
@@ -152,10 +152,10 @@ _WINDOWS = (
     "Windowing",
 )
 _HOMES = {
-    "GroupAggOperator": "aggloom.runtime.group_agg",
-    "Harness": "aggloom.runtime.harness",
+    "GroupAggOperator": "aggloom.runtime.operators.group_aggregate",
+    "Harness": "aggloom.runtime.local.harness",
     "await_end": "aggloom.runtime.spark.failures",
-    "estimate": "aggloom.runtime.estimate",
+    "estimate": "aggloom.runtime.sizing.estimate",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",

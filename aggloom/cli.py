@@ -162,7 +162,7 @@ def generate(
 @debug_option
 def refresh(modules: tuple[Path, ...], trust: bool) -> None:
     """Write modules that have a name again, each from its own spec, as after an upgrade."""
-    from aggloom.codegen.emit import refresh as write_again
+    from aggloom.codegen.handler.emit import refresh as write_again
 
     for module in modules:
         click.echo(str(write_again(module, trust=trust).path))
@@ -205,7 +205,7 @@ def inspect(
         text = path.read_text(encoding="utf-8")
         spec = _spec_of(path) if plan else None
     if plan and spec is not None:
-        from aggloom.codegen.plan import plan_of
+        from aggloom.codegen.handler.plan import plan_of
 
         click.echo(plan_of(spec).describe())
     else:
@@ -430,7 +430,7 @@ def _find(target: str, directory: Path) -> Path:
     """Resolve a file name or a digest to a generated module."""
     if Path(target).is_file():
         return Path(target)
-    from aggloom.codegen.emit import cache_directory
+    from aggloom.codegen.handler.emit import cache_directory
 
     places = [directory, cache_directory()]
     found = [path for place in places for path in sorted(place.glob(f"*{target}*.py"))]
@@ -444,7 +444,7 @@ def _find(target: str, directory: Path) -> Path:
 
 
 def _spec_of(path: Path) -> AggSpec:
-    from aggloom.codegen.emit import stated_spec
+    from aggloom.codegen.handler.emit import stated_spec
 
     return stated_spec(path)
 

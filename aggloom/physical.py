@@ -28,7 +28,7 @@ def is_pooled(dtype: pa.DataType) -> bool:
 def row_widths(
     types: tuple[pa.DataType, ...], parts: tuple[tuple[bool, bool], ...]
 ) -> tuple[int, ...]:
-    """Bytes of each component of an encoded row (runtime/rows.py); of variable ones -1, or -2 if descending."""
+    """Bytes of each component of an encoded row (runtime/values/rows.py); of variable ones -1, or -2 if descending."""
     widths = []
     for dtype, (descending, _) in zip(types, parts, strict=True):
         variable = is_text(dtype)

@@ -15,14 +15,14 @@ from aggloom.codegen import tables_read, to_schema
 from aggloom.errors import InputFormatError, SpecError
 
 if TYPE_CHECKING:
-    from aggloom.runtime.estimated import Estimate
+    from aggloom.runtime.sizing.report import Estimate
 
 
 def estimated(
     sql: str, tables: Mapping[str, str], samples: tuple[str, ...], **options: Any
 ) -> Estimate:
     """The estimate of a query; samples: files, each as NAME=FILE, or the only table's alone; tables: DDL by name."""
-    from aggloom.runtime.estimate import estimate
+    from aggloom.runtime.sizing.estimate import estimate
 
     read: dict[str, pa.Table] = {}
     for given in samples:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from results import Measurement, publish
 
 from aggloom.codegen import AggSpec, generate, load
-from aggloom.runtime.group_agg import GroupAggOperator
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 
 SCHEMA = "k BIGINT, v DOUBLE, w DOUBLE, i BIGINT"
 PER_ROW = (

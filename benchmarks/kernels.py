@@ -19,8 +19,8 @@ from rows import Rows
 from workloads import BASIC, COUNT, DISTINCT, MIXED, TOP, Query
 
 from aggloom.codegen import AggSpec, generate, load, prepare
-from aggloom.runtime.changelog import is_retraction, parse_kinds
-from aggloom.runtime.group_agg import GroupAggOperator
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.values.changelog import is_retraction, parse_kinds
 
 LOOM, BUNDLE = "aggloom", "aggloom, one bundle"
 FIRST, SECOND = "aggloom, inserting", "aggloom, taking back"

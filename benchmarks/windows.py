@@ -45,9 +45,9 @@ from windows_cases import (
 import aggloom as al
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Aligned, Windowing
-from aggloom.runtime.clock import AFTER_ALL, Clock
-from aggloom.runtime.windows.sessions import SessionWindowOperator
-from aggloom.runtime.windows.slicing import SlicingWindowOperator
+from aggloom.runtime.operators.windows.sessions import SessionWindowOperator
+from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
+from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 LOOM, OWN, FLOOR = "aggloom", "Spark's own", "mapInArrow identity"
 FLINK, FLINK_READS = "Flink SQL", "Flink SQL, reading alone"

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from aggloom.codegen.aggregate import Aggregate, Argument, Example, Field, Option, Shape, View
-from aggloom.codegen.call import AggCall, SortKey, describe_call
-from aggloom.codegen.carry import Carried, carried, same_call
-from aggloom.codegen.dtypes import parse_type, type_name
-from aggloom.codegen.durations import milliseconds
-from aggloom.codegen.emit import GeneratedSource, generate, load, load_text
-from aggloom.codegen.explain import explain, tables_read
-from aggloom.codegen.expressions import calculate, finish, having_kinds, prepare
-from aggloom.codegen.plan import plan_of
-from aggloom.codegen.private import refuse_foreign
-from aggloom.codegen.register import aggregate, register, unregister
-from aggloom.codegen.scalar_types import ANALYSER
-from aggloom.codegen.spec import AggSpec, Computed, to_schema
+from aggloom.codegen.catalogue.entry import Aggregate, Argument, Example, Field, Option, Shape, View
+from aggloom.codegen.handler.carry import Carried, carried, same_call
+from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
+from aggloom.codegen.handler.plan import plan_of
+from aggloom.codegen.handler.private import refuse_foreign
+from aggloom.codegen.planner.explain import explain, tables_read
+from aggloom.codegen.scalar.expressions import calculate, finish, having_kinds, prepare
+from aggloom.codegen.scalar.result_types import ANALYSER
+from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
+from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
+from aggloom.codegen.spec.dtypes import parse_type, type_name
+from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.user.register import aggregate, register, unregister
 
 __all__ = [
     "ANALYSER",

@@ -45,7 +45,7 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def registry() -> Iterator[None]:
     """What a test registers is forgotten after it."""
-    from aggloom.codegen.catalogue import OWN
+    from aggloom.codegen.catalogue.registry import OWN
 
     before = dict(OWN)
     yield

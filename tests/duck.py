@@ -14,7 +14,7 @@ from model import UNJUDGED, is_moment, respects_nulls
 from reference import Row, as_result, average_of, wrap, zero
 
 from aggloom.codegen import AggCall, AggSpec
-from aggloom.codegen.catalogue import CATALOGUE, arguments_of, options_of
+from aggloom.codegen.catalogue.registry import CATALOGUE, arguments_of, options_of
 
 _SUMS = ("SUM", "SUM0", "AVG")
 _TAME = 1000.0

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from window_model import Change, Input
 
 from aggloom.codegen import AggSpec
-from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK
 from aggloom.codegen.planner import Bounds
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 from aggloom.codegen.windows import (
     ContinuousTrigger,
     CountTrigger,
@@ -31,9 +31,9 @@ from aggloom.codegen.windows import (
     Tumble,
     Windowing,
 )
-from aggloom.runtime.changelog import KIND_NAMES
-from aggloom.runtime.clock import NO_TIME, Clock
-from aggloom.runtime.windows.general import GeneralWindowOperator
+from aggloom.runtime.operators.windows.general import GeneralWindowOperator
+from aggloom.runtime.values.changelog import KIND_NAMES
+from aggloom.runtime.values.clock import NO_TIME, Clock
 
 SCHEMA = "k STRING, w BIGINT, v BIGINT"
 SPEC = AggSpec.from_sql(

@@ -9,7 +9,8 @@ from unittest import mock
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, generate, load, render
+from aggloom.codegen import AggSpec, generate, load
+from aggloom.codegen.handler import render
 
 Backend = Literal["numba", "python"]
 Row = tuple[Any, ...]

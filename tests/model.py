@@ -11,8 +11,8 @@ import pyarrow as pa
 from reference import FUNCTIONS, Case, Row, identity, rank
 
 from aggloom.codegen import AggCall, AggSpec
-from aggloom.codegen.aggregate import Aggregate, Field, View
-from aggloom.codegen.catalogue import CATALOGUE, arguments_of, options_of
+from aggloom.codegen.catalogue.entry import Aggregate, Field, View
+from aggloom.codegen.catalogue.registry import CATALOGUE, arguments_of, options_of
 
 ADDS = ("+I", "+U")
 _SKETCHES = ("registers", "quantiles", "bins")

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from strategies import net_rows
 
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
-from aggloom.runtime.changelog import check_laws, fold, same_value
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.values.changelog import check_laws, fold, same_value
 
 Row = tuple[Any, ...]
 Change = tuple[Any, ...]

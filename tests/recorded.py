@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from aggloom.codegen.planner import GroupAggregate, WindowAggregate, described, lineage, walk
-from aggloom.runtime.changelog import Kinds
-from aggloom.runtime.clock import NO_TIME, Clock
-from aggloom.runtime.harness import Harness
 from aggloom.runtime.inspection import Description
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.operators.windows.make import WindowSettings
 from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.inspecting import Look
 from aggloom.runtime.spark.state_reader import (
@@ -20,7 +19,8 @@ from aggloom.runtime.spark.state_reader import (
     described_by,
 )
 from aggloom.runtime.spark.store import BucketStore, Bundle, Head
-from aggloom.runtime.windows.make import WindowSettings
+from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
 class Variable:

@@ -10,13 +10,13 @@ import pyarrow as pa
 from simulated_queries import Batch, Query, Row
 from simulated_spark import PackedRow
 
-from aggloom.runtime.clock import BEFORE_ALL, NO_TIME, Clock
+from aggloom.runtime.operators.steps import no_rows
+from aggloom.runtime.operators.windows.base import WindowOperator
 from aggloom.runtime.spark.blobs import late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.routes import Packer
 from aggloom.runtime.spark.store import Bundle, gather
-from aggloom.runtime.steps import no_rows
-from aggloom.runtime.windows.base import WindowOperator
+from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
 
 Change = tuple[str, ...]
 Outputs = dict[int, list[Change]]

@@ -18,11 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from aggloom.runtime import arena
 from aggloom.runtime.spark import host as host_module
 from aggloom.runtime.spark import residency, routes, store
 from aggloom.runtime.spark.blobs import cut
 from aggloom.runtime.spark.host import OperatorProcessor
+from aggloom.runtime.storage import arena
 
 QUERY = "01234567-89ab-cdef-0123-456789abcdef"
 PackedRow = tuple[int, int, int, bytes]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from reference import identity
 
 from aggloom.codegen import AggCall, AggSpec
-from aggloom.codegen.aggregate import Aggregate, Option
-from aggloom.codegen.catalogue import CATALOGUE
+from aggloom.codegen.catalogue.entry import Aggregate, Option
+from aggloom.codegen.catalogue.registry import CATALOGUE
 
 Row = tuple[Any, ...]
 Change = tuple[Any, ...]

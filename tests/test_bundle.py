@@ -10,7 +10,7 @@ import pytest
 
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.errors import ArithmeticOverflowError
-from aggloom.runtime.group_agg import GroupAggOperator
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 
 SQL = "SELECT k, SUM(v) AS s, MAX(v) AS m, COUNT(*) AS n FROM t GROUP BY k"
 Bundle = tuple[pa.RecordBatch, Any]

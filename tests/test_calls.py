@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from aggloom.codegen.aggregate import Aggregate, Option
-from aggloom.codegen.call import AggCall, SortKey
-from aggloom.codegen.catalogue import CATALOGUE
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.catalogue.entry import Aggregate, Option
+from aggloom.codegen.catalogue.registry import CATALOGUE
+from aggloom.codegen.spec.agg_call import AggCall, SortKey
+from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.errors import (
     SpecError,
     SqlError,

@@ -11,10 +11,10 @@ from click.testing import CliRunner
 
 from aggloom.codegen.planner import walk
 from aggloom.errors import CaseFormatError
-from aggloom.runtime.case_format import Case, column_type, computed_columns, parse_case
-from aggloom.runtime.case_program import query_program
-from aggloom.runtime.case_settings import settings
-from aggloom.runtime.cases import deviations, main, report, run_directory
+from aggloom.runtime.cases.format import Case, column_type, computed_columns, parse_case
+from aggloom.runtime.cases.program import query_program
+from aggloom.runtime.cases.run import deviations, main, report, run_directory
+from aggloom.runtime.cases.settings import settings
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared" / "cases"

@@ -26,10 +26,10 @@ from variants import (
 )
 
 from aggloom.codegen import AggCall, AggSpec
-from aggloom.codegen.aggregate import Example
-from aggloom.codegen.catalogue import ALIASES, CATALOGUE, REFUSED
+from aggloom.codegen.catalogue.entry import Example
+from aggloom.codegen.catalogue.registry import ALIASES, CATALOGUE, REFUSED
 from aggloom.errors import CardinalityError, UnknownFunctionError
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
 
 EXAMPLES = [
     pytest.param(name, example, id=f"{name}-{number}")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from aggloom.errors import UnknownChangeTypeError
-from aggloom.runtime.changelog import (
+from aggloom.runtime.values.changelog import (
     CHANGE_TYPES,
     KIND_NAMES,
     ChangelogLawError,

@@ -25,7 +25,7 @@ from aggloom.errors import (
     UnknownColumnError,
     UnknownTableError,
 )
-from aggloom.runtime.species import expected
+from aggloom.runtime.sizing.distinct_keys import expected
 
 ROWS = 400_000
 SUMS = "SELECT a, SUM(b) AS s, COUNT(*) AS n FROM t GROUP BY a"

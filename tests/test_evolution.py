@@ -20,11 +20,11 @@ from variants import chunk, chunks, dialect_of, rows_for
 
 from aggloom.codegen import AggSpec, carried, same_call
 from aggloom.errors import StateMismatchError
-from aggloom.runtime.changelog import fold
-from aggloom.runtime.clock import NO_TIME, Clock
-from aggloom.runtime.evolution import evolve
-from aggloom.runtime.group_agg import GroupAggOperator
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.operators.evolution import evolve
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.values.changelog import fold
+from aggloom.runtime.values.clock import NO_TIME, Clock
 
 DDL = "name STRING, cnt INT, y DOUBLE, price DECIMAL(30,2), f BOOLEAN, s STRING"
 KEY = "key"

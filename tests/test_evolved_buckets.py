@@ -17,8 +17,7 @@ from udafs import define_sum
 import aggloom as al
 from aggloom.codegen.planner import GroupAggregate, PlanOptions, lineage, plan_query, walk
 from aggloom.errors import StateCorruptError, StateMismatchError
-from aggloom.runtime.clock import NO_TIME
-from aggloom.runtime.comparison import call_text, compare
+from aggloom.runtime.operators.comparison import call_text, compare
 from aggloom.runtime.spark import sinks
 from aggloom.runtime.spark.evolution import evolved
 from aggloom.runtime.spark.failures import explained
@@ -26,6 +25,7 @@ from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.lower import OperatorFactory, _description
 from aggloom.runtime.spark.query import handler_texts
 from aggloom.runtime.spark.store import BucketStore, Bundle
+from aggloom.runtime.values.clock import NO_TIME
 
 DDL = "name STRING, city STRING, cnt INT"
 TEXTS = handler_texts("python")

@@ -34,9 +34,9 @@ from aggloom.errors import (
     UnknownTableError,
     UnsupportedSqlError,
 )
-from aggloom.runtime.group_agg import GroupAggOperator
-from aggloom.runtime.sequence import SequenceView
-from aggloom.runtime.tree import STRIDE
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.storage.tree import STRIDE
+from aggloom.runtime.views.sequence import SequenceView
 
 T = {"t": "a BIGINT, b INT, c STRING, d DOUBLE"}
 SPLIT = PlanOptions.of({"table.optimizer.distinct-agg.split.enabled": "true"})

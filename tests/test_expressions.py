@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from aggloom.codegen.expressions import columns, evaluate, finish, infer_type, prepare
-from aggloom.codegen.spec import AggCall, AggSpec
+from aggloom.codegen.scalar.expressions import columns, evaluate, finish, infer_type, prepare
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.errors import (
     ArithmeticOverflowError,
     SqlError,

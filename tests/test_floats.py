@@ -19,9 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from aggloom.runtime import floats, moments, plain_floats
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.superaccumulator import BINS
+from aggloom.runtime.arithmetic import floats, moments
+from aggloom.runtime.arithmetic.superaccumulator import BINS
+from aggloom.runtime.plain import floats as plain_floats
+from aggloom.runtime.storage.arena import Arena
 
 X, Y, XY, XX, X3, X4 = range(6)
 ZERO = (0.0,) * 7

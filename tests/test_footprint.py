@@ -12,11 +12,11 @@ from handlers import handler_class
 import aggloom as al
 from aggloom.codegen.planner import Plan, PlanOptions, describe, plan_query, plan_windows
 from aggloom.codegen.planner.tree import stateful
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.clock import Clock
-from aggloom.runtime.pipeline import Pipeline
-from aggloom.runtime.pool import HEAP_LIVE, LIVE
-from aggloom.runtime.slot_state import SlotState
+from aggloom.runtime.local.pipeline import Pipeline
+from aggloom.runtime.operators.slot_state import SlotState
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.pool import HEAP_LIVE, LIVE
+from aggloom.runtime.values.clock import Clock
 
 SCHEMA = pa.schema(
     [

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggloom.errors import StateCorruptError, StateError, StateMismatchError
-from aggloom.runtime.changelog import Kinds
-from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.spark import store as store_module
 from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
 from aggloom.runtime.spark.store import BucketStore, Bundle
+from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.values.clock import NO_TIME, Clock
 
 OWNER = Owner("GROUP BY name", "0123456789abcdef", 3, 8)
 

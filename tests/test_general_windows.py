@@ -45,9 +45,9 @@ from aggloom.codegen.windows import (
 from aggloom.errors import (
     AggloomError,
 )
-from aggloom.runtime.changelog import KIND_NAMES
-from aggloom.runtime.clock import AFTER_ALL, Clock
-from aggloom.runtime.windows import general
+from aggloom.runtime.operators.windows import general
+from aggloom.runtime.values.changelog import KIND_NAMES
+from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 # The examples that Flink's documentation and the notes give.
 

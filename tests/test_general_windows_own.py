@@ -51,8 +51,8 @@ from aggloom.errors import (
     OrphanRetractionError,
     SpecError,
 )
-from aggloom.runtime.clock import Clock
-from aggloom.runtime.windows.general import GeneralWindowOperator
+from aggloom.runtime.operators.windows.general import GeneralWindowOperator
+from aggloom.runtime.values.clock import Clock
 
 # What users write.
 

@@ -13,10 +13,10 @@ import black
 import pytest
 
 from aggloom.codegen import AggCall, AggSpec, generate, load, load_text, plan_of
-from aggloom.codegen.emit import refresh
-from aggloom.codegen.render import render, stated_digest, text_digest
+from aggloom.codegen.handler.emit import refresh
+from aggloom.codegen.handler.render import render, stated_digest, text_digest
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "generated").glob("[!_]*.py"))
 SPEC = AggSpec("name STRING, cnt INT", ["name"], [AggCall("SUM", ["cnt"], alias="total")])

@@ -14,9 +14,9 @@ import pytest
 
 from aggloom.codegen import AggCall, AggSpec, generate, load
 from aggloom.errors import ArithmeticOverflowError, HandlerEditedWarning, OrphanRetractionError
-from aggloom.runtime.changelog import fold
-from aggloom.runtime.group_agg import GroupAggOperator
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.values.changelog import fold
 
 NAMES = [
     "x",

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numba import njit
 
-from aggloom.runtime.indexing import Compiler
-from aggloom.runtime.jit import kernel
+from aggloom.runtime.storage.indexing import Compiler
+from aggloom.runtime.storage.jit import kernel
 
 
 def moved(numbers: Any, table: Any, i: int, j: int) -> int:

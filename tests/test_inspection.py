@@ -25,8 +25,8 @@ from aggloom.errors import (
     UntrustedCodeError,
 )
 from aggloom.runtime.inspection import Description
+from aggloom.runtime.operators.windows.make import WindowSettings
 from aggloom.runtime.spark import store as store_module
-from aggloom.runtime.windows.make import WindowSettings
 
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 DDL = "k STRING, ts TIMESTAMP, v INT"

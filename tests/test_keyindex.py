@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.keyindex import KeyIndex
-from aggloom.runtime.pool import Pool
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.key_index import KeyIndex
+from aggloom.runtime.storage.pool import Pool
 
 Key = tuple[int, ...]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
 
 LEDGER = """
     WITH entries AS (

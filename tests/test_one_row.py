@@ -11,7 +11,7 @@ from aggloom.codegen import AggCall, AggSpec
 from aggloom.codegen.planner import plan_query, walk
 from aggloom.codegen.planner.traits import changelog, never_deletes
 from aggloom.errors import OrphanRetractionError
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
 
 DDL = "k STRING, v INT"
 TOTALS = "SELECT COUNT(*) AS n, SUM(v) AS s, COUNT(DISTINCT v) AS d FROM t"

@@ -15,9 +15,9 @@ from model import GroupModel, same_table
 from strategies import RICH, changelogs, cut, largest, net_rows, rows_of, specs
 
 from aggloom.codegen import AggSpec
-from aggloom.runtime import keyindex
-from aggloom.runtime.changelog import check_laws, fold
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.storage import key_index as keyindex
+from aggloom.runtime.values.changelog import check_laws, fold
 
 Change = tuple[Any, ...]
 few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -12,13 +12,13 @@ import pytest
 
 from aggloom.codegen import having_kinds
 from aggloom.errors import DataError
-from aggloom.runtime.changelog import KIND_NAMES, kinds_to_arrow, parse_kinds
-from aggloom.runtime.key_hash import key_hashes
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.partitioning import bucket_keys, hash_int, hash_long, int_with_hash
 from aggloom.runtime.spark.routes import Route
 from aggloom.runtime.spark.store import gather
 from aggloom.runtime.spark.unpack import Having
+from aggloom.runtime.values.changelog import KIND_NAMES, kinds_to_arrow, parse_kinds
+from aggloom.runtime.values.key_hash import key_hashes
 
 COLUMNS: list[pa.Array] = [
     pa.array([True, None, False, True]),

@@ -15,11 +15,11 @@ from strategies import spec_over
 from variants import changes_for, chunk, chunks, dialect_of, rows_for
 
 from aggloom.codegen import AggCall, AggSpec
-from aggloom.codegen.catalogue import CATALOGUE
+from aggloom.codegen.catalogue.registry import CATALOGUE
 from aggloom.codegen.planner import LocalAggregate, Plan, PlanOptions, plan_spec, walk
-from aggloom.runtime.changelog import same_value
-from aggloom.runtime.harness import Harness
-from aggloom.runtime.local_agg import LocalAggregator
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.operators.local_aggregate import LocalAggregator
+from aggloom.runtime.values.changelog import same_value
 
 Change = tuple[Any, ...]
 over = pytest.mark.parametrize(("family", "domain"), chunks())

@@ -31,7 +31,7 @@ from queries import (
 )
 
 from aggloom.codegen.planner import Expand, IncrementalAggregate, LocalAggregate, Plan, walk
-from aggloom.runtime.changelog import fold
+from aggloom.runtime.values.changelog import fold
 
 many = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 some = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))

@@ -20,9 +20,9 @@ from aggloom.codegen.planner import (
 )
 from aggloom.codegen.planner.nodes import Aggregate
 from aggloom.errors import StateCorruptError, UnsupportedSqlError
-from aggloom.runtime.changelog import ChangelogLawError, fold
-from aggloom.runtime.harness import Harness
-from aggloom.runtime.mini_batch import MiniBatch
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.local.mini_batch import MiniBatch
+from aggloom.runtime.values.changelog import ChangelogLawError, fold
 
 TABLES = {"t": "k STRING, g INT, x INT, y BIGINT, f DOUBLE, d DECIMAL(10,2), ok BOOLEAN"}
 COUNTS = "(SELECT k, COUNT(*) AS n, MAX(x) AS hi, MIN(x) AS lo, SUM(x) AS s FROM t GROUP BY k) AS c"

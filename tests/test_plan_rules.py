@@ -24,8 +24,8 @@ from aggloom.codegen.planner import (
 from aggloom.codegen.planner.nodes import Aggregate
 from aggloom.codegen.planner.traits import changelog, trends
 from aggloom.errors import OptionError, SpecError
-from aggloom.runtime.changelog import fold
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.values.changelog import fold
 
 TABLES = {"t": "k STRING, g INT, x INT, y BIGINT, f DOUBLE, d DECIMAL(10,2), ok BOOLEAN"}
 COUNTS = "(SELECT k, COUNT(*) AS n, MAX(x) AS hi, MIN(x) AS lo, SUM(x) AS s FROM t GROUP BY k) AS c"

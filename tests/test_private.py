@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import aggloom as al
-from aggloom.codegen.emit import cache_directory
-from aggloom.codegen.private import refuse_foreign
+from aggloom.codegen.handler.emit import cache_directory
+from aggloom.codegen.handler.private import refuse_foreign
 from aggloom.errors import GeneratedSourceError
 
 SPEC = al.AggSpec("k STRING, v INT", ("k",), (al.AggCall("SUM", "v"),))
@@ -92,7 +92,7 @@ def test_numbas_own_cache_is_looked_at_before_it_is_read(tmp_path: Path, open_to
     cache.mkdir()
     cache.chmod(0o777 if open_to_all else 0o700)
     (tmp_path / "kernels.py").write_text(
-        "from aggloom.runtime.jit import kernel\n@kernel\ndef one(x):\n    return x + 1\nprint(one(1))\n",
+        "from aggloom.runtime.storage.jit import kernel\n@kernel\ndef one(x):\n    return x + 1\nprint(one(1))\n",
         encoding="utf-8",
     )
     found = subprocess.run(

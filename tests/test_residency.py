@@ -17,8 +17,6 @@ from typing import Any
 import pytest
 
 from aggloom.errors import OptionError, StateCorruptError, StateRoomError
-from aggloom.runtime import arena as arena_module
-from aggloom.runtime.arena import Arena
 from aggloom.runtime.spark import residency
 from aggloom.runtime.spark.host import _wake
 from aggloom.runtime.spark.residency import (
@@ -31,6 +29,8 @@ from aggloom.runtime.spark.residency import (
     residence,
     size_of,
 )
+from aggloom.runtime.storage import arena as arena_module
+from aggloom.runtime.storage.arena import Arena
 
 QUERY = directory_of("01234567-89ab-cdef-0123-456789abcdef", 0, "0f" * 8, 4)
 FORK = multiprocessing.get_context("fork")

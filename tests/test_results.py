@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggloom.errors import DataError, TypeMismatchError
-from aggloom.runtime.results import finish, json_texts, texts
+from aggloom.runtime.values.results import finish, json_texts, texts
 
 TEXT = st.text('a,"\\\0\n\x1f\x7fé日\u2028\U0001f600', max_size=4)
 LISTS = st.lists(st.tuples(st.booleans(), st.lists(TEXT | st.none(), max_size=4)), max_size=5)

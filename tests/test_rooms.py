@@ -34,9 +34,9 @@ ROOMS: dict[str, set[str]] = {
 # cases, the harness asks Spark to evaluate them if it is given one. The probe compiles users' functions
 # at plan time, to know whether they can be.
 TOOLS = {
-    "codegen/probe.py": {"numba"},
-    "runtime/cases.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},
-    "runtime/pipeline.py": {"aggloom.runtime.spark"},
+    "codegen/user/probe.py": {"numba"},
+    "runtime/cases/run.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},
+    "runtime/local/pipeline.py": {"aggloom.runtime.spark"},
 }
 
 
@@ -89,15 +89,15 @@ def test_folder_imports_only_what_it_may(room: str) -> None:
     ("room", "source"),
     [
         ("codegen", "import numba"),
-        ("codegen", "from aggloom.runtime.arena import Arena"),
+        ("codegen", "from aggloom.runtime.storage.arena import Arena"),
         ("codegen", "def late():\n    import pyspark"),
         ("runtime", "import pyspark.sql"),
         ("runtime", "import jinja2"),
-        ("runtime", "from aggloom.codegen.plan import plan_of"),
+        ("runtime", "from aggloom.codegen.handler.plan import plan_of"),
         ("runtime", "import aggloom"),
         ("runtime", "from aggloom.runtime.spark import session"),
         ("runtime", "from . import arena"),
-        ("runtime/spark", "from aggloom.codegen.spec import AggSpec"),
+        ("runtime/spark", "from aggloom.codegen.spec.agg_spec import AggSpec"),
         ("generated", "from aggloom.codegen import AggSpec"),
         ("generated", "import pandas"),
     ],
@@ -108,7 +108,10 @@ def test_a_trespass_is_seen(room: str, source: str) -> None:
 
 def test_the_rules_admit_what_the_layers_need() -> None:
     assert trespasses("from aggloom.codegen import AggSpec, load", "runtime") == []
-    assert trespasses("import math\nfrom aggloom.runtime.arena import Arena", "generated") == []
+    assert (
+        trespasses("import math\nfrom aggloom.runtime.storage.arena import Arena", "generated")
+        == []
+    )
 
 
 def test_no_room_lists_a_folder_that_is_not_there() -> None:

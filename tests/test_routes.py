@@ -13,13 +13,13 @@ import pytest
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import Bucket, Column, Constant, Expand, Scan
 from aggloom.errors import AggloomError
-from aggloom.runtime.clock import NO_TIME
-from aggloom.runtime.group_agg import GroupAggOperator
-from aggloom.runtime.local_agg import LocalAggregator
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.spark.blobs import is_partial
 from aggloom.runtime.spark.partitioning import bucket_keys
 from aggloom.runtime.spark.routes import SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.store import gather
+from aggloom.runtime.values.clock import NO_TIME
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 SQL = "SELECT k, SUM(v) AS s, COUNT(*) AS n FROM t GROUP BY k"

@@ -20,16 +20,17 @@ from hypothesis import strategies as st
 from aggloom import AggSpec, Harness
 from aggloom.errors import CaseFormatError, TypeMismatchError
 from aggloom.physical import row_widths
-from aggloom.runtime import columns, plain, rows
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.case_compare import equal_values, net
-from aggloom.runtime.case_format import to_value
-from aggloom.runtime.case_source import Bundles
-from aggloom.runtime.changelog import check_laws, fold, same_value
-from aggloom.runtime.key_hash import key_hashes
-from aggloom.runtime.pool import Pool
-from aggloom.runtime.rows import Part
+from aggloom.runtime.cases.compare import equal_values, net
+from aggloom.runtime.cases.format import to_value
+from aggloom.runtime.cases.source import Bundles
+from aggloom.runtime.plain import backend as plain
 from aggloom.runtime.spark.sinks import TableSink, read_table
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values import columns, rows
+from aggloom.runtime.values.changelog import check_laws, fold, same_value
+from aggloom.runtime.values.key_hash import key_hashes
+from aggloom.runtime.values.rows import Part
 
 NAIVE = st.datetimes(dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31))
 TEXT = st.text("a\0\x01é日\U0001f600\uffff", max_size=4)

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 import aggloom as al
-from aggloom.codegen.changing import CHANGING
-from aggloom.codegen.dtypes import parse_type, type_name
-from aggloom.codegen.expressions import infer_type
-from aggloom.codegen.scalar_functions import RULES
-from aggloom.codegen.spec import to_schema
+from aggloom.codegen.scalar.changing import CHANGING
+from aggloom.codegen.scalar.expressions import infer_type
+from aggloom.codegen.scalar.function_types import RULES
+from aggloom.codegen.spec.agg_spec import to_schema
+from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.errors import SpecError, UnsupportedExpressionError, UnsupportedSqlError
 
 DDL = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from aggloom.codegen import AggSpec, generate, load, plan_of
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
 
 SCHEMA = "k INT, x INT, d DOUBLE, s STRING, " + ", ".join(f"f{i} BOOLEAN" for i in range(70))
 

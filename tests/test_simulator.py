@@ -15,11 +15,11 @@ import pytest
 import simulated_spark
 from simulator import Failure, play
 
-from aggloom.runtime.arena import Identity
 from aggloom.runtime.spark import store
 from aggloom.runtime.spark.host import OperatorProcessor
 from aggloom.runtime.spark.residency import Residence
 from aggloom.runtime.spark.store import BucketStore, Head
+from aggloom.runtime.storage.arena import Identity
 
 SEEDS, CHUNK = 100, 20
 ENOUGH, _FOUND = 100, 7

@@ -13,13 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggloom.physical import registers_for
-from aggloom.runtime import bins, bits, plain_sketches, quantiles, registers
-from aggloom.runtime.arena import Arena, Array
-from aggloom.runtime.columns import float_words
-from aggloom.runtime.jit import kernel
-from aggloom.runtime.plain_sketches import new_sketch
-from aggloom.runtime.pool import Pool
-from aggloom.runtime.tree import USED, tree_start, tree_step
+from aggloom.runtime.plain import sketches as plain_sketches
+from aggloom.runtime.plain.sketches import new_sketch
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.storage.tree import USED, tree_start, tree_step
+from aggloom.runtime.values.columns import float_words
+from aggloom.runtime.views import bits, quantiles
+from aggloom.runtime.views import ddsketch as bins
+from aggloom.runtime.views import hyperloglog as registers
 
 SLOTS = 3
 OWNERS: dict[str, Any] = {

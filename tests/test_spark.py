@@ -28,8 +28,8 @@ from aggloom.errors import (
     UnknownColumnError,
     UnsupportedExpressionError,
 )
-from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES, check_laws, fold
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES, check_laws, fold
 
 pytestmark = pytest.mark.spark
 

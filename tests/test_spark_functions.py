@@ -13,7 +13,7 @@ from strategies import ARGUMENTS, DOMAINS, NESTED, required, spec_over
 from variants import rows_for
 
 from aggloom.codegen import AggCall, AggSpec, type_name
-from aggloom.codegen.catalogue import CATALOGUE
+from aggloom.codegen.catalogue.registry import CATALOGUE
 
 pytestmark = pytest.mark.spark
 

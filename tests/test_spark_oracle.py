@@ -14,7 +14,7 @@ from model import GroupModel, same_table
 from strategies import DOMAINS, RICH, largest
 
 from aggloom.codegen import AggCall, AggSpec
-from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES, check_laws, fold
+from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES, check_laws, fold
 
 pytestmark = pytest.mark.spark
 

@@ -22,7 +22,7 @@ from aggloom.errors import (
     UnknownTableError,
     UnsupportedSqlError,
 )
-from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES, fold, sort_key
+from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES, fold, sort_key
 
 pytestmark = pytest.mark.spark
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from aggloom.codegen import AggSpec
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
 
 pytestmark = pytest.mark.spark
 

@@ -25,8 +25,8 @@ from aggloom.codegen.windows import (
     Tumble,
 )
 from aggloom.errors import SpecError
-from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES
 
 pytestmark = pytest.mark.spark
 

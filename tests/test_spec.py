@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from aggloom.codegen.dtypes import parse_schema, parse_type, schema_ddl, type_name
-from aggloom.codegen.spec import AggCall, AggSpec, Computed
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec, Computed
+from aggloom.codegen.spec.dtypes import parse_schema, parse_type, schema_ddl, type_name
 from aggloom.errors import (
     AggloomError,
     DuplicateNameError,

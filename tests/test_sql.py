@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from aggloom.codegen.spec import AggCall, AggSpec, Computed
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec, Computed
 from aggloom.errors import (
     DuplicateNameError,
     NotRetractableError,

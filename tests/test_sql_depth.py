@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 import aggloom as al
-from aggloom.codegen import spec as specs
-from aggloom.codegen.depth import MAX_NESTING, deep
-from aggloom.codegen.expressions import parse_scalar
-from aggloom.codegen.grouping_sets import MAX_SETS
 from aggloom.codegen.planner import GroupAggregate, PlanOptions, plan_query, walk
-from aggloom.codegen.sql_scope import Scope
+from aggloom.codegen.scalar.expressions import parse_scalar
+from aggloom.codegen.spec import agg_spec as specs
+from aggloom.codegen.sql.depth import MAX_NESTING, deep
+from aggloom.codegen.sql.grouping_sets import MAX_SETS
+from aggloom.codegen.sql.scope import Scope
 from aggloom.errors import OptionError, SqlError, UnknownFunctionError, UnsupportedSqlError
 
 DDL = "k BIGINT, v BIGINT, s STRING"

@@ -30,9 +30,9 @@ from aggloom.codegen.windows import (
     Tumble,
 )
 from aggloom.errors import AggloomError, UnknownColumnError
-from aggloom.runtime.harness import Change, Harness
-from aggloom.runtime.windows.timeline_marks import TimeAxis, clipped, wide
-from aggloom.runtime.windows.timeline_story import Row, Span, Story
+from aggloom.runtime.local.harness import Change, Harness
+from aggloom.runtime.local.timeline_marks import TimeAxis, clipped, wide
+from aggloom.runtime.local.timeline_story import Row, Span, Story
 
 SCHEMA = "name STRING, amount INT, ts TIMESTAMP, gap BIGINT"
 SPEC = AggSpec.from_sql("SELECT name, SUM(amount) AS total FROM t GROUP BY name", SCHEMA)

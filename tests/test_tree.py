@@ -8,8 +8,10 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.ordered import (
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.storage.tree import USED, TreeView, tree_beside, tree_end
+from aggloom.runtime.views.ordered import (
     greatest,
     least,
     ordered_accumulate,
@@ -17,8 +19,6 @@ from aggloom.runtime.ordered import (
     ordered_merge,
     ordered_retract,
 )
-from aggloom.runtime.pool import Pool
-from aggloom.runtime.tree import USED, TreeView, tree_beside, tree_end
 
 SLOTS = 3
 

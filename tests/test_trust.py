@@ -127,7 +127,7 @@ def test_a_compiled_module_is_written_again_only_if_its_source_may_run(tmp_path:
     made = call("generate", "--yaml", str(file), "--trust", "-o", str(tmp_path), "--name", "made")
     assert "numba" in made
     module = tmp_path / "made.py"
-    from aggloom.codegen import own_trust
+    from aggloom.codegen.user import trust as own_trust
 
     own_trust._TRUSTED.clear()
     refused = CliRunner().invoke(main, ["refresh", str(module)], prog_name="aggloom")

@@ -26,7 +26,7 @@ from udafs import (
 )
 
 import aggloom as al
-from aggloom.codegen.catalogue import OWN
+from aggloom.codegen.catalogue.registry import OWN
 from aggloom.errors import ArithmeticOverflowError, DataError, SpecError, TypeMismatchError
 
 pytestmark = pytest.mark.usefixtures("registry")

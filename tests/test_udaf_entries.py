@@ -11,7 +11,7 @@ import pytest
 from udafs import BACKENDS, CHANGES, COUNT, PRODUCT, define, entry, one, source, spec_of, table
 
 import aggloom as al
-from aggloom.codegen.catalogue import OWN
+from aggloom.codegen.catalogue.registry import OWN
 from aggloom.errors import ArithmeticOverflowError, SpecError, TypeMismatchError
 
 pytestmark = pytest.mark.usefixtures("registry")

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggloom.runtime import lists, ordered, plain_views, ranked, sequence, stamped
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.pool import Pool
-from aggloom.runtime.ranked import RankedView
-from aggloom.runtime.sequence import SequenceView
-from aggloom.runtime.stamped import StampedView
-from aggloom.runtime.tree import USED, TreeView
+from aggloom.runtime.plain import views as plain_views
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.storage.tree import USED, TreeView
+from aggloom.runtime.views import lists, ordered, ranked, sequence, stamped
+from aggloom.runtime.views.ranked import RankedView
+from aggloom.runtime.views.sequence import SequenceView
+from aggloom.runtime.views.stamped import StampedView
 
 SLOTS = 3
 NEUTRAL = {"sequence_accumulate": sequence.sequence_append}

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from window_plans import EARLY, FIVE, HOUR, KEYS, SUMS, TVF, made, planned, windows
 
-from aggloom.codegen.dtypes import INSTANT
 from aggloom.codegen.planner import (
     Exchange,
     GroupAggregate,
@@ -23,6 +22,7 @@ from aggloom.codegen.planner import (
     walk,
 )
 from aggloom.codegen.planner.traits import changelog, is_complete, trends, unique_key
+from aggloom.codegen.spec.dtypes import INSTANT
 from aggloom.codegen.windows import (
     CountTrigger,
     CountWindow,

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from window_plans import EARLY, SUMS, TABLES, TVF, made, planned, windows
 
-from aggloom.codegen.dtypes import WALL_CLOCK
 from aggloom.codegen.planner import Plan, as_json, as_svg, as_text, as_tree, plan_windows
 from aggloom.codegen.planner.traits import changelog
-from aggloom.codegen.spec import AggCall, AggSpec, Computed
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec, Computed
+from aggloom.codegen.spec.dtypes import WALL_CLOCK
 from aggloom.codegen.windows import (
     CountTrigger,
     CountWindow,

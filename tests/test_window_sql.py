@@ -9,9 +9,9 @@ import pytest
 from window_plans import CLOCKED, FIVE, HOUR, KEYS, MINUTE, TVF, assigner, planned, windows
 
 from aggloom import errors
-from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK
 from aggloom.codegen.planner import Plan, WindowTable
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 from aggloom.codegen.windows import Assigner, Cumulate, Hop, Session, Tumble
 from aggloom.errors import SpecError, SqlError, UnsupportedSqlError
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from window_plans import CLOCKED, FIVE, HOUR, KEYS, MINUTE, assigner, planned, windows
 
-from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 from aggloom.codegen.windows import Tumble
 from aggloom.errors import OptionError, UnsupportedSqlError
 

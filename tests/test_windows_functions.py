@@ -34,8 +34,8 @@ from aggloom.codegen.windows import (
     Session,
     Tumble,
 )
-from aggloom.runtime.harness import Harness
-from aggloom.runtime.pipeline import handlers
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.local.pipeline import handlers
 
 BASE = dt.datetime(2020, 1, 1)
 TIME = "event time"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import aggloom as al
 from aggloom.codegen.planner import LocalAggregate, PlanOptions, walk
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
 
 DDL = "k STRING, ts TIMESTAMP, v INT"
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from window_cases import ASSIGNERS, BOUNDS, Change, Step, handler, run, steps, table
 
 from aggloom.codegen.windows import Aligned, Assigner, Session, Windowing
-from aggloom.runtime.windows.general import GeneralWindowOperator
-from aggloom.runtime.windows.sessions import SessionWindowOperator
-from aggloom.runtime.windows.slicing import SlicingWindowOperator
+from aggloom.runtime.operators.windows.general import GeneralWindowOperator
+from aggloom.runtime.operators.windows.sessions import SessionWindowOperator
+from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
 
 
 def _vectorised(windowing: Windowing, backend: str, changes: str, **options: Any) -> Any:
@@ -168,7 +168,7 @@ def _sessions(assigner: Session, rows: list[Any]) -> dict[str | None, list[tuple
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=lambda each: each.text)
 @pytest.mark.parametrize("lateness", [0, 50])
 def test_state_returns_to_its_fixed_size(assigner: Assigner, lateness: int, tmp_path: Path) -> None:
-    from aggloom.runtime.clock import Clock
+    from aggloom.runtime.values.clock import Clock
 
     windowing = Windowing(assigner, allowed_lateness=lateness)
     operator = _vectorised(windowing, "numba", "retract", directory=tmp_path)

@@ -16,12 +16,12 @@ from aggloom.codegen.planner import WindowAggregate, plan_query, walk
 from aggloom.codegen.planner.options import FLINK_NAMES, PlanOptions
 from aggloom.codegen.windows import Assigner, Evictor, Trigger
 from aggloom.errors import SpecError
-from aggloom.runtime.windows.timeline_doc import main, written
+from aggloom.runtime.local.timeline_doc import main, written
 
 PATH = Path(__file__).parent.parent / "docs" / "windows.md"
 PAGE = PATH.read_text(encoding="utf-8")
 TABLES = {"t": "name STRING, amount INT, ts TIMESTAMP"}
-COMMAND = "run 'python -m aggloom.runtime.windows.timeline_doc docs/windows.md'"
+COMMAND = "run 'python -m aggloom.runtime.local.timeline_doc docs/windows.md'"
 
 
 def blocks(kind: str) -> list[str]:

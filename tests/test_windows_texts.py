@@ -9,7 +9,7 @@ import pytest
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.windows import Cumulate, EventTimeTrigger, Hop, Session, Tumble, Windowing
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
 
 SPEC = AggSpec.from_sql(
     "SELECT k, MAX(w) AS m, MIN(w) AS l, COUNT(DISTINCT w) AS d FROM t GROUP BY k",

@@ -20,9 +20,10 @@ from strategies import (
     spec_over,
 )
 
-from aggloom.codegen import AggCall, AggSpec, catalogue
-from aggloom.codegen.aggregate import Aggregate
-from aggloom.codegen.catalogue import CATALOGUE
+from aggloom.codegen import AggCall, AggSpec
+from aggloom.codegen.catalogue import registry as catalogue
+from aggloom.codegen.catalogue.entry import Aggregate
+from aggloom.codegen.catalogue.registry import CATALOGUE
 
 Row = tuple[Any, ...]
 FAMILIES: dict[str, tuple[str, ...]] = {

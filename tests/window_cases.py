@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from aggloom.codegen import AggCall, AggSpec, generate, load
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Assigner, Cumulate, Hop, Session, Tumble
-from aggloom.runtime.changelog import KIND_NAMES
-from aggloom.runtime.clock import Clock
+from aggloom.runtime.values.changelog import KIND_NAMES
+from aggloom.runtime.values.clock import Clock
 
 INSTANT = pa.timestamp("us", "UTC")
 BOUNDS = Bounds("start", "end", "time", INSTANT, INSTANT)

@@ -25,7 +25,7 @@ from aggloom.codegen.windows import (
     Tumble,
     Windowing,
 )
-from aggloom.runtime.clock import Clock
+from aggloom.runtime.values.clock import Clock
 
 Change = tuple[Any, ...]
 ENDLESS = 2**62

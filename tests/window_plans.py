@@ -12,7 +12,7 @@ from aggloom.codegen.planner import (
     plan_windows,
     walk,
 )
-from aggloom.codegen.spec import AggCall, AggSpec
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.windows import Assigner, Windowing
 
 TABLES = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from aggloom.codegen.expressions import parse_scalar
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Calc,
@@ -13,7 +12,8 @@ from aggloom.codegen.planner.nodes import (
     column_name,
     walk,
 )
-from aggloom.codegen.sql_shape import is_clock
+from aggloom.codegen.scalar.expressions import parse_scalar
+from aggloom.codegen.sql.shape import is_clock
 
 
 def clock_columns(node: Node) -> set[str]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from aggloom.codegen.durations import shown
-from aggloom.codegen.plan import plan_of
-from aggloom.codegen.plan_parts import Block, HandlerPlan, StateView
+from aggloom.codegen.handler.plan import plan_of
+from aggloom.codegen.handler.plan_parts import Block, HandlerPlan, StateView
 from aggloom.codegen.planner.nodes import WindowAggregate
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.durations import shown
 from aggloom.codegen.windows import GlobalWindow, Session, Windowing
 from aggloom.physical import is_pooled
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from aggloom.codegen.durations import milliseconds
 from aggloom.codegen.planner.nodes import Aggregate, Node
-from aggloom.codegen.sql_errors import located, span
-from aggloom.codegen.sql_shape import refusal
+from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import OptionError, nearest
 
 _TTL = "STATE_TTL"

@@ -6,7 +6,6 @@ import hashlib
 import json
 from typing import Any
 
-from aggloom.codegen.dtypes import type_name
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Bounds,
@@ -20,6 +19,7 @@ from aggloom.codegen.planner.nodes import (
     WindowAssign,
     WindowTable,
 )
+from aggloom.codegen.spec.dtypes import type_name
 
 
 def lineage(node: Node) -> str:

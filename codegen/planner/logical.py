@@ -9,10 +9,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.catalogue import known
-from aggloom.codegen.dtypes import type_name
-from aggloom.codegen.expressions import quoted
-from aggloom.codegen.grouping_sets import GROUP_ID, has_sets
+from aggloom.codegen.catalogue.registry import known
 from aggloom.codegen.planner.hints import keeping, state_ttl
 from aggloom.codegen.planner.nodes import (
     Aggregate,
@@ -38,16 +35,19 @@ from aggloom.codegen.planner.window_query import (
     table_window,
 )
 from aggloom.codegen.planner.windows import windows
-from aggloom.codegen.scalar_types import common, infer
-from aggloom.codegen.spec import AggCall, AggSpec
-from aggloom.codegen.spec_check import check_function
-from aggloom.codegen.sql import Block
-from aggloom.codegen.sql_dialect import Call
-from aggloom.codegen.sql_errors import located, span
-from aggloom.codegen.sql_scope import Scope, bare, pretty
-from aggloom.codegen.sql_shape import check_block, refusal
-from aggloom.codegen.sql_window_parser import WindowCall
-from aggloom.codegen.sql_windows import table_arguments
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.result_types import common, infer
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
+from aggloom.codegen.spec.checks import check_function
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
+from aggloom.codegen.sql.query import Block
+from aggloom.codegen.sql.scope import Scope, bare, pretty
+from aggloom.codegen.sql.shape import check_block, refusal
+from aggloom.codegen.sql.window_parser import WindowCall
+from aggloom.codegen.sql.windows import table_arguments
 from aggloom.errors import (
     DuplicateNameError,
     SpecError,

@@ -8,7 +8,7 @@ from aggloom.codegen.planner.nodes import Aggregate, Node, transform, walk
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.traits import appends_only, call_trend
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.spec.agg_spec import AggSpec
 
 _EXTREMES = ("MAX", "MIN")
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.expressions import parse_scalar, quoted
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.scalar.expressions import parse_scalar, quoted
+from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.windows import Assigner, Windowing
 
 Role = Literal["", "partial", "final"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.spec.agg_spec import AggSpec
 
 
 @dataclass(frozen=True)

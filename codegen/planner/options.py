@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from aggloom.codegen.durations import milliseconds
+from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.windows.zones import check_zone
 from aggloom.errors import OptionError, nearest
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.depth import deep
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
@@ -34,8 +33,9 @@ from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
 from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
-from aggloom.codegen.spec import AggSpec, SchemaLike, to_schema
-from aggloom.codegen.sql_shape import refusal
+from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike, to_schema
+from aggloom.codegen.sql.depth import deep
+from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import OptionError, SpecError, nearest
 

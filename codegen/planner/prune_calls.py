@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from aggloom.codegen.expressions import columns as columns_of
 from aggloom.codegen.planner.clock import clock_columns
 from aggloom.codegen.planner.nodes import (
     Aggregate,
@@ -21,7 +20,8 @@ from aggloom.codegen.planner.nodes import (
 )
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.spec import AggCall, AggSpec
+from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 
 _NO_TIME = "CAST(NULL AS TIMESTAMP)"
 

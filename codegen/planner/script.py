@@ -10,9 +10,9 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from aggloom.codegen.sql_dialect import AggloomSpark
-from aggloom.codegen.sql_errors import located, span, syntax_error
-from aggloom.codegen.sql_shape import not_select, refusal, statements
+from aggloom.codegen.sql.dialect import AggloomSpark
+from aggloom.codegen.sql.errors import located, span, syntax_error
+from aggloom.codegen.sql.shape import not_select, refusal, statements
 from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 
 _SETTING = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=\s*('[^']*'|"[^"]*"|[^'"]+)""")

@@ -11,10 +11,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from aggloom.codegen.aggregate import Aggregate as Entry
-from aggloom.codegen.catalogue import find
-from aggloom.codegen.dtypes import is_supported, type_name
-from aggloom.codegen.expressions import quoted
+from aggloom.codegen.catalogue.entry import Aggregate as Entry
+from aggloom.codegen.catalogue.registry import find
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Bucket,
@@ -30,7 +28,9 @@ from aggloom.codegen.planner.nodes import (
 )
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.spec import AggCall, AggSpec
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
+from aggloom.codegen.spec.dtypes import is_supported, type_name
 
 _SUMS = ("COUNT", "SUM", "SUM0", "AVG")
 _EXTREMES = ("MIN", "MAX")

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Literal, TypeVar
 
-from aggloom.codegen.expressions import columns as columns_of
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Bucket,
@@ -28,7 +27,8 @@ from aggloom.codegen.planner.nodes import (
     WindowTable,
     column_name,
 )
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.windows import Aligned
 from aggloom.errors import InternalError
 

@@ -15,9 +15,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.call import describe_call
-from aggloom.codegen.dtypes import type_name
-from aggloom.codegen.durations import shown as duration
 from aggloom.codegen.planner.footprint import bounds, size, state_of, state_of_windows
 from aggloom.codegen.planner.nodes import (
     Aggregate,
@@ -40,7 +37,10 @@ from aggloom.codegen.planner.nodes import (
 )
 from aggloom.codegen.planner.plan import Plan
 from aggloom.codegen.planner.traits import changelog, unique_key
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.spec.agg_call import describe_call
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.spec.durations import shown as duration
 from aggloom.codegen.windows import Windowing
 
 _SPECIAL = re.compile(r"[`,\[\]{}\x00-\x1f\x7f\u0085\u2028\u2029]")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from aggloom.codegen.aggregate import Aggregate as Entry
-from aggloom.codegen.own import unmergeable
+from aggloom.codegen.catalogue.entry import Aggregate as Entry
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Calc,
@@ -21,7 +20,8 @@ from aggloom.codegen.planner.nodes import (
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.traits import appends_only, is_complete
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.user.definition import unmergeable
 
 
 def exchanges(root: Node, options: PlanOptions, notes: Notes) -> Node:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from aggloom.codegen.durations import shown
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.spec.durations import shown
 from aggloom.codegen.windows import (
     Assigner,
     EventTimeTrigger,

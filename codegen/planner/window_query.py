@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.dtypes import INSTANT, WALL_CLOCK, type_name
-from aggloom.codegen.expressions import quoted
 from aggloom.codegen.planner.clock import clock_columns
 from aggloom.codegen.planner.nodes import Bounds, Calc, Node, WindowTable, mark
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.window_options import in_zone
-from aggloom.codegen.scalar_types import infer
-from aggloom.codegen.sql_scope import Scope, bare, named, text_of
-from aggloom.codegen.sql_shape import is_clock, refusal
-from aggloom.codegen.sql_window_parser import PARTS, SPARK_FUNCTIONS, WindowCall
-from aggloom.codegen.sql_windows import WindowArguments, group_arguments
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, type_name
+from aggloom.codegen.sql.scope import Scope, bare, named, text_of
+from aggloom.codegen.sql.shape import is_clock, refusal
+from aggloom.codegen.sql.window_parser import PARTS, SPARK_FUNCTIONS, WindowCall
+from aggloom.codegen.sql.windows import WindowArguments, group_arguments
 from aggloom.errors import TypeMismatchError
 
 NAMES = ("window_start", "window_end", "window_time")

@@ -6,10 +6,6 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from aggloom.codegen import spec_check
-from aggloom.codegen.dtypes import INSTANT, type_name
-from aggloom.codegen.expressions import columns as columns_of
-from aggloom.codegen.expressions import infer_type, quoted
 from aggloom.codegen.planner.logical import calculated, core_of
 from aggloom.codegen.planner.nodes import Bounds, Calc, Node, Scan
 from aggloom.codegen.planner.notes import Notes
@@ -17,7 +13,11 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.window_options import in_zone, with_options
 from aggloom.codegen.planner.window_query import bounds_types, time_type
 from aggloom.codegen.planner.windows import namespaced, over_windows
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import infer_type, quoted
+from aggloom.codegen.spec import checks as spec_check
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.dtypes import INSTANT, type_name
 from aggloom.codegen.windows import PurgingTrigger, Trigger, Windowing
 from aggloom.errors import DuplicateNameError, TypeMismatchError
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from aggloom.codegen.expressions import columns as columns_of
-from aggloom.codegen.expressions import quoted
 from aggloom.codegen.planner.nodes import (
     Aggregate,
     Bounds,
@@ -31,7 +29,9 @@ from aggloom.codegen.planner.nodes import (
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.window_options import windowing_of
-from aggloom.codegen.spec import AggSpec
+from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.windows import Session, Windowing
 
 _UNGROUPED = "GROUP BY lacks the window's start or end"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aggloom.codegen.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import milliseconds, shown
 from aggloom.codegen.windows.zones import check_zone
 from aggloom.errors import SpecError
 

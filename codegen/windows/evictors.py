@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aggloom.codegen.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import milliseconds, shown
 from aggloom.codegen.windows.assigners import Times, Window
 from aggloom.errors import SpecError
 

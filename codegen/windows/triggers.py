@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
-from aggloom.codegen.durations import milliseconds, shown
+from aggloom.codegen.spec.durations import milliseconds, shown
 from aggloom.codegen.windows.assigners import Window
 from aggloom.errors import SpecError
 

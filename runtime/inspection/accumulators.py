@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec, describe_call, plan_of
-from aggloom.runtime import columns, rows
-from aggloom.runtime.floats import float_total, load_float
+from aggloom.runtime.arithmetic.floats import float_total, load_float
 from aggloom.runtime.inspection.report import Accumulator, View
-from aggloom.runtime.sequence import Sequence
-from aggloom.runtime.tree import Tree, tree_start, tree_step
+from aggloom.runtime.storage.tree import Tree, tree_start, tree_step
+from aggloom.runtime.values import columns, rows
+from aggloom.runtime.views.sequence import Sequence
 
 _COUNTS = {"ordered": 1, "ranked": 1, "stamped": 1}
 """How many of an entry's numbers are counts; of a multiset all are."""

@@ -20,8 +20,8 @@ from aggloom.errors import (
     StateMismatchError,
     UntrustedCodeError,
 )
-from aggloom.runtime.group_agg import GroupAggOperator
-from aggloom.runtime.windows.make import WindowSettings
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.operators.windows.make import WindowSettings
 
 _WRITTEN = ("operator", "buckets", "digest", "spec", "windows", "settings")
 _PLAIN_STATE = b'"plain.state"'

@@ -16,9 +16,9 @@ from aggloom.codegen import type_name
 from aggloom.codegen.planner import Bounds
 from aggloom.errors import CheckpointError, nearest
 from aggloom.physical import is_nested
-from aggloom.runtime.arena import Array
 from aggloom.runtime.inspection.report import Bundle, Part
-from aggloom.runtime.steps import split
+from aggloom.runtime.operators.steps import split
+from aggloom.runtime.storage.arena import Array
 
 _CANDIDATES = 20_000
 

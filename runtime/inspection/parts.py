@@ -11,16 +11,16 @@ import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Aligned, to_instants, to_local
-from aggloom.runtime.arena import Array
 from aggloom.runtime.inspection.accumulators import Layout
 from aggloom.runtime.inspection.keys import distinct, matching
 from aggloom.runtime.inspection.report import Part, Row
-from aggloom.runtime.keyed_state import KeyedState, key_words
-from aggloom.runtime.windows.assign import bound_columns
-from aggloom.runtime.windows.base import PROCESSING, STAGGER, WATERMARK
-from aggloom.runtime.windows.general import GeneralWindowOperator
-from aggloom.runtime.windows.sessions import SessionWindowOperator
-from aggloom.runtime.windows.slicing import SlicingWindowOperator
+from aggloom.runtime.operators.keyed_state import KeyedState, key_words
+from aggloom.runtime.operators.windows.assign import bound_columns
+from aggloom.runtime.operators.windows.base import PROCESSING, STAGGER, WATERMARK
+from aggloom.runtime.operators.windows.general import GeneralWindowOperator
+from aggloom.runtime.operators.windows.sessions import SessionWindowOperator
+from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
+from aggloom.runtime.storage.arena import Array
 
 
 class _Held(NamedTuple):

@@ -14,16 +14,16 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.arena import Array
-from aggloom.runtime.changelog import KIND_NAMES, same_value
-from aggloom.runtime.clock import BEFORE_ALL, NO_TIME, Clock
 from aggloom.runtime.inspection.keys import matching
 from aggloom.runtime.inspection.parts import counts_rows, parts_of
 from aggloom.runtime.inspection.report import Bundle, Change, Effect, Part, Row
-from aggloom.runtime.keyed_state import AWAY_FROM_ZERO, KeyedState
-from aggloom.runtime.steps import no_rows
-from aggloom.runtime.windows.base import STAGGER, WindowOperator
-from aggloom.runtime.windows.slicing import SlicingWindowOperator
+from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
+from aggloom.runtime.operators.steps import no_rows
+from aggloom.runtime.operators.windows.base import STAGGER, WindowOperator
+from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import KIND_NAMES, same_value
+from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
 
 _DROPPED = {
     "orphans_dropped": "dropped: it takes back what is not there",

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.runtime.arena import MAGIC
-from aggloom.runtime.changelog import Kinds
+from aggloom.runtime.storage.arena import MAGIC
+from aggloom.runtime.values.changelog import Kinds
 
 BLOB_BYTES = 32 << 20
 KIND_FIELD = pa.field("", pa.int8(), nullable=False)

@@ -15,14 +15,14 @@ from typing import Any
 
 from aggloom.codegen import AggSpec, Carried, carried, describe_call, generate
 from aggloom.errors import StateMismatchError
-from aggloom.runtime.clock import Clock
-from aggloom.runtime.comparison import CallChanges, Description, compare, takes_back
-from aggloom.runtime.evolution import evolve, resettled
+from aggloom.runtime.operators.comparison import CallChanges, Description, compare, takes_back
+from aggloom.runtime.operators.evolution import evolve, resettled
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.windows.base import WindowOperator
+from aggloom.runtime.operators.windows.make import WindowSettings
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.store import BucketStore, Head, Operator
-from aggloom.runtime.steps import Rows
-from aggloom.runtime.windows.base import WindowOperator
-from aggloom.runtime.windows.make import WindowSettings
+from aggloom.runtime.values.clock import Clock
 
 _WINDOW_SETTINGS = ("on_orphan_retraction", "update_before", "chained", "per_record")
 _LOG = logging.getLogger("aggloom")

@@ -21,8 +21,8 @@ from aggloom.errors import (
     UnsupportedExpressionError,
     nearest,
 )
-from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.values.changelog import Kinds
 
 
 def quote(name: str) -> str:

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from aggloom.runtime.changelog import Kinds
 from aggloom.runtime.spark.blobs import empty_columns
 from aggloom.runtime.spark.pack import Pack, order_key, packed_batch
 from aggloom.runtime.spark.parquet import read_parquet
 from aggloom.runtime.spark.routes import PACKED_DDL, Packer
+from aggloom.runtime.values.changelog import Kinds
 
 METRIC = "aggloom input"
 """Begins the names of the observed metrics that count rows and files."""

@@ -11,7 +11,7 @@ import zlib
 from dataclasses import dataclass
 
 from aggloom.errors import StateCorruptError, StateMismatchError
-from aggloom.runtime.clock import NO_TIME, Clock
+from aggloom.runtime.values.clock import NO_TIME, Clock
 
 MAGIC = b"AGLM"
 LAYOUT = 4

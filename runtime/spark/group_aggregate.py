@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
-from aggloom.runtime.changelog import CHANGE_COLUMNS
 from aggloom.runtime.spark.lower import Lowering, Settings, Table
 from aggloom.runtime.spark.residency import size_of
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.session import ensure_query_settings
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS
 
 
 def resolve(what: Any) -> tuple[AggSpec, HandlerText]:

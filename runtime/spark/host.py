@@ -26,7 +26,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from aggloom.runtime.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.windows.base import WindowOperator
 from aggloom.runtime.spark.blobs import cut, late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.evolution import evolved
 from aggloom.runtime.spark.framing import Owner
@@ -42,8 +43,7 @@ from aggloom.runtime.spark.residency import (
 )
 from aggloom.runtime.spark.routes import PACKED_DDL, Packer, Route
 from aggloom.runtime.spark.store import BucketStore, Bundle, Head, Operator, gather
-from aggloom.runtime.steps import Rows, no_rows
-from aggloom.runtime.windows.base import WindowOperator
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
 
 BLOB_DDL = "blob BINARY"
 _BLOB = StructType([StructField("blob", BinaryType())])

@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from aggloom.errors import CheckpointError, StateMismatchError, UntrustedCodeError
-from aggloom.runtime.clock import Clock
 from aggloom.runtime.inspection import (
     BucketSize,
     Entry,
@@ -38,6 +37,7 @@ from aggloom.runtime.spark.state_reader import (
     StoredOperator,
     require_directory,
 )
+from aggloom.runtime.values.clock import Clock
 
 _LARGEST = 5
 _WORTH_A_SEARCH = 64 << 20

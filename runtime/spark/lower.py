@@ -36,7 +36,7 @@ from aggloom.codegen.planner import (
     described,
     lineage,
 )
-from aggloom.runtime.changelog import CHANGE_COLUMNS, PROFILES
+from aggloom.runtime.operators.windows.make import WindowSettings, late_schema
 from aggloom.runtime.spark.expressions import (
     check_columns,
     check_output,
@@ -52,7 +52,7 @@ from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, 
 from aggloom.runtime.spark.sources import CHANGE_COLUMN
 from aggloom.runtime.spark.store import Operator
 from aggloom.runtime.spark.unpack import Having, Respell, Stepped, Unpack
-from aggloom.runtime.windows.make import WindowSettings, late_schema
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES
 
 HandlerOf = Callable[[AggSpec], HandlerText]
 LATE_ROW = "late_row"
@@ -100,7 +100,7 @@ class OperatorFactory:
 
     def open(self, directory: Path | None, bucket: int) -> Operator:
         """The operator of a bucket, over the mapped files of `directory` if given."""
-        from aggloom.runtime.group_agg import GroupAggOperator
+        from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 
         if isinstance(self.settings, WindowSettings):
             return self.settings.make(self.handler.load(), bucket, directory)

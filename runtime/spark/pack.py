@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import DataError
-from aggloom.runtime.changelog import Kinds, is_retraction, parse_kinds
 from aggloom.runtime.spark.blobs import empty_columns
 from aggloom.runtime.spark.routes import PackedRow, Packer, Route
+from aggloom.runtime.values.changelog import Kinds, is_retraction, parse_kinds
 
 _PACKED = pa.schema(
     [("bucket", pa.int32()), ("partition", pa.int32()), ("seq", pa.int32()), ("blob", pa.binary())]

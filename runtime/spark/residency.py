@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Protocol
 
 from aggloom.errors import OptionError
-from aggloom.runtime.arena import Identity
+from aggloom.runtime.storage.arena import Identity
 
 STALE_SECONDS = 24 * 3600
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from aggloom.codegen import load_text
 from aggloom.codegen.planner import Node
-from aggloom.runtime.changelog import Kinds
-from aggloom.runtime.local_agg import LocalAggregator
+from aggloom.runtime.operators.local_aggregate import LocalAggregator
+from aggloom.runtime.operators.steps import Rows, no_rows, run_steps, split
 from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, pack_blob, with_kinds
 from aggloom.runtime.spark.partitioning import bucket_keys
-from aggloom.runtime.steps import Rows, no_rows, run_steps, split
+from aggloom.runtime.values.changelog import Kinds
 
 PACKED_DDL = "bucket INT, partition INT, seq INT, blob BINARY"
 SIDE = 1 << 24

@@ -14,7 +14,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import SpecError, StateCorruptError
-from aggloom.runtime.changelog import (
+from aggloom.runtime.spark.checkpoint import check_records, take_back
+from aggloom.runtime.spark.failures import started
+from aggloom.runtime.spark.repartition import hint
+from aggloom.runtime.values.changelog import (
     CHANGE_COLUMNS,
     KIND_NAMES,
     UPDATE_AFTER,
@@ -24,9 +27,6 @@ from aggloom.runtime.changelog import (
     parse_kinds,
     same_value,
 )
-from aggloom.runtime.spark.checkpoint import check_records, take_back
-from aggloom.runtime.spark.failures import started
-from aggloom.runtime.spark.repartition import hint
 
 _LOG = logging.getLogger("aggloom")
 TABLE_FILE = "aggloom-table.arrow"

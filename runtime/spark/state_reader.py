@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.errors import CheckpointError, StateCorruptError
-from aggloom.runtime.clock import NO_TIME, Clock
 from aggloom.runtime.inspection import Description
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.framing import DESCRIPTION, LOG, Owner, stated_owner, unseal
 from aggloom.runtime.spark.partitioning import bucket_keys, hash_int
 from aggloom.runtime.spark.store import BucketStore, Head
+from aggloom.runtime.values.clock import NO_TIME, Clock
 
 _VARIABLES = {"head", "snapshot", "log"}
 _BYTES_AT_ONCE = 256 << 20

@@ -17,9 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from aggloom.errors import StateCorruptError
-from aggloom.runtime.arena import Arena
-from aggloom.runtime.changelog import Kinds
-from aggloom.runtime.clock import NO_TIME, Clock
+from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.spark.blobs import (
     BLOB_BYTES,
     concat,
@@ -39,7 +37,9 @@ from aggloom.runtime.spark.framing import (
     stated_digest,
     unseal,
 )
-from aggloom.runtime.steps import no_rows
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.values.clock import NO_TIME, Clock
 
 LOG_MINIMUM_BYTES = 4 << 20
 LOG_MAXIMUM_ENTRIES = 256

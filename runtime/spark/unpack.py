@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from aggloom.codegen import having_kinds
 from aggloom.codegen.planner import WindowTable
-from aggloom.runtime.changelog import (
+from aggloom.runtime.operators.windows.assign import window_rows
+from aggloom.runtime.spark.blobs import concat, is_late, read_blob, split_kinds
+from aggloom.runtime.values.changelog import (
     UPDATE_BEFORE,
     Kinds,
     kinds_to_arrow,
     parse_kinds,
 )
-from aggloom.runtime.spark.blobs import concat, is_late, read_blob, split_kinds
-from aggloom.runtime.windows.assign import window_rows
 
 
 @dataclass(frozen=True)

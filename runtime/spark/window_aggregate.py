@@ -14,7 +14,7 @@ from aggloom.codegen import AggSpec, milliseconds
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_windows, walk
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import SpecError, UnknownColumnError, nearest
-from aggloom.runtime.given_handler import window_handler
+from aggloom.runtime.local.given_handler import window_handler
 from aggloom.runtime.spark.group_aggregate import find_change_column, handler_text, hosting
 from aggloom.runtime.spark.lower import LATE_ROW, Lowering, Table
 from aggloom.runtime.spark.session import ensure_query_settings

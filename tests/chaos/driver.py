@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from chaos.workload import DDL, Workload, plain
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES
 from aggloom.runtime.spark import await_end, check_records, lower, read_changes, session, sql
 from aggloom.runtime.spark.lower import OperatorFactory
+from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES
 
 
 @dataclass(frozen=True)

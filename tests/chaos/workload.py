@@ -18,8 +18,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aggloom.runtime.changelog import CHANGE_TYPES, KIND_NAMES, fold
-from aggloom.runtime.harness import Harness
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES, fold
 
 DDL = "id BIGINT, a STRING, b STRING, v BIGINT, ts TIMESTAMP"
 Row = tuple[Any, ...]

@@ -1,0 +1,290 @@
+"""Counting, summing, extremes, first and last, booleans and bits."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from aggloom.codegen.catalogue.entry import (
+    Aggregate,
+    Argument,
+    Example,
+    Field,
+    Options,
+    Shape,
+    Types,
+    View,
+)
+from aggloom.codegen.catalogue.result_types import average, bigint, boolean, first, summed
+
+X = Argument("x")
+NUMBER = Argument("x", "number")
+COUNT = Field("count", "count", "count + 1", "count + other_count", "count - 1")
+SUM = Field("sum", "number", "add(sum, x)", "combine(sum, other_sum)", "subtract(sum, x)")
+LEAST = Field(
+    "least",
+    "word",
+    "x if count == 0 or before(x, least) else least",
+    "other_least if other_count > 0 and (count == 0 or before(other_least, least)) else least",
+)
+GREATEST = Field(
+    "greatest",
+    "word",
+    "x if count == 0 or before(greatest, x) else greatest",
+    "other_greatest if other_count > 0 and (count == 0 or before(greatest, other_greatest)) else greatest",
+)
+_FIRST = Field("first", "word", "x if count == 0 else first", "first if count > 0 else other_first")
+_LAST = Field("last", "word", "x", "other_last if other_count > 0 else last")
+_EARLIEST = Field(
+    "earliest",
+    "word",
+    "x if count == 0 or earlier(x, earliest) else earliest",
+    "other_earliest if other_count > 0 and (count == 0 or earlier(other_earliest, earliest)) else earliest",
+)
+_LATEST = Field(
+    "latest",
+    "word",
+    "x if count == 0 or not earlier(x, latest) else latest",
+    "other_latest if other_count > 0 and (count == 0 or not earlier(other_latest, latest)) else latest",
+)
+TRUES = Field("trues", "count", "trues + x", "trues + other_trues", "trues - x")
+_XOR = Field("xor", "word", "xor ^ x", "xor ^ other_xor", "xor ^ x")
+_AND = Field(
+    "ands",
+    "word",
+    "x if count == 0 else ands & x",
+    "other_ands if count == 0 else ands & other_ands if other_count > 0 else ands",
+)
+_OR = Field("ors", "word", "ors | x", "ors | other_ors")
+NONE = "count == 0"
+ORDERED = View("ordered")
+SEQUENCE = View("sequence")
+_O1 = "O(1) a row and a read"
+_OLOG = "O(log n) a row and a read"
+_TREE = "16 bytes a live value"
+_ROWS = "32 bytes a live value, and the text of those that are text, once"
+
+
+def _counted(types: Types, dialect: str, options: Options) -> pa.DataType:
+    return pa.int64()
+
+
+def _extreme(name: str, doc: str, field: Field, result: int, duckdb: str) -> Aggregate:
+    return Aggregate(
+        name,
+        doc,
+        (X,),
+        first,
+        Shape((COUNT, field), field.name, NONE),
+        (Example((3, None, 4), result),),
+        "8 bytes; over changes " + _TREE,
+        "O(1) a row; over changes " + _OLOG,
+        retract=Shape((ORDERED,), f"{field.name}(ordered)"),
+        ignores_distinct=True,
+        oracle=duckdb,
+    )
+
+
+def _first_or_last(name: str, doc: str, last: bool, aliases: tuple[str, ...]) -> Aggregate:
+    plain, ordered = (_LAST, _LATEST) if last else (_FIRST, _EARLIEST)
+    return Aggregate(
+        name,
+        doc,
+        (X,),
+        first,
+        Shape((COUNT, plain), plain.name, NONE),
+        (
+            Example((None, 4, 3, None), 3 if last else 4),
+            Example(
+                ((1, 5), (2, 9), (3, 1)), 2 if last else 3, types=("INT", "INT"), order_by=("y",)
+            ),
+        ),
+        "16 bytes; over changes " + _ROWS,
+        "O(1) a row and a read; with ORDER BY over changes " + _OLOG,
+        retract=Shape((SEQUENCE,), "newest(sequence)" if last else "oldest(sequence)"),
+        ordered=Shape((COUNT, ordered), ordered.name, NONE),
+        ordered_retract=Shape(
+            (View("stamped", latest=last),), "latest(stamped)" if last else "earliest(stamped)"
+        ),
+        nulls=("ignore", "ignore"),
+        by_arrival=True,
+        oracle=f"{'last' if last else 'first'}({{x}}) FILTER (WHERE {{x}} IS NOT NULL)",
+        aliases=aliases,
+    )
+
+
+def _by(name: str, doc: str, field: Field, alias: str, example: object) -> Aggregate:
+    return Aggregate(
+        name,
+        doc,
+        (X, Argument("y")),
+        first,
+        Shape((COUNT, field), field.name, NONE),
+        (Example((("a", 3), ("b", 4), (None, None)), example, types=("STRING", "INT")),),
+        "8 bytes and one row as bytes; over changes 16 bytes a distinct row, and the row as bytes",
+        "O(1) a row; over changes " + _OLOG,
+        retract=Shape((ORDERED,), f"{field.name}(ordered)"),
+        row=("y", "x"),
+        skips=("y",),
+        ignores_distinct=True,
+        oracle=f"{alias.lower()}_null({{x}}, row({{y}}, {{x}} IS NOT NULL, {{x}})) FILTER (WHERE {{y}} IS NOT NULL)",
+        aliases=(alias,),
+    )
+
+
+def _logical(name: str, doc: str, value: str, example: bool, aliases: tuple[str, ...]) -> Aggregate:
+    return Aggregate(
+        name,
+        doc,
+        (Argument("x", "boolean"),),
+        boolean,
+        Shape((COUNT, TRUES), value, NONE),
+        (Example((True, None, False), example, types=("BOOLEAN",)),),
+        "16 bytes",
+        _O1,
+        oracle=f"{name.lower()}({{x}})",
+        aliases=aliases,
+    )
+
+
+def _bitwise(name: str, doc: str, field: Field, retract: Shape | None, result: int) -> Aggregate:
+    return Aggregate(
+        name,
+        doc,
+        (Argument("x", "integer"),),
+        first,
+        Shape((COUNT, field), field.name, NONE),
+        (Example((3, None, 6), result),),
+        (
+            "16 bytes"
+            if retract is None
+            else "16 bytes; over changes 8 bytes for each bit of the type"
+        ),
+        _O1 if retract is None else "O(1) a row; over changes a step for each bit",
+        retract=retract,
+        ignores_distinct=name != "BIT_XOR",
+        oracle=f"{name.lower()}({{x}})",
+    )
+
+
+ENTRIES = (
+    Aggregate(
+        "COUNT",
+        "Rows, or rows where no argument is NULL.",
+        (Argument("x", many=True, optional=True),),
+        _counted,
+        Shape((COUNT,), "count"),
+        (Example((3, None, 3), 2),),
+        "8 bytes",
+        _O1,
+        oracle="count({x})",
+    ),
+    Aggregate(
+        "COUNT_IF",
+        "Rows where the argument is true.",
+        (Argument("x", "boolean"),),
+        bigint,
+        Shape((TRUES,), "trues"),
+        (Example((True, None, False), 1, types=("BOOLEAN",)),),
+        "8 bytes",
+        _O1,
+        oracle="count({x}) FILTER (WHERE {x})",
+        aliases=("COUNTIF",),
+    ),
+    Aggregate(
+        "SUM",
+        "Sum of the values that are not NULL; NULL without any.",
+        (NUMBER,),
+        summed,
+        Shape((COUNT, SUM), "total(sum)", NONE),
+        (Example((3, None, 4), 7),),
+        "16 bytes for integers to 32 bits, 24 for BIGINT and DECIMAL to 18 digits, 32 beyond, 64 for FLOAT and DOUBLE",
+        _O1,
+        oracle="sum({x})",
+    ),
+    Aggregate(
+        "SUM0",
+        "Sum of the values that are not NULL; 0 without any.",
+        (NUMBER,),
+        summed,
+        Shape((COUNT, SUM), "total(sum)"),
+        (Example((None,), 0),),
+        "as SUM",
+        _O1,
+        oracle="coalesce(sum({x}), 0)",
+        aliases=("$SUM0",),
+    ),
+    Aggregate(
+        "AVG",
+        "Mean of the values that are not NULL; NULL without any.",
+        (NUMBER,),
+        average,
+        Shape((COUNT, SUM), "average(sum, count)", NONE),
+        (Example((3, None, 4), 3.5),),
+        "as SUM",
+        _O1,
+        oracle="avg({x})",
+        aliases=("MEAN",),
+    ),
+    _extreme("MIN", "Smallest value that is not NULL.", LEAST, 3, "min({x})"),
+    _extreme("MAX", "Greatest value that is not NULL.", GREATEST, 4, "max({x})"),
+    _first_or_last(
+        "FIRST_VALUE",
+        "The value that came first, or first by ORDER BY, of those that are still there.",
+        False,
+        ("FIRST",),
+    ),
+    _first_or_last(
+        "LAST_VALUE",
+        "The value that came last, or last by ORDER BY, of those that are still there.",
+        True,
+        ("LAST",),
+    ),
+    _first_or_last(
+        "ANY_VALUE",
+        "Some value that is there: the first, so that every run gives the same.",
+        False,
+        (),
+    ),
+    _by(
+        "MIN_BY",
+        "The x of the row with the smallest y; of equal ys the smallest x.",
+        LEAST,
+        "ARG_MIN",
+        "a",
+    ),
+    _by(
+        "MAX_BY",
+        "The x of the row with the greatest y; of equal ys the greatest x.",
+        GREATEST,
+        "ARG_MAX",
+        "b",
+    ),
+    _logical("BOOL_AND", "Whether no value is false.", "trues == count", False, ("EVERY",)),
+    _logical("BOOL_OR", "Whether some value is true.", "trues > 0", True, ("SOME", "ANY")),
+    _bitwise(
+        "BIT_AND",
+        "The bits that all values have.",
+        _AND,
+        Shape((COUNT, View("bits")), "all_bits(bits, count)", NONE),
+        2,
+    ),
+    _bitwise(
+        "BIT_OR",
+        "The bits that some value has.",
+        _OR,
+        Shape((COUNT, View("bits")), "any_bits(bits)", NONE),
+        7,
+    ),
+    _bitwise("BIT_XOR", "The bits that an odd number of values have.", _XOR, None, 5),
+    Aggregate(
+        "SINGLE_VALUE",
+        "The value of the only row, NULL included; an error where there are more.",
+        (X,),
+        first,
+        Shape((ORDERED,), "only(ordered)"),
+        (Example((None,), None), Example((4,), 4)),
+        "16 bytes a distinct value, and the value as bytes",
+        _OLOG,
+        nulls=("respect", "respect"),
+    ),
+)

@@ -1,0 +1,236 @@
+"""Lists, sets, texts, JSON, and what ranks values: modes, medians, percentiles."""
+
+from __future__ import annotations
+
+from aggloom.codegen.catalogue.basic import NUMBER, ORDERED, SEQUENCE, X
+from aggloom.codegen.catalogue.entry import Aggregate, Argument, Example, Option, Shape, View
+from aggloom.codegen.catalogue.result_types import (
+    array,
+    discrete_percentile,
+    double,
+    first,
+    histogram,
+    items,
+    multiset,
+    percentile,
+    text,
+)
+
+_ROWS = "32 bytes a live value, and the text of those that are text, once; with ORDER BY 16 bytes and the row as bytes"
+_TREE = "16 bytes a distinct value, and the text of those that are text, once"
+_LISTED = "O(1) a row (O(log n) with ORDER BY), O(n) a read"
+_SCANNED = "O(log n) a row, O(distinct values) a read"
+_FRACTION = Option("fraction", "fractions", required=True)
+_ON_NULL = Option("on_null", "choice", "absent", choices=("null", "absent"))
+_RANKED = View("ranked", "real")
+_K = Option("k", "whole", 5)
+
+
+def _list(name: str, nulls: tuple[str, str], empty_in: tuple[str, ...], oracle: str) -> Aggregate:
+    return Aggregate(
+        name,
+        "The values as an array, in order of arrival or by ORDER BY.",
+        (X,),
+        array,
+        Shape((SEQUENCE,), "elements(sequence)", "none(sequence)"),
+        (
+            Example((3, 1, 3), [3, 1, 3]),
+            Example(((1, 5), (2, 9), (3, 1)), [3, 1, 2], types=("INT", "INT"), order_by=("y",)),
+        ),
+        _ROWS,
+        _LISTED,
+        ordered=Shape((ORDERED,), "sorted_elements(ordered)", "none(ordered)"),
+        nulls=nulls,
+        returns="array",
+        by_arrival=True,
+        empty_in=empty_in,
+        oracle=oracle,
+    )
+
+
+ENTRIES = (
+    Aggregate(
+        "LISTAGG",
+        "The values as text, joined by a separator, in order of arrival or by ORDER BY; NULL without any.",
+        (Argument("x", "scalar"), Argument("separator", "scalar", optional=True)),
+        text,
+        Shape((SEQUENCE,), "elements(sequence)", "none(sequence)"),
+        (
+            Example(("b", None, "a"), "b,a", (("separator", ","),), ("STRING",)),
+            Example((("b", 2), ("a", 1)), "a-b", (("separator", "-"),), ("STRING", "INT"), ("y",)),
+        ),
+        _ROWS,
+        _LISTED,
+        options=(Option("separator", "text", "", flink=",", column=True),),
+        ordered=Shape((ORDERED,), "sorted_elements(ordered)", "none(ordered)"),
+        returns="join",
+        by_arrival=True,
+        oracle="string_agg({x}, '{separator}')",
+        aliases=("STRING_AGG", "GROUP_CONCAT"),
+        skips=("x",),
+        positions=("x", "separator"),
+    ),
+    _list(
+        "ARRAY_AGG", ("ignore", "respect"), ("flink",), "list({x}) FILTER (WHERE {x} IS NOT NULL)"
+    ),
+    _list(
+        "COLLECT_LIST",
+        ("ignore", "ignore"),
+        (),
+        "coalesce(list({x}) FILTER (WHERE {x} IS NOT NULL), [])",
+    ),
+    Aggregate(
+        "COLLECT_SET",
+        "The distinct values as an array, in ascending order.",
+        (X,),
+        array,
+        Shape((ORDERED,), "distinct_elements(ordered)"),
+        (Example((3, 1, None, 3), [1, 3]),),
+        _TREE,
+        _SCANNED,
+        returns="array",
+        ignores_distinct=True,
+        oracle="coalesce(list_sort(list(DISTINCT {x}) FILTER (WHERE {x} IS NOT NULL)), [])",
+    ),
+    Aggregate(
+        "COLLECT",
+        "The values as a multiset: a map of each value to how many there are.",
+        (X,),
+        multiset,
+        Shape((ORDERED,), "counted_elements(ordered)"),
+        (Example((3, 1, None, 3), [(1, 1), (3, 2)]),),
+        _TREE,
+        _SCANNED,
+        returns="map",
+    ),
+    Aggregate(
+        "HISTOGRAM",
+        "A map of each value to how many there are; NULL without any.",
+        (X,),
+        histogram,
+        Shape((ORDERED,), "counted_elements(ordered)", "none(ordered)"),
+        (Example((3, 1, None, 3), [(1, 1), (3, 2)]),),
+        _TREE,
+        _SCANNED,
+        returns="map",
+        oracle="histogram({x})",
+    ),
+    Aggregate(
+        "TOP_K",
+        "The k most frequent values with their counts, the most frequent first; of equal counts the smaller value.",
+        (X,),
+        items,
+        Shape((ORDERED,), "top_elements(ordered, k)"),
+        (Example((3, 1, 3, 2), [{"item": 3, "count": 2}, {"item": 1, "count": 1}], (("k", 2),)),),
+        _TREE,
+        _SCANNED,
+        options=(_K,),
+        returns="items",
+    ),
+    Aggregate(
+        "APPROX_TOP_K",
+        "As TOP_K, exactly: max_items, which bounds Spark's sketch, is accepted and not needed.",
+        (X,),
+        items,
+        Shape((ORDERED,), "top_elements(ordered, k)"),
+        (Example((3, 1, 3, 2), [{"item": 3, "count": 2}, {"item": 1, "count": 1}], (("k", 2),)),),
+        _TREE,
+        _SCANNED,
+        options=(_K, Option("max_items", "whole", 10000)),
+        returns="items",
+    ),
+    Aggregate(
+        "MODE",
+        "The most frequent value; of equally frequent ones the smallest.",
+        (X,),
+        first,
+        Shape((ORDERED,), "mode(ordered)"),
+        (Example((4, 3, None, 3, 4), 3),),
+        _TREE,
+        _SCANNED,
+    ),
+    Aggregate(
+        "MEDIAN",
+        "The middle value, or the mean of the two in the middle.",
+        (NUMBER,),
+        double,
+        Shape((_RANKED,), "percentile(ranked, 0.5)", "none(ranked)"),
+        (Example((4, 3, None, 8, 9), 6.0),),
+        "24 bytes a distinct value",
+        "O(log n) a row and a read",
+        oracle="median({x}::DOUBLE)",
+    ),
+    Aggregate(
+        "PERCENTILE",
+        "The value at a fraction of the sorted values, interpolated; a frequency counts a value that many times.",
+        (NUMBER, Argument("frequency", "integer", optional=True)),
+        percentile,
+        Shape((_RANKED,), "percentile(ranked, fraction)", "none(ranked)"),
+        (
+            Example((4, 3, None, 8, 9), 3.75, (("fraction", 0.25),)),
+            Example(((4, 3), (8, 1), (9, 0)), 4.0, (("fraction", 0.5),), ("INT", "INT")),
+            Example((4, 3), [3.0, 3.5], (("fraction", (0.0, 0.5)),)),
+        ),
+        "24 bytes a distinct value",
+        "O(log n) a row and a read",
+        options=(_FRACTION,),
+        oracle="quantile_cont({x}::DOUBLE, {fraction})",
+        positions=("x", "fraction", "frequency"),
+    ),
+    Aggregate(
+        "PERCENTILE_CONT",
+        "The value at a fraction of the sorted values, interpolated.",
+        (NUMBER,),
+        percentile,
+        Shape((_RANKED,), "percentile(ranked, fraction)", "none(ranked)"),
+        (Example((4, 3, None, 8, 9), 3.75, (("fraction", 0.25),)),),
+        "24 bytes a distinct value",
+        "O(log n) a row and a read",
+        options=(_FRACTION,),
+        oracle="quantile_cont({x}::DOUBLE, {fraction})",
+    ),
+    Aggregate(
+        "PERCENTILE_DISC",
+        "The first of the sorted values that has at least the fraction of them at or before it.",
+        (X,),
+        discrete_percentile,
+        Shape((View("ranked", "rank"),), "discrete_percentile(ranked, fraction)", "none(ranked)"),
+        (
+            Example((4, 3, None, 8, 9), 4.0, (("fraction", 0.5),)),
+            Example(("b", "a"), "b", (("fraction", 0.51),), ("STRING",)),
+        ),
+        "24 bytes a distinct value, and the text of those that are text, once",
+        "O(log n) a row and a read",
+        options=(_FRACTION,),
+        oracle="quantile_disc({x}, {fraction})",
+    ),
+    Aggregate(
+        "JSON_ARRAYAGG",
+        "The values as a JSON array, in order of arrival or by ORDER BY.",
+        (X,),
+        text,
+        Shape((SEQUENCE,), "elements(sequence)"),
+        (Example(("b", None, "a"), '["b","a"]', types=("STRING",)),),
+        _ROWS,
+        _LISTED,
+        options=(_ON_NULL,),
+        ordered=Shape((ORDERED,), "sorted_elements(ordered)"),
+        returns="json_array",
+        by_arrival=True,
+    ),
+    Aggregate(
+        "JSON_OBJECTAGG",
+        "Keys and values as a JSON object, in order of arrival; of equal keys the last wins.",
+        (Argument("key", "scalar"), Argument("value")),
+        text,
+        Shape((SEQUENCE,), "elements(sequence)"),
+        (Example((("a", 1), ("b", None)), '{"a":1,"b":null}', types=("STRING", "INT")),),
+        "32 bytes a live row, and the row as bytes",
+        "O(1) a row, O(n) a read",
+        options=(Option("on_null", "choice", "null", choices=("null", "absent")),),
+        row=("key", "value"),
+        skips=("key",),
+        returns="json_object",
+        by_arrival=True,
+    ),
+)

@@ -1,0 +1,1 @@
+"""A spec's handler: planned, rendered, written, loaded."""

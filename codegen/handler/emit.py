@@ -1,0 +1,226 @@
+"""Writing generated modules, once, and loading them: the only code here that touches the disk.
+
+A module's file is named after the digest of its text, so it never changes under its name, unless the user gives it
+a name. What was edited by hand is never overwritten. Modules are loaded only from a directory that belongs to the user.
+"""
+
+from __future__ import annotations
+
+import ast
+import glob
+import importlib.util
+import os
+import sys
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from aggloom.codegen.handler.plan import plan_of
+from aggloom.codegen.handler.private import own_directory, refuse_foreign
+from aggloom.codegen.handler.render import render, stated_digest, text_digest
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.user import trust as own_trust
+from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
+
+CLASS_NAME = "GroupAggsHandler"
+NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"
+_PREFIX = "agg_"
+
+
+@dataclass(frozen=True)
+class GeneratedSource:
+    """A generated module: its text, the digest of the text, where it lies and the class to load.
+
+    untrusted: the functions in it whose Python source may not run here.
+    """
+
+    text: str
+    digest: str
+    path: Path
+    class_name: str = CLASS_NAME
+    backend: str = "numba"
+    untrusted: tuple[str, ...] = ()
+
+    def refuse_untrusted(self) -> None:
+        """Raise UntrustedCodeError if a function in it may not run here."""
+        own_trust.refuse(self.untrusted)
+
+
+def generate(
+    spec: AggSpec,
+    backend: Literal["numba", "python"] = "numba",
+    directory: str | Path | None = None,
+    name: str | None = None,
+) -> GeneratedSource:
+    """Write the handler of a spec into `directory` (default: the user's cache), unless it is there.
+
+    A user's class that Numba cannot compile makes it plain Python whatever the backend; `explain` says why. So does one
+    whose source is not trusted: it is written down and not run.
+
+    The file is named by its digest, or `name`.py. Raises GeneratedSourceError if the file `name`.py was edited by hand
+    or is no generated module; an edited file under a digest is left as it is, and `load` warns.
+    """
+    if backend not in ("numba", "python"):
+        raise GeneratedSourceError(f"backend {backend!r} does not exist; use 'numba' or 'python'")
+    plan = plan_of(spec, backend)
+    text = render(plan)
+    digest = text_digest(text)
+    place = Path(directory) if directory is not None else cache_directory()
+    path = write_once(text, digest, place) if name is None else write_named(text, name, place)
+    class_name = NAMESPACE_CLASS_NAME if spec.namespace else CLASS_NAME
+    return GeneratedSource(text, digest, path, class_name, plan.backend, spec.untrusted)
+
+
+def refresh(path: Path, *, trust: bool = False) -> GeneratedSource:
+    """Write a named module again from the spec in it, as this version of aggloom would.
+
+    Raises GeneratedSourceError if it was edited by hand, or is named by its digest; UntrustedCodeError where only
+    running Python source in the spec tells what to write, unless `trust=True` lets it run.
+    """
+    if path.stem.startswith(_PREFIX):
+        raise GeneratedSourceError(
+            f"{path} is named by its digest, which another text would not have; generate it anew"
+        )
+    stated = _stated(path)
+    spec = AggSpec.from_json(stated["SPEC_JSON"], trust=trust)
+    if stated["BACKEND"] == "numba":
+        own_trust.refuse(spec.untrusted)
+    return generate(spec, stated["BACKEND"], path.parent, path.stem)  # type: ignore[arg-type]
+
+
+def stated_spec(path: Path) -> AggSpec:
+    """The spec that a module was generated from; the module is read, not run."""
+    return AggSpec.from_json(_stated(path)["SPEC_JSON"])
+
+
+def _stated(path: Path) -> dict[str, str]:
+    """What a module says it was made from; read, not run: its run time may be another version's."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, UnicodeDecodeError) as e:
+        raise GeneratedSourceError(f"{path}: cannot be read: {e}") from e
+    stated = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id in ("SPEC_JSON", "BACKEND")
+    }
+    if len(stated) < 2:
+        raise GeneratedSourceError(f"{path}: no SPEC_JSON; it is not a generated handler")
+    return stated
+
+
+def cache_directory() -> Path:
+    """$AGGLOOM_CACHE, or the user's cache directory, made for the user alone (`own_directory`)."""
+    chosen = os.environ.get("AGGLOOM_CACHE")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return own_directory(Path(chosen) if chosen else base / "aggloom")
+
+
+def write_once(text: str, digest: str, directory: Path) -> Path:
+    """The path of the module in `directory`, written whole or not at all, and only if it is not there."""
+    path = directory / f"{_PREFIX}{digest}.py"
+    if not path.exists():
+        _write(text, path)
+    return path
+
+
+def write_named(text: str, name: str, directory: Path) -> Path:
+    """The path of the module under a name of the user's, written unless that loses an edit."""
+    if not name.isidentifier():
+        raise GeneratedSourceError(f"name {name!r}: a module's name is a Python identifier")
+    path = directory / f"{name}.py"
+    old = path.read_text(encoding="utf-8") if path.exists() else None
+    if old == text:
+        return path
+    if old is not None and stated_digest(old) != text_digest(old):
+        raise GeneratedSourceError(
+            f"{path} was edited by hand, and is not overwritten; choose another name, or remove it"
+        )
+    _write(text, path)
+    return path
+
+
+def _write(text: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    Path(draft).chmod(0o644)
+    Path(draft).replace(path)
+
+
+def load(source: GeneratedSource | str | Path) -> type[Any]:
+    """The handler class of a generated source or of a module's path.
+
+    A module whose text no longer has the digest that it states was edited by hand: it loads, with a warning.
+    Raises GeneratedSourceError if there is no such module, if others may write to it, or if it has no handler;
+    UntrustedCodeError for a generated source with functions that are not trusted.
+    """
+    if isinstance(source, GeneratedSource):
+        source.refuse_untrusted()
+    path = Path(source.path if isinstance(source, GeneratedSource) else source).resolve()
+    if not path.is_file():
+        raise GeneratedSourceError(f"{path}: no such module; write it with 'aggloom generate'")
+    text = path.read_text(encoding="utf-8")
+    digest = text_digest(text)
+    if stated_digest(text) != digest:
+        warnings.warn(
+            f"{path} was edited after it was generated (its digest is now {digest}); it is used as it is",
+            HandlerEditedWarning,
+            stacklevel=2,
+        )
+    return _load(path, digest)
+
+
+def load_text(text: str, digest: str, directory: Path | None = None) -> type[Any]:
+    """The handler class of a module's text, as shipped to a worker.
+
+    Raises GeneratedSourceError if the text does not have the digest.
+    """
+    if text_digest(text) != digest:
+        raise GeneratedSourceError(
+            f"handler {digest}: the text has another digest; generate it again"
+        )
+    path = write_once(text, digest, directory if directory is not None else cache_directory())
+    if path.read_text(encoding="utf-8") != text:
+        # Somebody edited the file of this name: it is theirs, and this text goes beside it.
+        path = write_once(text, digest, path.parent / "shipped")
+    return _load(path, digest)
+
+
+def _load(path: Path, digest: str) -> type[Any]:
+    refuse_foreign(path)
+    module_name = f"aggloom_handler_{path.stem}_{digest}"
+    module = sys.modules.get(module_name) or _import(module_name, path)
+    handler = getattr(module, CLASS_NAME, None) or getattr(module, NAMESPACE_CLASS_NAME, None)
+    if handler is None or not hasattr(handler, "KERNELS"):
+        raise GeneratedSourceError(f"{path}: no class {CLASS_NAME}; it is not a generated handler")
+    _drop_stale_cache(handler.KERNELS.update, path, module_name)
+    handler.SOURCE_PATH, handler.DIGEST = path, digest
+    return handler  # type: ignore[no-any-return]
+
+
+def _drop_stale_cache(kernel: Any, path: Path, module_name: str) -> None:
+    """Delete what Numba kept of the same file with another text: it names a module that is no more."""
+    if not hasattr(kernel, "stats"):
+        return
+    for index in Path(kernel.stats.cache_path).glob(f"{glob.escape(path.stem)}.*.nbi"):
+        if module_name.encode() not in index.read_bytes():
+            index.unlink(missing_ok=True)
+
+
+def _import(module_name: str, path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as e:
+        del sys.modules[module_name]
+        raise GeneratedSourceError(f"{path}: cannot be loaded: {e}") from e
+    return module

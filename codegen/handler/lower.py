@@ -1,0 +1,285 @@
+"""Lowering: a catalogue expression over fields, views and arguments becomes the text of generated code.
+
+The words that catalogue expressions may use, and what they become for each kind of number, stand here and
+only here. A kind is how state holds a number: `int` (int64), `wide` (192 bits), `float` (an exact sum of doubles),
+`word` (64 bits that sort as the value does) or `double` (a float64 as it is).
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+Kind = Literal["int", "wide", "float", "word", "double", "object"]
+
+_SUMS = {
+    "int": {"add": "{0} + {1}", "subtract": "{0} - {1}", "combine": "{0} + {1}"},
+    "wide": {
+        "add": "rt.add_wide({0}, {1})",
+        "subtract": "rt.subtract_wide({0}, {1})",
+        "combine": "rt.combine_wide({0}, {1})",
+    },
+}
+# Exact sums of doubles may spill (runtime/arithmetic/floats.py), so their words say where: state or other, slot, place.
+_FLOAT_STEPS = ("add", "subtract", "add_product", "subtract_product", "add_power", "subtract_power")
+_FLOAT_VALUES = ("deviation", "skewness", "kurtosis")
+_FUNCTIONS = {
+    **{word: word for word in ("sqrt", "correlation", "log", "exp")},
+    "pow": "power",
+}
+_POOLLESS = ("all_bits", "any_bits", "estimate")
+# Words over a view: the function, and the form of what it gives. A found word comes with whether there is one.
+VIEW_WORDS = {
+    "least": ("least", "found"),
+    "greatest": ("greatest", "found"),
+    "oldest": ("oldest", "found"),
+    "newest": ("newest", "found"),
+    "earliest": ("earliest", "found"),
+    "latest": ("latest", "found"),
+    "mode": ("mode", "found"),
+    "only": ("only", "single"),
+    "all_bits": ("all_bits", "word"),
+    "any_bits": ("any_bits", "word"),
+    "estimate": ("estimate", "word"),
+    "product": ("product", "float"),
+    "percentile": ("percentile", "float"),
+    "discrete_percentile": ("discrete_percentile", "word"),
+    "binned_percentile": ("binned_percentile", "float"),
+    "summary_percentile": ("summary_percentile", "word"),
+    "elements": ("list_sequence", "list"),
+    "sorted_elements": ("list_ordered", "list"),
+    "distinct_elements": ("list_ordered", "list"),
+    "counted_elements": ("list_ordered", "list"),
+    "top_elements": ("list_top", "list"),
+}
+
+
+def number_kind(argument: pa.DataType, dialect: str) -> Kind:
+    """How a sum over this type is held: narrow and wrapping integers need 64 bits, the rest more."""
+    if pa.types.is_floating(argument):
+        return "float"
+    if pa.types.is_decimal(argument):
+        return "wide"
+    return "wide" if dialect == "spark" and argument == pa.int64() else "int"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What names mean: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views`.
+
+    views: to the arguments of a call. pooled: whether words are ids of the pool. widths: the components of an order
+    key, for `earlier`. scales: of sums of decimals, which are held as integers. own: whether a user wrote it.
+    """
+
+    names: dict[str, str]
+    kinds: dict[str, Kind] = field(default_factory=dict)
+    spills: dict[str, int] = field(default_factory=dict)
+    views: dict[str, str] = field(default_factory=dict)
+    pooled: bool = False
+    widths: tuple[int, ...] = ()
+    scales: dict[str, int] = field(default_factory=dict)
+    own: bool = False
+
+
+def lower(expression: str, scope: Scope) -> str:
+    """The generated text of an expression: names replaced, words spelled out."""
+    return str(_Lowering(scope).visit(ast.parse(expression, mode="eval").body))
+
+
+class _Lowering(ast.NodeVisitor):
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def visit_Call(self, node: ast.Call) -> str:
+        assert isinstance(node.func, ast.Name)
+        word, scope = node.func.id, self.scope
+        names = [a.id if isinstance(a, ast.Name) else "" for a in node.args]
+        if word == "none":
+            return f"rt.{names[0]}_none({scope.views[names[0]]})"
+        if word in VIEW_WORDS:
+            return self._view_word(word, node)
+        texts = [self.visit(a) for a in node.args]
+        if word == "before":
+            return f"rt.compare(state.pool, {scope.pooled}, {', '.join(texts)}) < 0"
+        if word == "earlier":
+            return f"rt.compare_keys(state.pool, {scope.widths}, {', '.join(texts)}) < 0"
+        if word in ("min", "max", "abs"):
+            return f"{word}({', '.join(texts)})"
+        if word in _FUNCTIONS:
+            return f"rt.{_FUNCTIONS[word]}({', '.join(texts)})"
+        if word in _FLOAT_VALUES:
+            sums = [f"{scope.spills[n]}, {t}" for n, t in zip(names[:-1], texts[:-1], strict=True)]
+            return f"rt.{word}(state.spill, s, {', '.join(sums)}, {texts[-1]})"
+        return self._sum_word(word, names[0], texts)
+
+    def _sum_word(self, word: str, name: str, texts: list[str]) -> str:
+        kind = self.scope.kinds[name]
+        if kind != "float" and word in ("total", "average"):
+            total = _as_real(kind, texts[0], self.scope.scales.get(name, 0))
+            return total if word == "total" else f"({total}) / ({texts[1]})"
+        if kind != "float":
+            return _SUMS[kind][word].format(*texts)
+        place = f"state.spill, s, {self.scope.spills[name]}"
+        if word == "combine":
+            return f"rt.combine_float({place}, {texts[0]}, other.spill, o, {texts[1]})"
+        if word in _FLOAT_STEPS:
+            step = f"{word}_float" if "_" not in word else word
+            return f"rt.{step}({place}, {', '.join(texts)})"
+        return f"rt.float_{word}({place}, {', '.join(texts)})"
+
+    def _view_word(self, word: str, node: ast.Call) -> str:
+        view, *rest = node.args
+        assert isinstance(view, ast.Name)
+        here = self.scope.views[view.id]
+        if word in _POOLLESS:
+            here = f"{here.split(', ')[0]}, s"
+        texts = [here, *(self.visit(a) for a in rest)]
+        if VIEW_WORDS[word][1] == "list":
+            texts.insert(0, f"out.{self.scope.names['out']}, k")
+        if word in ("earliest", "latest"):
+            texts.append(str(self.scope.widths))
+        if word == "sorted_elements":
+            texts.append(f"True, {self.scope.names['backwards']}")
+        elif VIEW_WORDS[word][0] == "list_ordered":
+            texts.append("False, False")
+        return f"rt.{VIEW_WORDS[word][0]}({', '.join(texts)})"
+
+    def visit_BinOp(self, node: ast.BinOp) -> str:
+        if isinstance(node.op, ast.Pow) and self.scope.own:
+            return f"rt.power({self.visit(node.left)}, {self.visit(node.right)})"
+        return self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> str:
+        return self.scope.names[node.id]
+
+    def generic_visit(self, node: ast.AST) -> str:
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, ast.expr):
+                setattr(node, name, ast.parse(self.visit(value), mode="eval").body)
+            elif isinstance(value, list):
+                nested = [
+                    ast.parse(self.visit(v), mode="eval").body if isinstance(v, ast.expr) else v
+                    for v in value
+                ]
+                setattr(node, name, nested)
+        return ast.unparse(node)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value expression's text, how the result is stored, and what a check of it says.
+
+    form: word, float, limbs (128 bits), list, or words and floats (`texts`: several side by side).
+    check: "" or what comes with the value: "found" (else NULL), "fits" (else overflow), "single" (one row, else an
+    error).
+    """
+
+    texts: tuple[str, ...]
+    form: str
+    check: str = ""
+
+
+def lower_value(
+    expression: str,
+    scope: Scope,
+    argument: pa.DataType | None,
+    result: pa.DataType,
+    fractions: tuple[float, ...] | None = None,
+    reals: bool = False,
+) -> Value:
+    """The value of a call. `fractions`: of a percentile that gives several; `reals`: a view's words are DOUBLEs."""
+    if fractions is not None:
+        single = [
+            lower_value(
+                expression.replace("fraction)", f"{f!r})"),
+                scope,
+                argument,
+                _item(result),
+                None,
+                reals,
+            )
+            for f in fractions
+        ]
+        return Value(tuple(v.texts[0] for v in single), f"{single[0].form}s")
+    call = ast.parse(expression, mode="eval").body
+    if isinstance(call, ast.Name) and scope.kinds.get(call.id) in ("int", "word"):
+        return Value((scope.names[call.id],), "word")
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+        word = call.func.id
+        if word in VIEW_WORDS:
+            form = VIEW_WORDS[word][1]
+            text = lower(expression, scope)
+            if form in ("found", "single"):
+                return Value((text,), "word", form)
+            if form == "word" and reals:
+                return Value((f"rt.word_to_float({text})",), "float")
+            return Value((text,), form)
+        if word in ("total", "average"):
+            names = [a.id for a in call.args if isinstance(a, ast.Name)]
+            return sum_value(word, names, scope, argument, result)
+    text = lower(expression, scope)
+    if pa.types.is_boolean(result):
+        return Value((f"rt.truth({text})",), "word")
+    return float_value(text, result)
+
+
+def _item(result: pa.DataType) -> pa.DataType:
+    return result.value_type
+
+
+def float_value(text: str, result: pa.DataType) -> Value:
+    """A float expression as a result of another type: integers truncate, decimals round."""
+    if pa.types.is_integer(result):
+        return Value((f"rt.truncate_float({text}, {result.bit_width})",), "word")
+    if pa.types.is_decimal(result):
+        return Value(
+            (f"rt.float_to_decimal({text}, {result.precision}, {result.scale})",), "limbs", "found"
+        )
+    return Value((text,), "float")
+
+
+def sum_value(
+    word: str, names: list[str], scope: Scope, argument: pa.DataType | None, result: pa.DataType
+) -> Value:
+    total, kind = scope.names[names[0]], scope.kinds[names[0]]
+    if kind == "float":
+        place = f"state.spill, s, {scope.spills[names[0]]}, {total}"
+        if word == "total":
+            return float_value(f"rt.float_total({place})", result)
+        return float_value(f"rt.float_average({place}, {scope.names[names[1]]})", result)
+    if word == "total":
+        return _total(total, kind, result)
+    return _average(total, scope.names[names[1]], kind, argument, result)
+
+
+def _as_real(kind: Kind, total: str, scale: int) -> str:
+    """A sum of integers or decimals as a DOUBLE."""
+    text = f"rt.wide_to_float({total})" if kind == "wide" else f"rt.int_real({total})"
+    return f"{text} / {10.0**scale!r}" if scale else text
+
+
+def _total(total: str, kind: Kind, result: pa.DataType) -> Value:
+    if kind == "wide" and pa.types.is_decimal(result):
+        return Value((f"rt.wide_to_decimal({total}, {result.precision})",), "limbs", "fits")
+    if kind == "wide":
+        return Value((f"rt.wide_to_bigint({total})",), "word", "fits")
+    return Value((f"rt.wrap({total}, {result.bit_width})",), "word")
+
+
+def _average(
+    total: str, count: str, kind: Kind, argument: pa.DataType | None, result: pa.DataType
+) -> Value:
+    if pa.types.is_decimal(result):
+        assert argument is not None
+        digits = result.scale - argument.scale
+        text = f"rt.divide_wide({total}, {count}, {digits}, {result.precision})"
+        return Value((text,), "limbs", "fits")
+    if pa.types.is_integer(result):
+        quotient = f"rt.truncate_divide(rt.wrap({total}, 64), {count})"
+        return Value((f"rt.wrap({quotient}, {result.bit_width})",), "word")
+    if kind == "wide":
+        return Value((f"rt.wide_to_float({total}) / {count}",), "float")
+    return Value((f"{total} / {count}",), "float")

@@ -1,0 +1,298 @@
+"""The parts of a plan: what a template prints, as data."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from aggloom.codegen.handler.lower import Kind
+from aggloom.codegen.handler.operands import Operand
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.user.classes import Rendered
+
+
+@dataclass(frozen=True)
+class Input:
+    """A bound array: `attr` of Inputs, made from `column` (of a row: columns and how they sort) as a `form`."""
+
+    attr: str
+    column: Any
+    form: str
+
+    @property
+    def title(self) -> str:
+        """What a reader sees it is."""
+        if self.form != "row":
+            return str(self.column)
+        return ", ".join(name + " DESC" * part[0] for name, part in self.column)
+
+
+@dataclass(frozen=True)
+class StateField:
+    """An array of State: `kind` says its layout, `pooled` that its words are ids of the pool, `spill` its place there.
+
+    initial: the text of what a new one holds, where that is not 0; of an object, of the function that makes it.
+    """
+
+    attr: str
+    kind: Kind
+    dtype: str
+    columns: int = 0
+    pooled: bool = False
+    spill: int = -1
+    initial: str = ""
+
+    @property
+    def load(self) -> str:
+        return {"wide": "rt.load_wide({0}, {1})", "float": "rt.load_float({0}, {1})"}.get(
+            self.kind, "{0}[{1}]"
+        )
+
+    def loaded(self, state: str, slot: str) -> str:
+        text = self.load.format(f"{state}.{self.attr}", slot)
+        if self.pooled and state == "other":
+            return f"rt.import_word(state.pool, other.pool, {text})"
+        return text
+
+    def stored(self, value: str) -> str:
+        """The statement that stores `value` at slot s."""
+        if self.kind in ("wide", "float"):
+            return f"rt.store_{self.kind}(state.{self.attr}, s, {value})"
+        if self.pooled:
+            return f"rt.store_pooled(state.{self.attr}, state.pool, s, {value})"
+        return f"state.{self.attr}[s] = {value}"
+
+    @property
+    def cleared(self) -> list[str]:
+        """The statements that make the field as new."""
+        if self.kind == "float":
+            spilled = f"rt.spill_reset(state.spill, s, {self.spill})"
+            return [f"rt.clear_float(state.{self.attr}, s)", spilled]
+        if self.kind == "wide":
+            return [f"rt.clear_wide(state.{self.attr}, s)"]
+        if self.kind == "object":
+            return [self.stored(f"{self.initial}()")]
+        return [self.stored(self.initial or ("0.0" if self.kind == "double" else "0"))]
+
+
+@dataclass(frozen=True)
+class StateView:
+    """A view of State. `width`: counts a value of a multiset, or the size of a sketch."""
+
+    attr: str
+    kind: str
+    pooled: bool
+    width: int = 1
+
+    @property
+    def here(self) -> str:
+        """Its arguments in a call: itself, the pool, whether that is used, the slot."""
+        return f"state.{self.attr}, state.pool, {self.pooled}, s"
+
+
+@dataclass(frozen=True)
+class ViewStep:
+    """How a step changes a view, as text."""
+
+    view: StateView
+    accumulate: str
+    retract: str
+    merge: str
+
+
+@dataclass(frozen=True)
+class Update:
+    """How a step changes a field: the new value over the old state, as text."""
+
+    field: StateField
+    accumulate: str
+    retract: str | None
+    merge: str
+
+    @property
+    def counts_rows(self) -> bool:
+        attr = self.field.attr
+        steps = (self.accumulate, self.retract) == (f"{attr} + 1", f"{attr} - 1")
+        return steps and not self.field.initial
+
+
+@dataclass(frozen=True)
+class UserStep:
+    """How a step changes the state of a user's class, as text; retract, merge: "" where it has none."""
+
+    fields: tuple[StateField, ...]
+    accumulate: str
+    retract: str
+    merge: str
+
+
+@dataclass(frozen=True)
+class Local:
+    """A name that a block uses: its text while a row is applied and while a DISTINCT view is merged."""
+
+    name: str
+    from_row: str
+    from_word: str
+
+
+@dataclass
+class Block:
+    """Calls over the same arguments under one FILTER."""
+
+    comment: str
+    guards: list[str]
+    operand: Operand | None
+    locals: dict[str, Local] = field(default_factory=dict)
+    updates: list[Update] = field(default_factory=list)
+    views: list[ViewStep] = field(default_factory=list)
+    users: list[UserStep] = field(default_factory=list)
+    column: int = 0
+
+    @property
+    def guard(self) -> str:
+        return " and ".join(self.guards)
+
+    @property
+    def fields(self) -> list[StateField]:
+        return [u.field for u in self.updates] + [f for u in self.users for f in u.fields]
+
+    @property
+    def emptied(self) -> list[str]:
+        """What to clear when the count is back to 0, so that no rounding is left of what was taken back.
+
+        Only users' fields are rounded; float sums are exact, and a count of 0 may stand for -1 +1.
+        """
+        sums = [u.field for u in self.updates if u.field.kind == "double"]
+        return [line for f in sums for line in f.cleared] if self.counter else []
+
+    @property
+    def counter(self) -> str:
+        """The field that says how many rows are there, if one does."""
+        counts = [u.field.attr for u in self.updates if u.counts_rows]
+        return counts[0] if counts else ""
+
+
+@dataclass
+class Distinct:
+    """One shared view over arguments and, for each FILTER, the block that sees each value once."""
+
+    view: StateView
+    word: str
+    guards: list[str]
+    blocks: list[Block]
+
+    @property
+    def guard(self) -> str:
+        return " and ".join(self.guards) or "True"
+
+
+@dataclass(frozen=True)
+class Output:
+    """One call's result: `texts` give it (with a flag if `check`), NULL where `empty` holds.
+
+    returns, options, element: how a list of words or a row's bytes becomes the result (runtime/values/results.py).
+    """
+
+    attr: str
+    call: str
+    texts: tuple[str, ...]
+    form: str
+    check: str
+    empty: str
+    loads: tuple[StateField, ...]
+    let: tuple[tuple[str, str], ...]
+    returns: str
+    options: tuple[tuple[str, Any], ...]
+    element: tuple[Any, ...] | None
+
+    @property
+    def nothing(self) -> str:
+        """The value that stands where the result is NULL."""
+        if self.form in ("words", "floats"):
+            return f"({', '.join([f'rt.NO_{self.form[:-1].upper()}'] * len(self.texts))},)"
+        return f"rt.NO_{self.form.upper()}"
+
+    @property
+    def text(self) -> str:
+        if self.form in ("words", "floats"):
+            return f"({', '.join(self.texts)},)"
+        return self.texts[0]
+
+
+@dataclass
+class HandlerPlan:
+    """Everything the template prints.
+
+    functions: the users' classes; names: those of all users' functions; unmergeable: of those without a merge.
+    compacts: whether merging a state into a new one gives the same state. verdicts: (call, why it is not compiled).
+    """
+
+    spec: AggSpec
+    backend: str
+    inputs: list[Input]
+    fields: list[StateField]
+    views: list[StateView]
+    blocks: list[Block]
+    distincts: list[Distinct]
+    outputs: list[Output]
+    functions: list[Rendered] = field(default_factory=list)
+    names: tuple[str, ...] = ()
+    unmergeable: tuple[str, ...] = ()
+    compacts: bool = True
+    verdicts: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def compiled(self) -> bool:
+        return self.backend == "numba"
+
+    @property
+    def modules(self) -> list[str]:
+        """What the module imports for users' functions."""
+        used = {module for function in self.functions for module in function.modules}
+        return sorted("numpy as np" if module == "np" else module for module in used)
+
+    @property
+    def retracting(self) -> bool:
+        return self.spec.input_changes == "retract"
+
+    @property
+    def spills(self) -> bool:
+        return any(view.kind == "spill" for view in self.views)
+
+    @property
+    def lists(self) -> list[str]:
+        return [output.attr for output in self.outputs if output.form == "list"]
+
+    def describe(self) -> str:
+        """The accumulator's layout, one part a line."""
+        lines = []
+        for f in self.fields:
+            if f.kind == "object":
+                lines.append(f"{f.attr:<32} object, a Python value a key")
+                continue
+            size = (int(f.dtype[1:])) * max(1, f.columns)
+            lines.append(f"{f.attr:<32} {f.kind:<6} {size:>3} bytes a key")
+        for v in self.views:
+            width = f", {v.width} counts a value" if v.kind == "multiset" else ""
+            lines.append(f"{v.attr:<32} {v.kind} view, a value{width}")
+        return "\n".join(lines)
+
+
+class Names:
+    """Identifiers from the user's names: ASCII, never a keyword, never twice."""
+
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._given:
+            stem = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_").lower()[:40] or "column"
+            ident = stem if stem[0].isalpha() else f"c_{stem}"
+            taken = set(self._given.values())
+            number = 2
+            unique = ident
+            while unique in taken:
+                unique, number = f"{ident}_{number}", number + 1
+            self._given[name] = unique
+        return self._given[name]

@@ -1,0 +1,175 @@
+"""What a query becomes: its plan and, for a single aggregate, its calls, what a key keeps, and what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args
+
+from sqlglot import exp
+
+from aggloom.codegen.handler.plan import plan_of
+from aggloom.codegen.handler.plan_parts import HandlerPlan
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.picture import as_svg
+from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
+from aggloom.codegen.planner.script import read_script, without_explain
+from aggloom.codegen.planner.tree import as_json, as_text
+from aggloom.codegen.spec.agg_call import describe_call
+from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.depth import deep
+from aggloom.codegen.windows import Assigner, Windowing
+from aggloom.errors import SpecError, nearest
+
+Format = Literal["text", "json", "svg"]
+
+
+def explain(
+    query: AggSpec | str,
+    schema: SchemaLike = None,
+    *,
+    tables: Mapping[str, SchemaLike] | None = None,
+    input_changes: str | Mapping[str, str] = "retract",
+    dialect: Literal["spark", "flink"] = "spark",
+    backend: Literal["numba", "python"] = "numba",
+    format: Format = "text",
+    window: Assigner | Windowing | None = None,
+    options: PlanOptions | Mapping[str, Any] | None = None,
+    **keywords: Any,
+) -> str:
+    """The plan of a spec, or of SQL over tables: what runs, what it remembers, and why each rule fired or did not.
+
+    tables: schemas by name, for SQL; `schema` is that of the only table. options, keywords: the planner's, by
+    either name. format: text, which for a single aggregate also tells its calls with their types, json or svg.
+    window: those of a spec, an assigner or a whole Windowing.
+    """
+    if format not in get_args(Format):
+        raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")
+    chosen = options if isinstance(options, PlanOptions) else PlanOptions.of(options or {})
+    chosen = chosen.updated(keywords)
+    windowing = Windowing.of(window)
+
+    def text() -> str:
+        plan, spec = _planned(query, schema, tables, input_changes, dialect, windowing, chosen)
+        if format == "json":
+            return as_json(plan, backend)
+        if format == "svg":
+            return as_svg(plan, backend)
+        lines = () if spec is None else _lines(spec, backend)
+        return "\n".join([*lines, *_plan(plan, backend)])
+
+    return deep(text)
+
+
+def _planned(
+    query: AggSpec | str,
+    schema: SchemaLike,
+    tables: Mapping[str, SchemaLike] | None,
+    input_changes: str | Mapping[str, str],
+    dialect: Literal["spark", "flink"],
+    windowing: Windowing | None,
+    chosen: PlanOptions,
+) -> tuple[Plan, AggSpec | None]:
+    """The plan, and the spec if the query is no more than one."""
+    if isinstance(query, AggSpec):
+        if schema is not None or tables is not None:
+            raise SpecError("explain: a spec has a schema already; leave out schema and tables.")
+        if windowing is None:
+            return plan_spec(query, options=chosen), query
+        return plan_windows(query, windowing, options=chosen), query
+    tables = _tables(query, schema, tables)
+    plan = plan_query(
+        query, tables, input_changes=input_changes, dialect=dialect, options=chosen, explained=True
+    )
+    return plan, _single(query, tables, input_changes, dialect)
+
+
+def _tables(
+    sql: str, schema: SchemaLike, tables: Mapping[str, SchemaLike] | None
+) -> Mapping[str, SchemaLike]:
+    """The schemas of the tables by name; a schema alone is that of the one table that the query reads."""
+    if tables is not None:
+        if schema is not None:
+            raise SpecError("explain: schema and tables both say what is read; leave out one.")
+        return tables
+    if schema is None:
+        raise SpecError("explain: SQL needs a schema, such as 'name STRING, cnt INT', or tables.")
+    read = tables_read(sql)
+    if len(read) > 1:
+        given = ", ".join(f"{name!r}: ..." for name in read)
+        raise SpecError(
+            f"explain: the query reads {' and '.join(map(repr, read))}; give tables={{{given}}}, or "
+            "--table for each."
+        )
+    return dict.fromkeys(read, schema)
+
+
+def tables_read(sql: str) -> list[str]:
+    """The names of the tables that a script reads."""
+    script = read_script(sql)
+    queries = [script.query, *(view.query for view in script.views.values())]
+    froms = [source for query in queries for source in query.find_all(exp.From)]
+    sources = [table for source in froms for table in source.find_all(exp.Table)]
+    read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]
+    made = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
+    made |= set(script.views)
+    read = list({name.casefold(): name for name in reversed(read)}.values())
+    # A query in WITH may have the name of the table that it reads.
+    return sorted(name for name in read if name.casefold() not in made) or read[:1]
+
+
+def _single(
+    sql: str, tables: Mapping[str, SchemaLike], input_changes: Any, dialect: Any
+) -> AggSpec | None:
+    """The spec of a query that is no more than one, over one table."""
+    if len(tables) != 1:
+        return None
+    ((name, schema),) = tables.items()
+    if isinstance(input_changes, Mapping):
+        input_changes = input_changes.get(name, "retract")
+    try:
+        return AggSpec.from_sql(without_explain(sql), schema, input_changes, dialect)
+    except SpecError:
+        # It has a plan, so what is wrong is only that a spec cannot say it.
+        return None
+
+
+def _plan(plan: Plan, backend: str) -> Iterator[str]:
+    yield "plan"
+    for line in as_text(plan, backend).splitlines():
+        yield f"  {line}".rstrip()
+
+
+def _lines(spec: AggSpec, asked: str) -> Iterator[str]:
+    plan = plan_of(spec, asked)
+    keys = ", ".join(spec.group_by) or "nothing: one group"
+    yield f"GROUP BY {keys}"
+    yield f"input   {'retracting' if plan.retracting else 'append-only'}, dialect {spec.dialect}"
+    yield "calls"
+    for call in spec.calls:
+        yield f"  {describe_call(call)}: {type_name(spec.result_type(call))}"
+    yield "state of a key"
+    for line in plan.describe().splitlines():
+        yield f"  {line}"
+    slow = list(dict.fromkeys(text.partition("(")[0].upper() for text, why in plan.verdicts if why))
+    why = ""
+    if asked == "numba" and slow:
+        why = f", for {' and '.join(slow)} cannot be compiled"
+    yield f"backend {'compiled by Numba' if plan.compiled else 'plain Python'}{why}"
+    yield from _functions(spec, plan)
+
+
+def _functions(spec: AggSpec, plan: HandlerPlan) -> Iterator[str]:
+    if not plan.names:
+        return
+    yield "your functions"
+    reasons = dict(plan.verdicts)
+    for call in spec.calls:
+        if not spec.entry(call).own:
+            continue
+        if spec.entry(call).code is None:
+            yield f"  {call.text}: expressions, as the built-in functions"
+        elif reasons[call.text]:
+            yield f"  {call.text}: Python, not compiled: {reasons[call.text]}"
+        else:
+            yield f"  {call.text}: {'compiled' if plan.compiled else 'can be compiled'}"

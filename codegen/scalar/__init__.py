@@ -1,0 +1,1 @@
+"""Scalar expressions around the handlers."""

@@ -1,0 +1,386 @@
+"""The result types of Spark's built-in scalar functions: a table of rules by name.
+
+tests/test_scalar_functions.py walks the table and compares each rule with what Spark's analyser says. A function
+that is not in it, or arguments for which its rule has no answer, are asked of Spark if a session is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.fixed_types import FIXED
+from aggloom.codegen.scalar.type_promotion import arithmetic_type, common, is_number, rounded
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
+from aggloom.errors import SpecError
+
+Infer = Callable[..., pa.DataType]
+Rule = Callable[["Arguments"], pa.DataType | None]
+_UNITS: Final = ("date_add", "dateadd", "timestampadd", "date_diff", "datediff", "timestampdiff")
+_NO_VALUE: Final = (exp.Interval, exp.Lambda, exp.Var, exp.Star, exp.DataType)
+_BIG: Final = (pa.int64(),)
+_SMALL: Final = (pa.int8(), pa.int16(), pa.int32())
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of one call. infer tells the type of an expression; names bound by a lambda go into it too."""
+
+    nodes: Sequence[exp.Expression]
+    infer: Infer
+    types: list[pa.DataType]
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def type(self, place: int) -> pa.DataType:
+        """The type of an argument; null if it is not there."""
+        return self.types[place] if place < len(self.types) else pa.null()
+
+    def common(self, places: Sequence[int] | None = None) -> pa.DataType:
+        """The one type that arguments become where Spark wants a single one."""
+        every = range(len(self.nodes)) if places is None else places
+        return common([self.types[place] for place in every], self.nodes[0])
+
+    def literal(self, place: int) -> exp.Expression:
+        """An argument that is a literal, as it is; NULL for another, whose type is all that counts."""
+        node = self.nodes[place]
+        return node.copy() if isinstance(node, exp.Literal) else exp.null()
+
+    def text(self, place: int) -> str | None:
+        """An argument that is a text literal."""
+        node = self.nodes[place] if place < len(self.nodes) else None
+        return str(node.this) if isinstance(node, exp.Literal) and node.is_string else None
+
+    def applied(self, place: int, *types: pa.DataType) -> pa.DataType | None:
+        """The type of a lambda's body, its names being of these types."""
+        node = self.nodes[place] if place < len(self.nodes) else None
+        if not isinstance(node, exp.Lambda):
+            return None
+        names = [each.name for each in node.expressions]
+        return self.infer(node.this, dict(zip(names, types, strict=False)))
+
+
+def result_type(name: str, arguments: Sequence[exp.Expression], infer: Infer) -> pa.DataType | None:
+    """The type of a call of Spark's function; None if it is not known here."""
+    rule = RULES.get(name.lower())
+    if rule is None:
+        return None
+    unit = len(arguments) == 3 and name.lower() in _UNITS
+    types = [
+        pa.null() if (unit and not place) or isinstance(node, _NO_VALUE) else infer(node)
+        for place, node in enumerate(arguments)
+    ]
+    return rule(Arguments(arguments, infer, types))
+
+
+def _always(kind: pa.DataType) -> Rule:
+    return lambda given: kind
+
+
+def _same(given: Arguments) -> pa.DataType:
+    return given.type(0)
+
+
+def _number(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    return own if pa.types.is_integer(own) or _inexact(own) else None
+
+
+def _inexact(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _text_or_bytes(given: Arguments) -> pa.DataType:
+    return pa.binary() if given.type(0) == pa.binary() else pa.string()
+
+
+def _common(given: Arguments) -> pa.DataType:
+    return given.common()
+
+
+def _as(kind: type[exp.Expression]) -> Rule:
+    """The type of an operator over the two arguments."""
+
+    def rule(given: Arguments) -> pa.DataType | None:
+        if len(given) != 2 or not (is_number(given.type(0)) and is_number(given.type(1))):
+            return None
+        node = kind(this=given.literal(0), expression=given.literal(1))
+        return arithmetic_type(node, given.type(0), given.type(1))
+
+    return rule
+
+
+def _list(kind: pa.DataType | None) -> pa.DataType | None:
+    return None if kind is None or pa.types.is_null(kind) else pa.list_(kind)
+
+
+def _map(key: pa.DataType | None, item: pa.DataType | None) -> pa.DataType | None:
+    known = [kind for kind in (key, item) if kind is not None and not pa.types.is_null(kind)]
+    return pa.map_(*known) if len(known) == 2 else None
+
+
+def _item(given: Arguments, place: int = 0) -> pa.DataType | None:
+    """What an array holds."""
+    own = given.type(place)
+    return own.value_type if pa.types.is_list(own) else None
+
+
+def _array(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    return own if pa.types.is_list(own) else None
+
+
+def _element(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    return own.item_type if pa.types.is_map(own) else _item(given)
+
+
+def _grown(given: Arguments) -> pa.DataType | None:
+    """An array that takes one more value: only where that has the type that its items have."""
+    return _array(given) if given.type(len(given) - 1) == _item(given) else None
+
+
+def _both(given: Arguments) -> pa.DataType | None:
+    return _array(given) if given.type(0) == given.type(1) else None
+
+
+def _concat(given: Arguments) -> pa.DataType | None:
+    types = {given.type(place) for place in range(len(given))}
+    if any(pa.types.is_list(kind) for kind in types):
+        return next(iter(types)) if len(types) == 1 else None
+    return pa.binary() if types == {pa.binary()} else pa.string()
+
+
+def _entries(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    if not pa.types.is_map(own):
+        return None
+    return pa.list_(pa.struct([("key", own.key_type), ("value", own.item_type)]))
+
+
+def _from_entries(given: Arguments) -> pa.DataType | None:
+    item = _item(given)
+    if item is None or not pa.types.is_struct(item) or item.num_fields != 2:
+        return None
+    return pa.map_(item[0].type, item[1].type)
+
+
+def _map_of(given: Arguments) -> pa.DataType | None:
+    if not len(given) or len(given) % 2:
+        return None
+    places = range(len(given))
+    return _map(given.common(places[::2]), given.common(places[1::2]))
+
+
+def _struct(given: Arguments) -> pa.DataType | None:
+    names: list[str] = []
+    for place, node in enumerate(given.nodes, 1):
+        named = isinstance(node, exp.Alias | exp.Column)
+        names.append(node.alias_or_name if named else f"col{place}")
+    types = [given.type(place) for place in range(len(given))]
+    if any(pa.types.is_null(kind) for kind in types) or not types:
+        return None
+    return pa.struct(list(zip(names, types, strict=True)))
+
+
+def _named_struct(given: Arguments) -> pa.DataType | None:
+    names = [given.text(place) for place in range(0, len(given), 2)]
+    types = [given.type(place) for place in range(1, len(given), 2)]
+    if len(names) != len(types) or None in names or any(map(pa.types.is_null, types)) or not types:
+        return None
+    return pa.struct(list(zip(names, types, strict=True)))
+
+
+def _from_json(given: Arguments) -> pa.DataType | None:
+    text = given.text(1)
+    if text is None:
+        return None
+    with suppress(SpecError):
+        return parse_type(text)
+    with suppress(SpecError):
+        return pa.struct(list(parse_schema(text)))
+    return None
+
+
+def _whole(given: Arguments) -> pa.DataType | None:
+    """CEIL and FLOOR: a decimal keeps its whole digits and one for the carry."""
+    own = given.type(0)
+    if len(given) > 1:
+        return None
+    if pa.types.is_decimal(own):
+        return pa.decimal128(min(38, own.precision - own.scale + 1), 0)
+    return pa.int64()
+
+
+def _shifted(given: Arguments) -> pa.DataType | None:
+    own = given.type(0)
+    return own if own in _BIG else pa.int32() if own in _SMALL else None
+
+
+def _rounded(given: Arguments) -> pa.DataType | None:
+    decimals = given.literal(1) if len(given) > 1 else None
+    return rounded(exp.Round(this=exp.null(), decimals=decimals), given.type(0))
+
+
+def _choice(given: Arguments) -> pa.DataType:
+    """IF(c, a, b) and NVL2(x, a, b)."""
+    return given.common(range(1, len(given)))
+
+
+def _decoded(given: Arguments) -> pa.DataType:
+    """DECODE(bytes, charset), or DECODE(x, search, result, ..., default)."""
+    if len(given) < 3:
+        return pa.string()
+    places = list(range(2, len(given), 2))
+    return given.common([*places, len(given) - 1] if len(given) % 2 == 0 else places)
+
+
+def _nanvl(given: Arguments) -> pa.DataType:
+    floats = {given.type(0), given.type(1)} == {pa.float32()}
+    return pa.float32() if floats else pa.float64()
+
+
+def _days_or_units(kind: pa.DataType) -> Rule:
+    """DATE_ADD(d, n) is a DATE; DATE_ADD(unit, n, t) is a time: the unit comes first."""
+
+    def rule(given: Arguments) -> pa.DataType:
+        if len(given) < 3:
+            return kind
+        if kind == pa.int32():
+            return pa.int64()
+        return WALL_CLOCK if given.type(2) == WALL_CLOCK else INSTANT
+
+    return rule
+
+
+def _part(given: Arguments) -> pa.DataType | None:
+    """DATE_PART('second', t) has microseconds, each other part is an INT."""
+    unit = (given.text(0) or "").lower()
+    return part_type(unit) if unit else None
+
+
+def part_type(unit: str) -> pa.DataType:
+    """The type of a part of a time, as EXTRACT and DATE_PART give it out."""
+    seconds = ("second", "s", "sec", "seconds", "secs")
+    return pa.decimal128(8, 6) if unit.lower() in seconds else pa.int32()
+
+
+def _or_zero(given: Arguments) -> pa.DataType:
+    return common([given.type(0), pa.int32()], given.nodes[0])
+
+
+def _sequence(given: Arguments) -> pa.DataType | None:
+    first, second = given.type(0), given.type(1)
+    return _list(first) if first == second and pa.types.is_integer(first) else None
+
+
+def _transformed(given: Arguments) -> pa.DataType | None:
+    return _list(given.applied(1, _item(given) or pa.null(), pa.int32()))
+
+
+def _folded(given: Arguments) -> pa.DataType | None:
+    """AGGREGATE(array, start, merge [, finish])."""
+    start, item = given.type(1), _item(given)
+    merged = None if item is None else given.applied(2, start, item)
+    if merged != start:
+        return None
+    return start if len(given) < 4 else given.applied(3, start)
+
+
+def _zipped(given: Arguments) -> pa.DataType | None:
+    left, right = _item(given), _item(given, 1)
+    return None if left is None or right is None else _list(given.applied(2, left, right))
+
+
+def _mapped(keys: bool) -> Rule:
+    def rule(given: Arguments) -> pa.DataType | None:
+        own = given.type(0)
+        if not pa.types.is_map(own):
+            return None
+        made = given.applied(1, own.key_type, own.item_type)
+        return _map(made, own.item_type) if keys else _map(own.key_type, made)
+
+    return rule
+
+
+def _of_map(part: str) -> Rule:
+    def rule(given: Arguments) -> pa.DataType | None:
+        own = given.type(0)
+        return pa.list_(getattr(own, part)) if pa.types.is_map(own) else None
+
+    return rule
+
+
+def _from_arrays(given: Arguments) -> pa.DataType | None:
+    return _map(_item(given), _item(given, 1))
+
+
+def _map_itself(given: Arguments) -> pa.DataType | None:
+    types = {given.type(place) for place in range(len(given))}
+    return next(iter(types)) if len(types) == 1 and pa.types.is_map(given.type(0)) else None
+
+
+RULES: Final[dict[str, Rule]] = {
+    **{name: _always(kind) for kind, names in FIXED.items() for name in names.split()},
+    **dict.fromkeys(("abs", "negative", "nullifzero", "positive"), _number),
+    **dict.fromkeys(
+        ("left", "lpad", "overlay", "right", "rpad", "substr", "substring"), _text_or_bytes
+    ),
+    **dict.fromkeys(("coalesce", "greatest", "ifnull", "least", "nvl"), _common),
+    **dict.fromkeys(_UNITS[:3], _days_or_units(pa.date32())),
+    **dict.fromkeys(_UNITS[3:], _days_or_units(pa.int32())),
+    **dict.fromkeys(("date_part", "datepart"), _part),
+    **dict.fromkeys(("shiftleft", "shiftright", "shiftrightunsigned"), _shifted),
+    **dict.fromkeys(("ceil", "ceiling", "floor"), _whole),
+    **dict.fromkeys(("if", "nvl2"), _choice),
+    **dict.fromkeys(("aggregate", "reduce"), _folded),
+    **dict.fromkeys(("array_max", "array_min", "get"), _item),
+    **dict.fromkeys(("element_at", "try_element_at"), _element),
+    **dict.fromkeys(("array_append", "array_insert", "array_prepend"), _grown),
+    **dict.fromkeys(("array_except", "array_intersect", "array_union"), _both),
+    **dict.fromkeys(
+        ("array_compact", "array_distinct", "array_remove", "array_sort", "filter", "slice"), _array
+    ),
+    "sort_array": _array,
+    "reverse": lambda given: _array(given) or pa.string(),
+    "array": lambda given: _list(given.common()) if len(given) else None,
+    "array_repeat": lambda given: _list(given.type(0)),
+    "concat": _concat,
+    "decode": _decoded,
+    "elt": lambda given: pa.string() if given.type(1) == pa.string() else None,
+    "flatten": _item,
+    "from_json": _from_json,
+    "from_csv": _from_json,
+    "map": _map_of,
+    "map_concat": _map_itself,
+    "map_entries": _entries,
+    "map_filter": lambda given: given.type(0) if pa.types.is_map(given.type(0)) else None,
+    "map_from_arrays": _from_arrays,
+    "map_from_entries": _from_entries,
+    "map_keys": _of_map("key_type"),
+    "map_values": _of_map("item_type"),
+    "mod": _as(exp.Mod),
+    "named_struct": _named_struct,
+    "nanvl": _nanvl,
+    "nullif": _same,
+    "pmod": _as(exp.Mod),
+    **dict.fromkeys(("bround", "round"), _rounded),
+    "sequence": _sequence,
+    "struct": _struct,
+    "transform": _transformed,
+    "transform_keys": _mapped(keys=True),
+    "transform_values": _mapped(keys=False),
+    "try_add": _as(exp.Add),
+    "try_divide": _as(exp.Div),
+    "try_mod": _as(exp.Mod),
+    "try_multiply": _as(exp.Mul),
+    "try_subtract": _as(exp.Sub),
+    "zeroifnull": _or_zero,
+    "zip_with": _zipped,
+}

@@ -1,0 +1,256 @@
+"""The type of a scalar expression, by Spark's rules: literals, promotion, decimal arithmetic.
+
+Spark later computes the column as CAST(expression AS inferred type), so a type told here is the
+type the handler gets. Functions have their table (scalar_functions). What no rule covers is asked of Spark's analyser
+where a session is there, else of sqlglot; what that cannot tell is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+from sqlglot import exp, parse_one
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
+
+from aggloom.codegen.scalar.function_types import part_type, result_type
+from aggloom.codegen.scalar.type_promotion import arithmetic_type, rounded
+from aggloom.codegen.scalar.type_promotion import common as common
+from aggloom.codegen.scalar.type_promotion import is_number as is_number
+from aggloom.codegen.scalar.type_promotion import unsupported as unsupported
+from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
+from aggloom.errors import SpecError
+
+Types = Mapping[str, pa.DataType]
+Analyser = Callable[[str, Types], pa.DataType | None]
+ANALYSER: ContextVar[Analyser | None] = ContextVar("analyser", default=None)
+"""What tells the type of an expression over columns where Spark's analyser can be asked."""
+
+_BOOLEAN: Final = (
+    *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
+    *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike),
+    *(exp.Boolean, exp.RegexpLike, exp.StartsWith, exp.EndsWith, exp.Contains),
+)
+_STRING: Final = (exp.Upper, exp.Lower, exp.Trim)
+_INT: Final = (
+    *(exp.Length, exp.Year, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.Second, exp.Quarter),
+    *(exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.WeekOfYear, exp.UnixDate),
+)
+# What Spark's parser reads as a call, and sqlglot as an operator.
+_CALLS: Final = (
+    *(exp.Func, exp.DPipe, exp.AtTimeZone, exp.FromTimeZone),
+    *(exp.BitwiseLeftShift, exp.BitwiseRightShift),
+)
+_ARITHMETIC: Final = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Mod)
+_CHOICE: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
+
+
+def infer(node: exp.Expression, types: Types) -> pa.DataType:
+    """The Arrow type of a parsed expression over columns of these types; NULL alone is null."""
+    if isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and node.name in types):
+        return types[node.name]
+    if isinstance(node, exp.Paren | exp.Neg | exp.Abs | exp.Alias):
+        return infer(node.this, types)
+    if isinstance(node, exp.Literal):
+        return _literal(node)
+    if isinstance(node, exp.Null):
+        return pa.null()
+    if isinstance(node, exp.Cast):
+        return _cast_target(node)
+    if isinstance(node, _BOOLEAN):
+        return _checked(node, pa.bool_(), types)
+    if isinstance(node, exp.IntDiv):
+        return _checked(node, pa.int64(), types)
+    if isinstance(node, _INT):
+        return _checked(node, pa.int32(), types)
+    if isinstance(node, _STRING):
+        return _checked(node, pa.string(), types)
+    if isinstance(node, exp.Substring | exp.Overlay):
+        own = infer(node.this, types)
+        return own if own == pa.binary() else pa.string()
+    if isinstance(node, exp.Round):
+        return rounded(node, infer(node.this, types)) or _by_sqlglot(node, types)
+    if isinstance(node, _CHOICE):
+        return common([infer(branch, types) for branch in branches(node)], node)
+    if isinstance(node, exp.Anonymous) and node.name.upper() == "PROCTIME":
+        return INSTANT
+    if isinstance(node, _ARITHMETIC):
+        return _operated(node, types)
+    if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
+        own = infer(node.this, types)
+        if pa.types.is_list(own) or pa.types.is_map(own):
+            return own.value_type if pa.types.is_list(own) else own.item_type
+    if isinstance(node, exp.Extract):
+        return _checked(node, part_type(node.name), types)
+    found = _called(node, types) if isinstance(node, _CALLS) else None
+    return _asked(node, types) if found is None else found
+
+
+def branches(node: exp.Expression) -> list[exp.Expression]:
+    """What CASE, IF, COALESCE, NULLIF and their kin take their value from."""
+    if isinstance(node, exp.Case):
+        results = [branch.args["true"] for branch in node.args["ifs"]]
+        default = node.args.get("default")
+        return results if default is None else [*results, default]
+    if isinstance(node, exp.If):
+        default = node.args.get("false")
+        return [node.args["true"]] if default is None else [node.args["true"], default]
+    if isinstance(node, exp.Nullif):
+        return [node.this]
+    return [node.this, *node.expressions]
+
+
+def _checked(node: exp.Expression, dtype: pa.DataType, types: Types) -> pa.DataType:
+    # The operands' own types do not matter here, but a mistake inside them does.
+    # Long chains are flat, so that they do not count as deep.
+    chain = isinstance(node, exp.Connector)
+    for child in node.flatten(unnest=False) if chain else node.iter_expressions():
+        if isinstance(child, exp.Condition) and not isinstance(child, exp.DataType | exp.Interval):
+            infer(child, types)
+    return dtype
+
+
+def _operated(node: exp.Expression, types: Types) -> pa.DataType:
+    """The type of a + b - c ...: from the left, so that a long sum is no deep one."""
+    operators = []
+    while isinstance(node, _ARITHMETIC):
+        operators.append(node)
+        node = node.left
+    left = _operand(node, types)
+    for operator in reversed(operators):
+        right = _operand(operator.right, types)
+        if is_number(left) and is_number(right):
+            left = arithmetic_type(operator, left, right)
+        elif isinstance(operator, exp.Add | exp.Sub):
+            left = _shifted(operator, left, right, types)
+        else:
+            left = _asked(operator, types)
+    return left
+
+
+def _shifted(
+    node: exp.Add | exp.Sub, left: pa.DataType, right: pa.DataType, types: Types
+) -> pa.DataType:
+    """The type of a time and an interval, or of a date and days; two times make an interval, which no column has."""
+    time, other, by = left, right, node.right
+    if isinstance(node, exp.Add) and not _is_time(left):
+        time, other, by = right, left, node.left
+    if pa.types.is_timestamp(time) and pa.types.is_duration(other):
+        return time
+    if pa.types.is_date(time) and pa.types.is_integer(other):
+        return time
+    if pa.types.is_date(time) and pa.types.is_duration(other) and isinstance(by, exp.Interval):
+        unit = by.unit.name.upper().rstrip("S") if isinstance(by.unit, exp.Var) else ""
+        return time if unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY") else INSTANT
+    return _asked(node, types)
+
+
+def _operand(node: exp.Expression, types: Types) -> pa.DataType:
+    # No column is an interval, but a time may be shifted by one.
+    return pa.duration("us") if isinstance(node, exp.Interval) else infer(node, types)
+
+
+def _is_time(dtype: pa.DataType) -> bool:
+    return bool(pa.types.is_date(dtype) or pa.types.is_timestamp(dtype))
+
+
+def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
+    """The type of a call by the table of Spark's functions; None if that does not know it."""
+
+    def told(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
+        return infer(part, {**types, **bound} if bound else types)
+
+    if isinstance(node, exp.DPipe):
+        return result_type("concat", list(node.flatten(unnest=False)), told)
+    call = node if isinstance(node, exp.Anonymous) else _as_written(node.sql("spark"))
+    if isinstance(call, exp.Anonymous):
+        return result_type(call.name, call.expressions, told)
+    return None if type(call) is type(node) else infer(call, types)
+
+
+@lru_cache(maxsize=512)
+def _as_written(sql: str) -> exp.Expression:
+    """The syntax tree of an expression, with each call under the name that Spark sees."""
+    return parse_one(sql, dialect=_Plain)
+
+
+class _Plain(Spark):  # type: ignore[misc]
+    """Spark's dialect, without classes for its functions."""
+
+    class Parser(Spark.Parser):  # type: ignore[misc]
+        FUNCTIONS: ClassVar[dict[str, Any]] = {}
+        FUNCTION_PARSERS: ClassVar = {
+            name: Spark.Parser.FUNCTION_PARSERS[name]
+            for name in ("CAST", "EXTRACT", "OVERLAY", "TRIM", "TRY_CAST")
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+            name: parser
+            for name, parser in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items()
+            if name != "TRANSFORM"
+        }
+
+
+def _asked(node: exp.Expression, types: Types) -> pa.DataType:
+    """The type by Spark's analyser if a session is there, else by sqlglot's rules."""
+    analyser = ANALYSER.get()
+    found = None if analyser is None else analyser(node.sql("spark"), types)
+    if found is not None:
+        return found
+    if isinstance(node, exp.Func | exp.Sub):
+        # What sqlglot says of functions that the table does not know, and of times, is not always Spark's answer.
+        raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
+    return _by_sqlglot(node, types)
+
+
+def _literal(node: exp.Literal) -> pa.DataType:
+    text: str = node.this
+    if node.is_string:
+        return pa.string()
+    if "e" in text.lower():
+        return pa.float64()
+    whole, _, fraction = text.partition(".")
+    if "." not in text:
+        for bits, dtype in ((31, pa.int32()), (63, pa.int64())):
+            if int(text) < 2**bits:
+                return dtype
+    digits = len(whole.lstrip("0")) + len(fraction)
+    if digits > 38:
+        raise unsupported(node, "has more than 38 digits; write it as a DOUBLE, with an exponent.")
+    return pa.decimal128(max(digits, len(fraction), 1), len(fraction))
+
+
+def _cast_target(node: exp.Cast) -> pa.DataType:
+    name = node.to.sql("spark")
+    try:
+        return parse_type(name)
+    except SpecError as error:
+        raise unsupported(node, f"cannot be cast so: {error}") from None
+
+
+def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:
+    typed = node.copy().transform(_typed_column(types))
+    fix = "its type cannot be told; write CAST(... AS type) around it."
+    if any(pa.types.is_decimal(types[c.name]) for c in node.find_all(exp.Column)):
+        raise unsupported(node, "a decimal's type cannot be told; write CAST(... AS DECIMAL(p,s)).")
+    try:
+        dtype = annotate_types(typed, dialect="spark").type
+        name = "" if dtype is None else dtype.sql("spark")
+        if not name or name.upper() in ("UNKNOWN", "NULL"):
+            raise unsupported(node, fix)
+        return parse_type(name)
+    except (SqlglotError, SpecError):
+        raise unsupported(node, fix) from None
+
+
+def _typed_column(types: Types) -> Callable[[exp.Expression], exp.Expression]:
+    def replace(node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.Column):
+            return node
+        return exp.cast(exp.null(), type_name(types[node.name]), dialect="spark")
+
+    return replace

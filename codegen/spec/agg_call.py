@@ -1,0 +1,167 @@
+"""One aggregate call, as data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from aggloom.codegen.catalogue.entry import Aggregate
+from aggloom.codegen.catalogue.registry import canonical, find
+from aggloom.codegen.spec.dtypes import quote_name
+from aggloom.errors import SpecError
+
+ON_NULL = "on_null"
+"""The option that SQL has a clause for: NULL ON NULL, ABSENT ON NULL."""
+
+_SORT = re.compile(
+    r"\s*(?:`((?:[^`]|``)+)`|(.+?))\s*(?:\s(ASC|DESC))?\s*(?:\sNULLS\s+(FIRST|LAST))?\s*",
+    re.I | re.S,
+)
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """A column of ORDER BY inside a call; nulls come first going up and last going down, unless said otherwise."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.nulls_first is None:
+            object.__setattr__(self, "nulls_first", not self.descending)
+
+    @classmethod
+    def parse(cls, text: str) -> SortKey:
+        """The key that SQL text such as "ts DESC NULLS FIRST" stands for."""
+        match = _SORT.fullmatch(text)
+        if match is None:
+            raise SpecError(
+                f"order_by {text!r}: write a column, then perhaps DESC and NULLS FIRST."
+            )
+        quoted, bare, direction, nulls = match.groups()
+        name = bare if quoted is None else quoted.replace("``", "`")
+        first = None if nulls is None else nulls.upper() == "FIRST"
+        return cls(name, (direction or "").upper() == "DESC", first)
+
+    @property
+    def text(self) -> str:
+        """The key as SQL text, what is usual left out."""
+        text = quote_name(self.column) + " DESC" * self.descending
+        if self.nulls_first == (not self.descending):
+            return text
+        return text + (" NULLS FIRST" if self.nulls_first else " NULLS LAST")
+
+
+@dataclass(frozen=True)
+class AggCall:
+    """One aggregate call over named columns; `AggCall("COUNT")` is COUNT(*).
+
+    order_by: SQL texts or SortKeys, for functions that look at order. nulls: "ignore" or "respect", for those that
+    can keep NULLs. options: the call's constants by name, such as {"separator": ";"}; the catalogue lists them.
+    monotonic: the planner has shown that MAX never falls (MIN never rises), so that what is taken back does not matter.
+    entry: what the function's name meant when the call was made; found by the name, not given.
+    """
+
+    function: str
+    args: tuple[str, ...] = ()
+    distinct: bool = False
+    filter: str | None = None
+    alias: str | None = None
+    order_by: tuple[SortKey, ...] = ()
+    nulls: str | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+    monotonic: bool = False
+    entry: Aggregate | None = field(default=None, repr=False, hash=False)
+
+    def __post_init__(self) -> None:
+        function = self.function.strip().upper()
+        if self.entry is None or self.entry.name != function:
+            function = canonical(function)
+            object.__setattr__(self, "entry", find(function))
+        args = (self.args,) if isinstance(self.args, str) else tuple(self.args)
+        keys = (self.order_by,) if isinstance(self.order_by, str | SortKey) else self.order_by
+        options = dict(self.options.items() if isinstance(self.options, Mapping) else self.options)
+        object.__setattr__(self, "function", function)
+        object.__setattr__(self, "args", () if function == "COUNT" and args == ("*",) else args)
+        object.__setattr__(
+            self, "order_by", tuple(SortKey.parse(k) if isinstance(k, str) else k for k in keys)
+        )
+        object.__setattr__(self, "nulls", self.nulls.lower() if self.nulls else None)
+        object.__setattr__(
+            self,
+            "options",
+            tuple(sorted((name, _frozen(value)) for name, value in options.items())),
+        )
+
+    @property
+    def output_name(self) -> str:
+        """The alias, or else what Spark would call the column: `sum(DISTINCT cnt)`."""
+        return self.alias if self.alias is not None else self.text
+
+    @property
+    def text(self) -> str:
+        """The call as SQL-like text, for names and messages."""
+        inner = "DISTINCT " * self.distinct + ", ".join(self._items())
+        if self.order_by:
+            inner += f" ORDER BY {', '.join(key.text for key in self.order_by)}"
+        on_null = dict(self.options).get(ON_NULL)
+        if on_null is not None:
+            inner += f" {str(on_null).upper()} ON NULL"
+        if self.nulls is not None:
+            inner += f" {self.nulls.upper()} NULLS"
+        text = f"{self.function.lower()}({inner})"
+        return text if self.filter is None else f"{text} FILTER (WHERE {self.filter})"
+
+    def _items(self) -> list[str]:
+        """The arguments and options in SQL's order; an option that has no place there, by its name."""
+        entry = self.entry
+        items, args = [], list(self.args)
+        options = {name: value for name, value in self.options if name != ON_NULL}
+        columns = () if entry is None else tuple(argument.name for argument in entry.arguments)
+        for name in () if entry is None else places(entry):
+            if name in options:
+                items.append(_shown(options.pop(name)))
+            elif args and name in columns:
+                items.append(args.pop(0))
+            else:
+                break
+        if self.function == "COUNT" and not self.args:
+            return ["1"]
+        return [*items, *args, *(f"{name} => {_shown(value)}" for name, value in options.items())]
+
+
+def places(entry: Aggregate) -> tuple[str, ...]:
+    """The names of a function's arguments and options by their place in SQL; after `many` there is none."""
+    if entry.positions:
+        return entry.positions
+    arguments = tuple(argument.name for argument in entry.arguments)
+    if entry.arguments and entry.arguments[-1].many:
+        return arguments
+    return arguments + tuple(option.name for option in entry.options if option.name != ON_NULL)
+
+
+def describe_call(call: AggCall) -> str:
+    """The call as a reader would write it, on one line and safe inside a comment."""
+    inner = call.text.partition("(")[2] if call.args or call.function != "COUNT" else "*)"
+    text = f"{call.function}({inner}"
+    if call.alias:
+        text += f" AS {call.alias}"
+    return re.sub(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+", " ", text)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"array({', '.join(_shown(item) for item in value)})"
+    if isinstance(value, str):
+        text: str = exp.Literal.string(value).sql("spark")
+        return text
+    return str(value).lower()

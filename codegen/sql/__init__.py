@@ -1,0 +1,1 @@
+"""SQL to specs and calls."""

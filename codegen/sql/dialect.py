@@ -1,0 +1,208 @@
+"""Spark's SQL as sqlglot reads it, except that an aggregate call is kept whole, as it was written.
+
+sqlglot has a class and a parser for each aggregate function that it knows, and drops or refuses what one of them
+does not expect. Here all of them, and a user's own, are one node with the parts that SQL has for such a call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.tokens import TokenType
+
+from aggloom.codegen.catalogue.registry import REFUSED, canonical, find
+from aggloom.codegen.sql.window_parser import (
+    Descriptor,
+    TableArgument,
+    WindowCall,
+    WindowParser,
+    call_sql,
+    descriptor_sql,
+    table_sql,
+)
+
+_WRAPPERS = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.RespectNulls)
+_PAIRS = ("JSON_OBJECTAGG",)
+_LIKE = (TokenType.LIKE, TokenType.ILIKE)
+
+
+class Call(exp.Expression, exp.Func):  # type: ignore[misc]
+    """An aggregate call: the name as written, what stands in its parentheses, and the clauses after them.
+
+    order, within: an exp.Order. nulls: "ignore" or "respect". on_null: "null" or "absent". filter: a condition.
+    """
+
+    arg_types: ClassVar = {
+        "this": True,
+        "expressions": False,
+        **dict.fromkeys(("distinct", "order", "nulls", "on_null", "within", "filter"), False),
+    }
+
+    @property
+    def name(self) -> str:
+        """The function as the user spelled it."""
+        return str(self.this)
+
+
+class _Parser(WindowParser):
+    def _parse_function_call(self, *args: Any, **options: Any) -> Any:
+        if self._starts_call():
+            return self._parse_call()
+        token = self._curr
+        node = super()._parse_function_call(*args, **options)
+        if not isinstance(node, (exp.AggFunc, *_WRAPPERS)):
+            return node
+        if isinstance(node, exp.Grouping | exp.GroupingId):
+            return self._placed(node, token)
+        # An aggregate that the catalogue does not know: all that is left to say is its name and place.
+        return self._placed(Call(this=token.text), token)
+
+    def _starts_call(self) -> bool:
+        token = self._curr
+        if self._next.token_type != TokenType.L_PAREN or token.token_type not in self.FUNC_TOKENS:
+            return False
+        if self._prev.token_type == TokenType.DOT:
+            return False
+        if find(token.text) is None and canonical(token.text) not in REFUSED:
+            return False
+        # ANY and SOME also stand before LIKE's list and before a subquery.
+        inside = self._tokens[self._index + 2 :][:1]
+        return token.token_type not in self.SUBQUERY_PREDICATES or not (
+            self._prev.token_type in _LIKE
+            or any(first.token_type in self.SUBQUERY_TOKENS for first in inside)
+        )
+
+    def _parse_call(self) -> Any:
+        token = self._curr
+        self._advance(2)
+        call = Call(this=token.text)
+        distinct = self._match(TokenType.DISTINCT)
+        if not distinct:
+            self._match(TokenType.ALL)
+        items = self._parse_items(canonical(token.text) in _PAIRS)
+        call.set("expressions", items)
+        call.set("distinct", bool(distinct and self._expected("an argument", items or None)))
+        while self._parse_inner_clause(call):
+            pass
+        self._match_r_paren()
+        while self._parse_outer_clause(call):
+            pass
+        return self._parse_window(self._placed(call, token))
+
+    def _placed(self, call: Any, token: Any) -> Any:
+        call.update_positions(token)
+        call.meta["end"] = self._prev.end
+        return call
+
+    def _parse_items(self, pairs: bool) -> list[Any]:
+        """The arguments, DISTINCT and clauses aside."""
+        keyed = pairs and self._match_key()
+        first = self._parse_item()
+        if first is None:
+            return []
+        items = [first]
+        while self._match(TokenType.COMMA) or (pairs and len(items) == 1 and self._match_value()):
+            items.append(self._expected("an argument", self._parse_item()))
+        if keyed and len(items) == 1:
+            self.raise_error("Expected VALUE")
+        return items
+
+    def _parse_item(self) -> Any:
+        if self._next.token_type != TokenType.FARROW:
+            return self._parse_select_or_expression()
+        name = exp.var(self._curr.text).update_positions(self._curr)
+        self._advance(2)
+        value = self._expected("a value", self._parse_select_or_expression())
+        return exp.Kwarg(this=name, expression=value)
+
+    def _match_key(self) -> bool:
+        """The word KEY, unless it is the name of the column itself."""
+        if self._curr.text.upper() != "KEY" or self._curr.token_type == TokenType.IDENTIFIER:
+            return False
+        after = self._tokens[self._index + 2 :][:1]
+        if self._next.text.upper() == "VALUE" and not any(t.text.upper() == "VALUE" for t in after):
+            return False
+        starts = {*self.ID_VAR_TOKENS, TokenType.STRING, TokenType.NUMBER, TokenType.L_PAREN}
+        if self._next.token_type not in starts:
+            return False
+        self._advance()
+        return True
+
+    def _match_value(self) -> bool:
+        return bool(self._match_text_seq("VALUE") or self._match(TokenType.COLON))
+
+    def _parse_inner_clause(self, call: Call) -> bool:
+        if self._match(TokenType.ORDER_BY, advance=False):
+            return self._put(call, "order", "ORDER BY", self._parse_keys())
+        for word in ("NULL", "ABSENT"):
+            if self._match_text_seq(word, "ON", "NULL"):
+                return self._put(call, "on_null", "ON NULL", word.lower())
+        if call.expressions and self._match_text_seq("SEPARATOR"):
+            call.append("expressions", self._expected("a separator", self._parse_item()))
+            return True
+        return self._parse_nulls(call)
+
+    def _parse_outer_clause(self, call: Call) -> bool:
+        if self._match_text_seq("WITHIN", "GROUP"):
+            order = self._parse_wrapped(self._parse_keys)
+            return self._put(call, "within", "WITHIN GROUP", order)
+        if self._match_pair(TokenType.FILTER, TokenType.L_PAREN):
+            self._match(TokenType.WHERE)
+            condition = self._expected("a condition", self._parse_disjunction())
+            self._match_r_paren()
+            return self._put(call, "filter", "FILTER", condition)
+        return self._parse_nulls(call)
+
+    def _parse_nulls(self, call: Call) -> bool:
+        for word in ("IGNORE", "RESPECT"):
+            if self._match_text_seq(word, "NULLS"):
+                return self._put(call, "nulls", "IGNORE or RESPECT NULLS", word.lower())
+        return False
+
+    def _parse_keys(self) -> Any:
+        return self._expected("ORDER BY", self._parse_order())
+
+    def _expected(self, what: str, node: Any) -> Any:
+        if node is None:
+            self.raise_error(f"Expected {what}")
+        return node
+
+    def _put(self, call: Call, key: str, what: str, value: Any) -> bool:
+        if call.args.get(key) is not None:
+            self.raise_error(f"{what} is given twice", self._prev)
+        call.set(key, value)
+        return True
+
+
+def _call_sql(generator: Any, call: Call) -> str:
+    """The call as text that is the same for the same call, whatever the order of its clauses."""
+    parts = [generator.expressions(call, flat=True)]
+    if call.args.get("distinct"):
+        parts.insert(0, "DISTINCT")
+    parts.append(generator.sql(call, "order").strip())
+    for key, words in (("on_null", "ON NULL"), ("nulls", "NULLS")):
+        if call.args.get(key):
+            parts.append(f"{call.args[key].upper()} {words}")
+    text = f"{call.name.upper()}({' '.join(part for part in parts if part)})"
+    if call.args.get("within"):
+        text += f" WITHIN GROUP ({generator.sql(call, 'within').strip()})"
+    if call.args.get("filter"):
+        text += f" FILTER(WHERE {generator.sql(call, 'filter')})"
+    return text
+
+
+class AggloomSpark(Spark):  # type: ignore[misc]
+    """Spark's dialect with aggregate calls as `Call` nodes, and window functions as `WindowCall` nodes."""
+
+    Parser = _Parser
+
+    class Generator(Spark.Generator):  # type: ignore[misc]
+        TRANSFORMS: ClassVar = {
+            **Spark.Generator.TRANSFORMS,
+            Call: _call_sql,
+            WindowCall: call_sql,
+            TableArgument: table_sql,
+            Descriptor: descriptor_sql,
+        }

@@ -1,0 +1,280 @@
+"""SQL to a spec: keys, calls, and the scalar expressions around them.
+
+Everything scalar below an aggregate or inside a key becomes a computed column; everything scalar
+above an aggregate becomes the final projection over keys and calls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.spec import checks as spec_check
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec, SchemaLike, to_schema
+from aggloom.codegen.sql.calls import lower
+from aggloom.codegen.sql.depth import deep
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.grouping_sets import (
+    GROUP_ID,
+    MAX_SETS,
+    count_sets,
+    grouping_value,
+    has_sets,
+    sets_of,
+)
+from aggloom.codegen.sql.scope import Scope, bare, named, pretty, text_of
+from aggloom.codegen.sql.shape import read, refusal
+from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
+
+
+def parse(
+    sql: str, schema: SchemaLike, input_changes: Any = "retract", dialect: Any = "spark"
+) -> AggSpec:
+    """The spec of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors show the place."""
+    spec_check.check_choices(input_changes, dialect)
+    columns = to_schema(schema, dialect)
+
+    def spec() -> AggSpec:
+        tree = read(sql)
+        table = tree.args["from_"].this
+        names = {name for name in (table.name, table.alias) if name}
+        return Block(sql, tree, columns, dialect, names).spec(input_changes)
+
+    return deep(spec)
+
+
+class Block(Scope):
+    """One SELECT with aggregates on its way: what has been found so far of keys, computed columns and calls.
+
+    sets: the names of the keys of each grouping set; with them the schema must have the column GROUP_ID.
+    """
+
+    def __init__(
+        self, sql: str, tree: exp.Select, schema: pa.Schema, dialect: str, tables: set[str]
+    ) -> None:
+        super().__init__(sql, schema, dialect, tables)
+        self.tree = tree
+        self.keys: dict[str, str] = {}
+        self.key_kinds: set[type[exp.Expression]] = {exp.Column}
+        self.sets: list[tuple[str, ...]] = []
+        self.calls: list[AggCall] = []
+        self.known: dict[AggCall, str] = {}
+        self.hidden = 0
+        self.outputs: list[tuple[str, exp.Expression]] = []
+        self.aliases: dict[str, exp.Expression] = {}
+
+    def spec(self, input_changes: Any) -> AggSpec:
+        projections = self._projections()
+        where = self.where_of(self.tree)
+        self._find_keys(projections)
+        self._project(projections)
+        having = self._having()
+        if not self.keys and not self.calls:
+            raise UnsupportedSqlError(
+                "the query has no aggregate and no GROUP BY, so there is nothing to maintain; "
+                "use DataFrame.select for it."
+            )
+        names = [*self.keys.values(), *(call.output_name for call in self.calls)]
+        plain = [(name, named(name).sql("spark")) for name in names]
+        nodes = [node for _, node in self.outputs] + ([] if having is None else [having])
+        if self.dialect == "flink":
+            nodes = self._as_flink(nodes, names, input_changes)
+        texts = [node.sql("spark") for node in nodes]
+        select = list(zip((name for name, _ in self.outputs), texts, strict=False))
+        return AggSpec(
+            self.schema,
+            tuple(self.keys.values()),
+            tuple(self.calls),
+            input_changes,
+            self.dialect,  # type: ignore[arg-type]
+            tuple(self.computed.values()),
+            where,
+            None if having is None else texts[-1],
+            None if select == plain else tuple(select),
+        )
+
+    def _projections(self) -> list[tuple[exp.Expression, str | None, str]]:
+        """Each item of SELECT: the expression, its alias, and the name that it has without one."""
+        items = []
+        for item in self.tree.expressions:
+            alias = item.alias if isinstance(item, exp.Alias) else None
+            node = item.this if isinstance(item, exp.Alias) else item
+            if isinstance(node, exp.Star) or (
+                isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
+            ):
+                raise refusal(self.sql, node, "SELECT * is", "name the keys and the aggregates")
+            node = bare(self.resolved(node))
+            items.append((node, alias, node.name if isinstance(node, exp.Column) else pretty(node)))
+        return items
+
+    def _find_keys(self, projections: list[tuple[exp.Expression, str | None, str]]) -> None:
+        group, distinct = self.tree.args.get("group"), self.tree.args.get("distinct")
+        nodes: list[exp.Expression] = []
+        if distinct is not None:
+            if group is not None or any(node.find(Call) for node, _, _ in projections):
+                raise refusal(self.sql, None, "DISTINCT beside aggregates is", "drop DISTINCT")
+            if distinct.args.get("on"):
+                raise refusal(self.sql, distinct, "DISTINCT ON is", "use plain DISTINCT")
+            nodes = [node for node, _, _ in projections]
+        elif group is not None and group.args.get("all"):
+            nodes = [node for node, _, _ in projections if not node.find(Call)]
+        elif group is not None:
+            chosen = [tuple(group.expressions)]
+            if has_sets(group):
+                self._check_sets(group)
+                chosen = sets_of(group)
+            found = [[self._key(node, projections) for node in nodes] for nodes in chosen]
+            nodes = list({text_of(node): node for part in found for node in part}.values())
+        taken = {text_of(node): alias for node, alias, _ in projections if alias is not None}
+        self.key_kinds |= {type(node) for node in nodes}
+        for node in nodes:
+            self.refuse_aggregates(node, "a group key", "group by input columns")
+            if isinstance(node, exp.Column):
+                with self.at(node):
+                    spec_check.require_supported(node.name, self.schema, "GROUP BY")
+                self.keys[text_of(node)] = node.name
+            else:
+                self.keys[text_of(node)] = self.compute(node, taken.get(text_of(node)))
+        # The empty set alone is no grouping at all, as in Spark.
+        if has_sets(group) and chosen != [()]:
+            self.sets = [tuple({self.keys[text_of(node)]: 0 for node in part}) for part in found]
+            self.keys[text_of(named(GROUP_ID))] = GROUP_ID
+
+    def _check_sets(self, group: exp.Group) -> None:
+        sets = count_sets(group)
+        if sets > MAX_SETS:
+            what = f"this GROUP BY stands for {sets} sets of keys, and {MAX_SETS} is the limit; more are"
+            fix = "name those that are needed in GROUPING SETS"
+            raise refusal(self.sql, group, what, fix)
+
+    def _key(
+        self, node: exp.Expression, projections: list[tuple[exp.Expression, str | None, str]]
+    ) -> exp.Expression:
+        """The expression that an item of GROUP BY means: an ordinal, an alias or itself."""
+        if isinstance(node, exp.Literal) and not node.is_string:
+            if not (node.this.isdigit() and 1 <= int(node.this) <= len(projections)):
+                message = f"GROUP BY {node.this}: SELECT has items 1 to {len(projections)}."
+                raise SqlError(located(message, self.sql, node))
+            return projections[int(node.this) - 1][0]
+        if isinstance(node, exp.Column) and not node.table and self.find(node.name) is None:
+            for item, alias, _ in projections:
+                if alias is not None and alias.casefold() == node.name.casefold():
+                    return item
+        return bare(self.resolved(node))
+
+    def _project(self, projections: list[tuple[exp.Expression, str | None, str]]) -> None:
+        names: set[str] = set()
+        outputs: list[tuple[str, exp.Expression | None]] = []
+        for node, alias, default in projections:
+            call = None
+            if text_of(node) not in self.keys and isinstance(node, Call):
+                call = lower(self, node, alias)
+            name = alias or (default if call is None else call.output_name)
+            if name in names:
+                message = f"two output columns are called {name!r}; give one an alias."
+                raise DuplicateNameError(located(message, self.sql, node))
+            names.add(name)
+            if call is not None:
+                if name in self.keys.values():
+                    call = replace(call, alias=self._unused("_agg"))
+                self._add(call)
+            outputs.append((name, None if call is None else named(call.output_name)))
+        # Only now, so that an expression over aggregates finds the calls that are columns already.
+        for (name, done), (node, alias, _) in zip(outputs, projections, strict=True):
+            lowered = self._lowered(node, "SELECT") if done is None else done
+            self.outputs.append((name, lowered))
+            if alias is not None:
+                self.aliases[alias.casefold()] = lowered
+
+    def _having(self) -> exp.Expression | None:
+        having = self.tree.args.get("having")
+        if having is None:
+            return None
+        return self._lowered(self.resolved(having.this, lenient=True), "HAVING")
+
+    def _lowered(self, node: exp.Expression, where: str) -> exp.Expression:
+        """The expression over the columns that the operator emits: keys and calls."""
+        kinds = self.key_kinds
+
+        def visit(part: exp.Expression) -> exp.Expression:
+            # The text of each part of a long sum is long: only what may be a key is written out.
+            text = text_of(part) if type(part) in kinds else ""
+            if text in self.keys:
+                return named(self.keys[text])
+            if isinstance(part, Call):
+                return named(self._hidden(part))
+            if isinstance(part, exp.Grouping | exp.GroupingId):
+                return self._grouping(part)
+            if isinstance(part, exp.Anonymous) and self._is_aggregate(part):
+                with self.at(part):
+                    spec_check.check_function(part.name, where)
+            if not isinstance(part, exp.Column):
+                return part
+            if where == "HAVING" and part.name.casefold() in self.aliases:
+                return exp.paren(self.aliases[part.name.casefold()].copy())
+            if part.name not in self.schema.names:
+                raise self.unknown(part)
+            message = (
+                f"{where}: column {part.name!r} is neither grouped nor aggregated; "
+                f"add it to GROUP BY or wrap it, for example in MAX({part.name})."
+            )
+            raise SqlError(located(message, self.sql, part))
+
+        return node.transform(visit, copy=True)
+
+    def _grouping(self, part: exp.Expression) -> exp.Expression:
+        """GROUPING(k) and GROUPING_ID(k, ...) over the sets of keys."""
+        if not self.sets:
+            fix = "group by ROLLUP, CUBE or GROUPING SETS, or take it out"
+            raise refusal(self.sql, part, "GROUPING without grouping sets is", fix)
+        for node in part.expressions:
+            if text_of(bare(node)) not in self.keys:
+                raise SqlError(located("GROUPING is of keys only; name one.", self.sql, part))
+        every = [name for name in self.keys.values() if name != GROUP_ID]
+        asked = [self.keys[text_of(bare(node))] for node in part.expressions] or every
+        single = isinstance(part, exp.Grouping) and self.dialect == "spark"
+        return grouping_value(asked, self.sets, "TINYINT" if single else "BIGINT")
+
+    def _hidden(self, node: exp.Expression) -> str:
+        call = lower(self, node, None)
+        if call not in self.known:
+            self._add(replace(call, alias=self._unused("_agg")))
+        return self.known[call]
+
+    def _add(self, call: AggCall) -> None:
+        self.calls.append(call)
+        self.known.setdefault(replace(call, alias=None), call.output_name)
+
+    def _is_aggregate(self, node: exp.Anonymous) -> bool:
+        """Whether a function that nobody knows must be a misspelt aggregate: it reads *, or more than keys."""
+        if any(isinstance(each, exp.Star) for each in node.expressions):
+            return True
+        return any(text_of(column) not in self.keys for column in node.find_all(exp.Column))
+
+    def _as_flink(
+        self, nodes: list[exp.Expression], names: list[str], input_changes: Any
+    ) -> list[exp.Expression]:
+        """Expressions over keys and calls in which integers divide as in Flink."""
+        keys, calls = tuple(self.keys.values()), tuple(self.calls)
+        computed = tuple(self.computed.values())
+        spec = AggSpec(self.schema, keys, calls, input_changes, "flink", computed)
+        types = dict(zip(names, spec.aggregate_schema.types, strict=True))
+        return [self.flink_divisions(node.copy(), types) for node in nodes]
+
+    def _unused(self, stem: str) -> str:
+        names = self._spoken
+        while (name := f"{stem}{self.hidden}") in names or name in self.keys.values():
+            self.hidden += 1
+        self.hidden += 1
+        return name
+
+    @cached_property
+    def _spoken(self) -> set[str]:
+        """The names that no call may be given: those of columns, and those that SELECT gives."""
+        shown = {name for _, alias, default in self._projections() for name in (alias, default)}
+        return {*self.schema.names, *(name for name in shown if name is not None)}

@@ -1,0 +1,194 @@
+"""What the parts of a query share: its columns, the expressions computed from them, and places for errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.agg_spec import Computed
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.dialect import AggloomSpark, Call
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.shape import refusal
+from aggloom.errors import (
+    SpecError,
+    TypeMismatchError,
+    UnknownColumnError,
+    UnsupportedExpressionError,
+    nearest,
+)
+
+Types = dict[str, pa.DataType]
+_TIMESTAMPS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP)
+
+
+class Scope:
+    """The input columns of a query, what its table is called, and the computed columns found so far."""
+
+    def __init__(self, sql: str, schema: pa.Schema, dialect: str, tables: set[str]) -> None:
+        self.sql, self.schema, self.dialect = sql, schema, dialect
+        self.tables = {name.casefold() for name in tables}
+        self.computed: dict[str, Computed] = {}
+        self.made: dict[str, Computed] = {}
+        self.taken = set(schema.names)
+
+    @property
+    def types(self) -> Types:
+        """The types of the input columns."""
+        return dict(zip(self.schema.names, self.schema.types, strict=True))
+
+    def columns_of(self, names: Iterable[str]) -> pa.Schema:
+        """Some of the input columns and of the computed ones."""
+        fields = []
+        for name in dict.fromkeys(names):
+            made = self.made.get(name)
+            fields.append(self.schema.field(name) if made is None else pa.field(name, made.type))
+        return pa.schema(fields)
+
+    def column(self, node: exp.Expression) -> str:
+        """The column that an expression is, or the computed one that it becomes."""
+        node = bare(node)
+        self.require_columns(node)
+        return node.name if isinstance(node, exp.Column) else self.compute(node, None)
+
+    def require_columns(self, node: exp.Expression) -> None:
+        """Raise if an expression names a column that the input does not have."""
+        for part in node.find_all(exp.Column):
+            if part.name not in self.schema.names:
+                raise self.unknown(part)
+
+    def compute(self, node: exp.Expression, preferred: str | None) -> str:
+        """The name of the computed column for an expression, new or known."""
+        sql = self.input_sql(node)
+        if sql in self.computed:
+            return self.computed[sql].name
+        with self.at(node):
+            dtype = infer(self.flink_divisions(node.copy(), self.types), self.types)
+            if pa.types.is_null(dtype):
+                raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
+        free = preferred is not None and preferred not in self.taken
+        base = preferred if preferred is not None and free else pretty(node)
+        name, number = base, 2
+        while name in self.taken:
+            name, number = f"{base}_{number}", number + 1
+        self.taken.add(name)
+        self.computed[sql] = self.made[name] = Computed(name, sql, dtype)
+        return name
+
+    def input_sql(self, node: exp.Expression) -> str:
+        """An expression over the input as Spark evaluates it."""
+        sql: str = self.flink_divisions(node.copy(), self.types).sql("spark")
+        return sql
+
+    def where_of(self, tree: exp.Select) -> str | None:
+        """The condition of WHERE over the input as Spark evaluates it; None without one."""
+        where = tree.args.get("where")
+        if where is None:
+            return None
+        node = self.resolved(where.this)
+        self.refuse_aggregates(node, "WHERE", "move the condition to HAVING")
+        with self.at(node):
+            dtype = infer(node, self.types)
+            if dtype != pa.bool_():
+                raise TypeMismatchError(f"WHERE needs BOOLEAN, not {type_name(dtype)}; compare it.")
+        return self.input_sql(node)
+
+    def flink_divisions(self, node: exp.Expression, types: Types) -> exp.Expression:
+        """Flink divides integers to an integer; Spark, which evaluates this, must be told to."""
+        if self.dialect != "flink":
+            return node
+        root = exp.paren(node, copy=False)
+        for division in reversed(list(root.find_all(exp.Div))):
+            operands = [infer(side, types) for side in (division.left, division.right)]
+            if all(pa.types.is_integer(dtype) for dtype in operands):
+                wider = infer(
+                    exp.Add(this=division.left.copy(), expression=division.right.copy()), types
+                )
+                whole = exp.IntDiv(this=division.left.copy(), expression=division.right.copy())
+                division.replace(exp.cast(whole, type_name(wider), dialect="spark"))
+        return root.this
+
+    def resolved(self, node: exp.Expression, lenient: bool = False) -> exp.Expression:
+        """The expression with every column under its exact name, unqualified and quoted."""
+        flink = self.dialect == "flink"
+
+        def visit(part: exp.Expression) -> exp.Expression:
+            # CAST(... AS TIMESTAMP) and TO_TIMESTAMP(...): Flink's is a wall clock.
+            if flink and isinstance(part, exp.DataType) and part.this in _TIMESTAMPS:
+                return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
+            if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
+                return part
+            name = self.find(part.name)
+            if part.table and part.table.casefold() not in self.tables:
+                raise self.unknown(part)
+            if name is None:
+                if lenient:
+                    return part
+                raise self.unknown(part)
+            column = named(name)
+            place = span(part)
+            if place is not None:
+                column.this.update_positions(None, line=0, col=0, start=place[0], end=place[1] - 1)
+            return column
+
+        return node.transform(visit, copy=True)
+
+    def find(self, name: str) -> str | None:
+        """The schema's spelling of a name: exact, or the only one that differs in case."""
+        if name in self.schema.names:
+            return name
+        folded = [known for known in self.schema.names if known.casefold() == name.casefold()]
+        return folded[0] if len(folded) == 1 else None
+
+    def unknown(self, column: exp.Column) -> UnknownColumnError:
+        """The error of a column that the input does not have."""
+        written = ".".join(part.name for part in column.parts)
+        message = f"there is no column {written!r}. {nearest(column.name, self.schema.names)}"
+        return UnknownColumnError(located(message, self.sql, column))
+
+    def refuse_aggregates(self, node: exp.Expression, where: str, fix: str) -> None:
+        """Raise if there is an aggregate in the expression."""
+        for part in node.find_all(Call):
+            raise refusal(self.sql, part, f"an aggregate in {where} is", fix)
+
+    @contextmanager
+    def at(self, node: exp.Expression) -> Iterator[None]:
+        """Adds the place in the query to an error that does not know it."""
+        try:
+            yield
+        except SpecError as error:
+            raise type(error)(located(str(error), self.sql, node)) from None
+
+
+def named(name: str) -> exp.Column:
+    """The column of this exact name."""
+    return exp.column(exp.to_identifier(name, quoted=True))
+
+
+def bare(node: exp.Expression) -> exp.Expression:
+    """The expression without the parentheses around it."""
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def text_of(node: exp.Expression) -> str:
+    """What makes two expressions the same."""
+    text: str = node.sql(AggloomSpark, comments=False)
+    return text
+
+
+def pretty(node: exp.Expression) -> str:
+    """A readable column name for an expression, as Spark would call it."""
+    if isinstance(node, exp.Literal):
+        return str(node.this)
+    shown = node.copy()
+    for identifier in shown.find_all(exp.Identifier):
+        identifier.set("quoted", not re.fullmatch(r"\w+", identifier.name))
+    text = text_of(shown)
+    return f"({text})" if isinstance(node, exp.Binary) else text

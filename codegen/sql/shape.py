@@ -1,0 +1,171 @@
+"""What a SELECT may look like. The rest is refused by name and place."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
+
+from aggloom.codegen.scalar.changing import STORED, changing, differs
+from aggloom.codegen.sql.depth import check_nesting, deep
+from aggloom.codegen.sql.dialect import AggloomSpark
+from aggloom.codegen.sql.errors import located, span, syntax_error
+from aggloom.codegen.sql.grouping_sets import has_sets
+from aggloom.codegen.sql.window_parser import WindowCall
+from aggloom.errors import SqlError, UnsupportedSqlError
+
+_ALLOWED: Final = ("hint", "with_", "expressions", "from_", "where", "group", "having", "distinct")
+_SETS: Final = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
+_CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
+    "joins": ("a join", (), "join before the aggregation"),
+    "laterals": ("LATERAL VIEW", (TokenType.LATERAL,), "explode before the aggregation"),
+    "order": ("ORDER BY", (TokenType.ORDER_BY,), "a changelog has no order; sort the table"),
+    "sort": ("SORT BY", (TokenType.SORT_BY,), "a changelog has no order; sort the table"),
+    "limit": ("LIMIT", (TokenType.LIMIT,), "take it out; limit the resulting table"),
+    "offset": ("OFFSET", (TokenType.OFFSET,), "take it out"),
+    "windows": ("WINDOW", (TokenType.WINDOW,), "take it out"),
+    "qualify": ("QUALIFY", (TokenType.QUALIFY,), "take it out"),
+    "distribute": ("DISTRIBUTE BY", (TokenType.DISTRIBUTE_BY,), "take it out"),
+    "cluster": ("CLUSTER BY", (TokenType.CLUSTER_BY,), "take it out"),
+}
+_CLOCK: Final = "PROCTIME"
+_PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
+
+
+def read(sql: str) -> exp.Select:
+    """The syntax tree of one SELECT over one table, without grouping sets: what a single spec can say."""
+    trees = statements(sql)
+    if len(trees) != 1:
+        raise SqlError(f"the SQL holds {len(trees)} statements; give exactly one SELECT.")
+    tree = trees[0]
+    if isinstance(tree, exp.SetOperation):
+        raise refusal(sql, _token(sql, _SETS), "UNION, EXCEPT and INTERSECT are", _PLANNED)
+    if not isinstance(tree, exp.Select):
+        raise not_select(sql, tree)
+    check_block(sql, tree)
+    if tree.args.get("hint"):
+        raise refusal(sql, span(tree.args["hint"]), "a hint is", _PLANNED)
+    if tree.args.get("with_"):
+        raise refusal(sql, _token(sql, (TokenType.WITH,)), "WITH is", _PLANNED)
+    source = tree.args["from_"].this
+    if not isinstance(source, exp.Table):
+        raise refusal(sql, source, "a subquery in FROM is", _PLANNED)
+    for call in tree.find_all(WindowCall):
+        raise refusal(sql, call, "a window is", _PLANNED)
+    if has_sets(tree.args.get("group")):
+        group = tree.args["group"]
+        place = span(group) or _token(sql, (TokenType.CUBE, TokenType.ROLLUP))
+        raise refusal(sql, place, "a grouping set is", _PLANNED)
+    return tree
+
+
+def statements(sql: str) -> list[exp.Expression]:
+    """The syntax trees of a script; raises SqlError with the place of what cannot be read."""
+    # Same length, so that positions stay true: Flink's planner spells SUM0 as $SUM0.
+    text = re.sub(r"(?i)\$(?=sum0\s*\()", " ", sql)
+    check_nesting(text)
+    try:
+        trees = deep(lambda: sqlglot.parse(text, dialect=AggloomSpark))
+    except SqlglotError as error:
+        raise syntax_error(sql, error) from None
+    return [tree for tree in trees if tree is not None]
+
+
+def not_select(sql: str, tree: exp.Expression) -> UnsupportedSqlError:
+    """The error of a statement that is no query."""
+    start = (span(tree) or (0, 0))[0]
+    start = sql.rfind(";", 0, start) + 1
+    start += len(sql[start:]) - len(sql[start:].lstrip())
+    word = re.match(r"\w*", sql[start:])
+    place = (start, start + (word.end() if word else 1))
+    return UnsupportedSqlError(
+        located("only SELECT is translated; write SELECT ... FROM t.", sql, place)
+    )
+
+
+def check_block(sql: str, tree: exp.Select) -> None:
+    """Refuse what no plan has a node for: in the clauses of a SELECT, in its source and its expressions."""
+    _check_clauses(sql, tree)
+    _check_source(sql, tree)
+    if not tree.expressions:
+        place = span(tree.args["from_"])
+        raise SqlError(located("SELECT names nothing; write columns before FROM.", sql, place))
+    _check_nodes(sql, tree)
+
+
+def refusal(
+    sql: str, place: exp.Expression | tuple[int, int] | None, what: str, fix: str
+) -> UnsupportedSqlError:
+    """The error of valid SQL that is not translated."""
+    return UnsupportedSqlError(located(f"{what} not supported here; {fix}.", sql, place))
+
+
+def _check_clauses(sql: str, tree: exp.Select) -> None:
+    for key, value in tree.args.items():
+        if not value or key in _ALLOWED:
+            continue
+        name, tokens, fix = _CLAUSES.get(key, (key.strip("_").upper(), (), "take it out"))
+        raise refusal(sql, _token(sql, tokens) or _first_span(value), f"{name} is", fix)
+
+
+def _check_source(sql: str, tree: exp.Select) -> None:
+    source = tree.args.get("from_")
+    if source is None:
+        raise SqlError(located("the query has no FROM; write SELECT ... FROM t.", sql, None))
+    table = source.this
+    if isinstance(table, exp.Subquery):
+        return
+    named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
+    if not named:
+        raise refusal(sql, table, "this source is", "read FROM a plain table name")
+    for key, value in table.args.items():
+        if value and key not in ("this", "alias", "db", "catalog"):
+            fix = "read FROM a plain table name"
+            if key == "joins":
+                fix = "join before the aggregation"
+            raise refusal(sql, _first_span(value), f"{key.upper()} after the table is", fix)
+
+
+def _check_nodes(sql: str, tree: exp.Select) -> None:
+    source = tree.args["from_"]
+    for node in tree.walk(prune=lambda each: each is source or isinstance(each, exp.With)):
+        if node is tree or node is source or isinstance(node, exp.With):
+            continue
+        if isinstance(node, exp.Window):
+            raise refusal(sql, node, "OVER is", "this is a group aggregate; take OVER out")
+        if isinstance(node, exp.Query | exp.Exists):
+            raise refusal(sql, node, "a subquery is", "join or filter before the aggregation")
+        if changing(node):
+            raise refusal(sql, node, f"{differs(node)}; it is", STORED)
+        if is_clock(node) and not _is_item(node):
+            fix = "select it AS a column, and name that as the time column of a window"
+            raise refusal(sql, node, "PROCTIME() inside an expression is", fix)
+
+
+def is_clock(node: exp.Expression) -> bool:
+    """Whether an expression is PROCTIME(), the time at which a window sees the row."""
+    return isinstance(node, exp.Anonymous) and node.name.upper() == _CLOCK
+
+
+def _is_item(node: exp.Expression) -> bool:
+    """Whether a call is an item of SELECT, or what a window goes by."""
+    parent = node.parent
+    if isinstance(parent, exp.Alias):
+        parent = parent.parent
+    return isinstance(parent, exp.Select | WindowCall)
+
+
+def _token(sql: str, types: tuple[TokenType, ...]) -> tuple[int, int] | None:
+    for token in sqlglot.tokenize(sql, dialect="spark"):
+        if token.token_type in types:
+            return token.start, token.end + 1
+    return None
+
+
+def _first_span(value: object) -> tuple[int, int] | None:
+    first = value[0] if isinstance(value, list) else value
+    return span(first) if isinstance(first, exp.Expression) else None

@@ -1,0 +1,235 @@
+"""What a window function in SQL asks for: its arguments by name, lengths of time in milliseconds, and the assigner.
+
+A window may be written as a table function, `FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))`, as a
+group key, `GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)`, or as in Spark, `GROUP BY window(ts, '1 hour')`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from sqlglot import exp
+
+from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.scope import bare
+from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.window_parser import (
+    SPARK_FUNCTIONS,
+    TABLE_FUNCTIONS,
+    Descriptor,
+    TableArgument,
+    WindowCall,
+)
+from aggloom.codegen.windows import Assigner, Cumulate, Hop, Session, Tumble
+from aggloom.errors import OptionError, SqlError, UnknownFunctionError, nearest
+
+_LENGTHS: Final[dict[str, tuple[str, ...]]] = {
+    "TUMBLE": ("SIZE",),
+    "HOP": ("SLIDE", "SIZE"),
+    "CUMULATE": ("STEP", "SIZE"),
+    "SESSION": ("GAP",),
+    "WINDOW": ("SIZE",),
+    "SESSION_WINDOW": ("GAP",),
+}
+_OPTIONAL: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("TUMBLE", "HOP", "CUMULATE"), ("OFFSET",)),
+    "WINDOW": ("SLIDE", "OFFSET"),
+}
+_UNITS: Final = {
+    "DAY": 86_400_000,
+    "HOUR": 3_600_000,
+    "MINUTE": 60_000,
+    "SECOND": 1000,
+    "MILLISECOND": 1,
+    "WEEK": 604_800_000,
+}
+_UNEVEN: Final = ("MONTH", "QUARTER", "YEAR")
+_NO_LENGTH: Final = "that is no length of time; write INTERVAL '10' MINUTE"
+_SPAN: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
+
+
+@dataclass(frozen=True)
+class WindowArguments:
+    """The arguments of a window function: its table (None in GROUP BY), its time, and lengths in milliseconds."""
+
+    call: WindowCall
+    time: exp.Expression
+    lengths: dict[str, int]
+    table: TableArgument | None = None
+
+    @property
+    def kind(self) -> str:
+        """TUMBLE, HOP, CUMULATE or SESSION, whatever the function is called."""
+        name = self.call.name
+        if name == "WINDOW":
+            return "HOP" if "SLIDE" in self.lengths else "TUMBLE"
+        return "SESSION" if name == "SESSION_WINDOW" else name
+
+    @property
+    def partition(self) -> list[exp.Expression]:
+        """The keys of PARTITION BY."""
+        return [] if self.table is None else self.table.args.get("partition") or []
+
+    def assigner(self, on: str | None, zone: str | None) -> Assigner:
+        """The windows, over a column of that name (None: processing time) on the clocks of a time zone."""
+        sizes = self.lengths
+        offset = sizes.get("OFFSET", 0)
+        if self.kind == "SESSION":
+            return Session(sizes["GAP"], on=on, time_zone=zone)
+        if self.kind == "TUMBLE":
+            return Tumble(sizes["SIZE"], on, offset, zone)
+        if self.kind == "HOP":
+            return Hop(sizes["SIZE"], sizes["SLIDE"], on, offset, zone)
+        return Cumulate(sizes["SIZE"], sizes["STEP"], on, offset, zone)
+
+
+def table_arguments(sql: str, call: WindowCall) -> WindowArguments:
+    """What a window function in FROM is given, checked."""
+    _check_name(sql, call, TABLE_FUNCTIONS)
+    given = _given(sql, call, ("DATA", "TIMECOL", *_LENGTHS[call.name]))
+    table, time = given.pop("DATA"), given.pop("TIMECOL")
+    if not isinstance(table, TableArgument):
+        raise _error(sql, call, "needs a table first; write TABLE and its name", table)
+    if not isinstance(time, Descriptor) or len(time.expressions) != 1:
+        fix = "needs its time column after the table; write DESCRIPTOR(ts)"
+        raise _error(sql, call, fix, time)
+    if table.args.get("partition") and call.name != "SESSION":
+        keys = table.args["partition"][0]
+        raise _error(sql, call, "has no partitions; take PARTITION BY out, or GROUP BY it", keys)
+    return WindowArguments(call, time.expressions[0], _durations(sql, call, given), table)
+
+
+def group_arguments(sql: str, call: WindowCall) -> WindowArguments:
+    """What a window function in GROUP BY is given, checked."""
+    if call.name == "CUMULATE":
+        fix = "read FROM TABLE(CUMULATE(TABLE t, ...)) and GROUP BY window_start, window_end"
+        raise refusal(sql, call, "CUMULATE in GROUP BY is", fix)
+    _check_name(sql, call, (*TABLE_FUNCTIONS, *SPARK_FUNCTIONS))
+    given = _given(sql, call, ("TIMECOL", *_LENGTHS[call.name]))
+    time = given.pop("TIMECOL")
+    if isinstance(time, Descriptor | TableArgument):
+        raise _error(sql, call, "in GROUP BY takes the time column itself; write its name", time)
+    lengths = _durations(sql, call, given)
+    if call.name == "WINDOW" and lengths.get("SLIDE") == lengths["SIZE"]:
+        del lengths["SLIDE"]
+    return WindowArguments(call, time, lengths)
+
+
+def duration(node: exp.Expression) -> int:
+    """The milliseconds of an INTERVAL or of a text such as '1 hour'; raises OptionError saying why there are none."""
+    node = bare(node)
+    if isinstance(node, exp.Neg):
+        return -duration(node.this)
+    if isinstance(node, exp.Add):
+        return duration(node.left) + duration(node.right)
+    if isinstance(node, exp.Literal) and node.is_string:
+        text = str(node.this)
+        _refuse_uneven(text.upper())
+        return milliseconds("the text", text.lower().removeprefix("interval ").strip())
+    if not isinstance(node, exp.Interval) or node.this is None:
+        raise OptionError(_NO_LENGTH)
+    negative = isinstance(node.this, exp.Neg)
+    value = str((node.this.this if negative else node.this).this)
+    return _interval(value, node.args.get("unit")) * (-1 if negative else 1)
+
+
+def _interval(value: str, unit: exp.Expression | None) -> int:
+    if isinstance(unit, exp.IntervalSpan):
+        return _spanned(value, _unit(unit.this), _unit(unit.expression))
+    if unit is None:
+        _refuse_uneven(value.upper())
+        return milliseconds("the text", value)
+    name = _unit(unit)
+    _refuse_uneven(name)
+    try:
+        found = Decimal(value) * _UNITS[name]
+    except (InvalidOperation, KeyError):
+        raise OptionError(f"INTERVAL '{value}' {name}: {_NO_LENGTH}") from None
+    if found != int(found):
+        raise OptionError(f"INTERVAL '{value}' {name}: windows know whole milliseconds; write more")
+    return int(found)
+
+
+def _unit(node: exp.Expression) -> str:
+    """The name of a unit without its plural and precision, which sqlglot takes for a function's argument."""
+    name = node.name.upper() if isinstance(node, exp.Var) else type(node).__name__.upper()
+    return name.removesuffix("S")
+
+
+def _spanned(value: str, first: str, last: str) -> int:
+    """`'1 02:30' DAY TO MINUTE`: the numbers stand in the order of the units."""
+    _refuse_uneven(first)
+    sign = -1 if value.strip().startswith("-") else 1
+    numbers = value.strip().lstrip("+-").replace(":", " ").split()
+    if first not in _SPAN or last not in _SPAN:
+        raise OptionError(f"INTERVAL '{value}' {first} TO {last}: {_NO_LENGTH}")
+    units = _SPAN[_SPAN.index(first) : _SPAN.index(last) + 1]
+    if len(numbers) != len(units):
+        raise OptionError(f"{first} TO {last} are {len(units)} numbers; '{value}' is not")
+    pairs = zip(numbers, units, strict=True)
+    return sign * sum(_interval(number, exp.var(unit)) for number, unit in pairs)
+
+
+def _refuse_uneven(text: str) -> None:
+    for unit in _UNEVEN:
+        if unit in text:
+            raise OptionError(f"a {unit.lower()} has no fixed length; write days")
+
+
+def _check_name(sql: str, call: WindowCall, known: tuple[str, ...]) -> None:
+    if call.name not in known:
+        message = f"there is no window function {str(call.this)!r}. {nearest(call.name, known)}"
+        raise UnknownFunctionError(located(message, sql, call))
+
+
+def _given(sql: str, call: WindowCall, required: tuple[str, ...]) -> dict[str, exp.Expression]:
+    """The arguments by their names, each once, none missing."""
+    names = (*required, *_OPTIONAL.get(call.name, ()))
+    given: dict[str, exp.Expression] = {}
+    for name, item in _named(sql, call, names):
+        if name not in names:
+            hint = nearest(name, names).rstrip("?.")
+            raise _error(sql, call, f"has no argument {name!r}: {hint}", item)
+        if name in given:
+            raise _error(sql, call, f"has {name} twice; take one out", item)
+        given[name] = item
+    missing = [name for name in required if name not in given]
+    if missing:
+        what = f"needs {', '.join(names[: len(required)])}; {missing[0]} is missing"
+        raise _error(sql, call, what, call)
+    return given
+
+
+def _named(
+    sql: str, call: WindowCall, names: tuple[str, ...]
+) -> Iterator[tuple[str, exp.Expression]]:
+    for place, item in enumerate(call.expressions):
+        if isinstance(item, exp.Kwarg):
+            yield str(item.this.name).upper(), item.expression
+        elif place < len(names):
+            yield names[place], item
+        else:
+            what = f"takes at most {len(names)} arguments ({', '.join(names)}); take the rest out"
+            raise _error(sql, call, what, item)
+
+
+def _durations(sql: str, call: WindowCall, given: dict[str, exp.Expression]) -> dict[str, int]:
+    found = {}
+    for name, node in given.items():
+        try:
+            found[name] = duration(node)
+        except OptionError as error:
+            what = f"cannot read its {name}: {str(error).rstrip('.')}"
+            raise _error(sql, call, what, node) from None
+        if found[name] <= 0 and name != "OFFSET":
+            raise _error(sql, call, f"needs a {name} longer than nothing; write a larger one", node)
+    return found
+
+
+def _error(sql: str, call: WindowCall, what: str, where: exp.Expression) -> SqlError:
+    # A bare literal does not remember its place; the call does.
+    return SqlError(located(f"{call.name} {what}.", sql, where if span(where) else call))

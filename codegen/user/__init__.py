@@ -1,0 +1,1 @@
+"""The users' own functions: taken in, checked, lowered."""

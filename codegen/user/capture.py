@@ -1,0 +1,114 @@
+"""Taking the source of a user's class, with what its methods use, out of the user's module."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import textwrap
+from typing import Any
+
+from aggloom.codegen.user import source as own_source
+from aggloom.errors import SpecError
+
+
+def capture(cls: Any, function: str) -> str:
+    """The source of a class, with the imports and constants that its methods use."""
+    if not inspect.isclass(cls):
+        raise SpecError(f"{function}: @al.aggregate decorates a class, not {cls!r}")
+    text = _class_text(cls, function)
+    try:
+        tree = own_source.bare(text)
+    except SyntaxError as error:
+        raise SpecError(
+            f"{function}: the source of {cls.__name__} cannot be read: {error}"
+        ) from None
+    own_names = {cls.__name__, "self"}
+    used: dict[str, str] = {}
+    for item in tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else ():
+        if isinstance(item, ast.FunctionDef):
+            item.decorator_list = []
+            for name in sorted(own_source.free_names(item) - own_names - used.keys()):
+                line = _line_of(name, item.name, cls, function)
+                used |= {name: line} if line else {}
+    lines = sorted(used.values(), key=lambda line: (not line.startswith(("import", "from")), line))
+    return "\n".join([*lines, *[""] * 2 * bool(lines), text.rstrip(), ""])
+
+
+def _class_text(cls: Any, function: str) -> str:
+    """The lines of the class statement, without decorators; found by the place of a method, not by name."""
+    methods = [m for m in map(inspect.unwrap, _functions(cls)) if hasattr(m, "__code__")]
+    if not methods:
+        raise SpecError(f"{function}: class {cls.__name__} has no `def create()`")
+    code = methods[0].__code__
+    lines = linecache.getlines(code.co_filename, getattr(methods[0], "__globals__", None))
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        tree = ast.Module([], [])
+    spans = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name == cls.__name__
+        if node.lineno <= code.co_firstlineno <= (node.end_lineno or 0)
+    ]
+    if not spans:
+        raise SpecError(
+            f"{function}: the source of {cls.__name__} is not at hand; define the class in a file or a notebook"
+        )
+    span = max(spans, key=lambda node: node.lineno)
+    return textwrap.dedent("".join(lines[span.lineno - 1 : span.end_lineno]))
+
+
+def _functions(cls: Any) -> list[Any]:
+    return [
+        v.__func__ if isinstance(v, staticmethod) else v for v in vars(cls).values() if callable(v)
+    ]
+
+
+def _line_of(name: str, method: str, cls: Any, function: str) -> str:
+    """The line that gives a name its meaning outside the class; "" for a builtin."""
+    found, value = _lookup(name, cls)
+    if not found:
+        if name in own_source.BUILTINS or name in vars(cls):
+            return ""
+        raise SpecError(f"{function}: {method} uses {name!r}, {own_source.unknown_name(name)}")
+    line = _import_of(name, value)
+    if line:
+        return line
+    try:
+        text = repr(value)
+        if ast.literal_eval(text) == value:
+            return f"{name} = {text}"
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        pass
+    raise SpecError(
+        f"{function}: {method} uses {name!r}, a {type(value).__name__} of the module around it, which does not "
+        "travel; make it a method or a constant of the class"
+    )
+
+
+def _lookup(name: str, cls: Any) -> tuple[bool, Any]:
+    for method in _functions(cls):
+        code = getattr(method, "__code__", None)
+        if code is not None and name in code.co_freevars:
+            return True, method.__closure__[code.co_freevars.index(name)].cell_contents
+    module: dict[str, Any] = next(
+        (m.__globals__ for m in _functions(cls) if hasattr(m, "__globals__")), {}
+    )
+    return name in module, module.get(name)
+
+
+def _import_of(name: str, value: Any) -> str:
+    """The import line of a known module, or of something in one; "" for anything else."""
+    if inspect.ismodule(value):
+        if value.__name__ not in own_source.MODULES:
+            return ""
+        return f"import {value.__name__}" + f" as {name}" * (name != value.__name__)
+    home = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
+    inner = getattr(value, "__name__", "")
+    module: str
+    for module in own_source.MODULES:
+        if home == module and inner and getattr(__import__(module), inner, None) is value:
+            return f"from {module} import {inner}" + f" as {name}" * (name != inner)
+    return ""

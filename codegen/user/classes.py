@@ -1,0 +1,159 @@
+"""Functions written as classes, as a plan needs them: compiled or not, and the text that calls them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen.catalogue.entry import Aggregate
+from aggloom.codegen.spec.dtypes import parse_type, type_name
+from aggloom.codegen.user import source as own_source
+from aggloom.codegen.user import trust as own_trust
+from aggloom.codegen.user.probe import Verdict, probe
+from aggloom.errors import SpecError
+
+_LITERALS = "numbers, texts, bytes, dates, Decimals, tuples, lists, dicts and sets"
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """The text of a function in a generated module: constants, and each method as a function."""
+
+    name: str
+    prefix: str
+    constants: tuple[str, ...]
+    methods: tuple[tuple[str, str], ...]
+    modules: frozenset[str]
+
+    def call(self, method: str) -> str:
+        return f"{self.prefix}_{method}"
+
+
+def render(entry: Aggregate, prefix: str) -> Rendered:
+    """A class as functions whose names begin with a prefix."""
+    assert entry.code is not None
+    source = own_source.parse(entry.code.source, entry.name)
+    constants, methods = own_source.functions(source, prefix)
+    modules = frozenset(own_source.modules(source))
+    return Rendered(entry.name, prefix, tuple(constants), tuple(methods), modules)
+
+
+def forms(entry: Aggregate, types: tuple[pa.DataType, ...]) -> tuple[str, ...]:
+    """How each argument reaches the class: whole (int), real (float), flag (bool) or value (any Python value)."""
+    return tuple(
+        _form(argument.kind, dtype) for argument, dtype in zip(entry.arguments, types, strict=True)
+    )
+
+
+def _form(kind: str, dtype: pa.DataType) -> str:
+    if kind[:1].isupper() and parse_type(kind) == pa.float64():
+        return "real"
+    if pa.types.is_integer(dtype):
+        return "whole"
+    if pa.types.is_floating(dtype):
+        return "real"
+    return "flag" if pa.types.is_boolean(dtype) else "value"
+
+
+def first_state(entry: Aggregate) -> Any:
+    """What create returns."""
+    assert entry.code is not None
+    own_trust.refuse(own_trust.untrusted([entry]))
+    return _made(entry.code.source, entry.name)[1]
+
+
+def check_create(entry: Aggregate) -> None:
+    """Raise SpecError if create fails, or makes a state that cannot be saved or changed."""
+    assert entry.code is not None
+    state = first_state(entry)
+    if not _is_savable(state):
+        raise SpecError(
+            f"{entry.name}: create returns a {type(state).__name__}, which cannot be saved; "
+            f"a state is made of {_LITERALS}"
+        )
+    if isinstance(state, list | dict | set):
+        return
+    source = own_source.parse(entry.code.source, entry.name)
+    for step in ("accumulate", "retract", "merge"):
+        if step in source.methods and not own_source.returns(source.methods[step]):
+            raise SpecError(
+                f"{entry.name}: {step} returns nothing, and its state, a {type(state).__name__}, cannot be changed in "
+                "place; return the new state"
+            )
+
+
+def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataType) -> Verdict:
+    """Whether a class is compiled over arguments of these types, and if not, why."""
+    assert entry.code is not None
+    given = forms(entry, types)
+    for argument, form, dtype in zip(entry.arguments, given, types, strict=True):
+        if form == "value":
+            return Verdict(f"argument {argument.name} is {type_name(dtype)}, a Python object")
+    wanted = (
+        "double"
+        if pa.types.is_floating(result)
+        else "int" if pa.types.is_integer(result) else "bool"
+    )
+    if wanted == "bool" and not pa.types.is_boolean(result):
+        return Verdict(f"the result is {type_name(result)}, a Python object")
+    own_trust.refuse(own_trust.untrusted([entry]))
+    found = _probed(entry.code.source, entry.name, given)
+    if found.compiled and found.value != wanted and (found.value, wanted) != ("int", "double"):
+        return Verdict(f"value: it gives {found.value}, and the result is {type_name(result)}")
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _probed(source: str, name: str, given: tuple[str, ...]) -> Verdict:
+    functions, state = _made(source, name)
+    numbers = state if isinstance(state, tuple) else (state,)
+    if not numbers or not all(type(number) in (int, float, bool) for number in numbers):
+        return Verdict(f"create: its state is {_kind(state)}, not a number or a tuple of numbers")
+    _, methods = own_source.functions(own_source.parse(source, name), "user")
+    return probe(functions, dict(methods), state, given)
+
+
+def _made(source: str, name: str) -> tuple[dict[str, Any], Any]:
+    """The functions of a source, run here, and what create returns."""
+    parsed = own_source.parse(source, name)
+    constants, methods = own_source.functions(parsed, "user")
+    scope: dict[str, Any] = {"__name__": "aggloom_user_function"}
+    for module, alias in own_source.MODULES.items():
+        scope[alias] = __import__(module)
+    for text in (*constants, *(text for _, text in methods)):
+        exec(compile(text, "<aggloom>", "exec"), scope)
+    functions = {method: scope[f"user_{method}"] for method, _ in methods}
+    try:
+        return functions, functions["create"]()
+    except Exception as error:
+        raise SpecError(f"{name}: create fails: {type(error).__name__}: {error}") from None
+
+
+def _kind(state: Any) -> str:
+    if isinstance(state, tuple):
+        other = next((n for n in state if type(n) not in (int, float, bool)), None)
+        return "an empty tuple" if not state else f"a tuple that holds a {type(other).__name__}"
+    return f"a {type(state).__name__}"
+
+
+def _is_savable(state: Any) -> bool:
+    plain = (
+        int,
+        float,
+        str,
+        bytes,
+        decimal.Decimal,
+        datetime.date,
+        datetime.time,
+        datetime.timedelta,
+    )
+    if state is None or isinstance(state, plain):
+        return True
+    if isinstance(state, dict):
+        return type(state) is dict and all(map(_is_savable, [*state, *state.values()]))
+    return type(state) in (tuple, list, set, frozenset) and all(map(_is_savable, state))

@@ -1,0 +1,181 @@
+"""The users' functions as data, which a spec carries along, and back.
+
+A definition is what a registered entry says, in names, texts and lists: a module generated from a spec needs no
+registration in the process where it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from aggloom.codegen.catalogue.entry import Aggregate, Argument, Code, Field, Option, Shape, View
+from aggloom.codegen.user import checks as own_check
+from aggloom.codegen.user import source as own_source
+from aggloom.codegen.user import trust as own_trust
+from aggloom.errors import SpecError
+
+_SHAPES = ("append", "retract", "ordered", "ordered_retract")
+_TUPLES = ("row", "skips", "nulls", "empty_in", "positions")
+_SPECIAL = ("inf", "-inf", "nan")
+_OF_CLASS = ("name", "arguments", "result", "nulls", "source")
+
+
+def to_data(entry: Aggregate) -> dict[str, Any]:
+    """The definition of a user's function as JSON can hold it."""
+    if entry.code is None:
+        data: dict[str, Any] = _plain(entry)
+        del data["own"]
+        return data
+    return {
+        "name": entry.name,
+        "arguments": [[argument.name, argument.kind] for argument in entry.arguments],
+        "result": entry.result,
+        "nulls": "ignore" if entry.nulls is None else "respect",
+        "source": entry.code.source,
+    }
+
+
+def from_data(data: Any) -> Aggregate:
+    """The checked entry of a definition; raises SpecError saying what is wrong with it."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+        raise SpecError(
+            f"{data!r} is no definition of a function; it must be a mapping with a name"
+        )
+    try:
+        if "source" in data:
+            return _of_class(data)
+        entry = _entry(data)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"{data['name']!r}: the definition is malformed: {error}") from None
+    own_check.check(entry)
+    return entry
+
+
+def read(content: Any, form: str, trust: bool = False) -> dict[str, Aggregate]:
+    """The entries of the definitions in a spec's text, by name; trust: let their Python source run."""
+    if not isinstance(content, Iterable) or isinstance(content, str | Mapping):
+        raise SpecError(f"{form}, functions: must be a list of definitions")
+    try:
+        entries = [from_data(data) for data in content]
+    except SpecError as error:
+        raise type(error)(f"{form}, functions: {error}") from None
+    found = {entry.name: entry for entry in entries}
+    if len(found) < len(entries):
+        raise SpecError(f"{form}, functions: two definitions have one name; drop one")
+    if trust:
+        for entry in entries:
+            own_trust.trust(entry)
+    return found
+
+
+def class_entry(
+    name: str, arguments: Iterable[tuple[str, str]], result: str, nulls: str, source: str
+) -> Aggregate:
+    """The checked entry of a function written as a class."""
+    if nulls not in ("ignore", "respect"):
+        raise SpecError(f"{name}: nulls is {nulls!r}; write 'ignore' or 'respect'")
+    listed = tuple(Argument(*pair) for pair in arguments)
+    parsed = own_source.parse(source, name)
+    entry = Aggregate(
+        name,
+        doc=parsed.doc,
+        arguments=listed,
+        result=result,
+        nulls=("respect", "respect") if nulls == "respect" else None,
+        by_arrival=True,
+        own=True,
+        code=Code(source, tuple(parsed.methods)),
+    )
+    own_check.check_signature(entry)
+    own_source.check_methods(parsed, name, [argument.name for argument in listed])
+    return entry
+
+
+def unmergeable(entry: Aggregate) -> str:
+    """What a user's function lacks for its states to be merged, and the fix; "" if it lacks nothing."""
+    if entry.code is None or "merge" in entry.code.methods:
+        return ""
+    return f"{entry.name} has no merge; give its class `def merge(state, other)`"
+
+
+def unretractable(entry: Aggregate, ordered: bool) -> str:
+    """What a user's function lacks to take rows back, and the fix; "" if it lacks nothing."""
+    if entry.code is not None:
+        if "retract" in entry.code.methods:
+            return ""
+        names = ", ".join(["state", *(argument.name for argument in entry.arguments)])
+        return f"{entry.name} cannot take rows back; give its class `def retract({names})`"
+    for state in entry.shape(True, ordered).state:
+        if isinstance(state, Field) and state.retract is None:
+            return (
+                f"{entry.name} cannot take rows back, for its field {state.name!r} has no `retract`; give the "
+                "field one, or the entry another shape as `retract`"
+            )
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as mappings of what differs from the defaults, tuples as lists."""
+    if is_dataclass(value):
+        listed = {f.name: getattr(value, f.name) for f in fields(value) if _says(f, value)}
+        return {name: _plain(item) for name, item in listed.items()}
+    if isinstance(value, float) and value - value != 0:
+        # JSON has no infinity.
+        return str(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _says(described: Any, value: Any) -> bool:
+    given = getattr(value, described.name)
+    return bool(described.compare and (described.name == "result" or given != described.default))
+
+
+def _of_class(data: Mapping[str, Any]) -> Aggregate:
+    unknown = sorted(set(data) - set(_OF_CLASS))
+    if unknown:
+        raise SpecError(f"{data['name']!r}: a definition has no {unknown[0]!r}")
+    given = data.get("arguments", ())
+    pairs = given.items() if isinstance(given, Mapping) else [tuple(pair) for pair in given]
+    return class_entry(
+        data["name"],
+        [(str(name), str(kind)) for name, kind in pairs],
+        data["result"],
+        data.get("nulls", "ignore"),
+        str(data["source"]),
+    )
+
+
+def _entry(data: Mapping[str, Any]) -> Aggregate:
+    made: dict[str, Any] = dict(data)
+    made["arguments"] = tuple(Argument(**each) for each in data.get("arguments", ()))
+    made["options"] = tuple(_option(each) for each in data.get("options", ()))
+    made |= {name: _shape(data[name]) for name in _SHAPES if data.get(name) is not None}
+    made |= {name: tuple(data[name]) for name in _TUPLES if data.get(name) is not None}
+    return Aggregate(**made, own=True)
+
+
+def _option(data: Mapping[str, Any]) -> Option:
+    made = dict(data)
+    if isinstance(made.get("default"), list):
+        made["default"] = tuple(made["default"])
+    if "choices" in made:
+        made["choices"] = tuple(made["choices"])
+    return Option(**made)
+
+
+def _field(data: Mapping[str, Any]) -> Field:
+    initial = data.get("initial", 0)
+    return Field(**{**data, "initial": float(initial) if initial in _SPECIAL else initial})
+
+
+def _shape(data: Mapping[str, Any]) -> Shape:
+    made: dict[str, Any] = dict(data)
+    made["state"] = tuple(
+        _field(each) if "name" in each else View(**each) for each in data.get("state", ())
+    )
+    made["let"] = tuple((name, text) for name, text in data.get("let", ()))
+    return Shape(**made)

@@ -1,0 +1,316 @@
+"""What type each expression of a user's entry gives, told before any code is generated from it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from aggloom.codegen.catalogue.entry import Field, Shape, View
+from aggloom.errors import SpecError, nearest
+
+_NUMBERS = ("int", "double", "bool")
+_BINARY = (ast.Add, ast.Sub, ast.Mult, ast.Mod, ast.FloorDiv)
+_REAL = (ast.Div, ast.Pow)
+_BITS = (ast.BitAnd, ast.BitOr, ast.BitXor)
+_EQUAL = (ast.Eq, ast.NotEq)
+_ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_REALS = {"sqrt": 1, "log": 1, "exp": 1, "pow": 2, "correlation": 3}
+# How many values, beside the sum itself, a word that changes an exact sum takes.
+_CHANGES = {"add": 1, "subtract": 1, "combine": 1}
+_PRODUCTS = {"add_product": 2, "subtract_product": 2, "add_power": 2, "subtract_power": 2}
+_MOMENTS = {"deviation": 4, "skewness": 4, "kurtosis": 5}
+_OTHERS = ("min", "max", "abs", "before", "earlier", "none", "total", "average")
+# Of a word over a view: the view that it takes, what it takes besides, and the type that it gives.
+_OF_VIEWS = {
+    "least": (View("ordered"), 0, "word"),
+    "greatest": (View("ordered"), 0, "word"),
+    "mode": (View("ordered"), 0, "word"),
+    "product": (View("ordered", "real"), 0, "double"),
+    "oldest": (View("sequence"), 0, "word"),
+    "newest": (View("sequence"), 0, "word"),
+    "percentile": (View("ranked", "real"), 1, "double"),
+}
+VIEWS = tuple(dict.fromkeys(view for view, _, _ in _OF_VIEWS.values()))
+WORDS = (*_OTHERS, *_REALS, *_CHANGES, *_PRODUCTS, *_MOMENTS, *_OF_VIEWS)
+
+
+@dataclass
+class Typing:
+    """The names of an entry, as the expressions of one of its shapes may use them.
+
+    arguments, options: kinds by name. state: the kinds of the fields so far, and views. let: types by name.
+    """
+
+    function: str
+    arguments: dict[str, str]
+    options: dict[str, str]
+    state: dict[str, str | View]
+    let: dict[str, str]
+    text: str = ""
+    where: str = ""
+    field: Field | None = None
+
+    def step_type(self, text: str, field: Field, step: str) -> str:
+        """The type of what a step makes of a field."""
+        known = {**self.state, field.name: field.kind}
+        if step == "merge":
+            known |= {
+                f"other_{name}": kind for name, kind in known.items() if isinstance(kind, str)
+            }
+        arguments = {} if step == "merge" else self.arguments
+        where = f"{step} of field {field.name!r}"
+        inner = replace(self, arguments=arguments, state=known, where=where, field=field)
+        return inner._top(text)
+
+    def value_type(self, shape: Shape) -> str:
+        """The type of a shape's value; its `let` and `empty` are checked on the way."""
+        kinds: dict[str, str | View] = {
+            s.name: s if isinstance(s, View) else s.kind for s in shape.state
+        }
+        inner = replace(self, arguments={}, state=kinds, let={})
+        for name, text in shape.let:
+            inner.where = f"let {name!r}"
+            inner.let[name] = inner._scalar(inner._top(text), ast.parse("0").body[0])
+        if shape.empty is not None:
+            inner.where = "empty"
+            if inner._top(shape.empty) != "bool":
+                raise inner._error("it must be a condition, such as count == 0")
+        inner.where = "value"
+        return inner._top(shape.value, whole=True)
+
+    def _top(self, text: str, whole: bool = False) -> str:
+        if not isinstance(text, str):
+            raise SpecError(f"{self.function}: {self.where} must be a text, not {text!r}")
+        self.text = text
+        try:
+            body = ast.parse(text, mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise self._error("it is no expression") from None
+        word = (
+            body.func.id if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) else ""
+        )
+        if whole and isinstance(body, ast.Call) and word in _OF_VIEWS:
+            return self._view_word(body, word)
+        return self._type(body)
+
+    def _type(self, node: ast.expr) -> str:
+        method = getattr(self, f"_{type(node).__name__.lower()}", None)
+        if method is None:
+            raise self._error(f"{ast.unparse(node)!r} is not possible here")
+        found: str = method(node)
+        return found
+
+    def _constant(self, node: ast.Constant) -> str:
+        if isinstance(node.value, bool):
+            return "bool"
+        if isinstance(node.value, int) and -(2**63) <= node.value < 2**63:
+            return "int"
+        if isinstance(node.value, float):
+            return "double"
+        raise self._error(f"the constant {node.value!r} is no number of 64 bits")
+
+    def _name(self, node: ast.Name) -> str:
+        name = node.id
+        if name in self.let:
+            return self.let[name]
+        if name in self.state:
+            kind = self.state[name]
+            if isinstance(kind, View):
+                return "view"
+            return {"count": "int", "double": "double", "word": "word"}.get(kind, f"sum {name}")
+        if name in self.options:
+            return self._option(name)
+        if name in self.arguments:
+            return self._argument(name)
+        hint = nearest(name, [*self.arguments, *self.options, *self.state, *self.let])
+        if self.where in ("value", "empty") or self.where.startswith(("let", "merge")):
+            hint += " It sees no arguments."
+        raise self._error(f"there is no {name!r}. {hint}")
+
+    def _option(self, name: str) -> str:
+        kinds = {"whole": "int", "fraction": "double", "fractions": "double"}
+        if self.options[name] not in kinds:
+            raise self._error(f"the option {name!r} is no number")
+        return kinds[self.options[name]]
+
+    def _argument(self, name: str) -> str:
+        assert self.field is not None
+        kind, of = self.arguments[name], self.field.kind
+        if of == "word":
+            return "word"
+        fits = ("integer", "boolean") if of == "count" else ("number", "integer")
+        if kind not in fits:
+            raise self._error(
+                f"argument {name!r} is of kind {kind!r}, and a field of kind {of!r} takes {' or '.join(fits)}"
+            )
+        return {"count": "int", "number": f"argument {name}"}.get(of, "double")
+
+    def _binop(self, node: ast.BinOp) -> str:
+        left, right = self._number(node.left), self._number(node.right)
+        if isinstance(node.op, _BITS) and "double" not in (left, right):
+            return "int"
+        if isinstance(node.op, _REAL):
+            return "double"
+        if not isinstance(node.op, _BINARY):
+            raise self._error(f"{ast.unparse(node)!r}: this operator is not possible here")
+        return "double" if "double" in (left, right) else "int"
+
+    def _unaryop(self, node: ast.UnaryOp) -> str:
+        if isinstance(node.op, ast.Not):
+            return self._condition(node.operand)
+        if isinstance(node.op, ast.Invert):
+            raise self._error("~ is not possible here")
+        found = self._number(node.operand)
+        return "int" if found == "bool" else found
+
+    def _boolop(self, node: ast.BoolOp) -> str:
+        for value in node.values:
+            self._condition(value)
+        return "bool"
+
+    def _compare(self, node: ast.Compare) -> str:
+        sides = [self._type(side) for side in (node.left, *node.comparators)]
+        for op in node.ops:
+            numbers = all(side in _NUMBERS for side in sides)
+            words = all(side == "word" for side in sides) and isinstance(op, _EQUAL)
+            if not (words or (numbers and isinstance(op, (*_EQUAL, *_ORDER)))):
+                fix = "; words are ordered by before(a, b)" if "word" in sides else ""
+                raise self._error(f"{ast.unparse(node)!r} cannot be compared so{fix}")
+        return "bool"
+
+    def _ifexp(self, node: ast.IfExp) -> str:
+        self._condition(node.test)
+        return self._common(node, [self._type(node.body), self._type(node.orelse)])
+
+    def _call(self, node: ast.Call) -> str:
+        if not isinstance(node.func, ast.Name) or node.keywords:
+            raise self._error(f"{ast.unparse(node)!r} is not possible here")
+        word = node.func.id
+        if word not in WORDS:
+            raise self._error(f"there is no word {word!r}. {nearest(word, WORDS)}")
+        if any(isinstance(each, ast.Starred) for each in node.args):
+            raise self._error("* is not possible here")
+        if word in _REALS:
+            self._need(node, word, _REALS[word])
+            for each in node.args:
+                self._number(each)
+            return "double"
+        if word in ("min", "max", "abs"):
+            return self._extreme(node, word)
+        if word in ("before", "earlier"):
+            return self._before(node, word)
+        if word in _OF_VIEWS:
+            found = self._view_word(node, word)
+            if found != "double":
+                raise self._error(f"{word} can only be the whole of a value")
+            return found
+        if word == "none":
+            self._need(node, word, 1)
+            self._view(node, word)
+            return "bool"
+        return self._sum_word(node, word)
+
+    def _extreme(self, node: ast.Call, word: str) -> str:
+        if (word == "abs") != (len(node.args) == 1) or not node.args:
+            raise self._error(
+                f"{word} takes {'one value' if word == 'abs' else 'two values or more'}"
+            )
+        found = self._common(node, [self._number(each) for each in node.args])
+        return "int" if found == "bool" else found
+
+    def _before(self, node: ast.Call, word: str) -> str:
+        self._need(node, word, 2)
+        if any(self._type(each) != "word" for each in node.args):
+            raise self._error(f"{word} compares words")
+        return "bool"
+
+    def _sum_word(self, node: ast.Call, word: str) -> str:
+        needed = {**_MOMENTS, "total": 1, "average": 2}.get(word)
+        needed = needed or 1 + {**_CHANGES, **_PRODUCTS}[word]
+        self._need(node, word, needed)
+        found = self._type(node.args[0])
+        if not found.startswith("sum "):
+            raise self._error(f"the first value of {word} is a field of kind number or real")
+        if word in ("total", "average") or word in _MOMENTS:
+            return self._summary(node, word)
+        if self.field is None or found != f"sum {self.field.name}":
+            raise self._error(f"{word} changes the field itself")
+        rest = [self._type(each) for each in node.args[1:]]
+        if word == "combine":
+            if rest != [f"sum other_{self.field.name}"]:
+                raise self._error(f"write combine({self.field.name}, other_{self.field.name})")
+        elif self.field.kind == "number":
+            if word in _PRODUCTS or not rest[0].startswith("argument "):
+                raise self._error(
+                    f"{word} of a field of kind 'number' takes an argument as it is; kind 'real' takes expressions"
+                )
+        elif any(each not in _NUMBERS for each in rest):
+            raise self._error(f"{word} takes numbers")
+        return found
+
+    def _summary(self, node: ast.Call, word: str) -> str:
+        sums = 3 if word == "deviation" else len(node.args) - 1
+        for each in node.args[:sums] if word in _MOMENTS else ():
+            found = self._type(each)
+            real = found.startswith("sum ") and self.state.get(found[4:]) == "real"
+            if not real:
+                raise self._error(f"{word} takes fields of kind 'real'")
+        if word != "total":
+            self._number(node.args[-1])
+        return "double"
+
+    def _view_word(self, node: ast.Call, word: str) -> str:
+        wanted, besides, found = _OF_VIEWS[word]
+        self._need(node, word, 1 + besides)
+        if self._view(node, word) != wanted:
+            raise self._error(f"{word} takes View({wanted.kind!r}, {wanted.over!r})")
+        for each in node.args[1:]:
+            self._number(each)
+        return found
+
+    def _view(self, node: ast.Call, word: str) -> View:
+        name = node.args[0]
+        view = self.state.get(name.id) if isinstance(name, ast.Name) else None
+        if not isinstance(view, View):
+            raise self._error(f"{word} takes a view")
+        return view
+
+    def _need(self, node: ast.Call, word: str, count: int) -> None:
+        if len(node.args) != count:
+            raise self._error(
+                f"{word} takes {count} value{'s' * (count > 1)}, not {len(node.args)}"
+            )
+
+    def _number(self, node: ast.expr) -> str:
+        return self._scalar(self._type(node), node)
+
+    def _scalar(self, found: str, node: ast.AST) -> str:
+        if found in _NUMBERS:
+            return found
+        shown = repr(ast.unparse(node)) if isinstance(node, ast.expr) else "it"
+        fix = "; write total(...) of it" if found.startswith("sum ") else ""
+        raise self._error(f"{shown} is {_called(found)}, not a number{fix}")
+
+    def _condition(self, node: ast.expr) -> str:
+        if self._type(node) != "bool":
+            raise self._error(f"{ast.unparse(node)!r} is no condition; compare it")
+        return "bool"
+
+    def _common(self, node: ast.expr, found: list[str]) -> str:
+        if len(set(found)) == 1:
+            return found[0]
+        if all(each in _NUMBERS for each in found):
+            return "double" if "double" in found else "int"
+        shown = " and ".join(_called(each) for each in found)
+        raise self._error(f"{ast.unparse(node)!r} gives {shown}")
+
+    def _error(self, what: str) -> SpecError:
+        return SpecError(f"{self.function}: {self.where}, {self.text!r}: {what}")
+
+
+def _called(found: str) -> str:
+    if found.startswith("sum "):
+        return "an exact sum"
+    if found.startswith("argument "):
+        return f"the argument {found.partition(' ')[2]} as a sum takes it"
+    return f"a {found}"

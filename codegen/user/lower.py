@@ -1,0 +1,76 @@
+"""Lowering the value of a user's entry: as for built-in ones, with every result checked to fit its type."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+import pyarrow as pa
+
+from aggloom.codegen.catalogue.entry import Shape, View
+from aggloom.codegen.handler.lower import (
+    VIEW_WORDS,
+    Scope,
+    Value,
+    float_value,
+    lower,
+    lower_value,
+    sum_value,
+)
+
+
+def own_shape(shape: Shape) -> Shape:
+    """The shape with its `let` put in where it is used, and NULL where a view that is computed with holds nothing."""
+    known: dict[str, ast.expr] = {}
+    for name, text in shape.let:
+        known[name] = _Filling(known).visit(ast.parse(text, mode="eval").body)
+    texts = [
+        ast.unparse(_Filling(known).visit(ast.parse(text, mode="eval"))) if text else ""
+        for text in (shape.value, shape.empty)
+    ]
+    needed = [f"none({s.name})" for s in shape.state if isinstance(s, View) and s.over == "real"]
+    empty = " or ".join([*needed, *([f"({texts[1]})"] if texts[1] else [])])
+    return replace(shape, value=texts[0], empty=empty or None, let=())
+
+
+class _Filling(ast.NodeTransformer):
+    def __init__(self, known: dict[str, ast.expr]) -> None:
+        self.known = known
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.known.get(node.id, node)
+
+
+def own_value(
+    expression: str, given: str, scope: Scope, argument: pa.DataType | None, result: pa.DataType
+) -> Value:
+    """The value of a call. given: the expression's type (codegen/user/expression_types.py)."""
+    body = ast.parse(expression, mode="eval").body
+    word = body.func.id if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) else ""
+    if given == "word" or (word in VIEW_WORDS and result == pa.float64()):
+        return lower_value(expression, scope, argument, result)
+    if word in ("total", "average") and isinstance(body, ast.Call):
+        names = [ast.unparse(each) for each in body.args]
+        exact = _exact(word, scope.kinds[names[0]], argument, result)
+        if exact and all(name in scope.names for name in names):
+            return sum_value(word, names, scope, argument, result)
+    text = lower(expression, scope)
+    if pa.types.is_boolean(result):
+        return Value((f"rt.truth({text})",), "word")
+    if given in ("int", "bool") and pa.types.is_integer(result):
+        return Value((f"rt.own_integer({text}, {result.bit_width})",), "word", "own")
+    return float_value(f"rt.real({text})", result)
+
+
+def _exact(word: str, kind: str, argument: pa.DataType | None, result: pa.DataType) -> bool:
+    """Whether a sum becomes this result without passing through a DOUBLE."""
+    if kind == "float" or argument is None:
+        return False
+    if pa.types.is_decimal(argument):
+        more = (
+            word == "average" or result.scale == argument.scale
+            if pa.types.is_decimal(result)
+            else False
+        )
+        return more and result.scale >= argument.scale
+    return word == "total" and kind == "wide" and bool(result == pa.int64())

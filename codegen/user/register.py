@@ -1,0 +1,195 @@
+"""Users' functions: registering an entry of expressions, or a class, under a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from sqlglot import exp
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokens import TokenType
+
+from aggloom.codegen.catalogue.entry import Aggregate, Option
+from aggloom.codegen.catalogue.registry import ALIASES, CATALOGUE, OWN, REFUSED, using
+from aggloom.codegen.user import checks as own_check
+from aggloom.codegen.user import classes as own_code
+from aggloom.codegen.user import definition as own
+from aggloom.codegen.user import trust as own_trust
+from aggloom.codegen.user.capture import capture
+from aggloom.errors import (
+    NotRetractableError,
+    SpecError,
+    TypeMismatchError,
+    UnknownFunctionError,
+    nearest,
+)
+
+Class = TypeVar("Class", bound=type[Any])
+_GRAMMAR: tuple[str, ...] = (
+    "COUNT",
+    "FIRST_VALUE",
+    "LAST_VALUE",
+    "ANY_VALUE",
+    "PERCENTILE_CONT",
+    "PERCENTILE_DISC",
+    "MODE",
+)
+_GRAMMAR += ("JSON_OBJECTAGG",)
+_SAMPLES = {
+    "any": ("INT", "STRING"),
+    "scalar": ("INT", "STRING"),
+    "number": ("INT", "BIGINT", "DOUBLE", "DECIMAL(10,2)", "DECIMAL(30,2)"),
+    "integer": ("INT", "BIGINT"),
+    "boolean": ("BOOLEAN",),
+}
+
+
+def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) -> Aggregate:
+    """Make an entry (or a definition, as `AggSpec.functions` holds them) known under its name.
+
+    Raises SpecError if it is wrong, or if the name is taken by another: `replace=True` takes it nevertheless. Specs
+    made before keep the definition that they were made with. Python source in it may run from now on: to register it
+    is to trust it.
+    """
+    entry = own.from_data(function) if isinstance(function, Mapping) else _named(function)
+    # What is registered is what a spec's text gives back, so that both are the same.
+    entry = _restored(entry)
+    own_trust.trust(entry)
+    if OWN.get(entry.name) == entry:
+        return entry
+    _refuse_taken(entry.name, replace)
+    if entry.code is not None:
+        own_code.check_create(entry)
+    else:
+        _plan_samples(entry)
+    OWN[entry.name] = entry
+    return entry
+
+
+def unregister(name: str) -> None:
+    """Forget a registered function; a built-in one that it replaced is back."""
+    if OWN.pop(name.upper(), None) is None:
+        raise UnknownFunctionError(
+            f"no function {name.upper()} is registered. {nearest(name, OWN)}"
+        )
+
+
+def aggregate(
+    name: str,
+    *,
+    arguments: Mapping[str, str],
+    result: str,
+    nulls: str = "ignore",
+    replace: bool = False,
+) -> Callable[[Class], Class]:
+    """Register a class as an aggregate function; its methods are create, accumulate, value, and retract, merge.
+
+    arguments: their types or kinds by name. result: a type, or "argument". nulls: "ignore" skips the rows where an
+    argument is NULL, "respect" gives None. The source travels with every spec that uses the function.
+    """
+
+    def made(cls: Class) -> Class:
+        source = capture(cls, _upper(name))
+        pairs = [(given, kind) for given, kind in dict(arguments).items()]
+        entry = own.class_entry(_upper(name), pairs, result, nulls, source)
+        register(entry, replace=replace)
+        return cls
+
+    return made
+
+
+def _upper(name: Any) -> str:
+    if not isinstance(name, str):
+        raise SpecError(f"function name {name!r} must be a text")
+    return name.upper() if name.isascii() else name
+
+
+def _named(entry: Any) -> Aggregate:
+    if not isinstance(entry, Aggregate):
+        raise SpecError(
+            f"register: {entry!r} is no Aggregate; a class is registered by @al.aggregate(...)"
+        )
+    made = replace(entry, name=_upper(entry.name), own=True)
+    if made.code is None:
+        own_check.check(made)
+    return made
+
+
+def _restored(entry: Aggregate) -> Aggregate:
+    documented = {
+        name: getattr(entry, name) for name in ("doc", "examples", "keeps", "cost", "oracle")
+    }
+    return replace(own.from_data(own.to_data(entry)), **documented)
+
+
+def _refuse_taken(name: str, replacing: bool) -> None:
+    if name in _GRAMMAR or _is_scalar(name):
+        raise SpecError(f"{name} is a word of SQL with a meaning of its own; use another name")
+    if replacing:
+        return
+    if name in CATALOGUE or name in ALIASES or name in REFUSED:
+        raise SpecError(f"{name} is a built-in function; use another name, or say replace=True")
+    if name in OWN:
+        raise SpecError(
+            f"{name} is registered already with another definition; say replace=True, or unregister it first"
+        )
+
+
+def _is_scalar(name: str) -> bool:
+    """Whether SQL has a scalar function or a word of this name, which a call of it would hide."""
+    if _token(name) not in SparkParser.FUNC_TOKENS:
+        return True
+    special = {*SparkParser.NO_PAREN_FUNCTION_PARSERS, *SparkParser.FUNCTION_PARSERS}
+    known = exp.FUNCTION_BY_NAME.get(name)
+    if name in CATALOGUE or name in ALIASES or name in REFUSED:
+        return False
+    return name in special or (known is not None and not issubclass(known, exp.AggFunc))
+
+
+def _token(name: str) -> TokenType:
+    from aggloom.codegen.sql.dialect import AggloomSpark
+
+    tokens = AggloomSpark().tokenize(name)
+    return tokens[0].token_type if len(tokens) == 1 else TokenType.UNKNOWN
+
+
+def _plan_samples(entry: Aggregate) -> None:
+    """Plan the function over every kind of argument, for both backends and inputs; a spec's error is the entry's."""
+    from aggloom.codegen.handler.plan import plan_of
+    from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
+
+    options = {option.name: _sample(option) for option in entry.options if option.required}
+    planned, refused = 0, None
+    for types in _sample_types(entry):
+        schema = {
+            argument.name: kind for argument, kind in zip(entry.arguments, types, strict=True)
+        }
+        for changes in ("append", "retract"):
+            try:
+                with using({entry.name: entry}):
+                    call = AggCall(entry.name, tuple(schema), options=tuple(options.items()))
+                    spec = AggSpec(schema or "x INT", (), (call,), changes)
+            except NotRetractableError:
+                continue
+            except TypeMismatchError as error:
+                refused = error
+                continue
+            for backend in ("numba", "python"):
+                plan_of(spec, backend)
+            planned += 1
+    if not planned and refused is not None:
+        raise refused
+
+
+def _sample_types(entry: Aggregate) -> list[tuple[str, ...]]:
+    """One type of its kind for each argument, each type at least once."""
+    listed = [_SAMPLES.get(argument.kind, (argument.kind,)) for argument in entry.arguments]
+    longest = max((len(types) for types in listed), default=1)
+    rows = [tuple(types[min(k, len(types) - 1)] for types in listed) for k in range(longest)]
+    return list(dict.fromkeys(rows))
+
+
+def _sample(option: Option) -> Any:
+    kinds = {"text": "x", "whole": option.least, "fraction": 0.5, "fractions": 0.5}
+    return option.choices[0] if option.kind == "choice" else kinds[option.kind]

@@ -1,0 +1,43 @@
+"""Which Python source of users' functions may run in this process: what was registered here, or said to be trusted.
+
+No reading of a source tells that it is harmless. What comes with the text of a spec is data: it is shown, explained and
+written into modules, and runs only once its reader has said the word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aggloom.codegen.catalogue.entry import Aggregate
+from aggloom.errors import UntrustedCodeError
+
+NOT_TRIED = "its source is not trusted, so that it was not tried (--trust, trust=True)"
+
+_TRUSTED: set[str] = set()
+"""The sources that may run."""
+
+
+def trust(entry: Aggregate) -> None:
+    """Let the source of a function run from now on."""
+    if entry.code is not None:
+        _TRUSTED.add(entry.code.source)
+
+
+def is_trusted(entry: Aggregate) -> bool:
+    """Whether a function may run: it has no source of its own, or one that is trusted."""
+    return entry.code is None or entry.code.source in _TRUSTED
+
+
+def untrusted(entries: Iterable[Aggregate]) -> tuple[str, ...]:
+    """The names of the functions that may not run."""
+    return tuple(dict.fromkeys(entry.name for entry in entries if not is_trusted(entry)))
+
+
+def refuse(names: Iterable[str]) -> None:
+    """Raise UntrustedCodeError if there are names of functions that may not run."""
+    listed = ", ".join(names)
+    if listed:
+        raise UntrustedCodeError(
+            f"{listed}: its Python source came with the text of a spec, and would run here. If you trust whoever wrote "
+            "it, pass --trust (trust=True to from_yaml and from_json)."
+        )

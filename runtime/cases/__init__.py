@@ -1,0 +1,1 @@
+"""Expected changelogs, as data, run through the harness."""

@@ -1,0 +1,126 @@
+"""The combinations of options under which a case must give the same result, and what each can show.
+
+Messages depend on where bundles end. Ours end where Flink's do if every row acts at once, and if the query has one
+aggregate; between two aggregates Flink cuts bundles once more, which one bundle for the whole plan cannot show. Under
+such a setting the messages are compared as the table that they fold to.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from aggloom.codegen.planner import (
+    Expand,
+    GroupAggregate,
+    Plan,
+    PlanOptions,
+    Scan,
+    WindowAggregate,
+    walk,
+)
+from aggloom.runtime.cases.format import Case
+from aggloom.runtime.cases.windows import emit_options
+
+Backend = Literal["numba", "python"]
+_TELLING = ("ordered", "unordered", "count")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One combination of options; `spread`: over several buckets and tasks, of which nothing may depend."""
+
+    bundle: int | None
+    backend: Backend
+    two_phase: bool = False
+    split: bool = False
+    spread: bool = False
+
+    def __str__(self) -> str:
+        words = [self.backend, "per record" if self.bundle is None else f"bundles of {self.bundle}"]
+        words += [name for name in ("two_phase", "split", "spread") if getattr(self, name)]
+        return ", ".join(word.replace("_", " ") for word in words)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Into how many parts state and input are cut."""
+        return {"buckets": 3, "partitions": 2} if self.spread else {}
+
+    def options(self, case: Case) -> PlanOptions:
+        """The planner's options; bundles are ended from outside, so they have no size."""
+        params = case.params
+        flushed = any("flush" in event for phase in case.phases for event in phase.events)
+        return PlanOptions(
+            mini_batch_enabled=self.bundle is not None or flushed,
+            agg_phase_strategy="TWO_PHASE" if self.two_phase else "ONE_PHASE",
+            distinct_agg_split_enabled=self.split,
+            state_ttl=ttl_of(params),
+            update_before=params.get("generate_update_before", True),
+            # Changes of a case are complete, so that here two phases are sound over tables with retractions too.
+            on_orphan_retraction="keep" if self.spread else "drop",
+            **emit_options(params),
+        )
+
+    def tells(self, plan: Plan) -> bool:
+        """Whether the messages are Flink's, and not only the table."""
+        if _windows_only(plan):
+            return True
+        if self.spread or self.bundle is None:
+            return not self.spread
+        if single_aggregate(plan) is None:
+            return False
+        copies = [len(node.projects) for node in walk(plan.root) if isinstance(node, Expand)]
+        # A split aggregate cuts bundles in three places, and copies of a row are cut apart: but not at one row.
+        return not copies or (self.bundle == 1 and copies == [1])
+
+
+def settings(case: Case, backends: Sequence[Backend]) -> Iterator[Setting]:
+    """Every combination that a case lists, and one that spreads it over buckets and tasks."""
+    params = case.params
+    sizes = params.get("mini_batch_variants") or [params.get("mini_batch_size")]
+    # Two phases are what Flink's planner chooses for mini-batches if nothing is said.
+    phases = params.get("local_global_variants") or [params.get("mini_batch_size") is not None]
+    splits = params.get("distinct_agg_split_variants") or [params.get("distinct_agg_split", False)]
+    for backend in backends:
+        found: dict[Setting, None] = {}
+        for size, two_phase, split in itertools.product(sizes, phases, splits):
+            if size is None or size == 1:
+                # Bundles of one row are no bundles, at any edge of the plan.
+                found[Setting(None, backend)] = None
+            if size is not None:
+                found[Setting(size, backend, bool(two_phase), bool(split))] = None
+        yield from found
+        if not ttl_of(params):
+            last = next(reversed(found))
+            size = max((s for s in sizes if s), default=4)
+            yield replace(last, bundle=size, two_phase=True, split=any(splits), spread=True)
+
+
+def _windows_only(plan: Plan) -> bool:
+    """Whether windows are the only aggregates: they fire when time says so, however rows are cut and spread."""
+    nodes = walk(plan.root)
+    windows = any(isinstance(node, WindowAggregate) for node in nodes)
+    return windows and not any(isinstance(node, GroupAggregate) for node in nodes)
+
+
+def ttl_of(params: Mapping[str, Any]) -> int:
+    """After how many milliseconds a key is forgotten; 0 is never."""
+    return int(params.get("ttl_ms", params.get("state_ttl_ms", 0)) or 0)
+
+
+def asks_for_messages(case: Case) -> bool:
+    """Whether a case says which messages come, not only to what they add up."""
+    return any(
+        phase.expect.mode in _TELLING or "message_count" in phase.expect.extra
+        for phase in case.phases
+    )
+
+
+def single_aggregate(plan: Plan) -> GroupAggregate | None:
+    """The aggregate of a query with one, or its final half; a row of a table goes into it once."""
+    nodes = walk(plan.root)
+    found = [n for n in nodes if isinstance(n, GroupAggregate) and n.role != "partial"]
+    tables = [node.table for node in nodes if isinstance(node, Scan)]
+    return found[0] if len(found) == 1 and len(set(tables)) == len(tables) else None

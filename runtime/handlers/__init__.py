@@ -1,0 +1,1 @@
+"""What generated handlers are made of."""

@@ -1,0 +1,282 @@
+"""The backend of handlers compiled by Numba: accumulators in an arena, bound columns, results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.arithmetic.superaccumulator import Spill, SpillView
+from aggloom.runtime.handlers.handler import HandlerBase
+from aggloom.runtime.handlers.namespaced import Namespaced
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.storage.tree import Tree, TreeView, tree_beside, tree_end
+from aggloom.runtime.values import columns
+from aggloom.runtime.values.words import Limbs
+from aggloom.runtime.views.bits import BitsView
+from aggloom.runtime.views.ddsketch import BinsView
+from aggloom.runtime.views.hyperloglog import Registers, RegistersView
+from aggloom.runtime.views.lists import (
+    USED,
+    ListOut,
+    concatenated,
+    grown,
+    lists_differ,
+    new_list_out,
+    rows_of,
+)
+from aggloom.runtime.views.quantiles import QuantilesView
+from aggloom.runtime.views.ranked import RankedView
+from aggloom.runtime.views.sequence import Sequence, SequenceView
+from aggloom.runtime.views.stamped import StampedView
+
+_VIEW_TYPES: dict[str, Any] = {
+    "multiset": TreeView,
+    "ordered": TreeView,
+    "sequence": SequenceView,
+    "ranked": RankedView,
+    "stamped": StampedView,
+    "spill": SpillView,
+    "bits": BitsView,
+    "registers": RegistersView,
+    "bins": BinsView,
+    "quantiles": QuantilesView,
+}
+
+
+class Accumulators:
+    """n accumulators as arrays in an arena, with the pool and the views that they use."""
+
+    def __init__(self, handler: type[HandlerBase], arena: Arena, slots: int) -> None:
+        self.handler, self.arena = handler, arena
+        self.pool = Pool(arena)
+        for attr, dtype, width, _, _, *initial in handler.FIELDS:
+            new = f"acc.{attr}" not in arena
+            array = arena.array(f"acc.{attr}", slots, dtype, width)
+            if initial and new:
+                array[:] = initial[0]
+        self.slots = len(arena.array("acc.records", slots, "i8"))
+        self.views = {
+            attr: _VIEW_TYPES[kind](arena, f"view.{attr}", self.slots, width)
+            for attr, kind, _, width in handler.VIEWS
+        }
+
+    @property
+    def state(self) -> Any:
+        """The State that kernels work on; made anew, because growth replaces arrays."""
+        fields = [self.arena.array(f"acc.{f[0]}", 0, "i8") for f in self.handler.FIELDS]
+        views = [v.arrays for v in self.views.values()]
+        return self.handler.KERNELS.state(self.pool.arrays, *fields, *views)
+
+    @property
+    def records(self) -> Array:
+        """Rows that each accumulator holds (for an append-only input perhaps only 1 for some)."""
+        return self.arena.array("acc.records", 0, "i8")
+
+    def shift_records(self, slots: Array, by: int) -> None:
+        """Let accumulators hold so many rows more."""
+        self.records[slots] += by
+
+    def resize(self, slots: int) -> None:
+        """Room for more accumulators, or fewer when those beyond are as new."""
+        for attr, _, _, _, _, *initial in self.handler.FIELDS:
+            array = self.arena.resize(f"acc.{attr}", slots)
+            if initial:
+                array[self.slots :] = initial[0]
+        for view in self.views.values():
+            view.reserve_slots(slots)
+        self.slots = slots
+
+    def reserve(self, rows: int) -> int:
+        """Room in every view for what the next rows may add; for how many of `rows`, at least 1."""
+        for view in self.views.values():
+            rows = view.affordable(rows)
+        for view in self.views.values():
+            view.reserve(rows)
+        return rows
+
+    @property
+    def is_airy(self) -> bool:
+        return self.pool.is_airy or any(view.is_airy for view in self.views.values())
+
+    def trim(self) -> None:
+        """Give back the room that nothing has used yet."""
+        for view in self.views.values():
+            view.trim()
+
+    def reserve_merge(self, other: Accumulators) -> None:
+        self.pool.reserve_import(other.pool)
+        for attr, view in self.views.items():
+            view.reserve(other.views[attr].live)
+
+    def sweep(self) -> None:
+        """Free unreferenced strings; give back the memory of empty views."""
+        self.pool.sweep()
+        for view in self.views.values():
+            view.shrink()
+
+    def sync(self) -> None:
+        """Everything is in the arena already."""
+
+    def dump(self) -> list[Any]:
+        """The logical content, by slot, independent of node numbers and ids."""
+        rows: list[Any] = []
+        for s in range(self.slots):
+            fields = [self._field(f, s) for f in self.handler.FIELDS]
+            rows.append((fields, [self._view(v, s) for v in self.handler.VIEWS]))
+        return rows
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Accumulators) and self.dump() == other.dump()
+
+    __hash__ = None
+
+    def _word(self, word: int, pooled: bool) -> Any:
+        if not pooled:
+            return word
+        p = self.pool.arrays
+        at = int(p.offset[word])
+        return bytes(p.heap[at : at + int(p.length[word])]) if word else None
+
+    def _field(self, field: tuple[Any, ...], s: int) -> Any:
+        attr, _, width, kind, pooled, *_ = field
+        value = self.arena.array(f"acc.{attr}", 0, "i8")[s]
+        if width or kind == "double":
+            return value.tolist()
+        return self._word(int(value), pooled)
+
+    def _view(self, described: tuple[str, str, bool, int], s: int) -> Any:
+        attr, kind, pooled, width = described
+        view = self.views[attr].arrays
+        tree = view if isinstance(view, Tree) else getattr(view, "tree", None)
+        if tree is not None:
+            by_bytes = pooled and kind != "multiset"
+            counts = {"multiset": width, "quantiles": 3}.get(kind, 1)
+            return self._entries(tree, pooled, by_bytes, s, counts)
+        if isinstance(view, Sequence):
+            values, node = [], int(view.head[s])
+            while node:
+                word = self._word(int(view.words[node]), pooled)
+                values.append((word, int(view.newest[node])) if view.newest[node] < 0 else word)
+                node = int(view.following[node])
+            return values
+        if isinstance(view, Spill):
+            return (view.index[s] > 0).tolist()
+        if isinstance(view, Registers):
+            return int(view.filled[s]), view.cells[s].tolist()
+        return view.counts[s].tolist()
+
+    def _entries(self, tree: Tree, pooled: bool, by_bytes: bool, s: int, width: int) -> Any:
+        found, entry = [], tree_end(tree, s, 0)
+        while entry:
+            word, *counts = tree.heap[entry : entry + 1 + width].tolist()
+            found.append((self._word(word, pooled), counts))
+            entry = tree_beside(tree, self.pool.arrays, by_bytes, s, word, 1)
+        return sorted(found, key=repr)
+
+
+class Handler(HandlerBase):
+    """The base of handlers compiled by Numba."""
+
+    accumulators_type = Accumulators
+
+    def bind_column(
+        self, column: pa.Array, name: str, form: str, bound: dict[tuple[str, str], Any]
+    ) -> None:
+        if form == "flag":
+            bound[name, form] = columns.flags(column)
+        elif form == "valid":
+            bound[name, form] = columns.validity(column)
+        elif form == "word":
+            numbers = bound.get((name, "number"))
+            if numbers is not None and columns.is_own_word(column):
+                bound[name, form] = numbers
+            else:
+                bound[name, form] = columns.words(column, self._current().pool)[0]
+        elif form == "real":
+            bound[name, form] = columns.reals(column)
+        elif form == "real_word":
+            bound[name, form] = columns.float_words(columns.reals(column))
+        else:
+            low, high, _ = columns.numbers(column)
+            bound[name, form] = Limbs(low, high) if form == "wide" else low
+
+    def pick(self, inputs: Any, rows: Array) -> Any:
+        picked: dict[int, Any] = {}
+        for column in inputs:
+            # Forms of one column are often one array.
+            if id(column) not in picked:
+                picked[id(column)] = (
+                    Limbs(*(columns.take(limb, rows) for limb in column))
+                    if isinstance(column, Limbs)
+                    else columns.take(column, rows)
+                )
+        return self.KERNELS.inputs(*(picked[id(column)] for column in inputs))
+
+    def outputs(self, n: int) -> Any:
+        arrays: list[Any] = [np.zeros(max(1, len(self.OUTPUTS)), np.int64)]
+        for _, form, width, _ in self.OUTPUTS:
+            if form == "list":
+                arrays.append(new_list_out(n))
+            elif form == "limbs":
+                arrays.append(np.zeros((n, 2), np.int64))
+            else:
+                shape = (n, width) if form in ("words", "floats") else (n,)
+                arrays.append(np.zeros(shape, "f8" if form.startswith("float") else "i8"))
+            arrays.append(np.zeros(n, np.bool_))
+        return self.KERNELS.outputs(*arrays)
+
+    def grown(self, out: Any, row: int) -> Any:
+        parts = list(out)
+        for place, part in enumerate(parts):
+            if isinstance(part, ListOut):
+                parts[place] = grown(part) if part.meta[1] else part
+                parts[place].meta[USED] = part.ends[row - 1] if row else 0
+        return type(out)(*parts)
+
+    def differ(self, before: Any, after: Any, rows: int) -> Array:
+        """In which of the rows any result differs; NULL equals NULL, NaN equals NaN."""
+        changed = np.zeros(rows, np.bool_)
+        for a, b in zip(before[1:], after[1:], strict=True):
+            if isinstance(a, ListOut):
+                changed |= lists_differ(a, b, rows)
+                continue
+            unequal = a.view(np.int64) != b.view(np.int64) if a.dtype == np.float64 else a != b
+            changed |= unequal.any(axis=1) if unequal.ndim == 2 else unequal
+        return changed
+
+    def halves(self, out: Any, n: int) -> tuple[Any, Any]:
+        parts = ([part[:n] for part in out[1:]], [part[n:] for part in out[1:]])
+        first, second = (type(out)(out[0], *part) for part in parts)
+        return first, second
+
+    def concatenate(self, before: Any, after: Any) -> Any:
+        """The rows of two outputs, one after the other."""
+        pairs = zip(before, after, strict=True)
+        return type(before)(
+            *(
+                concatenated(a, b) if isinstance(a, ListOut) else np.concatenate([a, b])
+                for a, b in pairs
+            )
+        )
+
+    def scalars(self, data: Array, valid: Array, form: str, dtype: pa.DataType) -> pa.Array:
+        if form in ("float", "floats"):
+            return columns.from_floats(data, valid, dtype)
+        if form == "limbs":
+            return columns.from_limbs(data, valid, dtype)
+        return columns.from_words(data, valid, dtype, self._current().pool)
+
+    def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Array]:
+        if take is None:
+            return data, valid
+        return columns.take(data, take), columns.take(valid, take)
+
+    def lists(self, data: ListOut, take: Array) -> tuple[Array, Array, Array]:
+        return rows_of(data, take)
+
+
+class NamespaceHandler(Namespaced, Handler):
+    """A Handler of which the accumulators belong to windows."""

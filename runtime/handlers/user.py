@@ -1,0 +1,62 @@
+"""What generated code needs for users' functions: arithmetic as IEEE has it, and results that fit their types."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aggloom.runtime.storage.jit import kernel
+
+INFINITY = np.inf
+NOT_A_NUMBER = np.nan
+
+
+@kernel
+def log(value: float) -> float:
+    return np.log(value)
+
+
+@kernel
+def exp(value: float) -> float:
+    return np.exp(value)
+
+
+@kernel
+def power(base: float, exponent: float) -> float:
+    return np.power(np.float64(base), np.float64(exponent))
+
+
+@kernel
+def real(value: float) -> float:
+    return np.float64(value)
+
+
+@kernel
+def fit_integer(value: int, bits: int) -> tuple[int, bool]:
+    """(value, whether a type of so many bits holds it)."""
+    whole = np.int64(value)
+    spare = 64 - bits
+    return whole, (whole << spare) >> spare == whole
+
+
+@kernel
+def own_integer(value: int | None, bits: int) -> tuple[int, bool, bool]:
+    """(value, whether it is not NULL, whether it fits) of what a user's function gives."""
+    if value is None:
+        return np.int64(0), False, True
+    # An operator takes the value out of what may be None; a cast does not.
+    whole, fits = fit_integer(value | np.int64(0), bits)
+    return whole, True, fits
+
+
+@kernel
+def own_real(value: float | None) -> tuple[float, bool, bool]:
+    if value is None:
+        return np.float64(0.0), False, True
+    return value * 1.0, True, True
+
+
+@kernel
+def own_truth(value: bool | None) -> tuple[int, bool, bool]:
+    if value is None:
+        return np.int64(0), False, True
+    return np.int64(1) if value else np.int64(0), True, True

@@ -1,0 +1,1 @@
+"""Plans run without Spark: the harness, and pictures of what it did."""

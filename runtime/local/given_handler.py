@@ -1,0 +1,54 @@
+"""The handler class that runs a spec: generated, or one that a user gives for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from aggloom.codegen import AggSpec, generate, load
+from aggloom.codegen.planner import Plan, WindowAggregate, walk
+from aggloom.errors import SpecError
+from aggloom.runtime.local.pipeline import handlers
+
+Backend = Literal["numba", "python"]
+
+
+def spec_handler(
+    spec: AggSpec | type[Any] | str | Path, handler: type[Any] | str | Path | None, backend: Backend
+) -> type[Any]:
+    """The handler class of a spec without windows: generated, or the one that is given for it.
+
+    Raises SpecError if the given one was made from another spec, or if `spec` is a handler itself.
+    """
+    if isinstance(spec, AggSpec):
+        if handler is None:
+            return load(generate(spec, backend=backend))
+        return _made_from(spec, handler, "generate(spec)")
+    if handler is not None:
+        raise SpecError(
+            "spec: it is a handler already; leave out handler=..., or give the AggSpec."
+        )
+    return spec if isinstance(spec, type) else load(spec)
+
+
+def window_handler(
+    plan: Plan, handler: type[Any] | str | Path | None, backend: Backend
+) -> type[Any]:
+    """The handler class of a plan's one window aggregate: generated, or the one that is given for it.
+
+    Raises SpecError if the given one was made from another spec.
+    """
+    (spec,) = (each.spec for each in walk(plan.root) if isinstance(each, WindowAggregate))
+    if handler is None:
+        return handlers(backend)(spec)
+    return _made_from(spec, handler, "generate(window_spec(spec, window))")
+
+
+def _made_from(spec: AggSpec, handler: type[Any] | str | Path, how: str) -> type[Any]:
+    """A given handler class; raises SpecError unless it was made from the spec."""
+    loaded = handler if isinstance(handler, type) else load(handler)
+    if not hasattr(loaded, "SPEC_JSON"):
+        raise SpecError(f"handler: {loaded!r} is no generated handler class; generate it by {how}.")
+    if loaded.spec() != spec:
+        raise SpecError(f"handler: it was generated from another spec; generate it by {how}.")
+    return loaded

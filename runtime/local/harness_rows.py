@@ -1,0 +1,41 @@
+"""What a user feeds a harness, as a record batch with its kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import DataError
+from aggloom.runtime.handlers.handler import rows_to_batch
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import parse_kinds
+
+
+def read_rows(rows: Any, kinds: Array | None, schema: pa.Schema) -> tuple[pa.RecordBatch, Array]:
+    """(kind, value, ...) tuples, or a record batch with its kinds (default: insertions).
+
+    Raises DataError naming the first row that is none, TypeMismatchError for values of another type.
+    """
+    if isinstance(rows, pa.RecordBatch):
+        codes = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds, np.int8)
+        if len(codes) != len(rows):
+            raise DataError(f"process: {len(rows)} rows with {len(codes)} kinds; give one for each")
+        return rows, codes
+    _refuse_no_rows(rows)
+    codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
+    return rows_to_batch([tuple(row[1:]) for row in rows], schema), codes
+
+
+def _refuse_no_rows(rows: Any) -> None:
+    """Raise DataError, naming the first row that is none, unless each is a kind with values."""
+    if not isinstance(rows, list | tuple):
+        raise DataError(
+            f"process: rows is a {type(rows).__name__}; give a list of (kind, value, ...) tuples, or a RecordBatch"
+        )
+    for number, row in enumerate(rows):
+        if not isinstance(row, list | tuple) or not row or not isinstance(row[0], str | None):
+            raise DataError(
+                f"process: row {number} is {row!r}; a row is a tuple of its kind and its values, as in ('+I', 'a', 3)"
+            )

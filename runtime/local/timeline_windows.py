@@ -1,0 +1,193 @@
+"""Which windows the rows of a timeline went to, and which rows a result covers: what operators know and do not tell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aggloom.codegen.windows import (
+    Elements,
+    Evictor,
+    Trigger,
+    TriggerResult,
+    Windowing,
+    to_instants,
+    to_local,
+)
+from aggloom.runtime.local.timeline_story import Firing, Key, Merge, Row, Span, Story
+
+
+class Book:
+    """The windows that rows went to, and what they gave out."""
+
+    def __init__(self, story: Story) -> None:
+        self.story = story
+        self.assigner = story.node.windowing.assigner
+        self.lateness = int(story.node.windowing.allowed_lateness)
+        self.spans: dict[tuple[Key, int, int], Span] = {}
+
+    def enter(self, rows: list[Row], gaps: Any, now: int) -> None:
+        """Put rows into their windows."""
+        if not rows or getattr(self.assigner, "stagger", "aligned") != "aligned":
+            # Each bucket staggers its windows by itself: only what they give out is known.
+            return
+        zone = self.story.zone
+        times = to_local(np.array([row.place for row in rows], np.int64), zone)
+        owners, starts, ends = self.assigner.assign(times)
+        live = to_instants(ends - 1, zone) + self.lateness > now
+        bounds = to_instants(starts, zone), to_instants(ends, zone)
+        found: list[list[bool]] = [[] for _ in rows]
+        for at, (owner, start, end) in enumerate(zip(owners, *bounds, strict=True)):
+            found[owner].append(bool(live[at]))
+            if live[at]:
+                self.span(rows[owner].key, int(start), int(end)).rows += 1
+        for row, lives in zip(rows, found, strict=True):
+            row.outside, row.late = not lives, bool(lives) and not any(lives)
+
+    def fired(self, key: Key, start: int, end: int, firing: Firing) -> None:
+        """Note a change of a window."""
+        self.span(key, start, end).firings.append(firing)
+
+    def span(self, key: Key, start: int, end: int) -> Span:
+        """The window of a key, made if it is not there."""
+        found = self.spans.get((key, start, end))
+        if found is None:
+            found = self.spans[key, start, end] = Span(key, start, end)
+            self.story.spans.append(found)
+        return found
+
+
+class Sessions(Book):
+    """Sessions, which grow and merge as the operators' do (SEMANTICS 4.2)."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__(story)
+        self.live: dict[Key, list[Span]] = defaultdict(list)
+
+    def enter(self, rows: list[Row], gaps: Any, now: int) -> None:
+        times = np.array([row.place for row in rows], np.int64)
+        _, starts, ends = self.assigner.assign(times, gaps)
+        for row, start, end in zip(rows, starts.tolist(), ends.tolist(), strict=True):
+            row.until = end
+            live = [each for each in self.live[row.key] if each.end - 1 + self.lateness > now]
+            touched = [each for each in live if each.start <= end and start <= each.end]
+            if not touched and end - 1 + self.lateness <= now:
+                row.late = True
+                continue
+            span = self._grown(row, touched, start, end)
+            self.live[row.key] = [each for each in live if each not in touched] + [span]
+            span.rows += 1
+
+    def _grown(self, row: Row, touched: list[Span], start: int, end: int) -> Span:
+        if not touched:
+            return self.span(row.key, start, end)
+        first, *others = sorted(touched, key=lambda each: each.start)
+        if others:
+            merged = [Merge(each.start, each.end, row.number) for each in (first, *others)]
+            first.merges = [each for span in (first, *others) for each in span.merges] + merged
+        for other in others:
+            self.story.spans.remove(other)
+            first.rows += other.rows
+            first.firings = sorted(first.firings + other.firings, key=lambda each: each.after)
+        known = [bounds for bounds, span in self.spans.items() if span in others]
+        self.spans |= dict.fromkeys(known, first)
+        first.start = min(start, first.start)
+        first.end = max(end, *(each.end for each in touched))
+        self.spans[row.key, first.start, first.end] = first
+        return first
+
+
+class Watch:
+    """Sees what the trigger and the evictor of windows that are not of time decide, and which rows are held."""
+
+    def __init__(self, windowing: Windowing) -> None:
+        trigger, evictor = windowing.trigger, windowing.evictor
+        assert trigger is not None
+        self.windowing = replace(
+            windowing,
+            trigger=_Watched(trigger, self),
+            evictor=None if evictor is None else _WatchedEvictor(evictor, self),
+        )
+        self.held: dict[Key, list[Row]] = defaultdict(list)
+        self.purged = False
+        self.stays: list[list[bool]] = []
+        self.row: Row | None = None
+        self.added: list[Row] = []
+        self.fired: set[Key] = set()
+
+    def hold(self, row: Row) -> None:
+        """A row comes to its window; with an evictor, a retraction takes an equal one away."""
+        self.row, held = row, self.held[row.key]
+        if row.adds or self.windowing.evictor is None:
+            held.append(row)
+            return
+        equal = next((each for each in held if each.values == row.values), None)
+        if equal is not None:
+            held.remove(equal)
+
+    def covered(self, key: Key) -> tuple[int, ...]:
+        """The rows that the firing of a key has just added up."""
+        if key not in self.fired:
+            # Each firing asks the evictor twice, in the order of the firings.
+            before, *after = self.stays[2 * len(self.fired) :][:2] or [[True] * len(self.held[key])]
+            self.added = _kept(self.held[key], before)
+            self.held[key] = _kept(self.added, after[0]) if after else list(self.added)
+        self.fired.add(key)
+        return tuple(row.number for row in self.added)
+
+    def settle(self) -> None:
+        """A step is over: forget what was evicted and purged."""
+        key = None if self.row is None else self.row.key
+        if key is not None and not self.fired and self.stays:
+            # It fired, and what it gave out was the same.
+            self.held[key] = _kept(_kept(self.held[key], self.stays[0]), self.stays[1])
+        if self.purged:
+            self.held |= {each: [] for each in ({key} if key is not None else self.fired)}
+        self.purged, self.stays, self.row, self.fired = False, [], None, set()
+
+
+class _Watched(Trigger):
+    """A trigger that tells a watch what it decides."""
+
+    def __init__(self, inner: Trigger, watch: Watch) -> None:
+        self.inner, self.watch = inner, watch
+        self.on_merge, self.clear = inner.on_merge, inner.clear  # type: ignore[method-assign]
+
+    def on_element(self, *args: Any) -> TriggerResult:
+        return self._seen(self.inner.on_element, *args)
+
+    def on_event_time(self, *args: Any) -> TriggerResult:
+        return self._seen(self.inner.on_event_time, *args)
+
+    def on_processing_time(self, *args: Any) -> TriggerResult:
+        return self._seen(self.inner.on_processing_time, *args)
+
+    def _seen(self, ask: Callable[..., TriggerResult], *args: Any) -> TriggerResult:
+        result = ask(*args)
+        self.watch.purged |= result.purges
+        return result
+
+
+class _WatchedEvictor(Evictor):
+    """An evictor that tells a watch which rows stay."""
+
+    def __init__(self, inner: Evictor, watch: Watch) -> None:
+        self.inner, self.watch = inner, watch
+
+    def evict_before(self, elements: Elements, *args: Any) -> Any:
+        return self._seen(self.inner.evict_before(elements, *args))
+
+    def evict_after(self, elements: Elements, *args: Any) -> Any:
+        return self._seen(self.inner.evict_after(elements, *args))
+
+    def _seen(self, stays: Any) -> Any:
+        self.watch.stays.append(np.asarray(stays).tolist())
+        return stays
+
+
+def _kept(rows: list[Row], stays: list[bool]) -> list[Row]:
+    return [row for row, stay in zip(rows, stays, strict=False) if stay]

@@ -1,0 +1,49 @@
+"""Watermarks of several sources, and the one that holds for all of them (table.exec.source.idle-timeout)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aggloom.runtime.values.clock import BEFORE_ALL
+
+
+class Watermarks:
+    """The least watermark of the sources that are not idle; it never goes back.
+
+    idle_timeout_ms: a source without rows for so long, by the processing time, is idle until it has one; 0: never.
+    """
+
+    def __init__(self, sources: Iterable[str], idle_timeout_ms: int = 0) -> None:
+        self._of = dict.fromkeys(sources, BEFORE_ALL)
+        self._active = dict.fromkeys(self._of, 0)
+        self._idle: set[str] = set()
+        self._timeout = idle_timeout_ms
+        self.current = BEFORE_ALL
+
+    def advance(self, source: str, ms: int) -> int:
+        """A source says that it has no more rows at or before `ms`; the watermark of all."""
+        self._of[source] = max(self._of[source], ms)
+        return self._combined()
+
+    def rows(self, source: str, now: int) -> None:
+        """A source has rows at the processing time `now`, so that it is not idle."""
+        self._active[source] = now
+        self._idle.discard(source)
+
+    def idle(self, source: str) -> int:
+        """A source is idle until it has rows; the watermark of all."""
+        self._idle.add(source)
+        return self._combined()
+
+    def processing_time(self, now: int) -> int:
+        """The clock has come to `now`; the watermark of all."""
+        if self._timeout:
+            since = {name for name, at in self._active.items() if now - at >= self._timeout}
+            self._idle |= since
+        return self._combined()
+
+    def _combined(self) -> int:
+        active = [ms for name, ms in self._of.items() if name not in self._idle]
+        if active:
+            self.current = max(self.current, min(active))
+        return self.current

@@ -1,0 +1,1 @@
+"""The operators: state and changes in, changes out; they know no Spark."""

@@ -1,0 +1,228 @@
+"""A bundle of rows on its way into an operator's state: which slots it touches, and how it is added up there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import OrphanRetractionError
+from aggloom.runtime.handlers.handler import Noted
+from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
+from aggloom.runtime.operators.slot_state import SlotState
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+
+# Slots are taken in order if one in so many is touched, and rows slot by slot if slots have fewer than so many.
+_DENSE = 8
+_FEW_ROWS = 4
+
+
+@kernel
+def _touched(slots: Array, rows: Array, out: Array) -> int:
+    """The distinct slots in the order of their first row; `rows`, zero before, counts the rows of each."""
+    found = 0
+    for r in range(len(slots)):
+        s = slots[r]
+        if rows[s] == 0:
+            out[found] = s
+            found += 1
+        rows[s] += 1
+    return found
+
+
+@kernel
+def _in_order(rows: Array, out: Array) -> None:
+    """The slots that have rows, in order."""
+    found = 0
+    for s in range(len(rows)):
+        if rows[s] != 0:
+            out[found] = s
+            found += 1
+
+
+@kernel
+def _grouped(
+    slots: Array,
+    retracts: Array,
+    rows: Array,
+    touched: Array,
+    order: Array,
+    slot: Array,
+    retract: Array,
+    item: Array,
+) -> None:
+    """The rows slot by slot, in each by arrival: number, slot, whether it retracts, number of the slot.
+
+    `rows`, from _touched, is used up.
+    """
+    at = 0
+    for k in range(len(touched)):
+        s = touched[k]
+        first = at
+        at += rows[s]
+        rows[s] = first
+        for i in range(first, at):
+            slot[i] = s
+            item[i] = k
+    for r in range(len(slots)):
+        i = rows[slots[r]]
+        rows[slots[r]] += 1
+        order[i] = r
+        retract[i] = retracts[r]
+
+
+@kernel
+def _first_orphan(slots: Array, retracts: Array, records: Array) -> int:
+    """The first row that retracts from a slot without rows, or -1; `records` is scratch."""
+    for r in range(len(slots)):
+        if not retracts[r]:
+            records[slots[r]] += 1
+        elif records[slots[r]] > 0:
+            records[slots[r]] -= 1
+        else:
+            return r
+    return -1
+
+
+class Slots(Protocol):
+    """What rows are added up in: a KeyedState, or sessions."""
+
+    handler: Any
+    accumulators: Any
+
+    @property
+    def records(self) -> Array: ...
+
+    @property
+    def capacity(self) -> int: ...
+
+    def reset(self, slots: Array) -> None: ...
+
+    def merge(self, slots: Array, other: SlotState, others: Array | None = None) -> None: ...
+
+    def place(self, slot: int) -> str: ...
+
+    def forget(self, slots: Array) -> None: ...
+
+
+class Applier:
+    """Adds bundles up in a state; it remembers nothing from one to the next but room to count in."""
+
+    def __init__(self) -> None:
+        self._rows = np.zeros(0, np.int32)
+        self._counted = False
+
+    def distinct(self, state: Slots, slots: Array) -> Array:
+        """The slots that rows go to; counts the rows of each until `done`.
+
+        In order if they are many of all, so that memory is read in sequence, else in the order of their first row.
+        """
+        if self._counted or len(self._rows) != state.capacity:
+            # Counts that are there still are those of a bundle that failed.
+            self._rows = np.zeros(state.capacity, np.int32)
+        self._counted = True
+        touched = np.empty(min(len(slots), state.capacity), np.int64)
+        touched = touched[: _touched(slots, self._rows, touched)]
+        if len(touched) * _DENSE >= state.capacity:
+            _in_order(self._rows, touched)
+        return touched
+
+    def done(self, touched: Array) -> None:
+        """Forget the counts of the slots that `distinct` has found."""
+        self._rows[touched] = 0
+        self._counted = False
+
+    def apply(
+        self,
+        state: Slots,
+        touched: Array,
+        rows: tuple[pa.RecordBatch, Array, Array],
+        merged: Sequence[tuple[Array, KeyedState, Array | None]] = (),
+        *,
+        keep: bool,
+    ) -> int:
+        """Add up rows (batch, slots, retracts) and other states (target slots, state, its slots).
+
+        Returns how many orphan retractions were dropped.
+        """
+        batch, slots, retracts = rows
+        handler = state.handler
+        # What is kept may come in any order: no accumulator may pass through zero rows, where it resets itself.
+        away = AWAY_FROM_ZERO if keep and handler.RETRACTING else 0
+        if away:
+            state.accumulators.shift_records(touched, away)
+        dropped = 0
+        if len(slots):
+            inputs = handler.bind(batch)
+            if handler.VIEWS and not merged:
+                inputs, slots, retracts, _ = self._by_slot(
+                    handler, touched, inputs, slots, retracts
+                )
+            dropped = handler.update(inputs, slots, retracts, keep_orphans=keep)
+        for targets, other, others in merged:
+            state.merge(targets, other, others)
+        if away:
+            state.accumulators.shift_records(touched, -away)
+            state.reset(touched[state.records[touched] == 0])
+        return dropped
+
+    def fold(
+        self,
+        state: Slots,
+        touched: Array,
+        rows: tuple[pa.RecordBatch, Array, Array],
+        merged: Sequence[tuple[Array, KeyedState, Array | None]] = (),
+        *,
+        keep: bool,
+    ) -> tuple[int, Noted]:
+        """As apply, with the results of the touched slots before and after."""
+        batch, slots, retracts = rows
+        handler = state.handler
+        by_slot = bool(handler.VIEWS) or len(touched) * _FEW_ROWS > len(slots)
+        if by_slot and handler.KERNELS.fold is not None and not merged and not keep:
+            inputs = handler.bind(batch)
+            return cast(
+                tuple[int, Noted],
+                handler.fold(
+                    *self._by_slot(handler, touched, inputs, slots, retracts), keep_orphans=keep
+                ),
+            )
+        was, before = state.records[touched] > 0, handler.values(touched)
+        dropped = self.apply(state, touched, rows, merged, keep=keep)
+        after, now = handler.values(touched), state.records[touched] > 0
+        return dropped, handler.noted(before, after, was, now)
+
+    def _by_slot(
+        self, handler: Any, touched: Array, inputs: Any, slots: Array, retracts: Array
+    ) -> tuple[Any, Array, Array, Array]:
+        """The rows slot by slot, with the number of each row's slot among those touched.
+
+        So a slot's accumulators are in the cache for all its rows, and rows are read in sequence.
+        """
+        n = len(slots)
+        order, slot, item = (np.empty(n, np.int64) for _ in range(3))
+        retract = np.empty(n, np.bool_)
+        _grouped(slots, retracts, self._rows, touched, order, slot, retract, item)
+        return handler.pick(inputs, order), slot, retract, item
+
+
+def refuse_orphans(
+    state: Slots, slots: Array, retracts: Array, *, keeps_empty: bool = False
+) -> None:
+    """Raise OrphanRetractionError if a row retracts from a slot that holds none; what lookup has made is undone.
+
+    keeps_empty: slots without rows were there before.
+    """
+    row = _first_orphan(slots, retracts, state.records.astype(np.int64))
+    if row < 0:
+        return
+    place = state.place(int(slots[row]))
+    if not keeps_empty:
+        state.forget(np.unique(slots[state.records[slots] == 0]))
+    raise OrphanRetractionError(
+        f"row {row} retracts from {place}, which holds no row; "
+        "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
+    )

@@ -1,0 +1,216 @@
+"""State that outlives a change of its query: what stays of an operator's state when calls come, go or move.
+
+An old operator is brought to the state that it left, then its accumulators are merged into those of a new one: merging
+into new accumulators is copying, and what the new handler does not know is not read. Nothing here knows Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import Carried, carried, same_call
+from aggloom.errors import StateMismatchError
+from aggloom.runtime.handlers.compiled import Accumulators
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.operators.keyed_state import KeyedState
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.windows.slicing import SlicingWindowOperator
+from aggloom.runtime.plain.backend import Accumulators as PlainAccumulators
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.pool import PoolArrays
+from aggloom.runtime.storage.tree import Tree
+from aggloom.runtime.values.changelog import transitions
+from aggloom.runtime.values.clock import Clock
+from aggloom.runtime.values.columns import validity
+from aggloom.runtime.views.multiset import (
+    multiset_after,
+    multiset_change,
+    multiset_count,
+    multiset_entry,
+    multiset_first,
+    multiset_word,
+)
+
+Operator = GroupAggOperator | SlicingWindowOperator
+
+
+def evolve(old: Any, new: Any, parts: Carried, clock: Clock) -> Rows:
+    """Bring a fresh operator to the state of an old one whose calls, or settings, are others.
+
+    Returns the changes by which a table made of the old one's columns, with NULL in those that are new, becomes the
+    new one's. Raises StateMismatchError if the state cannot be carried over.
+    """
+    _check(old, new, parts)
+    for before, after in zip(_states(old), _states(new), strict=True):
+        _carry(before, after, parts, clock)
+    if isinstance(new, SlicingWindowOperator):
+        new.clock[:] = old.clock
+        new._settle()
+    _forget_orphans(new)
+    return _difference(old, new)
+
+
+def resettled(old: Any, new: Any, clock: Clock) -> Rows:
+    """As evolve, where nothing but settings differ: the state is the same under any, but for stamps and orphans."""
+    if isinstance(new, GroupAggOperator) and old.state.stamp_names != new.state.stamp_names:
+        return evolve(old, new, carried(old.spec, new.spec, new.handler_class.BACKEND), clock)
+    new.restore(old.snapshot())
+    _forget_orphans(new)
+    return no_rows(new.schema)
+
+
+def _check(old: Any, new: Any, parts: Carried) -> None:
+    handler = new.handler_class
+    reason = ""
+    if not isinstance(old, Operator) or not isinstance(new, Operator):
+        reason = "sessions, and windows with triggers or evictors of their own, keep their calls"
+    elif handler.UNMERGEABLE or not handler.COMPACTS:
+        names = ", ".join(handler.UNMERGEABLE or handler.FUNCTIONS)
+        reason = f"the state of {names} cannot be copied call by call, for it has no merge, or is not the same after it"
+    elif not set(parts.fields) | set(parts.views) <= {f[0] for f in handler.FIELDS + handler.VIEWS}:
+        reason = f"{handler.SOURCE_PATH} was edited, so that its state is not that of its calls"
+    if reason:
+        raise StateMismatchError(
+            f"{reason}. Run the query that this checkpoint belongs to, or give this one a checkpoint "
+            "directory of its own."
+        )
+
+
+def _states(operator: Operator) -> Sequence[KeyedState]:
+    return operator.states if isinstance(operator, SlicingWindowOperator) else [operator.state]
+
+
+def _carry(before: KeyedState, after: KeyedState, parts: Carried, clock: Clock) -> None:
+    """Copy keys, accumulators and stamps; a stamp that was not kept is that of now."""
+    used = before.index.used_slots()
+    slots = after.lookup_keys_of(before, used)
+    seen = _in_new_layout(before.accumulators, after.handler, parts)
+    after.handler.merge_slots(after.accumulators, slots, seen, used)
+    for name in after.stamp_names:
+        there = name in before.stamp_names
+        after.stamps(name)[slots] = before.stamps(name)[used] if there else clock.processing
+
+
+def _forget_orphans(new: Any) -> None:
+    """Forget keys from which more was taken back than had come, where they are not to be kept any more."""
+    if not isinstance(new, GroupAggOperator) or new.on_orphan_retraction == "keep":
+        return
+    if new.spec.one_row:
+        return
+    used = new.state.index.used_slots()
+    owing = used[new.state.records[used] <= 0]
+    if len(owing):
+        new.state.reset(owing)
+        new.state.forget(owing)
+
+
+def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
+    """Old accumulators as those of another handler, to be read: parts that are not known are as new."""
+    if isinstance(old, PlainAccumulators):
+        return _plain_in_new_layout(old, handler, parts)
+    arena = Arena()
+    for name, array in old.arena:
+        if name.startswith("pool."):
+            _put(arena, name, array)
+    types = {attr: dtype for attr, dtype, *_ in handler.FIELDS}
+    for new_name, old_name in parts.fields.items():
+        array = old.arena.array(f"acc.{old_name}", 0, "i8")
+        _put(arena, f"acc.{new_name}", _fitted(array, types[new_name]))
+    for new_name, old_name in parts.views.items():
+        start = f"view.{old_name}."
+        for name, array in old.arena:
+            if name.startswith(start):
+                _put(arena, f"view.{new_name}.{name.removeprefix(start)}", array)
+    if "spill" in old.views and any(place >= 0 for place in parts.spills):
+        _put_spill(arena, old.arena, parts.spills)
+    made = Accumulators(type(handler), arena, old.slots)
+    for new_name, (old_name, places) in parts.counts.items():
+        view, source = made.views[new_name], old.views[old_name]
+        view.reserve(source.live)
+        pooled = next(v[2] for v in handler.VIEWS if v[0] == new_name)
+        _copy_counts(view.arrays, made.pool.arrays, pooled, source.arrays, np.array(places))
+    return made
+
+
+def _plain_in_new_layout(old: PlainAccumulators, handler: Any, parts: Carried) -> Any:
+    made = PlainAccumulators(type(handler), Arena(), old.slots)
+    for new_name, old_name in parts.fields.items():
+        made.fields[new_name] = old.fields[old_name]
+    for new_name, old_name in parts.views.items():
+        made.views[new_name] = old.views[old_name]
+    for new_name, (old_name, places) in parts.counts.items():
+        for here, there in zip(made.views[new_name], old.views[old_name], strict=True):
+            for word, counts in there.items():
+                here[word] = [counts[place] if place >= 0 else 0 for place in places]
+    return made
+
+
+def _put(arena: Arena, name: str, array: Array) -> None:
+    columns = array.shape[1] if array.ndim == 2 else 0
+    arena.array(name, len(array), array.dtype.str, columns)[:] = array
+
+
+def _fitted(array: Array, dtype: str) -> Array:
+    """A field as another type: the record counter, which may only say whether there are rows."""
+    if array.dtype == np.dtype(dtype):
+        return array
+    return (array > 0).astype(dtype)
+
+
+def _put_spill(arena: Arena, old: Arena, places: Sequence[int]) -> None:
+    """The old spill, with its fields where the new handler looks for them."""
+    for name in ("blocks", "free", "meta"):
+        _put(arena, f"view.spill.{name}", old.array(f"view.spill.{name}", 0, "i8"))
+    there = old.array("view.spill.index", 0, "i8")
+    index = np.zeros((len(there), len(places)), there.dtype)
+    for place, source in enumerate(places):
+        if source >= 0:
+            index[:, place] = there[:, source]
+    _put(arena, "view.spill.index", index)
+
+
+@kernel
+def _copy_counts(view: Tree, pool: PoolArrays, pooled: bool, other: Tree, places: Array) -> None:
+    """Copy the entries of a DISTINCT view of the same pool: count c is that at places[c], or 0."""
+    for s in range(len(other.root)):
+        theirs = multiset_first(other, s)
+        while theirs != 0:
+            entry = multiset_entry(view, pool, pooled, s, multiset_word(other, theirs))
+            for c in range(len(places)):
+                if places[c] >= 0:
+                    multiset_change(view, entry, c, multiset_count(other, theirs, places[c]))
+            theirs = multiset_after(other, pool, s, theirs)
+
+
+def _difference(old: Operator, new: Operator) -> Rows:
+    """The changes from the old table, as one that knows columns by name and has NULL in new ones, to the new table."""
+    same = _same_columns(old, new)
+    if len(same) == len(new.schema):
+        return no_rows(new.schema)
+    (was, _), (now, _) = old.contents(), new.contents()
+    known = {field.name: field.type for field in was.schema}
+    columns = [
+        was.column(f.name) if known.get(f.name) == f.type else pa.nulls(now.num_rows, f.type)
+        for f in new.schema
+    ]
+    before = pa.RecordBatch.from_arrays(columns, schema=new.schema)
+    differs = np.zeros(now.num_rows, np.bool_)
+    for place, field in enumerate(new.schema):
+        if field.name not in same:
+            differs |= validity(before.column(place)) | validity(now.column(place))
+    there = np.ones(int(differs.sum()), np.bool_)
+    item, after, kinds = transitions(there, there, there, new.update_before)
+    rows = np.flatnonzero(differs)[item] + now.num_rows * after
+    return pa.concat_batches([before, now]).take(pa.array(rows)), kinds
+
+
+def _same_columns(old: Operator, new: Operator) -> set[str]:
+    """The columns of the new table that the old one has, of the same calls."""
+    was = {call.output_name: same_call(call) for call in old.spec.calls}
+    now = {call.output_name: same_call(call) for call in new.spec.calls}
+    return {f.name for f in new.schema if f.name not in now or was.get(f.name) == now[f.name]}

@@ -1,0 +1,268 @@
+"""The group-aggregate operator: a bundle of changes in, the changes of the aggregated table out.
+
+It knows no engine. Emission follows Flink's GroupAggFunction (per_record) and MiniBatchGroupAggFunction
+(mini_batch), SEMANTICS 3.1 and 3.2, except that a key is visible while it holds more than 0 rows and that an
+orphan retraction is judged row by row in both modes, so that the table never depends on the mode. A global aggregate
+of dialect spark is one row at all times (`AggSpec.one_row`): the first bundle, with rows or without, inserts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import AggloomError, DataError
+from aggloom.runtime.handlers.handler import Noted
+from aggloom.runtime.operators.bundle import Applier, refuse_orphans
+from aggloom.runtime.operators.keyed_state import KeyedState
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.values import columns
+from aggloom.runtime.values.changelog import is_retraction, transitions
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+Mode = Literal["mini_batch", "per_record"]
+OrphanPolicy = Literal["drop", "error", "keep"]
+
+
+class GroupAggOperator:
+    """One bucket's operator. Deterministic: the same bundles in the same order give the same changes.
+
+    directory: where its state's arrays are mapped; None keeps them on the heap.
+    state_ttl_ms: a key not written for so long is forgotten without a message; 0 means never.
+    After a DataError in the middle of a bundle the operator refuses further work: restore a snapshot.
+    """
+
+    def __init__(
+        self,
+        handler_class: type[Any],
+        *,
+        mode: Mode = "mini_batch",
+        update_before: bool = True,
+        on_orphan_retraction: OrphanPolicy = "drop",
+        state_ttl_ms: int = 0,
+        directory: Path | None = None,
+    ) -> None:
+        _one_of("mode", mode, ("mini_batch", "per_record"))
+        _one_of("on_orphan_retraction", on_orphan_retraction, ("drop", "error", "keep"))
+        self.handler_class = handler_class
+        self.mode, self.update_before = mode, update_before
+        self.on_orphan_retraction, self.state_ttl_ms = on_orphan_retraction, state_ttl_ms
+        self.state = KeyedState(
+            handler_class, directory, stamps=("written",) if state_ttl_ms else ()
+        )
+        self.handler, self.spec = self.state.handler, self.state.spec
+        self.schema: pa.Schema = self.spec.aggregate_schema
+        self._results = list(self.schema)[len(self.spec.group_by) :]
+        self._one_row = self.spec.one_row
+        self._applier = Applier()
+        self._failed = False
+        self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
+
+    def process(
+        self,
+        batch: pa.RecordBatch,
+        kinds: Array,
+        clock: Clock = NO_TIME,
+        partials: Sequence[bytes | memoryview] = (),
+    ) -> tuple[pa.RecordBatch, Array]:
+        """Apply one bundle (columns of the spec's handler_schema, a row kind each) and return the changes.
+
+        partials: accumulators that LocalAggregators of the same handler have taken, to be merged after the rows.
+        Raises OrphanRetractionError (policy error; the state is untouched), ArithmeticOverflowError, DataError.
+        """
+        if self._failed:
+            raise AggloomError(
+                "the operator failed in an earlier bundle; restore it from a snapshot"
+            )
+        retracts = is_retraction(kinds)
+        if not self.handler.RETRACTING and retracts.any():
+            row = int(np.argmax(retracts))
+            raise DataError(
+                f"row {row} retracts, but the spec says input_changes='append'; use input_changes='retract'"
+            )
+        keeps = self.on_orphan_retraction == "keep" or not self.handler.RETRACTING
+        if partials and (self.mode == "per_record" or not keeps):
+            raise AggloomError(
+                "accumulators say nothing of single rows; merge them in mini_batch, and keep orphans"
+            )
+        if self.state_ttl_ms:
+            self._expire(clock.processing)
+        shown = self._one_row and len(self.state) > 0
+        if batch.num_rows == 0 and not partials:
+            if self._one_row and not shown:
+                return self._insert_row(clock)
+            return self._emit(self.handler.no_results(), np.zeros(0, np.int64))
+        slots = self.state.lookup(batch)
+        if self.on_orphan_retraction == "error":
+            refuse_orphans(self.state, slots, retracts, keeps_empty=shown)
+        self._failed = True
+        if self.mode == "per_record":
+            result = self._apply_rows(batch, slots, retracts, clock, shown)
+        else:
+            result = self._apply(batch, slots, retracts, clock, partials, shown)
+        self._failed = False
+        return result
+
+    def contents(self) -> tuple[pa.RecordBatch, Array]:
+        """The aggregated table now, as the changes so far make it: its rows, each an insertion."""
+        slots = self.state.index.used_slots()
+        if not self._one_row:
+            slots = slots[self.state.records[slots] > 0]
+        values = self.handler.values(slots)
+        live = np.ones(len(slots), np.bool_)
+        return self._emit(self.handler.noted(values, values, ~live, live), slots)
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        return self.state.snapshot()
+
+    def restore(self, data: bytes | memoryview) -> None:
+        """Replace the state by a snapshot's; raises StateCorruptError."""
+        self.state.restore(data)
+        self._failed = False
+
+    def flush_files(self) -> None:
+        """Bring everything into the mapped files."""
+        self.state.flush_files()
+
+    def close(self) -> None:
+        if self.state.arena.directory is not None and not self._failed:
+            self.flush_files()
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the arena, free room included."""
+        return self.state.arena.nbytes
+
+    @property
+    def arenas(self) -> list[Arena]:
+        """Where its state lies."""
+        return [self.state.arena]
+
+    @property
+    def keys(self) -> int:
+        """Keys that the state holds."""
+        return len(self.state)
+
+    def _insert_row(self, clock: Clock) -> tuple[pa.RecordBatch, Array]:
+        """The only row, over no rows."""
+        slots = self.state.lookup_only()
+        if self.state_ttl_ms:
+            self.state.stamps("written")[slots] = clock.processing
+        values, live = self.handler.values(slots), np.ones(1, np.bool_)
+        emitted = self._emit(self.handler.noted(values, values, ~live, live), slots)
+        self.counters["emitted"] += len(emitted[1])
+        return emitted
+
+    def _as_shown(self, noted: Noted, shown: bool) -> Noted:
+        """What is noted, where the only row is there whatever it holds; shown: also before this bundle."""
+        if not self._one_row:
+            return noted
+        was = np.ones(len(noted.was), np.bool_)
+        was[0] = shown
+        return noted._replace(was=was, now=np.ones(len(was), np.bool_))
+
+    def _apply_rows(
+        self, batch: pa.RecordBatch, slots: Array, retracts: Array, clock: Clock, shown: bool
+    ) -> tuple[pa.RecordBatch, Array]:
+        """Per record: the changes that each row brings."""
+        handler, keep = self.handler, self.on_orphan_retraction == "keep"
+        touched = self._applier.distinct(self.state, slots)
+        items = np.arange(len(slots))
+        inputs = handler.bind(batch)
+        dropped, noted = handler.fold(inputs, slots, retracts, items, keep_orphans=keep)
+        handler.refuse_overflow(noted.after, self.state.place)
+        emitted = self._emit(self._as_shown(noted, shown), slots)
+        self._finish(batch.num_rows, dropped, emitted, touched, clock)
+        return emitted
+
+    def _apply(
+        self,
+        batch: pa.RecordBatch,
+        slots: Array,
+        retracts: Array,
+        clock: Clock,
+        partials: Sequence[bytes | memoryview],
+        shown: bool,
+    ) -> tuple[pa.RecordBatch, Array]:
+        """Mini-batch: the one change that the whole bundle brings to each key."""
+        keep = self.on_orphan_retraction == "keep"
+        opened = [self._opened(data) for data in partials]
+        merged = [(self.state.lookup_keys_of(other), other, None) for other in opened]
+        targets = [target for target, _, _ in merged]
+        touched = self._applier.distinct(
+            self.state, np.concatenate([slots, *targets]) if targets else slots
+        )
+        rows = batch, slots, retracts
+        dropped, noted = self._applier.fold(self.state, touched, rows, merged, keep=keep)
+        self.handler.refuse_overflow(noted.after, self.state.place)
+        if not len(touched):
+            return (
+                self._emit(noted, touched)
+                if shown or not self._one_row
+                else self._insert_row(clock)
+            )
+        emitted = self._emit(self._as_shown(noted, shown), touched)
+        self._finish(batch.num_rows, dropped, emitted, touched, clock)
+        return emitted
+
+    def _opened(self, partial: bytes | memoryview) -> KeyedState:
+        other = KeyedState(self.handler_class)
+        other.restore(partial)
+        return other
+
+    def _finish(
+        self,
+        rows: int,
+        dropped: int,
+        emitted: tuple[pa.RecordBatch, Array],
+        touched: Array,
+        clock: Clock,
+    ) -> None:
+        self._applier.done(touched)
+        self.counters["rows"] += rows
+        self.counters["emitted"] += len(emitted[1])
+        self.counters["orphans_dropped"] += dropped
+        if self.state_ttl_ms:
+            self.state.stamps("written")[touched] = clock.processing
+        records = self.state.records[touched]
+        keep = self.on_orphan_retraction == "keep"
+        empty = touched[records == 0 if keep else records <= 0]
+        if self._one_row:
+            self.state.reset(empty)
+        else:
+            self.state.forget(empty)
+
+    def _emit(self, noted: Noted, slots: Array) -> tuple[pa.RecordBatch, Array]:
+        """The messages of items at these slots."""
+        n = len(slots)
+        changed = np.ones(n, np.bool_)
+        if n and not self.state_ttl_ms:
+            changed = self.handler.differ(noted.before, noted.after, n)
+        item, after_it, kinds = transitions(noted.was, noted.now, changed, self.update_before)
+        keys = self.state.key_columns(columns.take(slots, item))
+        values: list[pa.Array]
+        if n:
+            values = self.handler.to_arrow(noted.both, self._results, item + n * after_it)
+        else:
+            values = [pa.array([], f.type) for f in self._results]
+        if not self.schema.names:
+            return pa.RecordBatch.from_arrays([], schema=self.schema), kinds
+        return pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema), kinds
+
+    def _expire(self, now: int) -> None:
+        used = self.state.index.used_slots()
+        expired = used[now >= self.state.stamps("written")[used] + self.state_ttl_ms]
+        if len(expired):
+            self.state.reset(expired)
+            self.counters["expired"] += len(expired)
+            self.state.forget(expired)
+
+
+def _one_of(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise AggloomError(f"{option}={value!r} does not exist; use one of {', '.join(allowed)}")

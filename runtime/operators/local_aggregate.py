@@ -1,0 +1,64 @@
+"""The local half of a two-phase aggregate: rows in, their accumulators out, nothing remembered between bundles.
+
+It follows Flink's MiniBatchLocalGroupAggFunction (SEMANTICS 3.3). What it gives out is merged by a GroupAggOperator of
+the same handler, the global half.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import Kinds, is_retraction
+
+
+class LocalAggregator:
+    """Accumulators of the rows of one bundle by key, as far as they go together in one blob."""
+
+    def __init__(self, handler_class: type[Any]) -> None:
+        self._class = handler_class
+        self._state = KeyedState(handler_class)
+        self._started = self.rows = 0
+
+    @property
+    def keys(self) -> int:
+        """Keys since the last `take`."""
+        return len(self._state)
+
+    @property
+    def entries(self) -> int:
+        """Keys, and what their views hold: how much there is to send."""
+        views = self._state.accumulators.views.values()
+        return max(self.keys, *(int(getattr(view, "live", 0)) for view in views), 0)
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the accumulators, free room included."""
+        return self._state.arena.nbytes
+
+    def add(self, batch: pa.RecordBatch, kinds: Kinds) -> None:
+        """Accumulate and retract rows (columns of the spec's handler_schema, a row kind each)."""
+        state = self._state
+        slots = state.lookup(batch)
+        if self._class.RETRACTING and len(state) > self._started:
+            self._shift(np.arange(self._started, len(state)), AWAY_FROM_ZERO)
+            self._started = len(state)
+        inputs = state.handler.bind(batch)
+        state.handler.update(inputs, slots, is_retraction(kinds), keep_orphans=True)
+        self.rows += len(slots)
+
+    def take(self) -> bytes:
+        """The accumulators so far, as bytes; the next row begins anew."""
+        if self._class.RETRACTING:
+            self._shift(np.arange(self._started), -AWAY_FROM_ZERO)
+        data = self._state.snapshot()
+        self._state = KeyedState(self._class)
+        self._started = self.rows = 0
+        return data
+
+    def _shift(self, slots: Array, by: int) -> None:
+        self._state.accumulators.shift_records(slots, by)

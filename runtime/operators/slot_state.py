@@ -1,0 +1,63 @@
+"""Accumulators by slot in an arena: what every stateful operator's memory is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+
+FIRST_SLOTS = 16
+
+
+class SlotState:
+    """The accumulators of a handler class, by slot.
+
+    directory: where the arena's arrays are mapped, created or reopened; None keeps them on the heap.
+    """
+
+    def __init__(self, handler_class: type[Any], directory: Path | None = None) -> None:
+        self.handler = handler_class()
+        self.spec = handler_class.spec()
+        self._open(Arena(directory))
+
+    @property
+    def records(self) -> Array:
+        """How many rows each slot holds."""
+        return np.asarray(self.accumulators.records)
+
+    def merge(self, slots: Array, other: SlotState, others: Array | None = None) -> None:
+        """Add another state's accumulators to the given slots: those at slots `others`, or 0, 1, ... in order."""
+        self.handler.merge_slots(self.accumulators, slots, other.accumulators, others)
+
+    def reset(self, slots: Array) -> None:
+        """Make the accumulators at slots as new."""
+        self.handler.KERNELS.reset(self.accumulators.state, slots)
+
+    def resize(self, slots: int) -> None:
+        """Make room for so many slots, or fewer when those beyond are as new."""
+        self.accumulators.resize(slots)
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        self.accumulators.sync()
+        return self.arena.snapshot()
+
+    def restore(self, data: bytes | memoryview) -> None:
+        """Replace the state by a snapshot's; raises StateCorruptError."""
+        self.arena.restore(data)
+        self._open(self.arena)
+
+    def flush_files(self) -> None:
+        """Bring everything into the mapped files."""
+        self.accumulators.sync()
+        self.arena.flush()
+
+    def _open(self, arena: Arena) -> None:
+        self.arena = arena
+        self.accumulators = self.handler.accumulators_type(type(self.handler), arena, FIRST_SLOTS)
+        self.pool: Pool = getattr(self.accumulators, "pool", None) or Pool(arena)
+        self.handler.set(self.accumulators, None)

@@ -1,0 +1,71 @@
+"""Rows on their way into windows: the column that a window operator places them by, and windows as columns."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.codegen.planner import Bounds, WindowAssign, WindowTable
+from aggloom.codegen.windows import FOREVER, Aligned, to_instants, to_local
+from aggloom.errors import DataError
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import Kinds
+
+_INSTANT = pa.timestamp("us", "UTC")
+
+
+def assign_windows(node: WindowAssign, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows with the column that the node adds; raises DataError if a row has no event time."""
+    assigner = node.windowing.assigner
+    times = np.zeros(batch.num_rows, np.int64)
+    if assigner.event_time:
+        times = event_times(batch, assigner.columns[0])
+        if node.windowing.is_sliced:
+            assert isinstance(assigner, Aligned)
+            times = assigner.slices(to_local(times, assigner.zone))
+    return pa.RecordBatch.from_arrays([*batch.columns, pa.array(times)], schema=node.schema)
+
+
+def window_rows(
+    node: WindowTable, batch: pa.RecordBatch, kinds: Kinds
+) -> tuple[pa.RecordBatch, Kinds]:
+    """Each row once for each of its windows, with the windows' bounds."""
+    assigner = node.assigner
+    times = to_local(event_times(batch, assigner.columns[0]), assigner.zone)
+    rows, starts, ends = assigner.assign(times)
+    bounds = bound_columns(node.bounds, starts, ends, assigner.zone)
+    whole = [*batch.take(pa.array(rows)).columns, *bounds]
+    return pa.RecordBatch.from_arrays(whole, schema=node.schema), kinds[rows]
+
+
+def event_times(batch: pa.RecordBatch, name: str) -> Array:
+    """A column of times in milliseconds since 1970, rounded down; raises DataError if one is NULL."""
+    column = batch.column(name)
+    if column.null_count:
+        raise DataError(
+            f"column {name!r}: {column.null_count} of {len(column)} rows have no event time (NULL); "
+            f"filter them out with WHERE {name} IS NOT NULL"
+        )
+    micros = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+    return np.asarray(micros.to_numpy(zero_copy_only=False)) // 1000
+
+
+def bound_columns(bounds: Bounds, starts: Array, ends: Array, zone: str) -> list[pa.Array]:
+    """The columns of windows whose starts and ends are milliseconds of the wall clock; forever is NULL."""
+    missing = np.abs(ends) >= FOREVER
+    local = (starts, ends, ends - 1)
+    return [
+        _times(_told(times, field.type, missing, zone), field.type, missing)
+        for times, field in zip(local, bounds.fields, strict=True)
+    ]
+
+
+def _told(local: Array, dtype: pa.DataType, missing: Array, zone: str) -> Array:
+    """Times of the wall clock in the words of a column: instants, or as they are."""
+    return local if dtype != _INSTANT or missing.any() else to_instants(local, zone)
+
+
+def _times(ms: Array, dtype: pa.DataType, missing: Array) -> pa.Array:
+    micros = np.where(missing, 0, ms) * 1000
+    return pa.array(micros, pa.int64(), mask=missing if missing.any() else None).cast(dtype)

@@ -1,0 +1,178 @@
+"""What a general window operator keeps in Python: keys, their live windows, timers. It goes into the arena as text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aggloom.codegen.windows import FOREVER, Window
+from aggloom.runtime.operators.windows.general_timers import Timers
+from aggloom.runtime.values.clock import Clock
+
+
+class Key:
+    """A key with at least one live window. slot: where the state's index has it, without a window."""
+
+    __slots__ = ("slot", "windows")
+
+    def __init__(self, slot: int) -> None:
+        self.slot = slot
+        self.windows: dict[tuple[int, int], Live] = {}
+
+
+class Pane:
+    """Where the rows of a window are added up, or with an evictor their numbers.
+
+    The state window of Flink's MergingWindowSet: a session that grows keeps the pane of one of its parts. slot: that of
+    the accumulators, -1 before the first row. wave, closed: see Ledger.
+    """
+
+    __slots__ = ("closed", "id", "key", "rows", "slot", "wave")
+
+    def __init__(
+        self, number: int, key: Key, slot: int = -1, rows: list[int] | None = None
+    ) -> None:
+        self.id, self.key, self.slot = number, key, slot
+        self.rows: list[int] = rows or []
+        self.wave, self.closed = -1, False
+
+
+class Live:
+    """A window that is not over.
+
+    local: on the wall clock of the assigner's zone. window: in instants, as triggers see it. cleanup: the timer by
+    which it ends, if ever. state: what its trigger remembers. given: which results are out and still valid.
+    """
+
+    __slots__ = ("cleanup", "given", "id", "key", "local", "pane", "state", "window")
+
+    def __init__(
+        self, number: int, pane: Pane, local: Window, window: Window, cleanup: int | None
+    ) -> None:
+        self.id, self.key, self.pane = number, pane.key, pane
+        self.local, self.window, self.cleanup = local, window, cleanup
+        self.state: dict[str, Any] = {}
+        self.given: tuple[int, ...] = ()
+
+
+class Book:
+    """Keys by slot and windows by number. emptied: slots of keys that have lost their last window.
+
+    due: whether a timer was set for a time that has come.
+    """
+
+    def __init__(self, event_time: bool, lateness: int) -> None:
+        self._event_time, self._lateness = event_time, lateness
+        self.clock = Clock()
+        self.keys: dict[int, Key] = {}
+        self.windows: dict[int, Live] = {}
+        self.event, self.processing = Timers(), Timers()
+        self.emptied: set[int] = set()
+        self.due = False
+        self._numbers = 0
+
+    @property
+    def cleanups(self) -> Timers:
+        """The timers that windows end by."""
+        return self.event if self._event_time else self.processing
+
+    def cleanup_of(self, window: Window) -> int | None:
+        """The timer at which a window ends."""
+        return window.max_timestamp + self._lateness if window.end < FOREVER else None
+
+    def is_late(self, window: Window) -> bool:
+        """Whether a window is over by the watermark."""
+        cleanup = self.cleanup_of(window)
+        return self._event_time and cleanup is not None and cleanup <= self.clock.watermark
+
+    def pane(self, key: Key) -> Pane:
+        """A new pane of a key."""
+        return Pane(self._number(), key)
+
+    def open(self, slot: int, local: Window, window: Window, pane: Pane | None = None) -> Live:
+        """A new window of the key at a slot, with a pane of its own or that of a window which it replaces."""
+        key = self.keys.get(slot)
+        if key is None:
+            key = self.keys[slot] = Key(slot)
+        live = Live(self._number(), pane or self.pane(key), local, window, self.cleanup_of(window))
+        self._enter(live)
+        if live.cleanup is not None:
+            (self.register_event if self._event_time else self.register_processing)(
+                live.cleanup, live
+            )
+        return live
+
+    def register_event(self, time: int, live: Live) -> None:
+        """Set a window's timer by the watermark."""
+        self.event.register(time, live.id, time)
+        self.due |= time <= self.clock.watermark
+
+    def register_processing(self, time: int, live: Live) -> None:
+        """Set a window's timer by the clock."""
+        # The last millisecond of a window has to be over: more rows may come in it.
+        due = time + (time == live.window.max_timestamp)
+        self.processing.register(time, live.id, due)
+        self.due |= due <= self.clock.processing
+
+    def close(self, live: Live) -> None:
+        """Forget a window, its timers, and its key if that has no other."""
+        self.event.drop(live.id)
+        self.processing.drop(live.id)
+        del self.windows[live.id]
+        del live.key.windows[live.local]
+        if not live.key.windows:
+            del self.keys[live.key.slot]
+            self.emptied.add(live.key.slot)
+
+    def renumber(self, slots: dict[int, int]) -> None:
+        """Follow a state that has moved its slots."""
+        for key in self.keys.values():
+            key.slot = slots[key.slot]
+        self.keys = {key.slot: key for key in self.keys.values()}
+        for live in self.windows.values():
+            live.pane.slot = slots.get(live.pane.slot, -1)
+
+    def dump(self) -> bytes:
+        """All of it as JSON."""
+        keys = ",".join(
+            f"[{key.slot},[{','.join(map(self._dumped, key.windows.values()))}]]"
+            for key in self.keys.values()
+        )
+        return f'{{"numbers":{self._numbers},"keys":[{keys}]}}'.encode()
+
+    def load(self, text: bytes) -> None:
+        """What `dump` wrote, into a new book."""
+        book = json.loads(text)
+        self._numbers = book["numbers"]
+        for slot, windows in book["keys"]:
+            key = self.keys[slot] = Key(slot)
+            for dumped in windows:
+                self._load(key, dumped)
+
+    def _number(self) -> int:
+        self._numbers += 1
+        return self._numbers
+
+    def _enter(self, live: Live) -> None:
+        live.key.windows[live.local] = live
+        self.windows[live.id] = live
+
+    def _dumped(self, live: Live) -> str:
+        # Text, not lists that are then written: those of many windows keep the garbage collector busy.
+        (start, end), (since, until), pane = live.local, live.window, live.pane
+        state = json.dumps(live.state) if live.state else "{}"
+        timers = f"{self.event.of(live.id)},{self.processing.of(live.id)}"
+        place = f"{live.id},{start},{end},{since},{until},{pane.id},{pane.slot}"
+        return f"[{place},{pane.rows},{list(live.given)},{timers},{state}]"
+
+    def _load(self, key: Key, dumped: list[Any]) -> None:
+        number, start, end, since, until, pane, slot, rows, given, event, processing, state = dumped
+        window = Window(since, until)
+        cleanup = self.cleanup_of(window)
+        live = Live(number, Pane(pane, key, slot, rows), Window(start, end), window, cleanup)
+        live.state, live.given = state, tuple(given)
+        self._enter(live)
+        for time in event:
+            self.register_event(time, live)
+        for time in processing:
+            self.register_processing(time, live)

@@ -1,0 +1,189 @@
+"""What firings of windows bring: rows that are only added, or changes of what was given out before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.physical import is_pooled
+from aggloom.runtime.operators.windows.elements import empty, from_bytes, to_bytes
+from aggloom.runtime.operators.windows.general_book import Live
+from aggloom.runtime.operators.windows.general_ledger import WindowState
+from aggloom.runtime.operators.windows.output import WindowOutput
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values import columns
+from aggloom.runtime.values.changelog import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Kinds,
+    same_value,
+)
+
+_ROOMY = 1024
+
+
+class Message(NamedTuple):
+    """A row to give out: its kind, its number, its key's slot, and the row that it must differ from, or -1."""
+
+    kind: int
+    row: int
+    slot: int
+    unless: int = -1
+
+
+class Changes:
+    """The results that windows have given out and may still change (`updates`), by row number; Live.given names them.
+
+    Rows of the bundle's firings are numbered after those.
+    """
+
+    def __init__(
+        self, output: WindowOutput, state: WindowState, *, updates: bool, update_before: bool
+    ) -> None:
+        self.output, self.updates = output, updates
+        self._state, self._update_before = state, update_before
+        bounds = [pa.field("", pa.int64())] * 2
+        self._schema = pa.schema([*bounds, *output.results])
+        self._rows = empty(self._schema)
+        self._firings: list[tuple[Live, tuple[int, ...]]] = []
+        self._renewed: list[Live] = []
+        self._gone: list[tuple[int, int, int]] = []
+        self._kept = 0
+
+    def fire(self, live: Live) -> int:
+        """The number of a new firing of a window."""
+        firing = len(self._firings)
+        self._firings.append((live, live.given))
+        if self.updates:
+            live.given = (self._rows.num_rows + firing,)
+            self._renewed.append(live)
+        return firing
+
+    def take_back(self, live: Live) -> None:
+        """A window has become part of another one: its results hold no longer."""
+        gone = [(len(self._firings), row, live.key.slot) for row in live.given]
+        self._gone.extend(gone)
+        live.given = ()
+
+    def take(
+        self, held: Array, results: list[pa.Array], windows: Iterable[Live]
+    ) -> tuple[pa.RecordBatch, Kinds]:
+        """The messages of all firings, by the rows that their windows held and their results."""
+        base = self._rows.num_rows
+        self._rows = _joined(self._rows, self._fired(results))
+        alive = held > 0
+        if self.updates:
+            messages = self._distinct(self._corrections(base, alive))
+        else:
+            messages = [
+                Message(INSERT, number, self._firings[number][0].key.slot)
+                for number in np.flatnonzero(alive).tolist()
+            ]
+        made = self._batch(messages)
+        for live in self._renewed:
+            live.given = tuple(row for row in live.given if row < base or alive[row - base])
+        self._firings, self._renewed, self._gone = [], [], []
+        self.tidy(windows, wholly=not self.updates)
+        return made
+
+    def contents(self, windows: Iterable[Live]) -> tuple[pa.RecordBatch, Kinds]:
+        """The results that are out and may change, as insertions."""
+        return self._batch(
+            [Message(INSERT, row, live.key.slot) for live in windows for row in live.given]
+        )
+
+    def tidy(self, windows: Iterable[Live], *, wholly: bool = False) -> None:
+        """Forget results of windows that are over, once they are many or `wholly`."""
+        if not wholly and self._rows.num_rows <= 2 * self._kept + _ROOMY:
+            return
+        named = [live for live in windows if live.given] if self.updates else []
+        rows = [row for live in named for row in live.given]
+        self._rows = self._rows.take(pa.array(rows, pa.int64())) if rows else empty(self._schema)
+        self._kept, at = len(rows), 0
+        for live in named:
+            live.given = tuple(range(at, at + len(live.given)))
+            at += len(live.given)
+
+    def dump(self) -> bytes:
+        """The results as an Arrow stream."""
+        return to_bytes(pa.Table.from_batches([self._rows]))
+
+    def load(self, data: bytes) -> None:
+        """What `dump` wrote."""
+        batches = from_bytes(data).combine_chunks().to_batches()
+        self._rows = batches[0] if batches else empty(self._schema)
+        self._kept = self._rows.num_rows
+
+    def _fired(self, results: list[pa.Array]) -> pa.RecordBatch:
+        bounds = [
+            pa.array([live.local[at] for live, _ in self._firings], pa.int64()) for at in (0, 1)
+        ]
+        return pa.RecordBatch.from_arrays([*bounds, *results], schema=self._schema)
+
+    def _corrections(self, base: int, alive: Array) -> list[Message]:
+        """The messages that lead from what was out before each firing to what is then."""
+        starts, ends = (self._rows.column(at).to_numpy() for at in (0, 1))
+        messages: list[Message] = []
+        gone = [each for each in self._gone if each[1] < base or alive[each[1] - base]]
+        for number, (live, before) in enumerate(self._firings):
+            while gone and gone[0][0] <= number:
+                messages.append(Message(DELETE, *gone.pop(0)[1:]))
+            now, slot, was = base + number, live.key.slot, -1
+            for row in before:
+                if row >= base and not alive[row - base]:
+                    continue
+                if alive[number] and (starts[row], ends[row]) == live.local:
+                    was = row
+                else:
+                    messages.append(Message(DELETE, row, slot))
+            if was >= 0:
+                if self._update_before:
+                    messages.append(Message(UPDATE_BEFORE, was, slot, now))
+                messages.append(Message(UPDATE_AFTER, now, slot, was))
+            elif alive[number]:
+                messages.append(Message(INSERT, now, slot))
+        return messages + [Message(DELETE, row, slot) for _, row, slot in gone]
+
+    def _distinct(self, messages: list[Message]) -> list[Message]:
+        """The messages without those that change nothing."""
+        pairs = [number for number, message in enumerate(messages) if message.unless >= 0]
+        if not pairs:
+            return messages
+        before = self._rows.take(pa.array([messages[number].row for number in pairs]))
+        after = self._rows.take(pa.array([messages[number].unless for number in pairs]))
+        same = np.ones(len(pairs), np.bool_)
+        for a, b in zip(before.columns[2:], after.columns[2:], strict=True):
+            same &= _same(a, b)
+        idle = {number for number, equal in zip(pairs, same.tolist(), strict=True) if equal}
+        return [message for number, message in enumerate(messages) if number not in idle]
+
+    def _batch(self, messages: list[Message]) -> tuple[pa.RecordBatch, Kinds]:
+        kinds, rows, slots, _ = (
+            np.array([message[at] for message in messages], np.int64) for at in range(4)
+        )
+        taken = self._rows.take(pa.array(rows))
+        starts, ends, *values = taken.columns
+        keys = self._state.key_columns(slots)[:-1]
+        batch = self.output.batch(keys, starts.to_numpy(), ends.to_numpy(), values)
+        return batch, kinds.astype(np.int8)
+
+
+def _same(a: pa.Array, b: pa.Array) -> Array:
+    """Where two columns have the same value; NULL is the same as NULL, NaN as NaN."""
+    if is_pooled(a.type) or pa.types.is_map(a.type):
+        pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
+        return np.array([same_value(x) == same_value(y) for x, y in pairs], np.bool_)
+    words = columns.scalar_words(a) == columns.scalar_words(b)
+    return np.asarray(words & (columns.validity(a) == columns.validity(b)))
+
+
+def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:
+    if not first.num_rows or not second.num_rows:
+        return second if second.num_rows else first
+    columns = [pa.concat_arrays(pair) for pair in zip(first.columns, second.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=first.schema)

@@ -1,0 +1,205 @@
+"""What is to happen to accumulators, written down row by row and carried out column by column.
+
+Triggers decide when a window fires without looking at its result, so results can wait: they are read in as few calls
+as there are firings of one window, not one call for each firing. What happens to a pane falls into waves; in each,
+other panes are merged into it, then rows are added, then its result is read. Panes of one wave do not meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import OrphanRetractionError
+from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState, place_of
+from aggloom.runtime.operators.windows.general_book import Pane
+from aggloom.runtime.storage.arena import Array
+
+Source = Callable[[Array], tuple[Any, Array]]
+"""From numbers of rows to the bound rows and whether each retracts."""
+OrphanPolicy = Literal["drop", "error", "keep"]
+
+
+class WindowState(KeyedState):
+    """Accumulators by key and number of a pane; 0 stands for the key without a window."""
+
+    moved: dict[int, int] | None = None
+
+    def key_slots(self, batch: pa.RecordBatch) -> Array:
+        """The slot of each row's key, without a window."""
+        keys = batch.columns[: len(self.key_fields) - 1]
+        none = pa.array(np.zeros(batch.num_rows, np.int64))
+        names = [field.name for field in self.key_fields]
+        return self.lookup(pa.RecordBatch.from_arrays([*keys, none], names=names))
+
+    def open_panes(self, panes: list[Pane]) -> None:
+        """Give panes without accumulators new ones."""
+        new = [pane for pane in panes if pane.slot < 0]
+        if not new:
+            return
+        keys = np.array([pane.key.slot for pane in new], np.int64)
+        words, nulls = self.index.keys(keys)
+        words[:, -1] = [pane.id for pane in new]
+        for pane, slot in zip(new, self._slots(words, nulls).tolist(), strict=True):
+            pane.slot = slot
+
+    def merge_within(self, into: Array, others: Array) -> None:
+        """Add accumulators of this state to others of it, each to one."""
+        # By way of a copy: no function is written to read the views that it changes.
+        copies = self.handler.create(len(others))
+        every = np.arange(len(others), dtype=np.int64)
+        self.handler.merge_slots(copies, every, self.accumulators, others)
+        self.handler.merge_slots(self.accumulators, into, copies, every)
+
+    def drop(self, slots: Array) -> dict[int, int] | None:
+        """Forget slots; where the others are now, if that has changed."""
+        self.moved = None
+        self.forget(slots)
+        return self.moved
+
+    def place(self, slot: int) -> str:
+        return place_of(self.index, self.key_fields[:-1], slot)
+
+    def _compact(self) -> None:
+        used = self.index.used_slots()
+        super()._compact()
+        # A new index hands its slots out in the order of the old ones.
+        self.moved = {old: new for new, old in enumerate(used.tolist())}
+
+
+class Wave:
+    """What happens to panes of which nothing has been read yet."""
+
+    def __init__(self) -> None:
+        self.merges: list[tuple[Pane, Pane]] = []
+        self.rows: list[int] = []
+        self.panes: list[Pane] = []
+        self.fired: list[Pane] = []
+        self.firings: list[int] = []
+
+
+class Ledger:
+    """The waves of a bundle. Firings are numbered from 0; `gone` are panes that nothing needs after the bundle."""
+
+    def __init__(self, state: WindowState, on_orphan_retraction: OrphanPolicy) -> None:
+        self.state, self._policy = state, on_orphan_retraction
+        self.dropped = 0
+        self.gone: list[Pane] = []
+        self.records: list[Array] = []
+        self.columns: list[list[pa.Array]] = []
+        self.firings: list[int] = []
+        self.size = 0
+        self._waves: list[Wave] = []
+        self._touched: list[Pane] = []
+        self._results = list(state.spec.aggregate_schema)[len(state.key_fields) :]
+
+    def add(self, row: int, pane: Pane) -> None:
+        """A row comes to a pane, or leaves it."""
+        if pane.wave < 0 or pane.closed:
+            self._enter(pane, pane.wave + 1)
+        wave = self._waves[pane.wave]
+        wave.rows.append(row)
+        wave.panes.append(pane)
+        self.size += 1
+
+    def fire(self, pane: Pane, firing: int) -> None:
+        """The result of a pane is wanted."""
+        if pane.wave < 0:
+            self._enter(pane, 0)
+        wave = self._waves[pane.wave]
+        wave.fired.append(pane)
+        wave.firings.append(firing)
+        pane.closed = True
+
+    def merge(self, into: Pane, other: Pane) -> None:
+        """What is in a pane goes to another one."""
+        wave = max(into.wave, other.wave) + 1
+        if other.wave < 0:
+            self._enter(other, wave)
+        self._enter(into, wave)
+        self._waves[wave].merges.append((into, other))
+        self.gone.append(other)
+
+    def run(self, source: Source) -> None:
+        """Carry out what was written down so far."""
+        self.state.open_panes(self._touched)
+        for wave in self._waves:
+            if wave.merges:
+                into, others = (_slots(panes) for panes in zip(*wave.merges, strict=True))
+                self.state.merge_within(into, others)
+            if wave.rows:
+                self._update(np.array(wave.rows, np.int64), _slots(wave.panes), source)
+            if wave.fired:
+                self._read(_slots(wave.fired), wave)
+        for pane in self._touched:
+            pane.wave, pane.closed = -1, False
+        self._waves, self._touched, self.size = [], [], 0
+
+    def take(self) -> tuple[Array, list[pa.Array]]:
+        """(rows held, results) of all firings, in their order; the next bundle begins."""
+        if not self.firings:
+            return np.zeros(0, np.int64), [pa.array([], f.type) for f in self._results]
+        order = np.argsort(np.array(self.firings), kind="stable")
+        records = np.concatenate(self.records)[order]
+        columns = [pa.concat_arrays(parts) for parts in zip(*self.columns, strict=True)]
+        self.firings, self.records, self.columns = [], [], []
+        return records, [column.take(pa.array(order)) for column in columns]
+
+    def forget(self, keys: list[int]) -> dict[int, int] | None:
+        """Give back the slots of panes that are gone and of keys without windows; where the others are now."""
+        slots = np.array([pane.slot for pane in self.gone if pane.slot >= 0], np.int64)
+        self.gone = []
+        self.state.reset(slots)
+        return self.state.drop(np.concatenate([slots, np.array(keys, np.int64)]))
+
+    def _enter(self, pane: Pane, wave: int) -> None:
+        if pane.wave < 0:
+            self._touched.append(pane)
+        pane.wave, pane.closed = wave, False
+        if wave == len(self._waves):
+            self._waves.append(Wave())
+
+    def _update(self, rows: Array, slots: Array, source: Source) -> None:
+        state, keep = self.state, self._policy == "keep"
+        inputs, retracts = source(rows)
+        if self._policy == "error" and retracts.any():
+            self._refuse_orphans(slots, retracts)
+        away = AWAY_FROM_ZERO if keep and state.handler.RETRACTING else 0
+        touched = np.unique(slots) if away else slots
+        if away:
+            state.accumulators.shift_records(touched, away)
+        self.dropped += state.handler.update(inputs, slots, retracts, keep_orphans=keep)
+        if away:
+            state.accumulators.shift_records(touched, -away)
+            state.reset(touched[state.records[touched] == 0])
+
+    def _read(self, slots: Array, wave: Wave) -> None:
+        handler = self.state.handler
+        values = handler.values(slots)
+        handler.refuse_overflow(values, self.state.place)
+        self.records.append(self.state.records[slots])
+        self.columns.append(handler.to_arrow(values, self._results))
+        self.firings += wave.firings
+
+    def _refuse_orphans(self, slots: Array, retracts: Array) -> None:
+        records = self.state.records
+        held = {slot: int(records[slot]) for slot in np.unique(slots).tolist()}
+        for slot, back in zip(slots.tolist(), retracts.tolist(), strict=True):
+            if back and held[slot] <= 0:
+                raise orphan(self.state.place(slot))
+            held[slot] += -1 if back else 1
+
+
+def orphan(place: str) -> OrphanRetractionError:
+    """The error about a retraction of what a window does not hold."""
+    return OrphanRetractionError(
+        f"a row retracts from a window of {place} that does not hold it; "
+        "let on_orphan_retraction be 'drop' if the input may be out of order"
+    )
+
+
+def _slots(panes: Any) -> Array:
+    return np.array([pane.slot for pane in panes], np.int64)

@@ -1,0 +1,58 @@
+"""Which windows the rows of a batch belong to, on the wall clock and in instants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen.windows import Aligned, Assigner, to_instants, to_local
+from aggloom.errors import DataError
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.clock import Clock
+
+Placed = Iterator[tuple[int, tuple[int, int], tuple[int, int]]]
+
+
+class Placer:
+    """Asks an assigner about whole batches. column: where the event time of rows is."""
+
+    def __init__(self, assigner: Assigner, column: str) -> None:
+        self._assigner, self._column = assigner, column
+
+    def times(self, batch: pa.RecordBatch, clock: Clock) -> Array:
+        """The time of each row: its own, or that of the clock."""
+        if not self._assigner.event_time:
+            return np.full(batch.num_rows, clock.processing, np.int64)
+        times = batch.column(self._column)
+        if times.null_count:
+            row = int(np.argmax(times.is_null().to_numpy(zero_copy_only=False)))
+            raise DataError(f"row {row} has no event time; filter such rows before the window")
+        return np.asarray(times.cast(pa.int64()).to_numpy())
+
+    def windows(self, batch: pa.RecordBatch, times: Array, stagger: int) -> Placed:
+        """(row, window on the wall clock, window in instants) for every window of every row; stagger: an offset."""
+        assigner = self._assigner
+        if stagger and isinstance(assigner, Aligned):
+            assigner = assigner.staggered(stagger)
+        rows, starts, ends = assigner.assign(to_local(times, assigner.zone), self._gaps(batch))
+        # The last millisecond decides when a window fires (Flink's rule where clocks are changed).
+        until = to_instants(ends - 1, assigner.zone) + 1
+        since = to_instants(starts, assigner.zone)
+        local = zip(starts.tolist(), ends.tolist(), strict=True)
+        instants = zip(since.tolist(), until.tolist(), strict=True)
+        return zip(rows.tolist(), local, instants, strict=True)
+
+    def _gaps(self, batch: pa.RecordBatch) -> Array | None:
+        name = getattr(self._assigner, "gap_column", None)
+        if name is None:
+            return None
+        column = batch.column(name).cast(pa.int64())
+        gaps = np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False))
+        if (gaps <= 0).any():
+            row = int(np.argmax(gaps <= 0))
+            raise DataError(
+                f"row {row}: the session gap `{name}` is {column[row].as_py()}; it must be more than 0 ms"
+            )
+        return gaps

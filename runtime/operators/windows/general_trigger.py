@@ -1,0 +1,197 @@
+"""How a trigger is asked: the context that it sees, rows by name, and what is said of a trigger that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen.windows import (
+    FOREVER,
+    ContinuousTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerResult,
+    Window,
+)
+from aggloom.errors import AggloomError, DataError
+from aggloom.runtime.operators.windows.general_book import Book, Live
+
+_KNOWN = (EventTimeTrigger, ProcessingTimeTrigger, CountTrigger, ContinuousTrigger, NeverTrigger)
+
+
+class RowView(Mapping[str, Any]):
+    """A row by the names of its columns; a column is read when a row is first asked for it."""
+
+    __slots__ = ("_columns", "_row")
+
+    def __init__(self, columns: Columns, row: int) -> None:
+        self._columns, self._row = columns, row
+
+    def __getitem__(self, name: str) -> Any:
+        return self._columns.values(name)[self._row]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns.names)
+
+    def __len__(self) -> int:
+        return len(self._columns.names)
+
+
+class Columns:
+    """The columns of a batch as lists of Python values, made as they are asked for."""
+
+    def __init__(self, batch: pa.RecordBatch, retracts: list[bool]) -> None:
+        self.names, self.retracts = batch.schema.names, retracts
+        self._batch = batch
+        self._lists: dict[str, list[Any]] = {}
+
+    def values(self, name: str) -> list[Any]:
+        """All values of a column; raises KeyError if there is none of that name."""
+        if name not in self._lists:
+            if name not in self.names:
+                raise KeyError(f"{name!r}; the query reads {', '.join(self.names)}")
+            self._lists[name] = self._batch.column(name).to_pylist()
+        return self._lists[name]
+
+
+class Context:
+    """The TriggerContext of the window that the trigger is asked about."""
+
+    def __init__(self, book: Book) -> None:
+        self._book = book
+        self.live: Any = None
+        self.retracts = False
+        self.merged: list[MutableMapping[str, Any]] = []
+
+    @property
+    def watermark(self) -> int:
+        return self._book.clock.watermark
+
+    @property
+    def processing_time(self) -> int:
+        return self._book.clock.processing
+
+    @property
+    def state(self) -> MutableMapping[str, Any]:
+        state: dict[str, Any] = self.live.state
+        return state
+
+    def register_event_time_timer(self, time: int) -> None:
+        self._book.register_event(int(time), self.live)
+
+    def register_processing_time_timer(self, time: int) -> None:
+        self._book.register_processing(int(time), self.live)
+
+    def delete_event_time_timer(self, time: int) -> None:
+        # The timer at which a window ends is the window's own.
+        if time != self.live.cleanup or self._book.cleanups is not self._book.event:
+            self._book.event.delete(time, self.live.id)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        if time != self.live.cleanup or self._book.cleanups is not self._book.processing:
+            self._book.processing.delete(time, self.live.id)
+
+
+class Asker:
+    """Asks a trigger, and raises DataError that names it and the window if it fails."""
+
+    def __init__(self, trigger: Trigger, book: Book) -> None:
+        self.context = Context(book)
+        self.text = trigger.text
+        self._trigger = trigger
+        inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
+        self._own = type(inner) not in _KNOWN
+        self._element = trigger.on_element
+
+    def element(self, live: Live, columns: Columns, row: int, time: int) -> TriggerResult:
+        """What becomes of a window that a row has come to."""
+        view: Mapping[str, Any] = RowView(columns, row) if self._own else {}
+        self.context.live, self.context.retracts = live, columns.retracts[row]
+        try:
+            result = self._element(view, time, live.window, self.context)
+        except Exception as error:
+            raise self._failed("on_element", live, error) from error
+        return self._checked("on_element", live, result) if self._own else result
+
+    def event_time(self, live: Live, time: int) -> TriggerResult:
+        """What becomes of a window of which an event-time timer has come due."""
+        return self._timer("on_event_time", self._trigger.on_event_time, live, time)
+
+    def processing_time(self, live: Live, time: int) -> TriggerResult:
+        """What becomes of a window of which a processing-time timer has come due."""
+        return self._timer("on_processing_time", self._trigger.on_processing_time, live, time)
+
+    def merge(self, live: Live, merged: list[Live]) -> None:
+        """A window takes the place of others."""
+        self.context.live = live
+        self.context.merged = [each.state for each in merged]
+        try:
+            self._trigger.on_merge(live.window, self.context)
+        except Exception as error:
+            raise self._failed("on_merge", live, error) from error
+        self._check_state(live)
+
+    def clear(self, live: Live) -> None:
+        """A window is over."""
+        self.context.live = live
+        try:
+            self._trigger.clear(live.window, self.context)
+        except Exception as error:
+            raise self._failed("clear", live, error) from error
+
+    def _timer(
+        self,
+        method: str,
+        ask: Callable[[int, Window, Any], TriggerResult],
+        live: Live,
+        time: int,
+    ) -> TriggerResult:
+        self.context.live = live
+        try:
+            result = ask(time, live.window, self.context)
+        except Exception as error:
+            raise self._failed(method, live, error) from error
+        return self._checked(method, live, result) if self._own else result
+
+    def _checked(self, method: str, live: Live, result: Any) -> TriggerResult:
+        self._check_state(live)
+        if not isinstance(result, TriggerResult):
+            raise DataError(
+                f"trigger {self.text}: {method} returned {result!r}; "
+                f"return a TriggerResult such as TriggerResult.CONTINUE"
+            )
+        return result
+
+    def _check_state(self, live: Live) -> None:
+        for name, value in live.state.items():
+            if not isinstance(name, str) or not isinstance(value, int | float | str | None):
+                raise DataError(
+                    f"trigger {self.text}: ctx.state[{name!r}] is a {type(value).__name__}; "
+                    "state is int, float, str, bool or None under names of text"
+                )
+
+    def _failed(self, method: str, live: Live, error: Exception) -> AggloomError:
+        if isinstance(error, AggloomError):
+            return error
+        return DataError(
+            f"trigger {self.text} failed in {method} for {shown(live.window)}: "
+            f"{type(error).__name__}: {error}"
+        )
+
+
+def shown(window: Window) -> str:
+    """A window in words, for messages."""
+    if abs(window.end) >= FOREVER:
+        return "the global window"
+    try:
+        start, end = (datetime.fromtimestamp(t / 1000, UTC) for t in window)
+    except (ValueError, OverflowError, OSError):
+        return f"the window from {window.start} to {window.end} ms"
+    return f"the window from {start:%Y-%m-%d %H:%M:%S.%f} to {end:%Y-%m-%d %H:%M:%S.%f} UTC"

@@ -1,0 +1,244 @@
+"""Session windows, whole columns at a time: rows find or make their session, sessions merge, and fire at their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen.planner import Bounds
+from aggloom.codegen.windows import Session, Windowing, to_local
+from aggloom.errors import AggloomError, DataError
+from aggloom.runtime.operators.bundle import Applier, refuse_orphans
+from aggloom.runtime.operators.slot_state import SlotState
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.windows.base import DUE, PROCESSING, WindowOperator, joined
+from aggloom.runtime.operators.windows.session_state import SessionState
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.values.clock import AFTER_ALL
+
+_GIVEN = ("given.start", "given.end")
+
+
+class SessionWindowOperator(WindowOperator):
+    """One bucket's operator for sessions that fire at their end and, with allowed lateness, with each late row.
+
+    Retractions are taken back from the session that their row is in; no session shrinks or falls apart.
+    """
+
+    def __init__(
+        self,
+        handler_class: type[Any],
+        windowing: Windowing,
+        bounds: Bounds,
+        *,
+        on_orphan_retraction: str = "drop",
+        update_before: bool = True,
+        chained: bool = False,
+        per_record: bool = False,
+        directory: Path | None = None,
+    ) -> None:
+        assert isinstance(windowing.assigner, Session)
+        super().__init__(handler_class, windowing, bounds, chained, update_before, per_record)
+        self.require_merge("sessions")
+        self._assigner = windowing.assigner
+        self.on_orphan_retraction = on_orphan_retraction
+        self._applier = Applier()
+        self.live = SessionState(handler_class, directory and directory / "sessions")
+        self.given: SlotState | None = None
+        if windowing.updates:
+            self.given = SlotState(handler_class, directory and directory / "given")
+        self._settle()
+
+    @property
+    def states(self) -> list[SlotState]:
+        return [self.live, *([self.given] if self.given is not None else [])]
+
+    @property
+    def keys(self) -> int:
+        """Sessions that the state holds."""
+        return len(self.live)
+
+    def contents(self) -> Rows:
+        """What has been given out and may still change: each row an insertion."""
+        if self.given is None:
+            return self.nothing
+        slots = np.flatnonzero(self._was_given(np.arange(self.live.capacity)))
+        return self._given_rows(slots, np.ones(len(slots), np.bool_))
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        """The next time at which something is due, by the watermark and by the clock."""
+        due = int(self.clock[DUE]) if self.clock[DUE] < AFTER_ALL else None
+        if self._assigner.event_time:
+            return due, None
+        return None, None if due is None else due + 1
+
+    # A bundle of rows.
+
+    def _take(
+        self, batch: pa.RecordBatch, kinds: Kinds, partials: Sequence[bytes | memoryview]
+    ) -> Rows:
+        if partials:
+            raise AggloomError("sessions are not aggregated locally; plan them in one phase")
+        retracts = self.retractions(kinds)
+        starts, ends = self._windows_of(batch)
+        closed = self._now - self.windowing.allowed_lateness + 1
+        slots, merged = self.live.enter(batch, starts, ends, closed)
+        self._resize_given()
+        late = slots < 0
+        if late.any():
+            self.drop_late(batch, kinds, late)
+            batch, slots, retracts = batch.filter(pa.array(~late)), slots[~late], retracts[~late]
+        self.live.gather(merged)
+        if self.on_orphan_retraction == "error":
+            refuse_orphans(self.live, slots, retracts)
+        touched = self._applier.distinct(self.live, slots)
+        keep = self.on_orphan_retraction == "keep"
+        rows = batch, slots, retracts
+        self.counters["orphans_dropped"] += self._applier.apply(self.live, touched, rows, keep=keep)
+        self._applier.done(touched)
+        changes = self._after_rows(touched, merged)
+        self.live.forget(merged)
+        return changes
+
+    def _windows_of(self, batch: pa.RecordBatch) -> tuple[Array, Array]:
+        """The window of each row: from its time as long as its gap."""
+        times = np.asarray(batch.column(len(self.spec.group_by) - 1))
+        if not self._assigner.event_time:
+            times = np.full(batch.num_rows, self.clock[PROCESSING], np.int64)
+        name, gaps = self._assigner.gap_column, None
+        if name is not None:
+            column = batch.column(name).cast(pa.int64())
+            gaps = column.to_numpy(zero_copy_only=False) if not column.null_count else None
+            if gaps is None or (gaps <= 0).any():
+                raise DataError(
+                    f"column {name!r}: a session's gap must be a positive number of milliseconds; "
+                    "filter the other rows out, or give them a gap"
+                )
+        _, starts, ends = self._assigner.assign(times, gaps)
+        return starts, ends
+
+    def _after_rows(self, touched: Array, merged: Array) -> Rows:
+        """What rows bring at once: corrections of sessions that were given out already."""
+        ends = self.live.sessions.arrays.end[touched]
+        due = ends - 1
+        self._wait(due[due > self._now])
+        if self.given is None:
+            return self.nothing
+        passed = due <= self._now
+        self._wait(due[passed] + self.windowing.allowed_lateness)
+        arrays = self.live.sessions.arrays
+        moved = (self._given_start[touched] != arrays.start[touched]) | (
+            self._given_end[touched] != ends
+        )
+        gone = np.concatenate([touched[self._was_given(touched) & moved], merged])
+        taken_back = self._take_back(gone)
+        return joined([taken_back, self._fire(touched[passed])], self.schema)
+
+    # The clock moves.
+
+    def _advance(self) -> Rows:
+        if self.clock[DUE] > self._now:
+            return self.nothing
+        live, arrays = self.live.sessions.live(), self.live.sessions.arrays
+        due = arrays.end[live] - 1
+        fresh = due <= self._now
+        if self.given is not None:
+            fresh &= ~(self._was_given(live) & (self._given_end[live] == arrays.end[live]))
+        changes = self._fire(live[fresh])
+        over = live[due + self.windowing.allowed_lateness <= self._now]
+        if self.given is not None:
+            self._forget_given(over)
+        self.live.reset(over)
+        self.live.forget(over)
+        self._resize_given()
+        self.clock[DUE] = AFTER_ALL
+        live, arrays = self.live.sessions.live(), self.live.sessions.arrays
+        due = arrays.end[live] - 1
+        self._wait(np.where(due > self._now, due, due + self.windowing.allowed_lateness))
+        return changes
+
+    def _fire(self, slots: Array) -> Rows:
+        """Give out sessions, or what has changed of them since they were."""
+        n = len(slots)
+        if not n:
+            return self.nothing
+        self.counters["fired"] += n
+        state, arrays = self._shown, self.live.sessions.arrays
+        before, was = None, np.zeros(n, np.bool_)
+        windows = arrays.start[slots], arrays.end[slots]
+        if self.given is not None:
+            before, was = state.handler.values(slots), self.given.records[slots] > 0
+            self.given.reset(slots)
+            self.given.merge(slots, self.live, slots)
+            self._given_start[slots], self._given_end[slots] = windows
+        after, now = state.handler.values(slots), state.records[slots] > 0
+        state.handler.refuse_overflow(after, self.live.place)
+        return self._changes(slots, windows, (before or after, after), (was, now))
+
+    def _take_back(self, slots: Array) -> Rows:
+        """Delete the results that were given out of sessions whose bounds are others now."""
+        slots = slots[self._was_given(slots)]
+        changes = self._given_rows(slots, np.zeros(len(slots), np.bool_))
+        self._forget_given(slots)
+        return changes
+
+    def _given_rows(self, slots: Array, now: Array) -> Rows:
+        """Results that were given out, as insertions (now) or deletions."""
+        assert self.given is not None
+        values = self.given.handler.values(slots)
+        shown = self.given.records[slots] > 0
+        windows = self._given_start[slots], self._given_end[slots]
+        live = (shown & ~now, shown & now)
+        return self._changes(slots, windows, (values, values), live)
+
+    def _forget_given(self, slots: Array) -> None:
+        assert self.given is not None
+        self.given.reset(slots)
+        self.given.accumulators.sweep()
+        self._given_start[slots] = self._given_end[slots] = 0
+
+    def _resize_given(self) -> None:
+        if self.given is not None and self.given.accumulators.slots != self.live.capacity:
+            self.given.resize(self.live.capacity)
+            for name in _GIVEN:
+                self.given.arena.resize(name, self.live.capacity)
+
+    def _settle(self) -> None:
+        if self.given is not None:
+            for name in _GIVEN:
+                self.given.arena.array(name, self.live.capacity, "i8")
+
+    def _changes(
+        self, slots: Array, windows: tuple[Array, Array], results: Any, live: tuple[Array, Array]
+    ) -> Rows:
+        keys = lambda items: self.live.key_columns(slots[items])  # noqa: E731
+        local = to_local(windows[0], self._assigner.zone), to_local(windows[1], self._assigner.zone)
+        return self._give_out(self._shown.handler, keys, local, results, live)
+
+    def _wait(self, times: Array) -> None:
+        if len(times):
+            self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
+
+    def _was_given(self, slots: Array) -> Array:
+        """Which sessions a result was given out of, and not taken back."""
+        return np.asarray(self._given_end[slots] > self._given_start[slots])
+
+    @property
+    def _shown(self) -> SlotState:
+        """Whose results are given out: strings in them are known by their numbers in its pool."""
+        return self.live if self.given is None else self.given
+
+    @property
+    def _given_start(self) -> Array:
+        assert self.given is not None
+        return self.given.arena.array(_GIVEN[0], 0, "i8")
+
+    @property
+    def _given_end(self) -> Array:
+        assert self.given is not None
+        return self.given.arena.array(_GIVEN[1], 0, "i8")

@@ -1,0 +1,1 @@
+"""The backend of handlers in plain Python: for reading, stepping, and as an oracle."""

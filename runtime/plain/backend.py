@@ -1,0 +1,220 @@
+"""The backend of handlers in plain Python: accumulators in lists and dicts, bound columns, results.
+
+Integers are Python's, float sums are fractions: slow, simple to step through, and an independent check of the
+compiled backend.
+"""
+
+from __future__ import annotations
+
+import ast
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import DataError
+from aggloom.runtime.handlers.handler import HandlerBase
+from aggloom.runtime.handlers.namespaced import Namespaced
+from aggloom.runtime.plain.floats import ZERO_SUM
+from aggloom.runtime.plain.sketches import new_sketch
+from aggloom.runtime.plain.views import (
+    ListOut,
+    concatenated,
+    lists_differ,
+    new_list_out,
+    new_view,
+    rows_of,
+)
+from aggloom.runtime.plain.words import from_python_words as _from_python_words
+from aggloom.runtime.plain.words import python_words as _python_words
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.values import columns
+from aggloom.runtime.values.literals import pack, unpack
+
+_PACKED = ("double", "object")
+"""Kinds of fields whose values `repr` alone would not bring back."""
+
+
+class Accumulators:
+    """n accumulators as Python lists; `sync` writes them into the arena as text, for snapshots."""
+
+    def __init__(self, handler: type[HandlerBase], arena: Arena, slots: int) -> None:
+        self.handler, self.arena = handler, arena
+        self.slots = slots
+        self.fields: dict[str, list[Any]] = {
+            attr: _new_field(kind, slots, *initial)
+            for attr, _, _, kind, _, *initial in handler.FIELDS
+        }
+        self.views: dict[str, Any] = {
+            attr: _new_view(kind, slots, width) for attr, kind, _, width in handler.VIEWS
+        }
+        if "plain.state" in arena:
+            self._load(ast.literal_eval(arena.array("plain.state", 0, "u1").tobytes().decode()))
+
+    @property
+    def state(self) -> Any:
+        return self.handler.KERNELS.state(None, *self.fields.values(), *self.views.values())
+
+    @property
+    def records(self) -> Array:
+        return np.array(self.fields["records"], np.int64)
+
+    def shift_records(self, slots: Array, by: int) -> None:
+        """Let accumulators hold so many rows more."""
+        for s in slots:
+            self.fields["records"][s] += by
+
+    def resize(self, slots: int) -> None:
+        more = max(0, slots - self.slots)
+        fresh = Accumulators(self.handler, Arena(), more)
+        for attr, values in self.fields.items():
+            self.fields[attr] = values[:slots] + fresh.fields[attr]
+        for attr, view in self.views.items():
+            view[:] = view[:slots] + fresh.views[attr]
+        self.slots = slots
+
+    def reserve(self, rows: int) -> int:
+        """Lists need no room."""
+        return rows
+
+    is_airy = False
+
+    def trim(self) -> None:
+        """Python frees."""
+
+    def reserve_merge(self, other: Accumulators) -> None:
+        """Lists need no room."""
+
+    def sweep(self) -> None:
+        """Python frees."""
+
+    def sync(self) -> None:
+        fields = {
+            attr: _packed(attr, self.fields[attr]) if kind in _PACKED else _plain(self.fields[attr])
+            for attr, _, _, kind, *_ in self.handler.FIELDS
+        }
+        text = repr((self.slots, fields, _plain(self.views))).encode()
+        self.arena.array("plain.state", len(text), "u1")
+        self.arena.replace("plain.state", len(text))[:] = np.frombuffer(text, np.uint8)
+
+    def dump(self) -> list[Any]:
+        return [
+            ([v[s] for v in self.fields.values()], [v[s] for v in self.views.values()])
+            for s in range(self.slots)
+        ]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Accumulators) and self.dump() == other.dump()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _load(self, saved: tuple[int, dict[str, Any], dict[str, Any]]) -> None:
+        self.slots = saved[0]
+        for attr, _, _, kind, *_ in self.handler.FIELDS:
+            values = unpack(saved[1][attr]) if kind in _PACKED else saved[1][attr]
+            self.fields[attr] = (
+                [(Fraction(*v[0]), *v[1:]) for v in values] if kind == "float" else values
+            )
+        for attr, kind, _, width in self.handler.VIEWS:
+            view = _new_view(kind, 0, width)
+            view.extend(saved[2][attr])
+            self.views[attr] = view
+
+
+def _packed(attr: str, values: list[Any]) -> Any:
+    try:
+        return pack(values)
+    except DataError as error:
+        raise DataError(f"{attr}: {error}") from None
+
+
+def _new_field(kind: str, slots: int, initial: Any = 0) -> list[Any]:
+    if callable(initial):
+        return [initial() for _ in range(slots)]
+    return [ZERO_SUM if kind == "float" else initial] * slots
+
+
+def _new_view(kind: str, slots: int, width: int) -> Any:
+    make = new_sketch if kind in ("bits", "registers", "bins", "quantiles") else new_view
+    return make(kind, slots, width)
+
+
+def _plain(value: Any) -> Any:
+    """The same in literals that `ast.literal_eval` reads."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v) for v in value]
+    if isinstance(value, tuple):
+        return tuple(_plain(v) for v in value)
+    if isinstance(value, Fraction):
+        return (value.numerator, value.denominator)
+    return value
+
+
+class Handler(HandlerBase):
+    """The base of handlers in plain Python."""
+
+    accumulators_type = Accumulators
+
+    def bind_column(
+        self, column: pa.Array, name: str, form: str, bound: dict[tuple[str, str], Any]
+    ) -> None:
+        if form == "flag":
+            bound[name, form] = columns.flags(column).tolist()
+        elif form == "valid":
+            bound[name, form] = columns.validity(column).tolist()
+        elif form == "real" or (form == "number" and pa.types.is_floating(column.type)):
+            bound[name, form] = columns.reals(column).tolist()
+        elif form == "real_word":
+            bound[name, form] = columns.float_words(columns.reals(column)).tolist()
+        elif form == "value":
+            bound[name, form] = column.to_pylist()
+        else:
+            bound[name, form] = _python_words(column)
+
+    def pick(self, inputs: Any, rows: Array) -> Any:
+        return self.KERNELS.inputs(*([column[row] for row in rows] for column in inputs))
+
+    def outputs(self, n: int) -> Any:
+        lists: list[Any] = [[0] * max(1, len(self.OUTPUTS))]
+        for _, form, width, _ in self.OUTPUTS:
+            empty = (0,) * width if form in ("words", "floats") else 0
+            lists += [new_list_out(n) if form == "list" else [empty] * n, [False] * n]
+        return self.KERNELS.outputs(*lists)
+
+    def differ(self, before: Any, after: Any, rows: int) -> Array:
+        changed = np.zeros(rows, np.bool_)
+        for a, b in zip(before[1:], after[1:], strict=True):
+            if isinstance(a, ListOut):
+                changed |= lists_differ(a, b, rows)
+            else:
+                changed |= np.array([a[k] != b[k] for k in range(rows)], np.bool_)
+        return changed
+
+    def halves(self, out: Any, n: int) -> tuple[Any, Any]:
+        parts = ([part[:n] for part in out[1:]], [part[n:] for part in out[1:]])
+        first, second = (type(out)(out[0], *part) for part in parts)
+        return first, second
+
+    def concatenate(self, before: Any, after: Any) -> Any:
+        pairs = zip(before, after, strict=True)
+        return type(before)(
+            *(concatenated(a, b) if isinstance(a, ListOut) else a + b for a, b in pairs)
+        )
+
+    def scalars(self, data: Any, valid: Any, form: str, dtype: pa.DataType) -> pa.Array:
+        shown = [v if ok else None for v, ok in zip(data, valid, strict=True)]
+        return _from_python_words(shown, dtype)
+
+    def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
+        chosen = range(len(valid)) if take is None else take.tolist()
+        return [data[k] for k in chosen], [valid[k] for k in chosen]
+
+    def lists(self, data: ListOut, take: Array) -> tuple[Any, Any, Any]:
+        return rows_of(data, take)
+
+
+class NamespaceHandler(Namespaced, Handler):
+    """A Handler of which the accumulators belong to windows."""

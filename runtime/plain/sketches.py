@@ -1,0 +1,262 @@
+"""The sketches of the plain backend: dicts and lists by slot, with the hashes and estimates of the compiled one.
+
+A slot is a dict, empty at first. `new_sketch` makes a view; the slots of a saved one go back in with `extend`.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from typing import Any
+
+import numpy as np
+
+from aggloom.runtime.storage.hashing import mix
+from aggloom.runtime.storage.pool import hash_bytes
+from aggloom.runtime.views.ddsketch import bin_of, bin_value
+from aggloom.runtime.views.hyperloglog import MOST_ENTRIES, RANKED_BITS, entry_of, estimate_from
+
+Slot = dict[Any, Any]
+
+
+class Sketch(list[Slot]):
+    """By slot a dict; what `width` means depends on the kind."""
+
+    def __init__(self, slots: int, width: int) -> None:
+        super().__init__({} for _ in range(slots))
+        self.width = width
+
+
+def new_sketch(kind: str, slots: int, width: int) -> Sketch:
+    """An empty view: bits, registers, bins or quantiles."""
+    return Sketch(slots, max(width, {"bins": 2}.get(kind, 1)))
+
+
+def _count(counts: dict[int, int], key: int, change: int) -> None:
+    counts[key] = counts.get(key, 0) + change
+    if counts[key] == 0:
+        del counts[key]
+
+
+def bits_clear(view: Sketch, pool: None, pooled: bool, s: int) -> None:
+    view[s].clear()
+
+
+registers_clear = bins_clear = quantiles_clear = bits_clear
+
+
+def _count_bits(view: Sketch, s: int, word: int, change: int) -> None:
+    """Bits count by number; the values count as one more bit."""
+    for b in range(view.width):
+        if (word >> b) & 1:
+            _count(view[s], b, change)
+    _count(view[s], view.width, change)
+
+
+def bits_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
+    _count_bits(view, s, word, 1)
+
+
+def bits_retract(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
+    _count_bits(view, s, word, -1)
+
+
+def bits_merge(
+    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, o: int
+) -> None:
+    for key, count in other[o].items():
+        _count(view[s], key, count)
+
+
+def bits_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+    return view[s].get(view.width, 0) <= 0
+
+
+def _number(view: Sketch, bits: list[bool]) -> int:
+    """The number with these bits, the last of them its sign."""
+    value = sum(1 << b for b, there in enumerate(bits) if there)
+    return value - (1 << view.width) if bits[-1] else value
+
+
+def all_bits(view: Sketch, s: int, count: int) -> int:
+    return _number(view, [view[s].get(b, 0) == count for b in range(view.width)])
+
+
+def any_bits(view: Sketch, s: int) -> int:
+    return _number(view, [view[s].get(b, 0) > 0 for b in range(view.width)])
+
+
+def _hash(word: Any, pooled: bool) -> int:
+    """The hash that the compiled backend has for the word."""
+    if not pooled:
+        return int(mix(int(word)))
+    if isinstance(word, int):
+        word = (word + (1 << 127)).to_bytes(16, "big")
+    raw = word.encode() if isinstance(word, str) else word
+    return int(hash_bytes(np.frombuffer(raw, np.uint8), 0, len(raw)))
+
+
+def _to_registers(view: Sketch, s: int) -> None:
+    entries = view[s].pop("entries", [])
+    view[s].setdefault("ranks", {})
+    for entry in entries:
+        _raise(view, s, (entry >> 6) % view.width, entry & 63)
+
+
+def _raise(view: Sketch, s: int, register: int, rank: int) -> None:
+    ranks = view[s]["ranks"]
+    ranks[register] = max(ranks.get(register, 0), rank)
+
+
+def _enter(view: Sketch, s: int, entry: int) -> None:
+    """Keep an entry among the few, or let it count in its register."""
+    if "ranks" not in view[s]:
+        entries = sorted({*view[s].get("entries", []), entry})
+        if len(entries) <= min(view.width // 4, MOST_ENTRIES):
+            view[s]["entries"] = entries
+            return
+        _to_registers(view, s)
+    _raise(view, s, (entry >> 6) % view.width, entry & 63)
+
+
+def registers_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: Any) -> None:
+    _enter(view, s, int(entry_of(_hash(word, pooled))))
+
+
+def registers_merge(
+    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, o: int
+) -> None:
+    for entry in other[o].get("entries", []):
+        _enter(view, s, entry)
+    if "ranks" in other[o]:
+        _to_registers(view, s)
+        for register, rank in other[o]["ranks"].items():
+            _raise(view, s, register, rank)
+
+
+def registers_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+    return not view[s]
+
+
+def estimate(view: Sketch, s: int) -> int:
+    if "ranks" not in view[s]:
+        return len(view[s].get("entries", []))
+    ranks = view[s]["ranks"].values()
+    full = sum(rank > RANKED_BITS for rank in ranks)
+    total = sum(1 << (RANKED_BITS - rank) for rank in ranks if rank <= RANKED_BITS)
+    return int(estimate_from(view.width, view.width - len(ranks), full, total))
+
+
+def bins_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
+    _count(view[s], int(bin_of(word, view.width)), 1)
+
+
+def bins_retract(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
+    _count(view[s], int(bin_of(word, view.width)), -1)
+
+
+bins_merge = bits_merge
+
+
+def bins_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+    return all(count <= 0 for count in view[s].values())
+
+
+def binned_percentile(view: Sketch, pool: None, pooled: bool, s: int, fraction: float) -> float:
+    shown = sorted((number, count) for number, count in view[s].items() if count > 0)
+    rank = math.floor(fraction * (sum(count for _, count in shown) - 1) + 0.5)
+    for number, count in shown:
+        if rank < count:
+            return float(bin_value(number, view.width))
+        rank -= count
+    return math.nan
+
+
+# An entry of a quantile summary is [word, g, same, spread]; see runtime/views/quantiles.py.
+Entry = list[Any]
+
+
+def _summary(view: Sketch, s: int) -> Slot:
+    if not view[s]:
+        view[s].update(rows=0, fresh=0, entries=[])
+    return view[s]
+
+
+def _gap(entries: list[Entry], at: int) -> int:
+    if at == len(entries):
+        return 0
+    _, g, same, spread = entries[at]
+    return int(g - same + spread)
+
+
+def _place(entries: list[Entry], word: Any) -> int:
+    """Of the first entry that is not before a word."""
+    return bisect_left(entries, word, key=lambda entry: entry[0])
+
+
+def _take(summary: Slot, word: Any, counts: list[int], gap: int) -> None:
+    """Add to an entry's counts; a new one stands in a gap."""
+    entries = summary["entries"]
+    at = _place(entries, word)
+    if at == len(entries) or entries[at][0] != word:
+        entries.insert(at, [word, 0, 0, gap])
+        summary["fresh"] += 1
+    entries[at][1:] = [a + b for a, b in zip(entries[at][1:], counts, strict=True)]
+
+
+def quantiles_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: Any) -> None:
+    summary = _summary(view, s)
+    entries = summary["entries"]
+    _take(summary, word, [1, 1, 0], _gap(entries, _place(entries, word)))
+    summary["rows"] += 1
+    _compress(summary, view.width)
+
+
+def _compress(summary: Slot, accuracy: int) -> None:
+    if summary["fresh"] < max(accuracy, 32):
+        return
+    summary["fresh"] = 0
+    entries = summary["entries"]
+    for at in range(len(entries) - 2, 0, -1):
+        if entries[at][1] + _gap(entries, at + 1) <= 2 * (summary["rows"] // accuracy):
+            entries[at + 1][1] += entries[at][1]
+            del entries[at]
+
+
+def quantiles_merge(
+    view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, o: int
+) -> None:
+    if not other[o]:
+        return
+    summary = _summary(view, s)
+    is_copy = summary["rows"] == 0
+    before = [list(entry) for entry in summary["entries"]]
+    theirs = other[o]["entries"]
+    for entry in summary["entries"]:
+        at = _place(theirs, entry[0])
+        if at == len(theirs) or theirs[at][0] != entry[0]:
+            entry[3] += _gap(theirs, at)
+    for word, *counts in theirs:
+        _take(summary, word, counts, _gap(before, _place(before, word)))
+    summary["rows"] += other[o]["rows"]
+    if is_copy:
+        summary["fresh"] = other[o]["fresh"]
+    _compress(summary, view.width)
+
+
+def quantiles_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+    return not view[s]
+
+
+def summary_percentile(view: Sketch, pool: None, pooled: bool, s: int, fraction: float) -> Any:
+    if not view[s]:
+        return 0
+    target = max(math.ceil(fraction * view[s]["rows"]), 1)
+    best, least, below = 0, view[s]["rows"] + 1, 0
+    entries = view[s]["entries"]
+    for at, (word, g, _, _) in enumerate(entries):
+        error = max(target - below - g, below + _gap(entries, at) + 1 - target)
+        if error < least and least > 0:
+            best, least = word, error
+        below += g
+    return best

@@ -1,0 +1,175 @@
+"""What generated code needs for users' functions in plain Python: calls that say who failed, states, results."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import functools
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import parse_type
+from aggloom.errors import AggloomError, ArithmeticOverflowError, DataError
+from aggloom.runtime.plain.words import from_python_words, python_words
+from aggloom.runtime.values import rows
+
+INFINITY, NOT_A_NUMBER = float("inf"), float("nan")
+_WIDE = 38
+_PYTHON: dict[str, tuple[type[Any], ...]] = {
+    "bool": (bool,),
+    "double": (float, int),
+    "float": (float, int),
+    "string": (str,),
+    "binary": (bytes,),
+    "date32[day]": (dt.date,),
+    "timestamp[us]": (dt.datetime,),
+    "timestamp[us, tz=UTC]": (dt.datetime,),
+    "time64[us]": (dt.time,),
+}
+
+
+def log(value: float) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.log(np.float64(value)))
+
+
+def exp(value: float) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.exp(np.float64(value)))
+
+
+def power(base: float, exponent: float) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.power(np.float64(base), np.float64(exponent)))
+
+
+def real(value: float) -> float:
+    return float(value)
+
+
+def fit_integer(value: int, bits: int) -> tuple[int, bool]:
+    return int(value), -(1 << (bits - 1)) <= value < 1 << (bits - 1)
+
+
+def own_integer(value: int, bits: int) -> tuple[int, bool, bool]:
+    """(value, whether it is not NULL, whether it fits)."""
+    whole, fits = fit_integer(value, bits)
+    return whole, True, fits
+
+
+def user_function(function: str, method: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a user's method: what it raises is a DataError that names the function."""
+
+    def decorate(call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def guarded(*given: Any) -> Any:
+            try:
+                return call(*given)
+            except AggloomError:
+                raise
+            except Exception as error:
+                raise DataError(
+                    f"{function}: {method} failed: {type(error).__name__}: {error}"
+                ) from error
+
+        # What create returns may be a constant of the source: no two keys share it.
+        return (
+            functools.wraps(call)(lambda: copy.deepcopy(guarded()))
+            if method == "create"
+            else guarded
+        )
+
+    return decorate
+
+
+def kept(state: Any, returned: Any) -> Any:
+    """The state after a step, which returns a new one, or None after it changed the old one."""
+    return state if returned is None else returned
+
+
+copied = copy.deepcopy
+
+
+def real_or_none(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+@functools.cache
+def _type(name: str) -> pa.DataType:
+    return parse_type(name)
+
+
+def word_value(word: Any, name: str) -> Any:
+    """The Python value that a word stands for."""
+    return from_python_words([word], _type(name))[0].as_py()
+
+
+def row_value(word: bytes, names: tuple[str, ...], parts: tuple[Any, ...], place: int) -> Any:
+    """The Python value of a component of a row."""
+    types = [_type(name) for name in names]
+    listed = [rows.Part(*part) for part in parts]
+    return rows.decode(pa.array([word], pa.binary()), types, listed, place)[0].as_py()
+
+
+def own_result(function: str, name: str, value: Any) -> tuple[Any, bool]:
+    """(the word of what a user's value gives, whether it is not NULL); raises DataError if it is of another type."""
+    if value is None:
+        return 0, False
+    if isinstance(value, np.generic):
+        value = value.item()
+    dtype = _type(name)
+    if pa.types.is_integer(dtype):
+        return _integer(function, name, value, dtype.bit_width), True
+    if pa.types.is_decimal(dtype):
+        value = _decimal(function, name, value, dtype)
+    known = _PYTHON.get(str(dtype))
+    wrong = known is not None and (
+        not isinstance(value, known)
+        or (isinstance(value, bool) and bool not in known)
+        or (isinstance(value, dt.datetime) and dt.datetime not in known)
+    )
+    if wrong:
+        raise _mismatch(function, name, value)
+    if pa.types.is_floating(dtype):
+        return float(value), True
+    try:
+        return python_words(pa.array([value], dtype))[0], True
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise DataError(
+            f"{function}: value gives {value!r}, which is no {name}: {error}"
+        ) from error
+
+
+def _integer(function: str, name: str, value: Any, bits: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _mismatch(function, name, value)
+    if not fit_integer(value, bits)[1]:
+        raise ArithmeticOverflowError(f"{function}: value gives {value}, which does not fit {name}")
+    return value
+
+
+def _decimal(function: str, name: str, value: Any, dtype: pa.DataType) -> Decimal:
+    """A Decimal or an integer, rounded HALF_UP to the scale."""
+    if not isinstance(value, Decimal | int) or isinstance(value, bool):
+        raise _mismatch(function, name, value)
+    from decimal import Context
+
+    try:
+        step = Decimal(1).scaleb(-dtype.scale)
+        rounded = Decimal(value).quantize(step, ROUND_HALF_UP, Context(prec=2 * _WIDE))
+    except InvalidOperation:
+        rounded = Decimal("NaN")
+    if not rounded.is_finite() or abs(rounded) >= Decimal(10) ** (dtype.precision - dtype.scale):
+        raise ArithmeticOverflowError(f"{function}: value gives {value}, which does not fit {name}")
+    return rounded
+
+
+def _mismatch(function: str, name: str, value: Any) -> DataError:
+    kind = type(value).__name__
+    return DataError(
+        f"{function}: value gives {value!r}, a {kind}, and the result is {name}; convert it, or declare another result"
+    )

@@ -1,0 +1,380 @@
+"""The views of the plain backend, and the lists out of them: dicts and Python lists, one by slot.
+
+A word is a Python value here (an integer, a string, bytes), and the pool is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from aggloom.runtime.storage.arena import Array
+
+Counter = dict[Any, int]
+
+
+def _count(counts: Counter, value: Any, change: int) -> None:
+    counts[value] = counts.get(value, 0) + change
+    if counts[value] == 0:
+        del counts[value]
+
+
+def ordered_accumulate(view: list[Counter], pool: None, pooled: bool, s: int, word: Any) -> None:
+    _count(view[s], word, 1)
+
+
+def ordered_retract(view: list[Counter], pool: None, pooled: bool, s: int, word: Any) -> None:
+    _count(view[s], word, -1)
+
+
+def ordered_merge(
+    view: list[Counter],
+    pool: None,
+    pooled: bool,
+    s: int,
+    other: list[Counter],
+    other_pool: None,
+    o: int,
+) -> None:
+    for word, count in other[o].items():
+        _count(view[s], word, count)
+
+
+def ordered_clear(view: list[Any], pool: None, pooled: bool, s: int) -> None:
+    view[s].clear()
+
+
+def least(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
+    shown = [word for word, count in view[s].items() if count > 0]
+    return (min(shown), True) if shown else (0, False)
+
+
+def greatest(view: list[Counter], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
+    shown = [word for word, count in view[s].items() if count > 0]
+    return (max(shown), True) if shown else (0, False)
+
+
+Ghost = tuple[str, Any]
+
+
+def _ghost(word: Any) -> Ghost:
+    """What stands for one retraction that came before its row."""
+    return ("ahead", word)
+
+
+def _shown_values(sequence: list[Any]) -> list[Any]:
+    return [word for word in sequence if not isinstance(word, tuple)]
+
+
+def sequence_accumulate(view: list[list[Any]], pool: None, pooled: bool, s: int, word: Any) -> None:
+    if _ghost(word) in view[s]:
+        view[s].remove(_ghost(word))
+    else:
+        view[s].append(word)
+
+
+def sequence_retract(view: list[list[Any]], pool: None, pooled: bool, s: int, word: Any) -> None:
+    if word in view[s]:
+        view[s].remove(word)
+    else:
+        view[s].append(_ghost(word))
+
+
+def sequence_merge(
+    view: list[list[Any]],
+    pool: None,
+    pooled: bool,
+    s: int,
+    other: list[list[Any]],
+    other_pool: None,
+    o: int,
+) -> None:
+    for word in other[o]:
+        if isinstance(word, tuple):
+            sequence_retract(view, pool, pooled, s, word[1])
+        else:
+            sequence_accumulate(view, pool, pooled, s, word)
+
+
+def sequence_merge_distinct(
+    view: list[list[Any]],
+    pool: None,
+    pooled: bool,
+    s: int,
+    other: list[list[Any]],
+    other_pool: None,
+    o: int,
+    counts: Multiset,
+    column: int,
+) -> None:
+    for word in other[o]:
+        shown = word in counts[s] and counts[s][word][column] > 0
+        if shown and word not in view[s]:
+            view[s].append(word)
+
+
+sequence_clear = multiset_clear = ordered_clear
+
+
+def oldest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
+    shown = _shown_values(view[s])
+    return (shown[0], True) if shown else (0, False)
+
+
+def newest(view: list[list[Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
+    shown = _shown_values(view[s])
+    return (shown[-1], True) if shown else (0, False)
+
+
+Entry = tuple[int, Any]
+
+
+class Multiset(list[dict[Any, list[int]]]):
+    """By slot: value -> one count for each sharing call."""
+
+    def __init__(self, slots: int, width: int) -> None:
+        super().__init__({} for _ in range(slots))
+        self.width = width
+
+
+def multiset_entry(view: Multiset, pool: None, pooled: bool, s: int, word: Any) -> Entry:
+    view[s].setdefault(word, [0] * view.width)
+    return s, word
+
+
+def multiset_change(view: Multiset, entry: Entry, column: int, change: int) -> int:
+    counts = view[entry[0]][entry[1]]
+    counts[column] += change
+    return counts[column]
+
+
+def multiset_count(view: Multiset, entry: Entry, column: int) -> int:
+    return view[entry[0]][entry[1]][column]
+
+
+def multiset_word(view: Multiset, entry: Entry) -> Any:
+    return entry[1]
+
+
+def multiset_first(view: Multiset, s: int) -> Entry | None:
+    return next(((s, word) for word in view[s]), None)
+
+
+def multiset_after(view: Multiset, pool: None, s: int, entry: Entry) -> Entry | None:
+    words = list(view[entry[0]])
+    place = words.index(entry[1]) + 1
+    return (entry[0], words[place]) if place < len(words) else None
+
+
+def multiset_settle(view: Multiset, pool: None, pooled: bool, s: int, entry: Entry) -> None:
+    if not any(view[entry[0]][entry[1]]):
+        del view[entry[0]][entry[1]]
+
+
+multiset_found, multiset_mend = multiset_entry, multiset_settle
+
+
+def ranked_add(
+    view: list[Counter], pool: None, pooled: bool, s: int, word: Any, times: int
+) -> None:
+    _count(view[s], word, times)
+
+
+ranked_accumulate, ranked_retract = ordered_accumulate, ordered_retract
+ranked_merge, ranked_clear = ordered_merge, ordered_clear
+
+
+def ranked_total(view: list[Counter], s: int) -> int:
+    return sum(count for _, count in _shown(view[s]))
+
+
+def ranked_at(view: list[Counter], s: int, rank: int) -> Any:
+    for word, count in sorted(_shown(view[s])):
+        if rank < count:
+            return word
+        rank -= count
+    raise IndexError("a rank is below the total")
+
+
+def ranked_below(view: list[Counter], pool: None, pooled: bool, s: int, word: Any) -> int:
+    return sum(count for shown, count in _shown(view[s]) if shown < word)
+
+
+Stamped = dict[bytes, list[int]]
+
+
+def _stamp(stamped: Stamped, word: bytes, change: int, renew: bool) -> None:
+    """Add to a value's count; `renew` makes it the slot's newest."""
+    entry = stamped.setdefault(word, [0, 0])
+    entry[0] += change
+    if renew:
+        entry[1] = 1 + max(stamp for _, stamp in stamped.values())
+    if entry[0] == 0:
+        del stamped[word]
+
+
+def stamped_accumulate(
+    view: list[Stamped], pool: None, pooled: bool, s: int, word: bytes, latest: bool
+) -> None:
+    _stamp(view[s], word, 1, latest or view[s].get(word, [0, 0])[0] == 0)
+
+
+def stamped_retract(view: list[Stamped], pool: None, pooled: bool, s: int, word: bytes) -> None:
+    _stamp(view[s], word, -1, False)
+
+
+def stamped_merge(
+    view: list[Stamped],
+    pool: None,
+    pooled: bool,
+    s: int,
+    other: list[Stamped],
+    other_pool: None,
+    o: int,
+    latest: bool,
+) -> None:
+    for word, (count, _) in sorted(other[o].items(), key=lambda item: item[1][1]):
+        absent = view[s].get(word, [0, 0])[0] <= 0
+        _stamp(view[s], word, count, count > 0 and (latest or absent))
+
+
+stamped_clear = ordered_clear
+
+
+def key_length(pool: None, word: bytes, widths: tuple[int, ...]) -> int:
+    at = 0
+    for width in widths:
+        if width >= 0:
+            at += width
+        else:
+            at = word.index(b"\0\0" if width == -1 else b"\xff\xff", at + 1) + 2
+    return min(at, len(word))
+
+
+def compare_keys(pool: None, widths: tuple[int, ...], a: bytes, b: bytes) -> int:
+    a_key, b_key = (word[: key_length(pool, word, widths)] for word in (a, b))
+    return (a_key > b_key) - (a_key < b_key)
+
+
+def _arrivals(stamped: Stamped, widths: tuple[int, ...]) -> Iterator[tuple[bytes, int, bytes]]:
+    """(order key, stamp, value) of what is there."""
+    for word, (count, stamp) in stamped.items():
+        if count > 0:
+            yield word[: key_length(None, word, widths)], stamp, word
+
+
+def earliest(
+    view: list[Stamped], pool: None, pooled: bool, s: int, widths: tuple[int, ...]
+) -> tuple[Any, bool]:
+    found = min(_arrivals(view[s], widths), default=None)
+    return (found[2], True) if found else (0, False)
+
+
+def latest(
+    view: list[Stamped], pool: None, pooled: bool, s: int, widths: tuple[int, ...]
+) -> tuple[Any, bool]:
+    found = max(_arrivals(view[s], widths), default=None)
+    return (found[2], True) if found else (0, False)
+
+
+class ListOut:
+    """`lists`: by row (word, count); `open`: those of the row that is being written.
+
+    `meta` is there because generated code asks whether it is full, which it never is.
+    """
+
+    def __init__(self, lists: list[list[tuple[Any, int]]]) -> None:
+        self.lists = lists
+        self.open: list[tuple[Any, int]] = []
+        self.meta = [0, 0]
+
+
+def put_element(out: ListOut, word: Any, count: int) -> None:
+    out.open.append((word, count))
+
+
+def end_list(out: ListOut, k: int) -> None:
+    out.lists[k], out.open = out.open, []
+
+
+def _shown(entries: dict[Any, Any]) -> Iterator[tuple[Any, int]]:
+    """(value, count) of what is there; entries are counts, or begin with them."""
+    for word, entry in entries.items():
+        count = entry if isinstance(entry, int) else entry[0]
+        if count > 0:
+            yield word, count
+
+
+def list_sequence(
+    out: ListOut, k: int, view: list[list[Any]], pool: None, pooled: bool, s: int
+) -> None:
+    for word in _shown_values(view[s]):
+        put_element(out, word, 1)
+    end_list(out, k)
+
+
+def list_ordered(
+    out: ListOut,
+    k: int,
+    view: list[dict[Any, Any]],
+    pool: None,
+    pooled: bool,
+    s: int,
+    repeat: bool,
+    backwards: bool,
+) -> None:
+    for word, count in sorted(_shown(view[s]), reverse=backwards):
+        for _ in range(count if repeat else 1):
+            put_element(out, word, 1 if repeat else count)
+    end_list(out, k)
+
+
+def _by_frequency(entries: dict[Any, Any]) -> list[tuple[Any, int]]:
+    return sorted(sorted(_shown(entries)), key=lambda item: -item[1])
+
+
+def list_top(
+    out: ListOut, k: int, view: list[dict[Any, Any]], pool: None, pooled: bool, s: int, n: int
+) -> None:
+    for word, count in _by_frequency(view[s])[: max(n, 0)]:
+        put_element(out, word, count)
+    end_list(out, k)
+
+
+def mode(view: list[dict[Any, Any]], pool: None, pooled: bool, s: int) -> tuple[Any, bool]:
+    ranking = _by_frequency(view[s])
+    return (ranking[0][0], True) if ranking else (0, False)
+
+
+def new_list_out(n: int) -> ListOut:
+    return ListOut([[] for _ in range(n)])
+
+
+def grown(out: ListOut) -> ListOut:
+    return out
+
+
+def rows_of(out: ListOut, take: Array) -> tuple[list[Any], list[int], list[int]]:
+    lists = [out.lists[k] for k in take]
+    flat = [element for row in lists for element in row]
+    offsets = [0]
+    for row in lists:
+        offsets.append(offsets[-1] + len(row))
+    return [word for word, _ in flat], [count for _, count in flat], offsets
+
+
+def lists_differ(a: ListOut, b: ListOut, n: int) -> Array:
+    return np.array([a.lists[k] != b.lists[k] for k in range(n)], np.bool_)
+
+
+def concatenated(a: ListOut, b: ListOut) -> ListOut:
+    return ListOut(a.lists + b.lists)
+
+
+def new_view(kind: str, slots: int, width: int) -> Any:
+    """An empty view of a kind."""
+    if kind == "multiset":
+        return Multiset(slots, width)
+    return [[] if kind == "sequence" else {} for _ in range(slots)]

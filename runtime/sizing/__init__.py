@@ -1,0 +1,1 @@
+"""How much a query will remember, told from a sample."""

@@ -1,0 +1,127 @@
+"""What operators hold, counted: keys, the entries of views, texts, and how often rows met each of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.operators.keyed_state import KeyedState
+from aggloom.runtime.operators.slot_state import SlotState
+from aggloom.runtime.operators.windows.base import WindowOperator
+from aggloom.runtime.operators.windows.session_state import SessionState
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.pool import HEAP_LIVE, HIGH, LIVE
+from aggloom.runtime.storage.tree import STRIDE, Tree
+
+
+class Entries(NamedTuple):
+    """The entries of a view: how many, whether their words are texts, how often each was met, the most a key has.
+
+    The last two are None where they are not known, and where a key may have any number.
+    """
+
+    live: int
+    pooled: bool
+    met: Array | None
+    most: int | None
+
+
+class Census(NamedTuple):
+    """What one state of an operator holds; `met`: how often rows met each key, or none if nobody counted.
+
+    texts: how many hold each text; texts_by_key: texts that a key holds itself, at most.
+    """
+
+    keys: int
+    met: Array | None
+    views: dict[str, Entries]
+    texts: Array
+    text_bytes: int
+    texts_by_key: int
+
+
+def counting(handler: type[Any]) -> type[Any]:
+    """A handler class that counts the rows of each slot, which append-only accumulators need not do."""
+
+    def run(
+        self: Any, step: Any, inputs: Any, retracts: Array, keep: bool, slots: Array, *noted: Any
+    ) -> Any:
+        rows = np.bincount(slots[~retracts], minlength=len(self.met))
+        rows[: len(self.met)] += self.met
+        self.met = rows
+        return handler._run(self, step, inputs, retracts, keep, slots, *noted)
+
+    # What rows do to accumulators, whether alone or with results noted, goes through `_run`.
+    return type(handler.__name__, (handler,), {"_run": run, "met": np.zeros(0, np.int64)})
+
+
+def censuses(operator: GroupAggOperator | WindowOperator) -> list[Census]:
+    """What each state of an operator holds, that of its rows first."""
+    states = operator.states if isinstance(operator, WindowOperator) else [operator.state]
+    return [_census(state) for state in states]
+
+
+def _census(state: SlotState) -> Census:
+    slots, keyed = _slots(state)
+    pool = state.pool.arrays
+    refs = pool.refs[1 : int(pool.meta[HIGH]) + 1]
+    handler, views = state.handler, getattr(state.accumulators, "views", {})
+    return Census(
+        keys=len(slots),
+        met=_met(state, slots),
+        views={
+            attr: _entries(kind, bool(pooled), width, views[attr])
+            for attr, kind, pooled, width in handler.VIEWS
+            if attr in views
+        },
+        texts=refs[refs > 0].astype(np.int64),
+        text_bytes=int(pool.meta[HEAP_LIVE]) if pool.meta[LIVE] else 0,
+        texts_by_key=keyed + sum(bool(pooled) for _, _, _, _, pooled, *_ in handler.FIELDS),
+    )
+
+
+def _slots(state: SlotState) -> tuple[Array, int]:
+    """The slots in use, and how many of a slot's keys are texts."""
+    if isinstance(state, KeyedState):
+        return state.index.used_slots(), int(state.index.pooled.sum())
+    if isinstance(state, SessionState):
+        return state.sessions.live(), int(state.index.pooled.sum())
+    return np.flatnonzero(state.records).astype(np.int64), 0
+
+
+def _met(state: SlotState, slots: Array) -> Array | None:
+    """How often rows met each slot: the rows that it holds, or, where it does not know, those that were counted."""
+    if state.handler.RETRACTING:
+        return np.abs(state.records[slots])
+    met: Array = getattr(state.handler, "met", np.zeros(0, np.int64))
+    return met[slots] if len(slots) and len(met) > slots.max() else None
+
+
+def _entries(kind: str, pooled: bool, width: int, view: Any) -> Entries:
+    tree = view.arrays
+    met = _counts(tree, width if kind == "multiset" else 1) if isinstance(tree, Tree) else None
+    most = 2 * width if kind == "quantiles" else None
+    return Entries(int(getattr(view, "live", 0)), pooled, met, most)
+
+
+def _counts(tree: Tree, columns: int) -> Array:
+    """The greatest count of each entry of a tree, all slots together."""
+    heap, stride = tree.heap, int(tree.meta[STRIDE])
+    blocks = tree.root[tree.root != 0].astype(np.int64)
+    found = [np.zeros(0, np.int64)]
+    while len(blocks):
+        sizes, inner = heap[blocks] & 0xFF, heap[blocks] >> 16 > 0
+        entries = _places(blocks[~inner], sizes[~inner], stride)
+        counts = heap[entries[:, None] + np.arange(1, 1 + columns)]
+        found.append(np.abs(counts).max(axis=1))
+        blocks = heap[_places(blocks[inner], sizes[inner], stride) + 1]
+    return np.concatenate(found)
+
+
+def _places(blocks: Array, sizes: Array, stride: int) -> Array:
+    """Where the entries of blocks lie."""
+    first = np.repeat(blocks + 1, sizes)
+    within = np.arange(len(first)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.asarray(first + within * stride)

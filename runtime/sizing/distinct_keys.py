@@ -1,0 +1,60 @@
+"""How many different things more rows would show, told from how often each of those seen so far was.
+
+What matters is how many were seen once, twice, and so on to five times. Their numbers are fitted by the negative
+binomial law in Engen's extension, whose shape covers things that are all as frequent and those that follow a power
+law, by maximum likelihood; the same law then says how many others further rows bring.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aggloom.runtime.storage.arena import Array
+
+_RARE = 5
+_TIMES = np.arange(1, _RARE + 1)
+_ROUNDS = 4
+
+
+def expected(counts: Array, factor: float) -> float:
+    """How many different things `factor` times as many rows have; counts: how often each one was seen."""
+    rare = np.bincount(np.clip(counts, 1, _RARE + 1), minlength=_RARE + 2)[1 : _RARE + 1]
+    if factor <= 1 or rare[0] == 0:
+        return float(len(counts))
+    shape, growth = _fitted(rare)
+    law = np.exp(_logs(np.array([shape]), np.array([growth]))[0, 0])
+    # How many things the law stands for: its first number is `growth`, that of things seen once.
+    scale = rare.sum() / law.sum() * (1 - growth) ** -shape
+    seen = growth / (1 - growth)
+    more = ((1 + seen) ** -shape - (1 + factor * seen) ** -shape) / shape
+    return float(len(counts) + scale * more)
+
+
+def _logs(shapes: Array, growths: Array) -> Array:
+    """By shape, growth and number of times: the logarithm of how many are seen so often, up to a factor."""
+    steps = np.log((shapes[:, None] + _TIMES[1:] - 1) / _TIMES[1:])
+    weights = np.concatenate([np.zeros((len(shapes), 1)), np.cumsum(steps, axis=1)], axis=1)
+    logs: Array = weights[:, None, :] + np.log(growths)[None, :, None] * _TIMES
+    return logs
+
+
+def _fitted(rare: Array) -> tuple[float, float]:
+    """The likeliest shape (above -1, but not 0) and growth (in 0..1), on a grid that is refined."""
+    shapes = np.concatenate([-np.linspace(0.99, 0.01, 50), np.geomspace(0.01, 1000, 80)])
+    odds = np.linspace(-12, 9, 106)
+    for _ in range(_ROUNDS):
+        growths = 1 / (1 + np.exp(-odds))
+        logs = _logs(shapes, growths)
+        whole = np.log(np.exp(logs).sum(axis=2))
+        likelihood = (logs * rare).sum(axis=2) - whole * rare.sum()
+        row, column = np.unravel_index(int(np.argmax(likelihood)), likelihood.shape)
+        best = float(shapes[row]), float(growths[column])
+        shapes = _between(shapes, int(row))
+        shapes = shapes[np.abs(shapes) > 1e-9]
+        odds = _between(odds, int(column))
+    return best
+
+
+def _between(grid: Array, place: int) -> Array:
+    """A finer grid between the neighbours of a place."""
+    return np.linspace(grid[max(place - 1, 0)], grid[min(place + 1, len(grid) - 1)], 41)

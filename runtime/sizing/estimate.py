@@ -1,0 +1,187 @@
+"""How much a query will remember, told from a sample of its rows: its operators run over them, without Spark.
+
+Windows stay open and no key is forgotten, so that with windows or a TTL the sample stands for the rows of as much time
+as is remembered at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any, Literal
+
+from aggloom.codegen import AggSpec
+from aggloom.codegen.planner import (
+    GroupAggregate,
+    IncrementalAggregate,
+    Node,
+    Plan,
+    PlanOptions,
+    Scan,
+    WindowAggregate,
+    describe,
+    plan_query,
+    plan_spec,
+    plan_windows,
+)
+from aggloom.codegen.windows import Assigner, Windowing
+from aggloom.errors import SpecError, UnknownTableError, nearest
+from aggloom.runtime.local.pipeline import Pipeline, handlers
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.sizing.census import counting
+from aggloom.runtime.sizing.growth import Grown
+from aggloom.runtime.sizing.report import Estimate, OperatorEstimate
+from aggloom.runtime.sizing.samples import changes_of, named, rows_of, schema_of
+
+_BUNDLE = 1 << 17
+
+
+def estimate(
+    query: AggSpec | str,
+    sample: Any,
+    *,
+    rows: int | Mapping[str, int] | None = None,
+    keys: int | Mapping[int, int] | None = None,
+    buckets: int | None = None,
+    tables: Mapping[str, Any] | None = None,
+    input_changes: str | Mapping[str, str] | None = None,
+    dialect: Literal["spark", "flink"] = "spark",
+    backend: Literal["numba", "python"] = "numba",
+    window: Assigner | Windowing | None = None,
+    options: PlanOptions | Mapping[str, Any] | None = None,
+    session: Any = None,
+    **keywords: Any,
+) -> Estimate:
+    """What the operators of a spec, or of SQL over tables, will hold in memory and in checkpoints.
+
+    sample: rows as an Arrow table or batch, a pandas or Spark DataFrame, or by table name; a column `_change_type` or
+    `op` makes them changes. rows: how many the whole input has, in all or by table (default: the sample is all of it).
+    keys: how many keys there will be, of the only operator or by the number that explain gives it, where you know.
+    tables: schemas of the tables (default: those of the samples). buckets: as in group_aggregate, by default as many
+    as on a session of this machine. session: as of the harness. options, keywords: the planner's.
+    Raises SpecError and DataError for what does not fit.
+    """
+    chosen = options if isinstance(options, PlanOptions) else PlanOptions.of(options or {})
+    # Phases and bundles say how rows are added up, not what is remembered.
+    plain = {"agg_phase_strategy": "ONE_PHASE", "mini_batch_enabled": True}
+    chosen = chosen.updated({**keywords, **plain})
+    if isinstance(query, AggSpec):
+        if tables is not None or input_changes is not None:
+            raise SpecError("estimate: a spec has a schema; leave out tables and input_changes.")
+        windowing = Windowing.of(window)
+        plan = plan_spec(query, options=chosen)
+        if windowing is not None:
+            plan = plan_windows(query, windowing, options=chosen)
+        given = named(sample, list(plan.scans))
+    else:
+        given = named(sample, query)
+        schemas = {name: schema_of(table) for name, table in given.items()} | dict(tables or {})
+        changes = changes_of(given) if input_changes is None else input_changes
+        plan = plan_query(query, schemas, input_changes=changes, dialect=dialect, options=chosen)
+    fed = {name: rows_of(name, given, scan.schema) for name, scan in plan.scans.items()}
+    made = handlers(backend)
+    pipeline = Pipeline(plan, lambda spec: counting(made(spec)), session=session)
+    _feed(pipeline, fed)
+    seen = {name: batch.num_rows for name, (batch, _) in fed.items()}
+    whole = _whole(rows, seen)
+    flow = _Flow(seen, whole, rows is not None, _by_number(keys), buckets or _buckets())
+    operators = flow.operators(plan, pipeline, backend)
+    return Estimate(sum(whole.values()), sum(seen.values()), operators)
+
+
+def _feed(pipeline: Pipeline, tables: Mapping[str, Rows]) -> None:
+    parts = [
+        [
+            (name, (rows.slice(at, _BUNDLE), kinds[at : at + _BUNDLE]))
+            for at in range(0, len(kinds), _BUNDLE)
+        ]
+        for name, (rows, kinds) in tables.items()
+    ]
+    for bundle in zip_longest(*parts):
+        pipeline.process(dict(part for part in bundle if part is not None))
+
+
+def _whole(rows: int | Mapping[str, int] | None, seen: Mapping[str, int]) -> dict[str, int]:
+    """The rows of the whole input by table."""
+    if rows is None:
+        return dict(seen)
+    if isinstance(rows, Mapping):
+        for name in rows:
+            if name not in seen:
+                raise UnknownTableError(f"estimate: rows of {name!r}. {nearest(name, seen)}")
+        found = {**seen, **rows}
+    else:
+        total = sum(seen.values())
+        found = {name: round(rows * number / total) for name, number in seen.items()}
+        if rows < total:
+            found = dict.fromkeys(seen, 0)
+    for name, number in found.items():
+        if number < seen[name]:
+            raise SpecError(
+                f"estimate: rows={rows!r} is less than the sample has of {name!r}, {seen[name]}; "
+                "give the rows of the whole input."
+            )
+    return found
+
+
+def _by_number(keys: int | Mapping[int, int] | None) -> dict[int | None, int]:
+    given: dict[int | None, int] = {}
+    given.update(((None, keys),) if isinstance(keys, int) else (keys or {}).items())
+    for number in given.values():
+        if number < 1:
+            raise SpecError(f"estimate: keys={number}; give the number of keys, at least 1.")
+    return given
+
+
+def _buckets() -> int:
+    """As many as a query has on a session of this machine: twice the cores."""
+    return 2 * (os.cpu_count() or 1)
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """What flows along a plan: the rows or keys in the sample, and as many as there will be."""
+
+    seen: Mapping[str, int]
+    whole: Mapping[str, int]
+    by_rows: bool
+    keys: Mapping[int | None, int]
+    buckets: int
+
+    def operators(
+        self, plan: Plan, pipeline: Pipeline, backend: str
+    ) -> tuple[OperatorEstimate, ...]:
+        """The estimates of all nodes with state, in the order of their numbers."""
+        running = iter(pipeline.operators)
+        found: list[OperatorEstimate] = []
+        self._of(plan.root, describe(plan, backend)["plan"], running, found)
+        numbers = {each.id for each in found}
+        if (None in self.keys and len(found) != 1) or not self.keys.keys() <= numbers | {None}:
+            shown = ", ".join(f"{number}: ..." for number in sorted(numbers))
+            raise SpecError(
+                f"estimate: keys must be given by the number of a node, as in keys={{{shown}}}; "
+                "explain shows the numbers."
+            )
+        return tuple(sorted(found, key=lambda each: each.id))
+
+    def _of(
+        self,
+        node: Node,
+        described: dict[str, Any],
+        running: Iterator[Any],
+        found: list[OperatorEstimate],
+    ) -> tuple[float, float]:
+        """(in the sample, in the whole) of what leaves a node; the operators of its inputs come first."""
+        if isinstance(node, Scan):
+            return self.seen[node.table], self.whole[node.table]
+        pairs = zip(node.inputs, described["inputs"], strict=True)
+        flows = [self._of(below, said, running, found) for below, said in pairs]
+        seen, whole = (sum(side) for side in zip(*flows, strict=True))
+        if not isinstance(node, GroupAggregate | IncrementalAggregate | WindowAggregate):
+            return seen, whole
+        given = self.keys.get(described["id"], self.keys.get(None))
+        grown = Grown(next(running), described, whole / max(seen, 1), given, self.by_rows)
+        found.append(grown.estimate(self.buckets if described["keys"] else 1))
+        return found[-1].keys_in_sample, found[-1].keys

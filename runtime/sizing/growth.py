@@ -1,0 +1,106 @@
+"""One operator that has seen a sample, as it will be after all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from aggloom.runtime.sizing.census import Census, Entries, censuses
+from aggloom.runtime.sizing.distinct_keys import expected
+from aggloom.runtime.sizing.report import OperatorEstimate, PartEstimate
+from aggloom.runtime.storage.arena import Array
+
+
+class Grown:
+    """An operator that has seen a sample, as it will be after `factor` times as many rows, or with `keys` keys."""
+
+    def __init__(
+        self,
+        operator: Any,
+        described: dict[str, Any],
+        factor: float,
+        keys: int | None,
+        by_rows: bool,
+    ) -> None:
+        self.operator, self.described, self.state = operator, described, described["state"]
+        self.found = censuses(operator)
+        self.seen = self.found[0].keys
+        self.factor, self.by_rows = factor, by_rows or keys is None
+        self.keys = self._keys() if keys is None else keys
+        if not self.by_rows:
+            self.factor = self.keys / max(1, self.seen)
+
+    def estimate(self, buckets: int) -> OperatorEstimate:
+        now, later = self._parts(grown=False), self._parts(grown=True)
+        before, after = (sum(part.bytes for part in parts) for parts in (now, later))
+        compiled = self.state["bytes_per_key"] is not None
+        ratio = after / max(1, before) if compiled else self.keys / max(1, self.seen)
+        return OperatorEstimate(
+            id=self.described["id"],
+            node=self.described["node"],
+            bounded_by=tuple(self.state["bounded_by"]),
+            per=self.state.get("per", "key"),
+            keys=self.keys,
+            keys_in_sample=self.seen,
+            bytes=after if compiled else None,
+            checkpoint_bytes=round(len(self.operator.snapshot()) * max(1.0, ratio)),
+            buckets=buckets,
+            parts=later if compiled else (),
+        )
+
+    def _keys(self) -> int:
+        if not self.described["keys"] and "per" not in self.state:
+            return self.seen
+        return round(_more(self.found[0].met, self.seen, self.factor))
+
+    def _parts(self, *, grown: bool) -> tuple[PartEstimate, ...]:
+        """What the parts of all states take, in the sample or later."""
+        if self.state["bytes_per_key"] is None:
+            return ()
+        by_key = {part["name"]: part["bytes_per_key"] for part in self.state["parts"]}
+        given = by_key.pop("given out", 0)
+        found: list[PartEstimate] = []
+        for place, census in enumerate(self.found):
+            scale = self.keys / max(1, self.seen) if grown else 1.0
+            name, each = ("given out", given) if place else ("keys", sum(by_key.values()))
+            number = round(census.keys * scale)
+            found.append(PartEstimate(name, number, number * each))
+            found += self._inside(census, number, self.factor if grown else 1.0)
+        return tuple(_added(found))
+
+    def _inside(self, census: Census, keys: int, factor: float) -> Iterator[PartEstimate]:
+        """The entries of views, and texts."""
+        seen, holders = (float(census.texts_by_key * number) for number in (census.keys, keys))
+        for part in self.state["parts"]:
+            if "entries" not in part:
+                continue
+            view = census.views[part["name"]]
+            number = round(self._entries(view, keys, factor))
+            yield PartEstimate(part["name"], number, number * part["bytes_per_entry"])
+            seen, holders = seen + view.pooled * view.live, holders + view.pooled * number
+        if self.state["texts"] and len(census.texts):
+            number = round(expected(census.texts, holders / max(1.0, seen)))
+            length = census.text_bytes / len(census.texts)
+            size = self.state["bytes_per_text"] + length
+            yield PartEstimate("texts", number, round(number * size))
+
+    def _entries(self, view: Entries, keys: int, factor: float) -> float:
+        number = _more(view.met if self.by_rows else None, view.live, factor)
+        return number if view.most is None else min(number, float(max(view.live, keys * view.most)))
+
+
+def _more(met: Array | None, live: int, factor: float) -> float:
+    """How many things there will be; those of which nobody knows how often rows met them grow as rows do."""
+    return live * factor if met is None else expected(met, factor)
+
+
+def _added(parts: list[PartEstimate]) -> list[PartEstimate]:
+    """Parts of the same name as one."""
+    found: dict[str, PartEstimate] = {}
+    for part in parts:
+        had = found.get(part.name, replace(part, number=0, bytes=0))
+        found[part.name] = replace(
+            part, number=had.number + part.number, bytes=had.bytes + part.bytes
+        )
+    return list(found.values())

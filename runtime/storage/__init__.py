@@ -1,0 +1,1 @@
+"""State as arrays: the arena, its pool of bytes, indexes, trees, rows."""

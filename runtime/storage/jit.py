@@ -1,0 +1,83 @@
+"""The one place that holds Numba's options."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from numba import njit
+from numba.core.compiler_lock import global_compiler_lock
+
+from aggloom.codegen import refuse_foreign
+from aggloom.runtime.storage.indexing import Compiler
+
+F = TypeVar("F", bound=Callable[..., Any])
+_OPTIONS: dict[str, Any] = {"_nrt": False, "pipeline_class": Compiler}
+
+
+def kernel(function: F) -> F:
+    """Compile, cached on disk, without reference counting, and inlined: for functions that make no array.
+
+    State travels as named tuples of arrays, dozens of words by value: counting references to them took 20 of 24
+    parts of an update's time, and passing them on from call to call two thirds of what was left. Everything that
+    a kernel touches is held by its caller.
+    """
+    return _compiled_once(njit(cache=True, forceinline=True, **_OPTIONS)(function))
+
+
+def cold_kernel(function: F) -> F:
+    """A kernel that is called, not inlined: for what few rows need and would bloat every loop and its compiling."""
+    return _compiled_once(njit(cache=True, **_OPTIONS)(function))
+
+
+def part(function: F) -> F:
+    """A part of one kernel: put into its caller before anything is compiled, so that it is compiled only there."""
+    return njit(inline="always", **_OPTIONS)(function)
+
+
+def _compiled_once(dispatcher: Any) -> Any:
+    """Let one process of a host compile a kernel, and the others wait for what it leaves on the disk.
+
+    Spark's workers begin together: each would compile what all of them need.
+    """
+    compiled = getattr(dispatcher, "compile", None)
+    if compiled is None:  # NUMBA_DISABLE_JIT: a plain function
+        return dispatcher
+    code = dispatcher.py_func.__code__
+    name = f"{Path(code.co_filename).stem}.{code.co_name}-{code.co_firstlineno}.lock"
+
+    def compile_once(signature: Any) -> Any:
+        # What Numba finds here it unpickles.
+        _refuse_foreign_once(Path(dispatcher.stats.cache_path))
+        # Numba's own lock comes first: two threads that took the two in turn would wait for each other. Kernels do
+        # not call each other in circles, so that neither do processes.
+        with global_compiler_lock, _held(Path(dispatcher.stats.cache_path) / name):
+            return compiled(signature)
+
+    dispatcher.compile = compile_once
+    return dispatcher
+
+
+@cache
+def _refuse_foreign_once(directory: Path) -> None:
+    """Raise GeneratedSourceError if others may put files into a directory of compiled kernels."""
+    refuse_foreign(directory)
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold a file's lock; where there can be none, everybody compiles."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError:
+        yield
+        return
+    with file:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

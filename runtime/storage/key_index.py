@@ -1,0 +1,340 @@
+"""The key index: key columns (as words, with a mask of nulls) -> slot. Slots of deleted keys are reused.
+
+A cell of the table holds the upper half of its key's hash beside the slot + 1 (0 = empty), so probing, rehashing
+and closing gaps read nothing but the table. That half, as a fraction, is where in the table the cell belongs: the cells
+are in the order of their hashes whatever their number, so that the table grows by a quarter in one pass over it.
+Rows are looked up in blocks, each step for the whole block: the loads of a step do not wait for one another, which is
+what a large table's lookup takes its time for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.operators.slot_state import FIRST_SLOTS
+from aggloom.runtime.storage.arena import Arena, Array, airy
+from aggloom.runtime.storage.hashing import combine
+from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.pool import Pool, PoolArrays, hold, release
+
+HIGH, FREE, LIVE = range(3)
+_BLOCK = 1024
+_SLOT = 0xFFFFFFFF
+
+
+class IndexArrays(NamedTuple):
+    """`table` by hash; by slot the key `words` (slot, column), `nulls` (bit mask), `used`.
+
+    A free slot's first word is the next free one + 1; `meta[FREE]` starts the list (0: none is free).
+    """
+
+    table: Array
+    words: Array
+    nulls: Array
+    used: Array
+    meta: Array
+
+
+class Scratch(NamedTuple):
+    """Room for a block of rows: their hashes, and the numbers of those that are not settled yet."""
+
+    hashes: Array
+    open: Array
+
+
+@kernel
+def _hash(words: Array, r: int, mask: int, width: int) -> int:
+    h = np.int64(mask)
+    for c in range(width):
+        h = combine(h, words[r, c])
+    return h
+
+
+@kernel
+def _home(cell: int, cells: int) -> int:
+    """Where a cell, or a hash, would be if it were alone in a table of so many cells."""
+    return np.int64((np.uint64(cell) >> np.uint64(32)) * np.uint64(cells) >> np.uint64(32))
+
+
+@kernel
+def _around(at: int, cells: int) -> int:
+    """A place that may be beyond the end, or before the start, of a table that is a ring."""
+    if at >= cells:
+        return at - cells
+    return at + cells if at < 0 else at
+
+
+@kernel
+def _entries_in(cells: int) -> int:
+    """How many entries a table of so many cells may hold, of which two thirds are that."""
+    return 2 * cells // 3
+
+
+@kernel
+def _slot(cell: int) -> int:
+    return (cell & _SLOT) - 1
+
+
+@kernel
+def _is_other(cell: int, h: int) -> bool:
+    """Whether a cell is another hash's."""
+    return cell != 0 and (cell ^ h) >> 32 != 0
+
+
+@kernel
+def _same(index: IndexArrays, s: int, words: Array, nulls: Array, r: int) -> bool:
+    """Whether slot s holds the key of row r."""
+    same = index.nulls[s] == nulls[r]
+    for c in range(words.shape[1]):
+        same = same and index.words[s, c] == words[r, c]
+    return same
+
+
+@kernel
+def _search(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch: Scratch) -> int:
+    """The slots of a block's keys that are there; how many rows are listed as open: new keys, or behind another."""
+    hashes, left, cells = scratch.hashes, scratch.open, len(index.table)
+    for j in range(len(slots)):
+        hashes[j] = nulls[j]
+    for c in range(words.shape[1]):
+        for j in range(len(slots)):
+            hashes[j] = combine(hashes[j], words[j, c])
+    for j in range(len(slots)):
+        slots[j] = index.table[_home(hashes[j], cells)]
+    more, step = np.int64(0), 0
+    for j in range(len(slots)):
+        left[more] = j
+        more += _is_other(slots[j], hashes[j])
+    while more > 0:
+        count, more, step = more, np.int64(0), step + 1
+        for k in range(count):
+            j = left[k]
+            slots[j] = index.table[_around(_home(hashes[j], cells) + step, cells)]
+        for k in range(count):
+            j = left[k]
+            left[more] = j
+            more += _is_other(slots[j], hashes[j])
+    for j in range(len(slots)):
+        s = max(_slot(slots[j]), 0)
+        same = slots[j] != 0 and _same(index, s, words, nulls, j)
+        slots[j] = s
+        left[more] = j
+        more += not same
+    return more
+
+
+@cold_kernel
+def _settle(index: IndexArrays, words: Array, nulls: Array, r: int, h: int) -> tuple[int, int]:
+    """(slot of row r's key or -1, cell where it is or belongs)."""
+    cells = len(index.table)
+    at = _home(h, cells)
+    while index.table[at] != 0:
+        cell = index.table[at]
+        if not _is_other(cell, h) and _same(index, _slot(cell), words, nulls, r):
+            return _slot(cell), at
+        at = _around(at + 1, cells)
+    return np.int64(-1), at
+
+
+@kernel
+def _enter(
+    index: IndexArrays,
+    pool: PoolArrays,
+    pooled: Array,
+    words: Array,
+    nulls: Array,
+    r: int,
+    cell: int,
+    h: int,
+) -> int:
+    """The slot that row r's key, which is new, gets."""
+    if index.meta[FREE] > 0:
+        slot = index.meta[FREE] - 1
+        index.meta[FREE] = index.words[slot, 0]
+    else:
+        slot = index.meta[HIGH]
+        index.meta[HIGH] += 1
+    index.table[cell] = (h & ~_SLOT) | (slot + 1)
+    index.nulls[slot] = nulls[r]
+    index.used[slot] = 1
+    index.meta[LIVE] += 1
+    for c in range(words.shape[1]):
+        index.words[slot, c] = words[r, c]
+        if pooled[c]:
+            hold(pool, words[r, c])
+    return slot
+
+
+@kernel
+def _lookup(
+    index: IndexArrays,
+    pool: PoolArrays,
+    pooled: Array,
+    words: Array,
+    nulls: Array,
+    slots: Array,
+    start: int,
+    scratch: Scratch,
+) -> int:
+    """The slots of the rows from start on, to the end or up to a new key that there is no room for: the next row."""
+    room = min(_entries_in(len(index.table)), len(index.used))
+    while start < len(slots):
+        stop = min(len(slots), start + _BLOCK)
+        block, keys, masks = slots[start:stop], words[start:stop], nulls[start:stop]
+        for k in range(_search(index, keys, masks, block, scratch)):
+            j = scratch.open[k]
+            slot, cell = _settle(index, keys, masks, j, scratch.hashes[j])
+            if slot < 0:
+                if index.meta[LIVE] == room:
+                    return start + j
+                slot = _enter(index, pool, pooled, keys, masks, j, cell, scratch.hashes[j])
+            block[j] = slot
+        start = stop
+    return start
+
+
+@kernel
+def _find(index: IndexArrays, words: Array, nulls: Array, slots: Array, scratch: Scratch) -> None:
+    for start in range(0, len(slots), _BLOCK):
+        stop = min(len(slots), start + _BLOCK)
+        block, keys, masks = slots[start:stop], words[start:stop], nulls[start:stop]
+        for k in range(_search(index, keys, masks, block, scratch)):
+            j = scratch.open[k]
+            block[j] = _settle(index, keys, masks, j, scratch.hashes[j])[0]
+
+
+@kernel
+def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -> None:
+    cells, width = len(index.table), len(pooled)
+    for r in range(len(slots)):
+        s = slots[r]
+        at = _home(_hash(index.words, s, np.int64(index.nulls[s]), width), cells)
+        while _slot(index.table[at]) != s:
+            at = _around(at + 1, cells)
+        hole = at
+        while True:
+            at = _around(at + 1, cells)
+            if index.table[at] == 0:
+                break
+            home = _home(index.table[at], cells)
+            if _around(at - home, cells) >= _around(at - hole, cells):
+                index.table[hole] = index.table[at]
+                hole = at
+        index.table[hole] = 0
+        for c in range(width):
+            if pooled[c]:
+                release(pool, index.words[s, c])
+            index.words[s, c] = 0
+        index.nulls[s] = 0
+        index.used[s] = 0
+        index.words[s, 0] = index.meta[FREE]
+        index.meta[FREE] = s + 1
+        index.meta[LIVE] -= 1
+
+
+@kernel
+def _rehash(old: Array, table: Array) -> None:
+    """Fill an empty table from another."""
+    cells = len(table)
+    for i in range(len(old)):
+        if old[i] != 0:
+            at = _home(old[i], cells)
+            while table[at] != 0:
+                at = _around(at + 1, cells)
+            table[at] = old[i]
+
+
+def _cells_for(entries: int) -> int:
+    """Cells for a table of so many entries: it is at most two thirds full."""
+    return 3 * (max(entries, FIRST_SLOTS) + 1) // 2
+
+
+class KeyIndex:
+    """Key rows to slots, for keys of `len(pooled)` columns; `pooled[c]`: column c holds ids of the pool.
+
+    name: what its arrays in the arena are called by.
+    """
+
+    def __init__(self, arena: Arena, pool: Pool, pooled: list[bool], name: str = "index") -> None:
+        self.arena, self.pool, self.name = arena, pool, name
+        self.pooled = np.array(pooled, np.bool_)
+        width = len(pooled)
+        self.mask_type = "u1" if width <= 8 else "u8"
+        arena.array(f"{name}.table", _cells_for(FIRST_SLOTS), "i8")
+        arena.array(f"{name}.words", FIRST_SLOTS, "i8", max(width, 1))
+        arena.array(f"{name}.nulls", FIRST_SLOTS, self.mask_type)
+        arena.array(f"{name}.used", FIRST_SLOTS, "u1")
+        arena.array(f"{name}.meta", 4, "i8")
+        self._scratch = Scratch(np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64))
+        self._reload()
+
+    @property
+    def capacity(self) -> int:
+        return len(self.arrays.used)
+
+    @property
+    def is_airy(self) -> bool:
+        return airy(len(self), int(self.arrays.meta[HIGH]))
+
+    def __len__(self) -> int:
+        return int(self.arrays.meta[LIVE])
+
+    def lookup(self, words: Array, nulls: Array) -> Array:
+        """The slot of each key row (`words`: rows x columns, `nulls`: bit mask a row); new keys get one."""
+        slots = np.empty(len(nulls), np.int64)
+        row = 0
+        while row < len(slots):
+            a = self.arrays
+            row = _lookup(a, self.pool.arrays, self.pooled, words, nulls, slots, row, self._scratch)
+            if row < len(slots):
+                self.reserve(_BLOCK)
+        return slots
+
+    def find(self, words: Array, nulls: Array) -> Array:
+        """The slot of each key row, -1 for keys that are not there."""
+        slots = np.empty(len(nulls), np.int64)
+        _find(self.arrays, words, nulls, slots, self._scratch)
+        return slots
+
+    def remove(self, slots: Array) -> None:
+        """Forget the keys of `slots`; the slots become free."""
+        _remove(self.arrays, self.pool.arrays, self.pooled, slots)
+
+    def keys(self, slots: Array) -> tuple[Array, Array]:
+        """The (words, nulls) of the keys at slots."""
+        words = self.arrays.words[slots][:, : len(self.pooled)]
+        return np.ascontiguousarray(words), self.arrays.nulls[slots]
+
+    def used_slots(self) -> Array:
+        return np.flatnonzero(self.arrays.used).astype(np.int64)
+
+    def reset(self) -> None:
+        """Give the memory back; only when no key is left."""
+        for part in ("words", "nulls", "used"):
+            self.arena.replace(f"{self.name}.{part}", FIRST_SLOTS)
+        self.arena.replace(f"{self.name}.table", _cells_for(FIRST_SLOTS))
+        self.arrays.meta[:] = 0
+        self._reload()
+
+    def _reload(self) -> None:
+        self.arrays = IndexArrays(
+            *(self.arena.array(f"{self.name}.{n}", 0, "i4") for n in IndexArrays._fields)
+        )
+
+    def reserve(self, keys: int) -> None:
+        """Room for `keys` more keys."""
+        a = self.arrays
+        need = int(a.meta[LIVE]) + keys
+        if need > len(a.used):
+            rows = self.arena.roomier(len(a.used), need)
+            for part in ("words", "nulls", "used"):
+                self.arena.resize(f"{self.name}.{part}", rows)
+            self._reload()
+        cells = _cells_for(need)
+        if cells > len(a.table):
+            cells = self.arena.roomier(len(a.table), cells)
+            self.arena.replace(f"{self.name}.table", cells)
+            self._reload()
+            _rehash(a.table, self.arrays.table)

@@ -1,0 +1,1 @@
+"""Values between Arrow columns and words: columns, rows, results, changes."""

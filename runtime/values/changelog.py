@@ -1,0 +1,233 @@
+"""The words of a changelog: row kinds, their spellings, and the laws a changelog obeys.
+
+A row kind is an `int8` inside and a word at the border. A changelog is the stream of insertions,
+retractions and corrections whose folding gives a table; everything here is about that one idea.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.errors import AggloomError, UnknownChangeTypeError
+from aggloom.runtime.storage.jit import kernel
+
+INSERT = 0
+UPDATE_BEFORE = 1
+UPDATE_AFTER = 2
+DELETE = 3
+
+KIND_NAMES = ("+I", "-U", "+U", "-D")
+CHANGE_TYPES = ("insert", "update_preimage", "update_postimage", "delete")
+
+PROFILES = {"spark": CHANGE_TYPES, "flink": KIND_NAMES}
+CHANGE_COLUMNS = {"spark": "_change_type", "flink": "op"}
+
+_FLINK_LONG = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
+_ICEBERG = ("INSERT", "UPDATE_PREIMAGE", "UPDATE_POSTIMAGE", "DELETE")
+_SPELLINGS = (*KIND_NAMES, *CHANGE_TYPES, *_FLINK_LONG, *_ICEBERG)
+_VALUE_SET = pa.array(_SPELLINGS, pa.string())
+_KIND_OF_SPELLING = np.array([index % 4 for index in range(len(_SPELLINGS))], np.int8)
+
+Kinds = npt.NDArray[np.int8]
+Row = tuple[Any, ...]
+
+
+class ChangelogLawError(AggloomError):
+    """A changelog broke a law: it retracts what is not there, or says too much about one key."""
+
+
+def is_retraction(kinds: Kinds) -> npt.NDArray[np.bool_]:
+    """True where a row takes something back (-U, -D)."""
+    return (kinds & 1).astype(np.bool_)
+
+
+@kernel
+def _transitions(
+    was: npt.NDArray[np.bool_],
+    now: npt.NDArray[np.bool_],
+    changed: npt.NDArray[np.bool_],
+    update_before: bool,
+    items: npt.NDArray[np.int64],
+    after_it: npt.NDArray[np.bool_],
+    kinds: Kinds,
+) -> int:
+    """Write the messages and return how many there are; each is written, and counted if it is one."""
+    n = 0
+    for k in range(len(was)):
+        both = was[k] and now[k]
+        items[n] = k
+        after_it[n] = False
+        kinds[n] = UPDATE_BEFORE if both else DELETE
+        n += was[k] and (not both or (update_before and changed[k]))
+        items[n] = k
+        after_it[n] = True
+        kinds[n] = UPDATE_AFTER if both else INSERT
+        n += now[k] and (not both or changed[k])
+    return n
+
+
+def transitions(
+    was: npt.NDArray[np.bool_],
+    now: npt.NDArray[np.bool_],
+    changed: npt.NDArray[np.bool_],
+    update_before: bool,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_], Kinds]:
+    """The messages of items that were and are there: (item, whether it shows what is now, kind), in order of items.
+
+    changed: whose update is told at all. update_before: whether updates come with the -U (SEMANTICS 3.1).
+    """
+    room = 2 * len(was)
+    items, after_it, kinds = (
+        np.empty(room, np.int64),
+        np.empty(room, np.bool_),
+        np.empty(room, "i1"),
+    )
+    n = _transitions(was, now, changed, update_before, items, after_it, kinds)
+    return items[:n], after_it[:n], kinds[:n]
+
+
+def parse_kinds(column: pa.Array | pa.ChunkedArray, where: str) -> Kinds:
+    """The kinds that a change column spells, in any of the spellings that users meet."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise UnknownChangeTypeError(
+            f"{where}: the change column has type {column.type}, not STRING; "
+            f"it should hold {', '.join(CHANGE_TYPES)} or {', '.join(KIND_NAMES)}"
+        )
+    codes = pc.index_in(column, value_set=_VALUE_SET.cast(column.type))
+    if codes.null_count:
+        _raise_unknown(column.filter(pc.is_null(codes)), where)
+    return _KIND_OF_SPELLING[codes.to_numpy(zero_copy_only=False)]
+
+
+def _raise_unknown(unknown: pa.Array, where: str) -> None:
+    """Name the most frequent unknown change type, and how often it occurs."""
+    value, count = Counter(unknown.to_pylist()).most_common(1)[0]
+    shown = "NULL" if value is None else repr(value)
+    others = len(unknown) - count
+    more = f" (and {others} more rows with other unknown values)" if others else ""
+    raise UnknownChangeTypeError(
+        f"{where}: unknown change type {shown} in {count} row{'s' if count > 1 else ''}{more}; "
+        f"known are {', '.join(CHANGE_TYPES)} and {', '.join(KIND_NAMES)}"
+    )
+
+
+def kinds_to_arrow(kinds: Kinds, profile: str = "spark") -> pa.Array:
+    """The change column that spells these kinds in the words of a profile."""
+    words = pa.array(PROFILES[profile], pa.string())
+    return words.take(pa.array(kinds.astype(np.int32)))
+
+
+def same_value(value: Any) -> Any:
+    """The value as a dictionary key under which NaN equals NaN, -0.0 equals 0.0, and a map's entries have no order."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else value + 0.0
+    if isinstance(value, dict):
+        return tuple(map(same_value, value.values()))
+    if isinstance(value, list) and value and all(isinstance(entry, tuple) for entry in value):
+        return frozenset(map(same_value, value))
+    if isinstance(value, list | tuple):
+        return tuple(map(same_value, value))
+    return value
+
+
+def sort_key(value: Any) -> Any:
+    """What to sort values of a column by: nulls first, NaN last, also inside of arrays and structs."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        return (True, False, [sort_key(inner) for inner in value])
+    return (value is not None, value != value, value)
+
+
+def fold(
+    rows: Iterable[Sequence[Any]], key_width: int | None = None, *, idempotent: bool = False
+) -> list[Row]:
+    """The table that a changelog of (kind, *values) rows describes, as a list of value tuples.
+
+    With `key_width`, the first so many values are a key: a lone +U replaces the key's row, and a
+    retraction removes it, or, if `idempotent`, does nothing where there is none, as an upsert sink does. Without a
+    key, rows are a multiset.
+    """
+    if key_width is not None:
+        return _fold_keyed(rows, key_width, idempotent)
+    counts: Counter[Row] = Counter()
+    shown: dict[Row, Row] = {}
+    for kind, *values in rows:
+        identity = tuple(map(same_value, values))
+        if KIND_NAMES.index(kind) & 1:
+            if not counts[identity]:
+                raise ChangelogLawError(f"{kind} of a row that is not there: {tuple(values)!r}")
+            counts[identity] -= 1
+        else:
+            counts[identity] += 1
+            shown[identity] = tuple(values)
+    return [shown[identity] for identity, count in counts.items() for _ in range(count)]
+
+
+def _fold_keyed(rows: Iterable[Sequence[Any]], key_width: int, idempotent: bool) -> list[Row]:
+    """Fold a changelog in which a key has at most one row."""
+    table: dict[Row, Row] = {}
+    for kind, *values in rows:
+        key = tuple(map(same_value, values[:key_width]))
+        if KIND_NAMES.index(kind) & 1:
+            if key not in table:
+                if idempotent:
+                    continue
+                raise ChangelogLawError(f"{kind} for a key that is not there: {tuple(values)!r}")
+            # A -U leaves the row in place: the +U that follows replaces it, and until then the
+            # key is still in the table.
+            if kind == "-D":
+                del table[key]
+        else:
+            table[key] = tuple(values)
+    return list(table.values())
+
+
+def check_laws(rows: Iterable[Sequence[Any]], key_width: int, one_net_change: bool) -> None:
+    """Raise ChangelogLawError unless a complete keyed changelog obeys the laws.
+
+    A -U or -D names the row last emitted for its key, a -U is followed by its +U, nothing but +I
+    follows a -D, and with `one_net_change` a key changes at most once in these rows.
+    """
+    live: dict[Row, Row] = {}
+    open_updates: set[Row] = set()
+    changes: Counter[Row] = Counter()
+    for kind, *values in rows:
+        row = tuple(map(same_value, values))
+        key = row[:key_width]
+        if kind != "-U":
+            changes[key] += 1
+        if one_net_change and changes[key] > 1:
+            raise ChangelogLawError(f"key {key!r} changes more than once: {kind} {row!r}")
+        _step(kind, key, row, live, open_updates)
+    if open_updates:
+        raise ChangelogLawError(f"-U without its +U for key {min(open_updates, key=repr)!r}")
+
+
+def _step(kind: str, key: Row, row: Row, live: dict[Row, Row], open_updates: set[Row]) -> None:
+    """Apply one row to the live table, or say which law it breaks."""
+    if kind in ("-U", "-D") and live.get(key) != row:
+        raise ChangelogLawError(f"{kind} {row!r} is not the row last emitted: {live.get(key)!r}")
+    if kind == "+I" and key in live:
+        raise ChangelogLawError(f"+I {row!r} for a key that is there already: {live[key]!r}")
+    if (kind == "+U") != (key in open_updates):
+        raise ChangelogLawError(f"{kind} {row!r} is out of place: -U and +U come in pairs")
+    if kind == "-U":
+        open_updates.add(key)
+    elif kind == "-D":
+        del live[key]
+    else:
+        live[key] = row
+        open_updates.discard(key)

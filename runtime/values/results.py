@@ -1,0 +1,269 @@
+"""Lists of elements to Arrow results: arrays, maps, joined text, JSON.
+
+A row's elements stand one after the other; row k has those from `offsets[k]` to `offsets[k + 1]`. The function of a
+kind says what becomes of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.errors import DataError, TypeMismatchError
+from aggloom.physical import is_nested
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.columns import bitmap, validity
+
+Options = Mapping[str, Any]
+# As Jackson writes what JSON does not let stand in a string.
+_ESCAPES = {code: f"\\u{code:04X}" for code in range(32)}
+_ESCAPES |= {ord(c): "\\" + e for c, e in zip('"\\\b\f\n\r\t', '"\\bfnrt', strict=True)}
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """The elements of all rows with their counts, where each row's begin and end, and which rows are not NULL."""
+
+    elements: pa.Array
+    counts: Array
+    offsets: Array
+    valid: Array
+
+    def only(self, keep: Array) -> _Lists:
+        """The same rows with some elements left out."""
+        places = np.concatenate([[0], np.cumsum(keep)])
+        counts = self.counts[keep] if len(self.counts) else self.counts
+        elements = self.elements.filter(pa.array(keep))
+        return _Lists(elements, counts, places[self.offsets], self.valid)
+
+    def without_nulls(self) -> _Lists:
+        return self.only(validity(self.elements)) if self.elements.null_count else self
+
+    def to_arrow(self, elements: pa.Array, dtype: pa.DataType) -> pa.Array:
+        """An array or a map of what has been made of the elements."""
+        buffers = [bitmap(self.valid), pa.py_buffer(self.offsets.astype(np.int32))]
+        return pa.Array.from_buffers(dtype, len(self.valid), buffers, children=[elements])
+
+    def join(self, elements: pa.Array, separator: Any) -> pa.Array:
+        return pc.binary_join(self.to_arrow(elements, pa.list_(elements.type)), separator)
+
+
+def finish(
+    kind: str,
+    elements: pa.Array,
+    counts: Array,
+    offsets: Array,
+    valid: Array,
+    result: pa.DataType,
+    options: Options,
+) -> pa.Array:
+    """One result of type `result` for each row of elements, NULL where it is not `valid`.
+
+    kind: array, map, items, join, join_last, json_array or json_object. counts: for each element, how often it is
+    there (map, items; else it may be empty). Options: `separator` (join), and either `absent_on_null` or
+    `on_null="absent"`, which leave nulls out of arrays and JSON.
+    """
+    first, last = int(offsets[0]), int(offsets[-1])
+    lists = _Lists(
+        elements.slice(first, last - first),
+        counts[first:last],
+        np.asarray(offsets, np.int64) - first,
+        np.asarray(valid, np.bool_),
+    )
+    return _KINDS[kind](lists, result, options)
+
+
+def texts(values: pa.Array) -> pa.Array:
+    """CAST AS STRING as Spark does it, instants in UTC."""
+    dtype = values.type
+    if is_nested(dtype) or pa.types.is_map(dtype):
+        raise TypeMismatchError(f"type {dtype} has no text; cast the column to STRING first")
+    if pa.types.is_float32(dtype):
+        return _by_distinct(values, lambda value: _float_text(value, str(np.float32(value))))
+    if pa.types.is_floating(dtype):
+        return _by_distinct(values, lambda value: _float_text(value, repr(value)))
+    if pa.types.is_decimal(dtype):
+        return _by_distinct(values, lambda value: format(value, "f"))
+    if pa.types.is_timestamp(dtype):
+        values = values.cast(pa.timestamp(dtype.unit))
+    text = values.cast(pa.string())
+    if pa.types.is_timestamp(dtype) or pa.types.is_time(dtype):
+        return pc.replace_substring_regex(text, pattern=r"\.0+$|(\.\d*?)0+$", replacement=r"\1")
+    return text
+
+
+def json_texts(values: pa.Array) -> pa.Array:
+    """Each value as JSON, as Flink writes it."""
+    dtype = values.type
+    if len(values) == 0:
+        return pa.array([], pa.string())
+    if pa.types.is_nested(dtype):
+        made = _json_nested(values)
+    elif pa.types.is_floating(dtype):
+        made = _by_distinct(texts(values), _json_float)
+    elif pa.types.is_binary(dtype):
+        made = _by_distinct(values, lambda value: f'"{base64.b64encode(value).decode()}"')
+    elif pa.types.is_string(dtype):
+        made = _by_distinct(values, _quoted)
+    elif pa.types.is_timestamp(dtype):
+        iso = pc.replace_substring(texts(values), pattern=" ", replacement="T")
+        made = _concat('"', iso, '"' if dtype.tz is None else 'Z"')
+    elif pa.types.is_temporal(dtype):
+        made = _concat('"', texts(values), '"')
+    else:
+        made = texts(values)
+    return pc.if_else(values.is_valid(), made, "null")
+
+
+def _array(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
+    if _absent(options):
+        lists = lists.without_nulls()
+    return lists.to_arrow(lists.elements.cast(result.value_type), result)
+
+
+def _map(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
+    lists = lists.without_nulls()
+    return lists.to_arrow(_counted(lists, [result.key_field, result.item_field]), result)
+
+
+def _items(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
+    return lists.to_arrow(_counted(lists, list(result.value_type)), result)
+
+
+def _join(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
+    lists = lists.without_nulls()
+    separator = options["separator"] or ""
+    if pa.types.is_binary(result):
+        return lists.join(lists.elements, separator.encode())
+    return lists.join(texts(lists.elements), separator)
+
+
+def _join_last(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
+    """The elements are structs of a separator and an item: the separator of the last item joins all."""
+    lists = lists.only(validity(lists.elements.flatten()[1]))
+    separators, items = lists.elements.flatten()
+    last = lists.offsets[1:] - 1
+    chosen = pa.array(last, mask=last < lists.offsets[:-1])
+    return lists.join(texts(items), pc.fill_null(texts(separators).take(chosen), ""))
+
+
+def _json_array(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
+    if _absent(options):
+        lists = lists.without_nulls()
+    return _concat("[", lists.join(json_texts(lists.elements), ","), "]")
+
+
+def _json_object(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
+    """The elements are structs of a key and a value."""
+    if _absent(options):
+        lists = lists.only(validity(lists.elements.flatten()[1]))
+    names, values = lists.elements.flatten()
+    if names.null_count:
+        raise DataError("JSON_OBJECTAGG: a key is NULL; leave such rows out with a FILTER")
+    keys, shown = json_texts(texts(names)).to_pylist(), json_texts(values).to_pylist()
+    made = []
+    for (start, end), valid in zip(pairwise(lists.offsets.tolist()), lists.valid, strict=True):
+        members = dict(zip(keys[start:end], shown[start:end], strict=True))
+        text = ",".join(f"{key}:{value}" for key, value in members.items())
+        made.append(f"{{{text}}}" if valid else None)
+    return pa.array(made, pa.string())
+
+
+_KINDS: dict[str, Callable[[_Lists, pa.DataType, Options], pa.Array]] = {
+    "array": _array,
+    "map": _map,
+    "items": _items,
+    "join": _join,
+    "join_last": _join_last,
+    "json_array": _json_array,
+    "json_object": _json_object,
+}
+
+
+def _absent(options: Options) -> bool:
+    return bool(options.get("absent_on_null")) or options.get("on_null") == "absent"
+
+
+def _counted(lists: _Lists, fields: list[pa.Field]) -> pa.Array:
+    """Structs of an element and its count."""
+    counts = pa.array(lists.counts, pa.int64()).cast(fields[1].type)
+    columns = [lists.elements.cast(fields[0].type), counts]
+    return pa.StructArray.from_arrays(columns, fields=fields)
+
+
+def _concat(*pieces: Any) -> pa.Array:
+    return pc.binary_join_element_wise(*pieces, "")
+
+
+def _by_distinct(values: pa.Array, text: Callable[[Any], str]) -> pa.Array:
+    """The text of each value, made once for those that are equal."""
+    coded = values.dictionary_encode()
+    known = [text(value) for value in coded.dictionary.to_pylist()]
+    return pa.array(known, pa.string()).take(coded.indices)
+
+
+def _float_text(value: float, shortest: str) -> str:
+    """A double as Java writes it, from the fewest digits that tell it from others."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    plain = format(Decimal(shortest), "f")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return plain if "." in plain else plain + ".0"
+    # Java looks for no fewer than two digits, which tells in the smallest numbers alone: 4.9E-324.
+    two = f"{value:.1e}"
+    number = Decimal(two if len(shortest.partition("e")[0].lstrip("-")) == 1 else shortest)
+    sign, digits, exponent = number.normalize().as_tuple()
+    first, *rest = map(str, digits)
+    point = len(rest) + int(exponent)
+    return f"{'-' * sign}{first}.{''.join(rest) or '0'}E{point}"
+
+
+def _json_float(text: str) -> str:
+    """Java's text of a double as Flink's JSON has it: as a decimal number, or quoted if it is none."""
+    return str(Decimal(text)) if text[-1].isdigit() else f'"{text}"'
+
+
+def _quoted(text: str) -> str:
+    return f'"{text.translate(_ESCAPES)}"'
+
+
+def _json_nested(values: pa.Array) -> pa.Array:
+    dtype = values.type
+    if pa.types.is_struct(dtype):
+        return _json_struct(values)
+    if pa.types.is_map(dtype):
+        # Arrow measures and flattens lists only.
+        entry = pa.struct([("key", dtype.key_type), ("value", dtype.item_type)])
+        entries = values.cast(pa.list_(entry))
+        keys, items = entries.flatten().flatten()
+        return _json_list(
+            "{", _concat(json_texts(texts(keys)), ":", json_texts(items)), entries, "}"
+        )
+    return _json_list("[", json_texts(values.flatten()), values, "]")
+
+
+def _json_struct(values: pa.Array) -> pa.Array:
+    pieces: list[Any] = []
+    for field, child in zip(values.type, values.flatten(), strict=True):
+        pieces += [f"{',' if pieces else ''}{_quoted(field.name)}:", json_texts(child)]
+    return _concat("{", *pieces, "}")
+
+
+def _json_list(opened: str, shown: pa.Array, values: pa.Array, closed: str) -> pa.Array:
+    """The texts of all elements of the lists `values`, list by list."""
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    whole = np.ones(len(values), np.bool_)
+    lists = _Lists(shown, np.zeros(0, np.int64), offsets, whole)
+    return _concat(opened, lists.join(shown, ","), closed)

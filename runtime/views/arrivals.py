@@ -1,0 +1,89 @@
+"""What generated code does with an arrival sequence: adding, taking back, merging, and reading its ends."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.pool import PoolArrays, import_word
+from aggloom.runtime.storage.tree import Tree
+from aggloom.runtime.views.multiset import multiset_count, multiset_entry, multiset_settle
+from aggloom.runtime.views.sequence import (
+    Sequence,
+    is_ghost,
+    sequence_append,
+    sequence_holds,
+    sequence_remove,
+)
+
+sequence_accumulate = sequence_append
+sequence_retract = sequence_remove
+
+
+@kernel
+def sequence_merge(
+    view: Sequence,
+    pool: PoolArrays,
+    pooled: bool,
+    slot: int,
+    other: Sequence,
+    other_pool: PoolArrays,
+    other_slot: int,
+) -> None:
+    node = np.int64(other.head[other_slot])
+    while node != 0:
+        word = other.words[node]
+        if pooled:
+            word = import_word(pool, other_pool, word)
+        if is_ghost(other, node):
+            for _ in range(-other.newest[node]):
+                sequence_remove(view, pool, pooled, slot, word)
+        else:
+            sequence_append(view, pool, pooled, slot, word)
+        node = np.int64(other.following[node])
+
+
+@kernel
+def sequence_merge_distinct(
+    view: Sequence,
+    pool: PoolArrays,
+    pooled: bool,
+    slot: int,
+    other: Sequence,
+    other_pool: PoolArrays,
+    other_slot: int,
+    counts: Tree,
+    column: int,
+) -> None:
+    """Append the values that are new here, in the other's order; `counts`, merged already, says which are there."""
+    node = np.int64(other.head[other_slot])
+    while node != 0:
+        word = other.words[node]
+        if pooled:
+            word = import_word(pool, other_pool, word)
+        entry = multiset_entry(counts, pool, pooled, slot, word)
+        if multiset_count(counts, entry, column) > 0 and not sequence_holds(view, slot, word):
+            sequence_append(view, pool, pooled, slot, word)
+        multiset_settle(counts, pool, pooled, slot, entry)
+        node = np.int64(other.following[node])
+
+
+@kernel
+def oldest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
+    node = np.int64(view.head[slot])
+    while node != 0 and is_ghost(view, node):
+        node = np.int64(view.following[node])
+    return view.words[node], node != 0
+
+
+@kernel
+def newest(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> tuple[int, bool]:
+    node = np.int64(view.tail[slot])
+    while node != 0 and is_ghost(view, node):
+        node = np.int64(view.preceding[node])
+    return view.words[node], node != 0
+
+
+@kernel
+def sequence_none(view: Sequence, pool: PoolArrays, pooled: bool, slot: int) -> bool:
+    return not oldest(view, pool, pooled, slot)[1]
