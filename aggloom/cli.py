@@ -1,4 +1,4 @@
-"""The command line: `aggloom generate`, `inspect`, `explain`, `estimate`, `refresh`, `run`, `state` and `why`.
+"""The command line: `aggloom generate`, `inspect`, `explain`, `run`, `why` and the rest that `aggloom --help` lists.
 
 A typed error is one short message on stderr and exit code 2; `--debug` shows where it came from.
 """
@@ -16,6 +16,7 @@ from aggloom import __version__
 from aggloom.codegen import AggSpec, GeneratedSource
 from aggloom.errors import AggloomError, SpecError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
+from aggloom.sample_cli import show_sample
 
 Changes = Literal["append", "retract"]
 Dialect = Literal["spark", "flink"]
@@ -318,6 +319,14 @@ def estimate(
         sql, _pairs("--table", '"name=DDL"', tables), samples, options=options, **sizes
     )
     click.echo(found.to_json() if form == "json" else str(found))
+
+
+@main.command()
+@click.argument("directory", type=click.Path(path_type=Path))
+@debug_option
+def sample(directory: Path) -> None:
+    """Write three small files of changes into a new directory, to try aggloom with."""
+    show_sample(directory)
 
 
 @main.command()

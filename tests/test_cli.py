@@ -130,6 +130,28 @@ def test_a_table_option_that_cannot_be_read(text: str) -> None:
         read_table_option(text)
 
 
+def test_sample_writes_files_that_are_read_in_their_order(tmp_path: Path) -> None:
+    result = call("sample", str(tmp_path / "new" / "changes"))
+    assert result.exit_code == 0, result.output
+    files = sorted((tmp_path / "new" / "changes").iterdir())
+    assert [str(path) for path in files] == result.stdout.splitlines()[:3]
+    assert len(files) == len({path.stat().st_mtime_ns for path in files})
+    assert files == sorted(files, key=lambda path: path.stat().st_mtime_ns)
+    changes = [json.loads(line) for path in files for line in path.read_text("utf-8").splitlines()]
+    assert {change["op"] for change in changes} == {"c", "u", "d"}
+    assert any(not path.read_text("utf-8").isascii() for path in files)
+
+
+def test_sample_leaves_what_is_there_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "orders-1.json"
+    kept.write_text("mine")
+    for place, said in ((tmp_path, "is not empty"), (kept, "cannot be written")):
+        result = call("sample", str(place))
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith(f"aggloom: sample: {place} {said}")
+    assert (list(tmp_path.iterdir()), kept.read_text()) == ([kept], "mine")
+
+
 def rows(path: Path) -> list[dict[str, object]]:
     """Read JSON lines from a file, or from a directory of them."""
     files = sorted(path.glob("part-*.json")) if path.is_dir() else [path]
