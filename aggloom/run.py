@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
@@ -13,8 +13,6 @@ from aggloom.errors import AggloomError
 from aggloom.interrupts import Interrupts
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from aggloom.job import Job
     from aggloom.runtime.operators.counts import Counts
 
@@ -70,7 +68,7 @@ def run(job: Job) -> None:
         raise KeyboardInterrupt
 
 
-def _watched(query: StreamingQuery, interrupts: Interrupts) -> Counts:
+def _watched(query: Any, interrupts: Interrupts) -> Counts:
     """Wait until a query ends, or is stopped by Ctrl-C; what it has counted, which is told of one that fails, too."""
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.progress import ProgressPrinter

@@ -6,7 +6,6 @@ from aggloom.codegen.catalogue.entry import Aggregate, Argument, Example, Field,
 from aggloom.codegen.handler.carry import Carried, carried, same_call
 from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.handler.plan import plan_of
-from aggloom.codegen.handler.private import refuse_foreign
 from aggloom.codegen.planner.explain import explain, tables_read
 from aggloom.codegen.scalar.calc import (
     LoweredCalc,
@@ -54,7 +53,6 @@ __all__ = [
     "parse_type",
     "plan_of",
     "prepare",
-    "refuse_foreign",
     "register",
     "same_call",
     "tables_read",

@@ -11,8 +11,8 @@ import pytest
 
 import aggloom as al
 from aggloom.codegen.handler.emit import cache_directory
-from aggloom.codegen.handler.private import refuse_foreign
 from aggloom.errors import GeneratedSourceError
+from aggloom.private import refuse_foreign
 
 SPEC = al.AggSpec("k STRING, v INT", ("k",), (al.AggCall("SUM", "v"),))
 SOMEBODY = 54321

@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from aggloom.codegen.handler.plan import plan_of
-from aggloom.codegen.handler.private import own_directory, refuse_foreign
 from aggloom.codegen.handler.render import render, stated_digest, text_digest
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.user import trust as own_trust
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
+from aggloom.private import own_directory, refuse_foreign
 
 CLASS_NAME = "GroupAggsHandler"
 NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"

@@ -23,8 +23,6 @@ from aggloom.errors import UnsupportedSqlError
 MAX_NESTING: Final = 500
 """Brackets, CASEs and signs before a value that may be open at once."""
 
-MAX_STEPS: Final = 200
-"""Queries that may read each other in a row."""
 
 _OPENS: Final = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.CASE)
 _CLOSES: Final = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.END)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from numba import njit
 from numba.core.compiler_lock import global_compiler_lock
 
-from aggloom.codegen import refuse_foreign
+from aggloom.private import refuse_foreign
 from aggloom.runtime.storage.indexing import Compiler
 
 F = TypeVar("F", bound=Callable[..., Any])
