@@ -112,7 +112,7 @@ class Recorded:
 def _about(node: Any, options: Any, buckets: int) -> dict[str, Any]:
     settings = operator_of(node, options)
     return {
-        "operator": f"GROUP BY {', '.join(node.spec.group_by)}",
+        "operator": node.name,
         "kind": settings.kind,
         "keys": list(node.keys),
         "place": 0,
