@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "c258336624234c13"
-DIGEST = "6aaa0e750b012c33"
+SUPPORT = "dbf81885879e3a70"
+DIGEST = "77f91dc1089ca6d9"
 
 
 class Inputs(NamedTuple):

@@ -226,7 +226,7 @@ def test_retracting_everything_leaves_nothing(name: str, data: st.DataObject) ->
             assert fold(out) == []
             assert harness.table() == []
             assert harness.counters["keys"] == 0
-        assert harness.operator.state_bytes == empty
+            assert harness.operator.state_bytes == empty
 
 
 def test_state_shrinks_back_after_many_keys() -> None:

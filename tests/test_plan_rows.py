@@ -139,13 +139,15 @@ def same(**values: Any) -> Change:
 @each_query
 @each_way
 def test_empty_batches_bring_nothing(name: str, way: Way) -> None:
+    # A global aggregate is one row at all times.
+    nothing = [("+I", None, 0)] if name == "whole" else []
     with open_plan(plan_of(Query((), QUERIES[name]), way), way.cut(3, 4)) as harness:
-        assert feed(harness, []) == []
+        assert feed(harness, []) == nothing
         harness.process([], table="t")
         harness.flush()
-        assert harness.table() == []
-        first = feed(harness, [("t", ("+I", *same(k="a")))])
-        assert first
+        assert harness.table() == [change[1:] for change in nothing]
+        first = nothing + feed(harness, [("t", ("+I", *same(k="a")))])
+        assert len(first) > len(nothing)
         assert feed(harness, []) == []
         assert multiset(harness.table()) == multiset(fold(first))
 
@@ -165,8 +167,9 @@ def test_keys_of_nulls_and_large_keys(name: str, way: Way) -> None:
                 repr((key, 1, place)) for place, key in enumerate(keys)
             )
         gone = feed(harness, [("t", ("-D", *values)) for values in rows])
-        assert fold([*come, *gone]) == []
-        assert harness.counters["keys"] == 0
+        left = [(None, 0)] if name == "whole" else []
+        assert fold([*come, *gone]) == left
+        assert harness.counters["keys"] == len(left)
         assert_laws(plan, [*come, *gone])
 
 
@@ -193,6 +196,7 @@ def some_batches(seed: int) -> list[Batch]:
 def test_a_restored_plan_goes_on_as_if_nothing_had_happened(name: str, way: Way) -> None:
     plan, way = plan_of(Query((), QUERIES[name]), way), way.cut(2, 3)
     with open_plan(plan, way) as unbroken:
+        feed(unbroken, [])
         state = unbroken.snapshot()
         for batch in some_batches(5):
             expected = feed(unbroken, batch)

@@ -185,7 +185,7 @@ def woken(home: Residence, store: Store, before_opening: Callable[[Path], None])
     def opened(directory: Path | None, bucket: int) -> Any:
         if directory is not None and directory.exists():
             before_opening(directory)
-        return SimpleNamespace(arenas=[Arena(directory)])
+        return SimpleNamespace(arenas=[Arena(directory)], take_late=list)
 
     factory: Any = SimpleNamespace(open=opened)
     head: Any = SimpleNamespace(token="t1")

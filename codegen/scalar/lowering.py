@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.errors import TypeMismatchError, UnknownColumnError, nearest
 
 NEEDS_SPARK: Final = "is outside what runs without Spark; give the harness a Spark session."
+
+_DEEPEST: Final = 30
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,25 @@ class Lowering:
     """One expression over named inputs on its way to text.
 
     inputs: the schema of each record batch by the name that it has in the text. zone: the session's time zone.
-    entries: the table of functions by node. casts: what turns a value into another type.
+    entries: the table of functions by node. casts: what turns a value into another type. parts: the texts of functions
+    of the inputs that stand for what would be nested too deep: Python's own parser has a limit.
     """
 
     inputs: Mapping[str, pa.Schema]
     zone: str
     entries: Mapping[type[exp.Expression] | str, Entry]
     casts: Cast
+    parts: list[str] = field(default_factory=list)
 
     def lower(self, node: exp.Expression) -> Lowered:
         """The value of an expression; raises UnsupportedExpressionError for what Arrow does not say as Spark does."""
+        value = self._lowered(node)
+        if nesting(value.text) <= _DEEPEST:
+            return value
+        self.parts.append(value.text)
+        return replace(value, text=f"part_{len(self.parts)}({self.arguments})")
+
+    def _lowered(self, node: exp.Expression) -> Lowered:
         if isinstance(node, exp.Paren | exp.Alias):
             return self.lower(node.this)
         if isinstance(node, exp.Column):
@@ -129,6 +140,15 @@ class Lowering:
         (place,) = places
         dtype = self.inputs[place].field(name).type
         return Lowered(f"{place}[{quoted(name)}]", dtype, frozenset([(place, name)]))
+
+
+def nesting(text: str) -> int:
+    """How deep brackets stand in each other."""
+    depth = deepest = 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        deepest = max(deepest, depth)
+    return deepest
 
 
 Rule = Callable[[Lowering, Any], Lowered]

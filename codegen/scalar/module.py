@@ -19,7 +19,7 @@ from aggloom.codegen.scalar.casts import cast
 from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE
 from aggloom.codegen.scalar.lowered import Lowered, quoted, type_text
-from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering
+from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering, nesting
 from aggloom.codegen.scalar.result_types import unsupported
 from aggloom.codegen.sql.depth import deep
 
@@ -45,13 +45,19 @@ class _Module:
     arguments: str
     first: str
     schema: str
+    parts: tuple[str, ...]
     where: _Item | None
     columns: tuple[_Item, ...]
 
 
 def lower(sql: str, inputs: Mapping[str, pa.Schema], zone: str = "UTC") -> Lowered:
     """An expression over named inputs; raises UnsupportedExpressionError for what only Spark evaluates."""
-    return deep(lambda: Lowering(inputs, zone, BY_NODE, cast).lower(parse_scalar(sql)))
+    low = Lowering(inputs, zone, BY_NODE, cast)
+    node = parse_scalar(sql)
+    value = deep(lambda: low.lower(node))
+    if low.parts:
+        raise unsupported(node, f"is nested too deep for one line: it {NEEDS_SPARK}")
+    return value
 
 
 def module_text(
@@ -88,6 +94,7 @@ def _module_text(
         arguments=low.arguments,
         first=next(iter(inputs)),
         schema=f"pa.schema([{fields}])",
+        parts=tuple(low.parts),
         where=None if passes is None else _item(passes, str(where), parse_scalar(str(where))),
         columns=tuple(columns),
     )
@@ -107,11 +114,6 @@ def load_module(text: str) -> ModuleType:
 
 
 def _item(value: Lowered, sql: str, node: exp.Expression) -> _Item:
-    depth = deepest = 0
-    for character in value.text:
-        depth += (character in "([") - (character in ")]")
-        deepest = max(deepest, depth)
-    if deepest > _DEEPEST:
-        # Python's own parser has a limit.
+    if nesting(value.text) > _DEEPEST:
         raise unsupported(node, f"is nested too deep: it {NEEDS_SPARK}")
     return _Item(sql, value.text)

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.errors import UnknownColumnError, nearest
+from aggloom.runtime.spark.files import METRIC
 from aggloom.runtime.spark.records import (
     FLATTENED_HINT,
     Place,
@@ -72,6 +73,9 @@ def csv_lines(
     def values(parsed: str) -> Column:
         return F.array(*(F.col(parsed).getField(f"c{place}") for place in range(width + 1)))
 
+    # Spark counts a file that it reads as one text as one row.
+    metric = f"{METRIC} csv {end}"
+    files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
     lines = F.split(F.regexp_replace("value", "^\ufeff", ""), _LINES)
     headed = files.select("file", lines.alias("lines"), F.is_valid_utf8("value").alias("text"))
     headed = headed.withColumn("header", cut(F.get("lines", F.lit(0))))
@@ -126,7 +130,8 @@ def csv_lines(
     first = F.when(F.size("places") >= 0, F.lit(None).cast(_kind(columns)))
     blank = F.btrim("col", F.lit(" \t")) == ""
     rows = F.when(F.col("pos") == 0, first).when(~blank, rows)
-    return exploded(told.select(rows.alias("rows")), columns)
+    told = exploded(told.select(rows.alias("rows")), columns)
+    return told.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
 
 
 def check_header(path: str, line: str, columns: StructType, options: Mapping[str, Any]) -> None:
