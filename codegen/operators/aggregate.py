@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import (
+    Accumulators,
     Key,
     Node,
     Pruner,
@@ -185,7 +186,7 @@ class GroupAggregate(Grouped, Stateful):
 
 
 @dataclass(frozen=True)
-class LocalAggregate(Node):
+class LocalAggregate(Accumulators):
     """Rows are aggregated before the exchange; what leaves are accumulators of the spec."""
 
     input: Node
@@ -201,34 +202,6 @@ class LocalAggregate(Node):
         return self.spec.handler_schema
 
     @property
-    def changelog(self) -> tuple[str, ...]:
-        return ("I",)
-
-    @property
-    def is_complete(self) -> bool:
-        return self.input.is_complete
-
-    @property
-    def never_deletes(self) -> bool:
-        return self.input.never_deletes
-
-    @property
-    def unique_keys(self) -> tuple[Key, ...]:
-        return ()
-
-    @property
-    def trends(self) -> dict[str, Trend]:
-        return self.input.trends
-
-    @property
-    def clock_columns(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
-    def distribution(self) -> None:
-        return None
-
-    @property
     def rows(self) -> Node:
         return self.input.rows
 
@@ -239,9 +212,6 @@ class LocalAggregate(Node):
     @property
     def title(self) -> Title:
         return "LocalGroupAggregate", shown_aggregate(self.spec, self.role)
-
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
-        return self
 
 
 def shown_aggregate(spec: AggSpec, role: Role, ttl: int | None = None) -> dict[str, list[str]]:

@@ -215,6 +215,29 @@ class Passing(Node):
         return self.input.distribution
 
 
+class Accumulators(Passing):
+    """A node that accumulators leave: of their rows is known what is known of those that they were made of."""
+
+    @property
+    def changelog(self) -> tuple[str, ...]:
+        return ("I",)
+
+    @property
+    def unique_keys(self) -> tuple[Key, ...]:
+        return ()
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def distribution(self) -> None:
+        return None
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        return self
+
+
 def transform(node: Node, change: Callable[[Node], Node]) -> Node:
     """The plan with `change` applied to every node, inputs first."""
     inputs = tuple(transform(each, change) for each in node.inputs)

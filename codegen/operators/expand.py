@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend
+from aggloom.codegen.operators.base import Key, Node, Passing, Pruner, Title, Trend
 from aggloom.codegen.operators.words import shown, shown_names
 
 
@@ -37,7 +37,7 @@ Item = Column | Constant | Bucket
 
 
 @dataclass(frozen=True)
-class Expand(Node):
+class Expand(Passing):
     """Each row once for each projection: grouping sets, and the sets of keys of a split aggregate."""
 
     input: Node
@@ -47,18 +47,6 @@ class Expand(Node):
     @property
     def schema(self) -> pa.Schema:
         return self.columns
-
-    @property
-    def changelog(self) -> tuple[str, ...]:
-        return self.input.changelog
-
-    @property
-    def is_complete(self) -> bool:
-        return self.input.is_complete
-
-    @property
-    def never_deletes(self) -> bool:
-        return self.input.never_deletes
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen.operators.aggregate import GroupAggregate
-from aggloom.codegen.operators.base import Key, Node, Pruner, Stateful, Title, Trend
+from aggloom.codegen.operators.base import Accumulators, Key, Node, Stateful, Title
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import state_of
 from aggloom.codegen.operators.words import shown_calls, shown_names
@@ -18,7 +18,7 @@ from aggloom.codegen.spec.agg_spec import AggSpec
 
 
 @dataclass(frozen=True)
-class IncrementalAggregate(Stateful):
+class IncrementalAggregate(Accumulators, Stateful):
     """The global half of a partial aggregate and the local half of the final one, in one node.
 
     What leaves are accumulators of `final`; `steps` (Calc and Expand) stand between the halves.
@@ -46,34 +46,6 @@ class IncrementalAggregate(Stateful):
     @property
     def schema(self) -> pa.Schema:
         return self.final.handler_schema
-
-    @property
-    def changelog(self) -> tuple[str, ...]:
-        return ("I",)
-
-    @property
-    def is_complete(self) -> bool:
-        return self.input.is_complete
-
-    @property
-    def never_deletes(self) -> bool:
-        return self.input.never_deletes
-
-    @property
-    def unique_keys(self) -> tuple[Key, ...]:
-        return ()
-
-    @property
-    def trends(self) -> dict[str, Trend]:
-        return self.input.trends
-
-    @property
-    def clock_columns(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
-    def distribution(self) -> None:
-        return None
 
     @cached_property
     def rows(self) -> Node:
@@ -111,9 +83,6 @@ class IncrementalAggregate(Stateful):
 
     def local_half(self, rows: Node) -> Node:
         return rows
-
-    def pruned(self, names: list[str], prune: Pruner) -> Node:
-        return self
 
     @property
     def _between(self) -> list[str]:
