@@ -22,9 +22,9 @@ from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.spark import sinks
 from aggloom.runtime.spark.evolution import evolved
+from aggloom.runtime.spark.factory import OperatorFactory, description_of
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.framing import Owner
-from aggloom.runtime.spark.lower import OperatorFactory, _description
 from aggloom.runtime.spark.query import handler_texts
 from aggloom.runtime.spark.store import BucketStore, Bundle
 from aggloom.runtime.values.clock import NO_TIME
@@ -48,7 +48,7 @@ def factory(
     return OperatorFactory(
         "GROUP BY name",
         lineage(node),
-        _description(node, "GROUP BY name", 0, 4, handler, settings),
+        description_of(node, "GROUP BY name", 0, 4, handler, settings),
         handler,
         node.spec.handler_schema,
         settings,
@@ -223,7 +223,7 @@ def test_an_aggregate_below_is_compared_too() -> None:
         *_, node = (each for each in walk(plan.root) if isinstance(each, GroupAggregate))
         texts.append(
             json.loads(
-                _description(node, "GROUP BY ()", 0, 1, TEXTS(node.spec), GroupAggSpec(node.spec))
+                description_of(node, "GROUP BY ()", 0, 1, TEXTS(node.spec), GroupAggSpec(node.spec))
             )
         )
     with pytest.raises(StateMismatchError, match="the aggregate below") as raised:

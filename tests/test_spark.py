@@ -44,7 +44,7 @@ from aggloom.runtime.spark import (  # noqa: E402
     write_changes,
 )
 from aggloom.runtime.spark.checkpoint import QUERY_FILE  # noqa: E402
-from aggloom.runtime.spark.lower import OperatorFactory  # noqa: E402
+from aggloom.runtime.spark.factory import OperatorFactory  # noqa: E402
 from aggloom.runtime.spark.partitioning import hash_int, hash_long  # noqa: E402
 
 DDL = "name STRING, cnt INT"

@@ -10,12 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType, StructField, StructType
@@ -35,12 +33,10 @@ from aggloom.codegen.planner import (
     WindowAssign,
     WindowTable,
     above,
-    described,
     lineage,
     walk,
 )
 from aggloom.errors import SpecError
-from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Step
 from aggloom.runtime.spark import counting
@@ -52,6 +48,8 @@ from aggloom.runtime.spark.expressions import (
     spark_arrow,
     spark_schema,
 )
+from aggloom.runtime.spark.factory import OperatorFactory, description_of
+from aggloom.runtime.spark.file_order import FILE_PATH, FILE_TIME, file_order
 from aggloom.runtime.spark.files import WholeFiles, whole_files
 from aggloom.runtime.spark.host import OperatorProcessor, Options
 from aggloom.runtime.spark.pack import Pack
@@ -65,7 +63,7 @@ HandlerOf = Callable[[AggSpec], HandlerText]
 LATE_ROW = "late_row"
 """The column that holds rows that came too late, if they are asked for."""
 
-_KIND, _TIME, _PATH = "row kind", "file time", "file path"
+_KIND = "row kind"
 _LOWERED: WeakKeyDictionary[DataFrame, Lowering] = WeakKeyDictionary()
 
 
@@ -97,23 +95,6 @@ class Settings:
     state_directory: str | None = None
     profile: str = "spark"
     state_limit: int | None = None
-
-
-@dataclass(frozen=True)
-class OperatorFactory:
-    """What a worker needs to make an operator; `description`: what its state is made from, as JSON."""
-
-    name: str
-    digest: str
-    description: str
-    handler: HandlerText | None
-    input_schema: pa.Schema
-    settings: OperatorSpec
-
-    def open(self, directory: Path | None, bucket: int) -> Operator:
-        """The operator of a bucket, over the mapped files of `directory` if given."""
-        handler = self.handler.load() if self.handler else None
-        return self.settings.make(handler, bucket, directory)
 
 
 @dataclass(frozen=True)
@@ -243,10 +224,10 @@ class Lowering:
         change = table.change_column
         if change is not None:
             columns.append(F.col(quote(change)).alias(_KIND))
-        ordered = _file_order(table.df)
+        ordered = file_order(table.df)
         if ordered:
             columns += ordered
-            files = (_TIME, _PATH)
+            files = (FILE_TIME, FILE_PATH)
         if not columns:
             columns = [F.lit(0).cast("tinyint").alias("nothing")]
         append_only = node.changes == "append"
@@ -386,7 +367,7 @@ class Lowering:
         factory = OperatorFactory(
             name=name,
             digest=lineage(node),
-            description=_description(node, name, place, here.buckets, handler, settings),
+            description=description_of(node, name, place, here.buckets, handler, settings),
             handler=handler,
             input_schema=rows,
             settings=settings,
@@ -419,29 +400,6 @@ class Lowering:
     def _count(self, exchange: Exchange) -> int:
         """How many buckets an operator has; a global aggregate has one key, so one bucket."""
         return self._buckets if exchange.keys else 1
-
-
-def _description(
-    node: Stateful,
-    name: str,
-    place: int,
-    buckets: int,
-    handler: HandlerText | None,
-    settings: OperatorSpec,
-) -> str:
-    """What a node's state is made from, as JSON: lies in the checkpoint beside it."""
-    about = {
-        "operator": name,
-        "kind": settings.kind,
-        "keys": list(node.keys),
-        "place": place,
-        "buckets": buckets,
-        "digest": lineage(node),
-        "backend": handler.backend if handler else "",
-        **described(node),
-        "settings": settings.to_data(),
-    }
-    return json.dumps(about, sort_keys=True)
 
 
 def _extra_fields(rows: _Rows) -> list[tuple[Any, str]]:
@@ -491,29 +449,3 @@ def _with_kind(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:
 
 def _spark(schema: pa.Schema, kind: Any) -> StructType:
     return StructType([*spark_schema(schema).fields, StructField(_KIND, kind)])
-
-
-def _file_order(df: DataFrame) -> list[Any]:
-    """The columns by which rows of several input files are put in order: when each was written, and its path.
-
-    Spark packs a batch's files into tasks by size, so without them a correction might overtake what it corrects.
-    """
-    wanted = {"file_path", "file_modification_time"}
-    if "_metadata" in df.columns:
-        return []
-    # The logger is of a class of Spark's own, which a plain `logging.getLogger` would keep it from being.
-    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
-    disabled, logger.disabled = logger.disabled, True
-    try:
-        metadata = json.loads(df.select("_metadata").schema["_metadata"].dataType.json())
-    except Exception:
-        # Not a file source; each Spark, classic and Connect, says so with an error class of its own.
-        return []
-    finally:
-        logger.disabled = disabled
-    if not wanted <= {field["name"] for field in metadata.get("fields", [])}:
-        return []
-    return [
-        F.col("_metadata.file_modification_time").alias(_TIME),
-        F.col("_metadata.file_path").alias(_PATH),
-    ]
