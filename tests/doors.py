@@ -112,9 +112,8 @@ def _debezium_line(r: random.Random, bad: bool) -> tuple[str, list[Row]]:
     op = r.choice("crud")
     (before, old), (after, new) = _image(r), _image(r)
     if bad:
-        lacking = {
-            key: value for key, value in after.items() if key.lower() != r.choice(["name", "cnt"])
-        }
+        gone = r.choice(["name", "cnt"])
+        lacking = {key: value for key, value in after.items() if key.lower() != gone}
         message: Any = r.choice(
             [
                 {"op": r.choice(["u", "d"]), "before": lacking, "after": after},
