@@ -137,10 +137,6 @@ class UntrustedCodeError(StateError):
     """Python source that came with a spec's text or a checkpoint, which runs only if the user trusts it."""
 
 
-class InternalError(AggloomError):
-    """A fault of aggloom itself, not of the query or its rows: please report it."""
-
-
 class CaseFormatError(AggloomError):
     """A case file that does not follow its format."""
 
