@@ -105,7 +105,8 @@ class _Page:
 
 
 def _operator(page: _Page, state: OperatorState) -> None:
-    page.line(f"operator {state.number}: {state.name}")
+    part = "" if state.part is None else f".{state.part}"
+    page.line(f"operator {state.number}{part}: {state.name}")
     settings = ", ".join(f"{name}={value}" for name, value in state.settings.items())
     clock = [f"watermark {_shown(state.watermark)}"] if state.watermark else []
     clock += [f"clock {_shown(state.processing)}"] if state.processing else []
