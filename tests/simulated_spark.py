@@ -310,7 +310,7 @@ class _Factory:
         """The operator of a bucket."""
         operator = self._real.open(directory, bucket)
         self._attempt.operator = operator
-        for name in ("process", "snapshot", "close"):
+        for name in ("run", "snapshot", "close"):
             setattr(operator, name, _told(getattr(operator, name), name))
         return operator
 
@@ -336,7 +336,6 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     patch.setattr(host_module, "_query_id", lambda: QUERY)
     patch.setattr(host_module, "_clean_up_once", lambda root, limit: None)
     patch.setattr(host_module, "cut", lambda batch: cut(batch, blob_bytes))
-    patch.setattr(store, "cut", lambda batch: cut(batch, blob_bytes))
     patch.setattr(store, "BLOB_BYTES", 64 * blob_bytes)
     patch.setattr(store, "LOG_MAXIMUM_ENTRIES", log_entries)
     patch.setattr(residency, "_boot_id", _boot)

@@ -58,8 +58,8 @@ class _Fragment:
             if obstacle:
                 self._obstacle = self._obstacle or obstacle
                 return
-            for each in self._exchanges(node):
-                self._reach(each.inputs[0], self._through(columns, each.keys))
+            for exchange in self._exchanges(node):
+                self._reach(exchange.input, self._through(columns, exchange.keys))
             return
         if not _has_operators(node):
             return
