@@ -19,7 +19,7 @@ from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.tree import USED, tree_start, tree_step
-from aggloom.runtime.values.columns import float_words
+from aggloom.runtime.values.scalars import float_words
 from aggloom.runtime.views import bits, quantiles
 from aggloom.runtime.views import ddsketch as bins
 from aggloom.runtime.views import hyperloglog as registers

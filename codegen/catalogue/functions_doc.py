@@ -13,10 +13,11 @@ from aggloom.codegen.catalogue.entry import Aggregate, Argument, Example, Field,
 from aggloom.codegen.catalogue.registry import CATALOGUE, REFUSED
 from aggloom.codegen.handler.lower import VIEW_WORDS
 from aggloom.codegen.spec.agg_call import ON_NULL, AggCall, places
+from aggloom.codegen.spec.call_types import result_type
+from aggloom.codegen.spec.choices import DIALECTS
 from aggloom.codegen.spec.dtypes import parse_type, type_name
-from aggloom.codegen.sql.calls import _OVER_SORTED as OVER_SORTED
+from aggloom.codegen.sql.calls import OVER_SORTED
 
-DIALECTS = ("spark", "flink")
 _ANY = ("INT", "BIGINT", "DOUBLE", "DECIMAL(10,2)", "STRING")
 _SAMPLES = {
     "any": _ANY,
@@ -198,7 +199,7 @@ def _result_over(entry: Aggregate, kind: str, dialect: str) -> str:
     options = {o.name: 0.5 for o in entry.options if o.required}
     names = tuple(f"c{place}" for place in range(len(types)))
     call = AggCall(entry.name, names, options=tuple(options.items()))
-    return type_name(catalogue.result_type(call, tuple(map(parse_type, types)), dialect))
+    return type_name(result_type(call, tuple(map(parse_type, types)), dialect))
 
 
 def _nulls(entry: Aggregate) -> str:

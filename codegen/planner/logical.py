@@ -322,7 +322,7 @@ class _Builder:
                 raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
             schema = schema.append(pa.field(GROUP_ID, pa.int64()))
         block = Block(self.sql, tree, schema, self.dialect, names)
-        return plan_of_spec(block.spec(self._changes(source)), source, block.sets)
+        return plan_of_spec(AggSpec.of(block.content(self._changes(source))), source, block.sets)
 
     def _changes(self, node: Node) -> str:
         """What an aggregate gets from a node, whose windows are aggregates that know their windows by then."""

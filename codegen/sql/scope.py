@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.result_types import infer
-from aggloom.codegen.spec.agg_spec import Computed
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import AggloomSpark, Call
 from aggloom.codegen.sql.errors import located, span

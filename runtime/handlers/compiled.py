@@ -13,7 +13,7 @@ from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.tree import Tree, TreeView, tree_beside, tree_end
-from aggloom.runtime.values import columns
+from aggloom.runtime.values import columns, scalars
 from aggloom.runtime.values.words import Limbs
 from aggloom.runtime.views.bits import BitsView
 from aggloom.runtime.views.ddsketch import BinsView
@@ -188,7 +188,7 @@ class Handler(HandlerBase):
         if form == "flag":
             bound[name, form] = columns.flags(column)
         elif form == "valid":
-            bound[name, form] = columns.validity(column)
+            bound[name, form] = scalars.validity(column)
         elif form == "word":
             numbers = bound.get((name, "number"))
             if numbers is not None and columns.is_own_word(column):
@@ -198,7 +198,7 @@ class Handler(HandlerBase):
         elif form == "real":
             bound[name, form] = columns.reals(column)
         elif form == "real_word":
-            bound[name, form] = columns.float_words(columns.reals(column))
+            bound[name, form] = scalars.float_words(columns.reals(column))
         else:
             low, high, _ = columns.numbers(column)
             bound[name, form] = Limbs(low, high) if form == "wide" else low
@@ -264,9 +264,9 @@ class Handler(HandlerBase):
 
     def scalars(self, data: Array, valid: Array, form: str, dtype: pa.DataType) -> pa.Array:
         if form in ("float", "floats"):
-            return columns.from_floats(data, valid, dtype)
+            return scalars.from_floats(data, valid, dtype)
         if form == "limbs":
-            return columns.from_limbs(data, valid, dtype)
+            return scalars.from_limbs(data, valid, dtype)
         return columns.from_words(data, valid, dtype, self._current().pool)
 
     def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Array]:

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, describe_call, plan_of
 from aggloom.runtime.arithmetic.floats import float_total, load_float
-from aggloom.runtime.inspection.report import Accumulator, View
+from aggloom.runtime.inspection.facts import Accumulator, View
 from aggloom.runtime.storage.tree import Tree, tree_start, tree_step
-from aggloom.runtime.values import columns, rows
+from aggloom.runtime.values import columns, rows, scalars
 from aggloom.runtime.views.sequence import Sequence
 
 _COUNTS = {"ordered": 1, "ranked": 1, "stamped": 1}
@@ -137,7 +137,7 @@ class Layout:
         if not self._compiled and operand.form != "row":
             return words
         if part.attr in self._reals:
-            return columns.words_to_floats(np.array(words, np.int64)).tolist()
+            return scalars.words_to_floats(np.array(words, np.int64)).tolist()
         if operand.form != "row":
             array = np.array(words, np.int64)
             valid = np.ones(len(words), np.bool_)

@@ -24,7 +24,7 @@ from aggloom.runtime.storage.pool import PoolArrays
 from aggloom.runtime.storage.tree import Tree
 from aggloom.runtime.values.changelog import transitions
 from aggloom.runtime.values.clock import Clock
-from aggloom.runtime.values.columns import validity
+from aggloom.runtime.values.scalars import validity
 from aggloom.runtime.views.multiset import (
     multiset_after,
     multiset_change,

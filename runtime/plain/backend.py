@@ -29,7 +29,7 @@ from aggloom.runtime.plain.views import (
 from aggloom.runtime.plain.words import from_python_words as _from_python_words
 from aggloom.runtime.plain.words import python_words as _python_words
 from aggloom.runtime.storage.arena import Arena, Array
-from aggloom.runtime.values import columns
+from aggloom.runtime.values import columns, scalars
 from aggloom.runtime.values.literals import pack, unpack
 
 _PACKED = ("double", "object")
@@ -164,11 +164,11 @@ class Handler(HandlerBase):
         if form == "flag":
             bound[name, form] = columns.flags(column).tolist()
         elif form == "valid":
-            bound[name, form] = columns.validity(column).tolist()
+            bound[name, form] = scalars.validity(column).tolist()
         elif form == "real" or (form == "number" and pa.types.is_floating(column.type)):
             bound[name, form] = columns.reals(column).tolist()
         elif form == "real_word":
-            bound[name, form] = columns.float_words(columns.reals(column)).tolist()
+            bound[name, form] = scalars.float_words(columns.reals(column)).tolist()
         elif form == "value":
             bound[name, form] = column.to_pylist()
         else:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from aggloom.errors import DataError, TypeMismatchError
 from aggloom.physical import is_nested
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.columns import bitmap, validity
+from aggloom.runtime.values.scalars import bitmap, validity
 
 Options = Mapping[str, Any]
 # As Jackson writes what JSON does not let stand in a string.
