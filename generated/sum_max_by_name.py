@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "ef54bdb366d0d89c"
-DIGEST = "b3fba92997b4d174"
+SUPPORT = "c4f400a34a97f7c2"
+DIGEST = "4f9794af14f0114c"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "e42897c8363493a0"
-DIGEST = "0ee9f8e5056d3a10"
+SUPPORT = "db405df055623ea1"
+DIGEST = "dc7414f618bad0f4"
 
 
 class Inputs(NamedTuple):

@@ -136,7 +136,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ([SUM], "deviation(s, s, s, 3)", "takes fields of kind 'real'"),
     ([al.View("ordered")], "least(ordered) + 1", "can only be the whole of a value"),
     ([al.View("ordered")], "percentile(ordered, 0.5)", "takes View('ranked', 'real')"),
-    ([al.View("bins")], "1", "is not possible; known are"),
+    ([al.View("ddsketch")], "1", "is not possible; known are"),
     (
         [FIELD("c", "count", "c + 0.5", "c + other_c")],
         "c",

@@ -58,9 +58,6 @@ class Option:
 
 
 FieldKind = Literal["count", "number", "real", "word", "double"]
-ViewKind = Literal[
-    "ordered", "sequence", "ranked", "stamped", "bits", "registers", "quantiles", "bins"
-]
 Over = Literal["word", "real", "rank"]
 
 
@@ -86,12 +83,10 @@ class View:
 
     It is over the argument's words, over it as a DOUBLE (`real`), or as a DOUBLE if it is a number (`rank`).
 
-    Kinds: ordered (values with counts, in order), sequence (values in arrival order), ranked (as ordered, and the
-    value at any rank at hand), stamped (as ordered, and when each arrived), bits (how many values have each bit),
-    registers, quantiles, bins (sketches). `latest`: a stamped value is stamped anew each time that it comes.
+    The kinds are those of `codegen/views/`. `latest`: a stamped value is stamped anew each time that it comes.
     """
 
-    kind: ViewKind
+    kind: str
     over: Over = "word"
     latest: bool = False
 
@@ -107,7 +102,8 @@ State = Field | View
 class Shape:
     """State, the value over it, and the condition under which the value is NULL (None: never).
 
-    The condition none(view) is that a view shows no value. `let` names numbers that both may use.
+    The condition none(view) is that a view shows no value. `let` names numbers that both may use; only those that
+    they use are computed.
     """
 
     state: tuple[State, ...]

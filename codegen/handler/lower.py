@@ -1,17 +1,20 @@
 """Lowering: a catalogue expression over fields, views and arguments becomes the text of generated code.
 
-The words that catalogue expressions may use, and what they become for each kind of number, stand here and
-only here. A kind is how state holds a number: `int` (int64), `wide` (192 bits), `float` (an exact sum of doubles),
-`word` (64 bits that sort as the value does) or `double` (a float64 as it is).
+The functions that catalogue expressions may use, and what they become for each kind of number, stand here; those over
+views, with each kind of view (codegen/views/). What is lowered comes with the names that it uses. A kind is how state
+holds a number: `int` (int64), `wide` (192 bits), `float` (an exact sum of doubles), `word` (64 bits that sort as the
+value does) or `double` (a float64 as it is).
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
+
+from aggloom.codegen.views import VIEW_FUNCTIONS
 
 Kind = Literal["int", "wide", "float", "word", "double", "object"]
 
@@ -30,31 +33,6 @@ _FUNCTIONS = {
     **{word: word for word in ("sqrt", "correlation", "log", "exp")},
     "pow": "power",
 }
-_POOLLESS = ("all_bits", "any_bits", "estimate")
-# Words over a view: the function, and the form of what it gives. A found word comes with whether there is one.
-VIEW_WORDS = {
-    "least": ("least", "found"),
-    "greatest": ("greatest", "found"),
-    "oldest": ("oldest", "found"),
-    "newest": ("newest", "found"),
-    "earliest": ("earliest", "found"),
-    "latest": ("latest", "found"),
-    "mode": ("mode", "found"),
-    "only": ("only", "single"),
-    "all_bits": ("all_bits", "word"),
-    "any_bits": ("any_bits", "word"),
-    "estimate": ("estimate", "word"),
-    "product": ("product", "float"),
-    "percentile": ("percentile", "float"),
-    "discrete_percentile": ("discrete_percentile", "word"),
-    "binned_percentile": ("binned_percentile", "float"),
-    "summary_percentile": ("summary_percentile", "word"),
-    "elements": ("list_sequence", "list"),
-    "sorted_elements": ("list_ordered", "list"),
-    "distinct_elements": ("list_ordered", "list"),
-    "counted_elements": ("list_ordered", "list"),
-    "top_elements": ("list_top", "list"),
-}
 
 
 def number_kind(argument: pa.DataType, dialect: str) -> Kind:
@@ -70,23 +48,42 @@ def number_kind(argument: pa.DataType, dialect: str) -> Kind:
 class Scope:
     """What names mean: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views`.
 
-    views: to the arguments of a call. pooled: whether words are ids of the pool. widths: the components of an order
-    key, for `earlier`. scales: of sums of decimals, which are held as integers. own: whether a user wrote it.
+    views: to the text of the array and of the pool, as calls take them. pooled: whether words are ids of the pool.
+    widths: the components of an order key, for `earlier`. scales: of sums of decimals, which are held as integers.
+    own: whether a user wrote it.
     """
 
     names: dict[str, str]
     kinds: dict[str, Kind] = field(default_factory=dict)
     spills: dict[str, int] = field(default_factory=dict)
-    views: dict[str, str] = field(default_factory=dict)
+    views: dict[str, tuple[str, str]] = field(default_factory=dict)
     pooled: bool = False
     widths: tuple[int, ...] = ()
     scales: dict[str, int] = field(default_factory=dict)
     own: bool = False
 
 
-def lower(expression: str, scope: Scope) -> str:
-    """The generated text of an expression: names replaced, words spelled out."""
-    return str(_Lowering(scope).visit(ast.parse(expression, mode="eval").body))
+@dataclass(frozen=True)
+class Lowered:
+    """The generated text of an expression, and the names of fields, views, arguments and options in it."""
+
+    text: str = ""
+    names: frozenset[str] = frozenset()
+
+
+def lower(expression: str, scope: Scope) -> Lowered:
+    """An expression with names replaced and functions spelled out."""
+    text = str(_Lowering(scope).visit(ast.parse(expression, mode="eval").body))
+    return Lowered(text, names_in(expression))
+
+
+def names_in(expression: str | None) -> frozenset[str]:
+    """The names that an expression uses, but for those of functions."""
+    if not expression:
+        return frozenset()
+    nodes = list(ast.walk(ast.parse(expression, mode="eval")))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called)
 
 
 class _Lowering(ast.NodeVisitor):
@@ -98,9 +95,9 @@ class _Lowering(ast.NodeVisitor):
         word, scope = node.func.id, self.scope
         names = [a.id if isinstance(a, ast.Name) else "" for a in node.args]
         if word == "none":
-            return f"rt.{names[0]}_none({scope.views[names[0]]})"
-        if word in VIEW_WORDS:
-            return self._view_word(word, node)
+            return f"rt.{names[0]}_none({', '.join(scope.views[names[0]])}, s)"
+        if word in VIEW_FUNCTIONS:
+            return self._view_function(word, node)
         texts = [self.visit(a) for a in node.args]
         if word == "before":
             return f"rt.compare(state.pool, {scope.pooled}, {', '.join(texts)}) < 0"
@@ -130,22 +127,16 @@ class _Lowering(ast.NodeVisitor):
             return f"rt.{step}({place}, {', '.join(texts)})"
         return f"rt.float_{word}({place}, {', '.join(texts)})"
 
-    def _view_word(self, word: str, node: ast.Call) -> str:
+    def _view_function(self, name: str, node: ast.Call) -> str:
         view, *rest = node.args
         assert isinstance(view, ast.Name)
-        here = self.scope.views[view.id]
-        if word in _POOLLESS:
-            here = f"{here.split(', ')[0]}, s"
-        texts = [here, *(self.visit(a) for a in rest)]
-        if VIEW_WORDS[word][1] == "list":
-            texts.insert(0, f"out.{self.scope.names['out']}, k")
-        if word in ("earliest", "latest"):
-            texts.append(str(self.scope.widths))
-        if word == "sorted_elements":
-            texts.append(f"True, {self.scope.names['backwards']}")
-        elif VIEW_WORDS[word][0] == "list_ordered":
-            texts.append("False, False")
-        return f"rt.{VIEW_WORDS[word][0]}({', '.join(texts)})"
+        scope, what = self.scope, VIEW_FUNCTIONS[name]
+        array, pool = scope.views[view.id]
+        texts = [f"out.{scope.names['out']}", "k"] if what.form == "list" else []
+        texts += [array, pool, "s"] if what.pool else [array, "s"]
+        texts += [self.visit(argument) for argument in rest]
+        texts += [str(scope.widths) if m == "widths" else scope.names.get(m, m) for m in what.more]
+        return f"rt.{what.function}({', '.join(texts)})"
 
     def visit_BinOp(self, node: ast.BinOp) -> str:
         if isinstance(node.op, ast.Pow) and self.scope.own:
@@ -174,12 +165,13 @@ class Value:
 
     form: word, float, limbs (128 bits), list, or words and floats (`texts`: several side by side).
     check: "" or what comes with the value: "found" (else NULL), "fits" (else overflow), "single" (one row, else an
-    error).
+    error). names: those in the expression.
     """
 
     texts: tuple[str, ...]
     form: str
     check: str = ""
+    names: frozenset[str] = frozenset()
 
 
 def lower_value(
@@ -191,27 +183,38 @@ def lower_value(
     reals: bool = False,
 ) -> Value:
     """The value of a call. `fractions`: of a percentile that gives several; `reals`: a view's words are DOUBLEs."""
-    if fractions is not None:
+    if fractions is None:
+        value = _single_value(expression, scope, argument, result, reals)
+    else:
         single = [
-            lower_value(
-                expression.replace("fraction)", f"{f!r})"),
-                scope,
+            _single_value(
+                expression,
+                replace(scope, names={**scope.names, "fraction": repr(fraction)}),
                 argument,
-                _item(result),
-                None,
+                result.value_type,
                 reals,
             )
-            for f in fractions
+            for fraction in fractions
         ]
-        return Value(tuple(v.texts[0] for v in single), f"{single[0].form}s")
+        value = Value(tuple(v.texts[0] for v in single), f"{single[0].form}s")
+    return replace(value, names=names_in(expression))
+
+
+def _single_value(
+    expression: str,
+    scope: Scope,
+    argument: pa.DataType | None,
+    result: pa.DataType,
+    reals: bool,
+) -> Value:
     call = ast.parse(expression, mode="eval").body
     if isinstance(call, ast.Name) and scope.kinds.get(call.id) in ("int", "word"):
         return Value((scope.names[call.id],), "word")
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
         word = call.func.id
-        if word in VIEW_WORDS:
-            form = VIEW_WORDS[word][1]
-            text = lower(expression, scope)
+        if word in VIEW_FUNCTIONS:
+            form = VIEW_FUNCTIONS[word].form
+            text = lower(expression, scope).text
             if form in ("found", "single"):
                 return Value((text,), "word", form)
             if form == "word" and reals:
@@ -220,14 +223,10 @@ def lower_value(
         if word in ("total", "average"):
             names = [a.id for a in call.args if isinstance(a, ast.Name)]
             return sum_value(word, names, scope, argument, result)
-    text = lower(expression, scope)
+    text = lower(expression, scope).text
     if pa.types.is_boolean(result):
         return Value((f"rt.truth({text})",), "word")
     return float_value(text, result)
-
-
-def _item(result: pa.DataType) -> pa.DataType:
-    return result.value_type
 
 
 def float_value(text: str, result: pa.DataType) -> Value:

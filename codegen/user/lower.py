@@ -9,14 +9,15 @@ import pyarrow as pa
 
 from aggloom.codegen.catalogue.entry import Shape, View
 from aggloom.codegen.handler.lower import (
-    VIEW_WORDS,
     Scope,
     Value,
     float_value,
     lower,
     lower_value,
+    names_in,
     sum_value,
 )
+from aggloom.codegen.views import VIEW_FUNCTIONS
 
 
 def own_shape(shape: Shape) -> Shape:
@@ -45,16 +46,23 @@ def own_value(
     expression: str, given: str, scope: Scope, argument: pa.DataType | None, result: pa.DataType
 ) -> Value:
     """The value of a call. given: the expression's type (codegen/user/expression_types.py)."""
+    value = _checked_value(expression, given, scope, argument, result)
+    return replace(value, names=names_in(expression))
+
+
+def _checked_value(
+    expression: str, given: str, scope: Scope, argument: pa.DataType | None, result: pa.DataType
+) -> Value:
     body = ast.parse(expression, mode="eval").body
     word = body.func.id if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) else ""
-    if given == "word" or (word in VIEW_WORDS and result == pa.float64()):
+    if given == "word" or (word in VIEW_FUNCTIONS and result == pa.float64()):
         return lower_value(expression, scope, argument, result)
     if word in ("total", "average") and isinstance(body, ast.Call):
         names = [ast.unparse(each) for each in body.args]
         exact = _exact(word, scope.kinds[names[0]], argument, result)
         if exact and all(name in scope.names for name in names):
             return sum_value(word, names, scope, argument, result)
-    text = lower(expression, scope)
+    text = lower(expression, scope).text
     if pa.types.is_boolean(result):
         return Value((f"rt.truth({text})",), "word")
     if given in ("int", "bool") and pa.types.is_integer(result):

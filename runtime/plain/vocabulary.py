@@ -5,6 +5,5 @@ from aggloom.runtime.plain.backend import Handler as Handler
 from aggloom.runtime.plain.backend import NamespaceHandler as NamespaceHandler
 from aggloom.runtime.plain.floats import *
 from aggloom.runtime.plain.user import *
-from aggloom.runtime.plain.sketches import *
+from aggloom.runtime.plain.kinds import *
 from aggloom.runtime.plain.values import *
-from aggloom.runtime.plain.views import *

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggloom.codegen import VIEW_KINDS
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.pool import HEAP_LIVE, HIGH, LIVE
@@ -87,10 +88,10 @@ def _met(state: Any, slots: Array) -> Array | None:
     return met[slots] if len(slots) and len(met) > slots.max() else None
 
 
-def _entries(kind: str, pooled: bool, width: int, view: Any) -> Entries:
-    tree = view.arrays
-    met = _counts(tree, width if kind == "multiset" else 1) if isinstance(tree, Tree) else None
-    most = 2 * width if kind == "quantiles" else None
+def _entries(name: str, pooled: bool, width: int, view: Any) -> Entries:
+    tree, kind = view.arrays, VIEW_KINDS[name]
+    met = _counts(tree, kind.counts(width)) if isinstance(tree, Tree) else None
+    most = kind.most(width) if kind.most else None
     return Entries(int(getattr(view, "live", 0)), pooled, met, most)
 
 

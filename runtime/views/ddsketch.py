@@ -73,17 +73,17 @@ def bin_value(number: int, width: int) -> float:
 
 
 @kernel
-def bins_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+def ddsketch_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     ranked_add(view, pool, False, slot, bin_of(word, view.meta[_WIDTH]), 1)
 
 
 @kernel
-def bins_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+def ddsketch_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     ranked_add(view, pool, False, slot, bin_of(word, view.meta[_WIDTH]), -1)
 
 
 @kernel
-def bins_merge(
+def ddsketch_merge(
     view: Tree,
     pool: PoolArrays,
     pooled: bool,
@@ -96,13 +96,13 @@ def bins_merge(
 
 
 @kernel
-def bins_clear(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
+def ddsketch_clear(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
     ranked_clear(view, pool, False, slot)
 
 
 @kernel
-def bins_none(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> bool:
+def ddsketch_none(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> bool:
     return ranked_total(view, slot) == 0
 
 
@@ -118,7 +118,7 @@ def binned_percentile(
     return bin_value(ranked_at(view, slot, rank), view.meta[_WIDTH])
 
 
-class BinsView(RankedView):
+class DDSketchView(RankedView):
     """Owner of a weighed Tree whose words are bins, for an error of 1 / width (at most a half)."""
 
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
