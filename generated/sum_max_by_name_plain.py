@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "db405df055623ea1"
-DIGEST = "dc7414f618bad0f4"
+SUPPORT = "a9ce5be3d85b1d8c"
+DIGEST = "0f49e8d865ee12d9"
 
 
 class Inputs(NamedTuple):

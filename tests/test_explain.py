@@ -35,7 +35,7 @@ from aggloom.errors import (
     UnsupportedSqlError,
 )
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
-from aggloom.runtime.storage.tree import STRIDE
+from aggloom.runtime.storage.blocks import STRIDE
 from aggloom.runtime.views.sequence import SequenceView
 
 T = {"t": "a BIGINT, b INT, c STRING, d DOUBLE"}

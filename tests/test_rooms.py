@@ -304,3 +304,28 @@ def test_a_circle_is_seen(late: str) -> None:
     }
     assert circles(arrows) == [["aggloom.a", "aggloom.b"], ["aggloom.b", "aggloom.a"]]
     assert circles({**arrows, "aggloom.a": set()}) == []
+
+
+# Until their rooms are built anew.
+LONG = {"codegen/planner/logical.py", "runtime/local/harness.py", "runtime/spark/lower.py"}
+
+
+def test_no_file_of_production_is_long() -> None:
+    lengths = {
+        path.relative_to(ROOT).as_posix(): path.read_text().count("\n")
+        for path in modules_of_the_tree().values()
+    }
+    assert {name for name, lines in lengths.items() if lines > 400} - LONG == set()
+    assert sorted(lengths.values())[len(lengths) // 2] <= 150
+
+
+def test_no_module_takes_what_another_keeps_to_itself() -> None:
+    taken = {
+        f"{name}: {alias.name}"
+        for name, path in modules_of_the_tree().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aggloom")
+        for alias in node.names
+        if alias.name.startswith("_") and not alias.name.startswith("__")
+    }
+    assert taken == set()

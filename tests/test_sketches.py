@@ -16,9 +16,10 @@ from aggloom.codegen.views.hyperloglog import registers_for
 from aggloom.runtime.plain import sketches as plain_sketches
 from aggloom.runtime.plain.kinds import VIEW_TYPES
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.blocks import USED
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import USED, tree_start, tree_step
+from aggloom.runtime.storage.tree import tree_start, tree_step
 from aggloom.runtime.values.scalars import float_words
 from aggloom.runtime.views import bits, quantiles
 from aggloom.runtime.views import ddsketch as bins

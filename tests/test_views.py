@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from aggloom.runtime.plain import views as plain_views
 from aggloom.runtime.plain.kinds import VIEW_TYPES
 from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.blocks import USED
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import USED, TreeView
+from aggloom.runtime.storage.tree import TreeView
 from aggloom.runtime.views import lists, ordered, ranked, sequence, stamped
 from aggloom.runtime.views.ranked import RankedView
 from aggloom.runtime.views.sequence import SequenceView

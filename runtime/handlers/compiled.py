@@ -12,8 +12,9 @@ from aggloom.runtime.arithmetic.superaccumulator import Spill
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import Tree, tree_beside, tree_end
+from aggloom.runtime.storage.tree import tree_beside, tree_end
 from aggloom.runtime.values import columns, scalars
 from aggloom.runtime.values.words import Limbs
 from aggloom.runtime.views.hyperloglog import HyperLogLogs

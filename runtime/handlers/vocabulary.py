@@ -4,7 +4,7 @@ from aggloom.runtime.views.arrivals import *
 from aggloom.runtime.handlers.compiled import Handler as Handler
 from aggloom.runtime.handlers.compiled import NamespaceHandler as NamespaceHandler
 from aggloom.runtime.arithmetic.floats import *
-from aggloom.runtime.handlers.handler import Kernels as Kernels
+from aggloom.runtime.handlers.columns import Kernels as Kernels
 from aggloom.runtime.storage.jit import cold_kernel as cold_kernel
 from aggloom.runtime.storage.jit import kernel as kernel
 from aggloom.runtime.storage.jit import part as part
@@ -16,5 +16,6 @@ from aggloom.runtime.handlers.user import *
 from aggloom.runtime.views.percentiles import *
 from aggloom.runtime.storage.pool import *
 from aggloom.runtime.arithmetic.superaccumulator import *
+from aggloom.runtime.storage.blocks import *
 from aggloom.runtime.storage.tree import *
 from aggloom.runtime.values.words import *

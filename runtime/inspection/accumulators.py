@@ -13,7 +13,8 @@ import pyarrow as pa
 from aggloom.codegen import VIEW_KINDS, AggSpec, describe_call, plan_of
 from aggloom.runtime.arithmetic.floats import float_total, load_float
 from aggloom.runtime.inspection.facts import Accumulator, View
-from aggloom.runtime.storage.tree import Tree, tree_start, tree_step
+from aggloom.runtime.storage.blocks import Tree
+from aggloom.runtime.storage.tree import tree_start, tree_step
 from aggloom.runtime.values import columns, rows, scalars
 from aggloom.runtime.views.sequence import Sequence
 

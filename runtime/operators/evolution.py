@@ -19,9 +19,9 @@ from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.plain.backend import Accumulators as PlainAccumulators
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays
-from aggloom.runtime.storage.tree import Tree
 from aggloom.runtime.values.changelog import transitions
 from aggloom.runtime.values.clock import Clock
 from aggloom.runtime.values.scalars import validity

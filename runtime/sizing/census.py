@@ -9,8 +9,8 @@ import numpy as np
 from aggloom.codegen import VIEW_KINDS
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.blocks import STRIDE, Tree
 from aggloom.runtime.storage.pool import HEAP_LIVE, HIGH, LIVE
-from aggloom.runtime.storage.tree import STRIDE, Tree
 
 
 class Entries(NamedTuple):

@@ -30,8 +30,9 @@ from aggloom.runtime.state.sorted_kernels import (
     take_rows,
 )
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.blocks import STAMP, WEIGHED
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import STAMP, WEIGHED, TreeView
+from aggloom.runtime.storage.tree import TreeView
 
 _BY_ID = (("word", "i8"), ("arrival", "i8"), ("newer", "i4"), ("older", "i4"))
 

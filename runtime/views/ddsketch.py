@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays
-from aggloom.runtime.storage.tree import _META as _WIDTH
-from aggloom.runtime.storage.tree import Tree
+from aggloom.runtime.storage.tree import META_SIZE
 from aggloom.runtime.views.ranked import (
     RankedView,
     ranked_add,
@@ -29,6 +29,9 @@ _INFINITE = np.int64(1) << np.int64(62)
 # Of the smallest double, and a little more.
 _LEAST_LOGARITHM = -745.0
 _GREATEST = 1.7976931348623157e308
+
+_WIDTH = META_SIZE
+"""Where `meta` keeps the width, behind what it keeps of every tree."""
 
 
 @kernel
