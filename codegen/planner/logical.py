@@ -36,7 +36,8 @@ from aggloom.codegen.planner.window_query import (
 )
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.scalar.result_types import common, infer
+from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.spec.dtypes import type_name

@@ -11,8 +11,8 @@ from sqlglot import exp
 from aggloom.codegen.scalar.entry import entry
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import FLOATS
-from aggloom.codegen.scalar.result_types import unsupported
 
 Arm = tuple[exp.Expression, exp.Expression]
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.fixed_types import FIXED
-from aggloom.codegen.scalar.type_promotion import arithmetic_type, common, is_number, rounded
+from aggloom.codegen.scalar.operand_types import arithmetic_type, common, rounded
+from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
 from aggloom.errors import SpecError
 

@@ -19,7 +19,7 @@ from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE
 from aggloom.codegen.scalar.lowered import Lowered, quoted, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering, nesting
-from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.templating import environment
 

@@ -1,7 +1,7 @@
 """The type of a scalar expression, by Spark's rules: literals, promotion, decimal arithmetic.
 
 Spark later computes the column as CAST(expression AS inferred type), so a type told here is the
-type the handler gets. Functions have their table (scalar_functions). What no rule covers is asked of Spark's analyser
+type the handler gets. Functions have their table (function_types.py). What no rule covers is asked of Spark's analyser
 where a session is there, else of sqlglot; what that cannot tell is refused.
 """
 
@@ -19,10 +19,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.codegen.scalar.function_types import part_type, result_type
-from aggloom.codegen.scalar.type_promotion import arithmetic_type, rounded
-from aggloom.codegen.scalar.type_promotion import common as common
-from aggloom.codegen.scalar.type_promotion import is_number as is_number
-from aggloom.codegen.scalar.type_promotion import unsupported as unsupported
+from aggloom.codegen.scalar.operand_types import arithmetic_type, common, rounded, unsupported
+from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
 from aggloom.errors import SpecError
 

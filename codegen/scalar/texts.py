@@ -10,7 +10,7 @@ from sqlglot import exp
 from aggloom.codegen.scalar.entry import entry, kernel, literal_text, whole_number
 from aggloom.codegen.scalar.lowered import Lowered, call, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.scalar.operand_types import unsupported
 
 _TEXT: Final = pa.string()
 _TRIMS: Final = {"BOTH": "utf8_trim", "LEADING": "utf8_ltrim", "TRAILING": "utf8_rtrim"}
