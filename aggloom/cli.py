@@ -30,14 +30,14 @@ class _Group(click.Group):
             click.echo("aggloom: interrupted", err=True)
             ctx.exit(130)
         except Exception as error:
-            told = _told(error)
-            if told is None or ctx.meta.get("debug"):
+            message = _message(error)
+            if message is None or ctx.meta.get("debug"):
                 raise
-            click.echo(f"aggloom: {told}", err=True)
+            click.echo(f"aggloom: {message}", err=True)
             ctx.exit(2)
 
 
-def _told(error: Exception) -> str | None:
+def _message(error: Exception) -> str | None:
     """What is wrong in a few lines; None of what is neither the user's fault nor Spark's, but ours."""
     if isinstance(error, BrokenPipeError):
         # Whoever read what is printed has seen enough; click ends quietly.

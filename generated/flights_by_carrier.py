@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "c02b4369b34e79ce"
-DIGEST = "8fde4c31a75d8cc1"
+SUPPORT = "fd116843b5a80c0d"
+DIGEST = "51d8d63c4f882af9"
 
 
 class Inputs(NamedTuple):

@@ -2,9 +2,9 @@
 
 An entry says which arguments a function takes, what it returns in each dialect, which state it keeps and, as
 expressions over that state *before* the step (like an SQL UPDATE), how a row changes it. Expressions may use
-the names of the entry's fields, views, arguments and options, `other_<field>` (in merge) and the words of
-`codegen/handler/lower.py`. State is a Field (one value a key) or a View (a collection a key); equal state over equal
-arguments is kept once.
+the names of the entry's fields, views, arguments and options, `other_<field>` (in merge) and the functions of
+`codegen/handler/lower.py` and `codegen/views/`. State is a Field (one value a key) or a View (a collection a key);
+equal state over equal arguments is kept once.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Aggregate:
     oracle: the call in DuckDB's SQL; "" where only the examples judge.
     keeps, cost: for the documentation, what a key keeps and what a row and a read cost.
     positions: arguments and options in SQL's order, where it is not arguments first.
-    own: whether a user registered it; code: its source, if it is a class. What only documents is not compared.
+    user_defined: whether a user registered it; code: its source, if it is a class. What only documents is not compared.
     """
 
     name: str
@@ -173,7 +173,7 @@ class Aggregate:
     oracle: str = field(default="", compare=False)
     aliases: tuple[str, ...] = ()
     positions: tuple[str, ...] = ()
-    own: bool = False
+    user_defined: bool = False
     code: Code | None = None
 
     def shape(self, retracting: bool, ordered: bool) -> Shape:

@@ -223,8 +223,8 @@ def _null_rule(entry: Aggregate, dialect: int) -> str:
 def empty_value(entry: Aggregate, dialect: str) -> str:
     """What the function gives without a row."""
     shape = entry.append
-    word = shape.value.partition("(")[0]
-    form = VIEW_FUNCTIONS[word].form if word in VIEW_FUNCTIONS else ""
+    function = shape.value.partition("(")[0]
+    form = VIEW_FUNCTIONS[function].form if function in VIEW_FUNCTIONS else ""
     if (shape.empty is not None and dialect in entry.empty_in) or form in ("found", "single"):
         return "NULL"
     if form == "list":

@@ -23,7 +23,7 @@ CATALOGUE: dict[str, Aggregate] = {
     entry.name: entry for family in _FAMILIES for entry in family.ENTRIES
 }
 
-OWN: dict[str, Aggregate] = {}
+USER_DEFINED: dict[str, Aggregate] = {}
 """What users registered in this process, by name."""
 
 _CAPTURED: ContextVar[Mapping[str, Aggregate]] = ContextVar(
@@ -52,18 +52,18 @@ REFUSED: dict[str, str] = dict.fromkeys(
 def canonical(function: str) -> str:
     """The catalogue's spelling of a function name."""
     name = function.upper()
-    return name if name in _CAPTURED.get() or name in OWN else ALIASES.get(name, name)
+    return name if name in _CAPTURED.get() or name in USER_DEFINED else ALIASES.get(name, name)
 
 
 def find(function: str) -> Aggregate | None:
     """The entry of a function, by any of its names; None if there is none."""
     name = canonical(function)
-    return _CAPTURED.get().get(name) or OWN.get(name) or CATALOGUE.get(name)
+    return _CAPTURED.get().get(name) or USER_DEFINED.get(name) or CATALOGUE.get(name)
 
 
 def known() -> list[str]:
     """Every name that a call may use."""
-    return [*CATALOGUE, *ALIASES, *OWN, *_CAPTURED.get()]
+    return [*CATALOGUE, *ALIASES, *USER_DEFINED, *_CAPTURED.get()]
 
 
 @contextmanager

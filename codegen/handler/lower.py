@@ -26,11 +26,12 @@ _SUMS = {
         "combine": "rt.combine_wide({0}, {1})",
     },
 }
-# Exact sums of doubles may spill (runtime/arithmetic/floats.py), so their words say where: state or other, slot, place.
+# Exact sums of doubles may spill (runtime/arithmetic/floats.py), so their functions take where: state or other, slot,
+# place.
 _FLOAT_STEPS = ("add", "subtract", "add_product", "subtract_product", "add_power", "subtract_power")
 _FLOAT_VALUES = ("deviation", "skewness", "kurtosis")
 _FUNCTIONS = {
-    **{word: word for word in ("sqrt", "correlation", "log", "exp")},
+    **{name: name for name in ("sqrt", "correlation", "log", "exp")},
     "pow": "power",
 }
 
@@ -50,7 +51,7 @@ class Scope:
 
     views: to the text of the array and of the pool, as calls take them. pooled: whether words are ids of the pool.
     widths: the components of an order key, for `earlier`. scales: of sums of decimals, which are held as integers.
-    own: whether a user wrote it.
+    user_defined: whether a user wrote it.
     """
 
     names: dict[str, str]
@@ -60,7 +61,7 @@ class Scope:
     pooled: bool = False
     widths: tuple[int, ...] = ()
     scales: dict[str, int] = field(default_factory=dict)
-    own: bool = False
+    user_defined: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,40 +93,40 @@ class _Lowering(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> str:
         assert isinstance(node.func, ast.Name)
-        word, scope = node.func.id, self.scope
+        function, scope = node.func.id, self.scope
         names = [a.id if isinstance(a, ast.Name) else "" for a in node.args]
-        if word == "none":
+        if function == "none":
             return f"rt.{names[0]}_none({', '.join(scope.views[names[0]])}, s)"
-        if word in VIEW_FUNCTIONS:
-            return self._view_function(word, node)
+        if function in VIEW_FUNCTIONS:
+            return self._view_function(function, node)
         texts = [self.visit(a) for a in node.args]
-        if word == "before":
+        if function == "before":
             return f"rt.compare(state.pool, {scope.pooled}, {', '.join(texts)}) < 0"
-        if word == "earlier":
+        if function == "earlier":
             return f"rt.compare_keys(state.pool, {scope.widths}, {', '.join(texts)}) < 0"
-        if word in ("min", "max", "abs"):
-            return f"{word}({', '.join(texts)})"
-        if word in _FUNCTIONS:
-            return f"rt.{_FUNCTIONS[word]}({', '.join(texts)})"
-        if word in _FLOAT_VALUES:
+        if function in ("min", "max", "abs"):
+            return f"{function}({', '.join(texts)})"
+        if function in _FUNCTIONS:
+            return f"rt.{_FUNCTIONS[function]}({', '.join(texts)})"
+        if function in _FLOAT_VALUES:
             sums = [f"{scope.spills[n]}, {t}" for n, t in zip(names[:-1], texts[:-1], strict=True)]
-            return f"rt.{word}(state.spill, s, {', '.join(sums)}, {texts[-1]})"
-        return self._sum_word(word, names[0], texts)
+            return f"rt.{function}(state.spill, s, {', '.join(sums)}, {texts[-1]})"
+        return self._sum_function(function, names[0], texts)
 
-    def _sum_word(self, word: str, name: str, texts: list[str]) -> str:
+    def _sum_function(self, function: str, name: str, texts: list[str]) -> str:
         kind = self.scope.kinds[name]
-        if kind != "float" and word in ("total", "average"):
+        if kind != "float" and function in ("total", "average"):
             total = _as_real(kind, texts[0], self.scope.scales.get(name, 0))
-            return total if word == "total" else f"({total}) / ({texts[1]})"
+            return total if function == "total" else f"({total}) / ({texts[1]})"
         if kind != "float":
-            return _SUMS[kind][word].format(*texts)
+            return _SUMS[kind][function].format(*texts)
         place = f"state.spill, s, {self.scope.spills[name]}"
-        if word == "combine":
+        if function == "combine":
             return f"rt.combine_float({place}, {texts[0]}, other.spill, o, {texts[1]})"
-        if word in _FLOAT_STEPS:
-            step = f"{word}_float" if "_" not in word else word
+        if function in _FLOAT_STEPS:
+            step = f"{function}_float" if "_" not in function else function
             return f"rt.{step}({place}, {', '.join(texts)})"
-        return f"rt.float_{word}({place}, {', '.join(texts)})"
+        return f"rt.float_{function}({place}, {', '.join(texts)})"
 
     def _view_function(self, name: str, node: ast.Call) -> str:
         view, *rest = node.args
@@ -139,7 +140,7 @@ class _Lowering(ast.NodeVisitor):
         return f"rt.{what.function}({', '.join(texts)})"
 
     def visit_BinOp(self, node: ast.BinOp) -> str:
-        if isinstance(node.op, ast.Pow) and self.scope.own:
+        if isinstance(node.op, ast.Pow) and self.scope.user_defined:
             return f"rt.power({self.visit(node.left)}, {self.visit(node.right)})"
         return self.generic_visit(node)
 
@@ -211,18 +212,18 @@ def _single_value(
     if isinstance(call, ast.Name) and scope.kinds.get(call.id) in ("int", "word"):
         return Value((scope.names[call.id],), "word")
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-        word = call.func.id
-        if word in VIEW_FUNCTIONS:
-            form = VIEW_FUNCTIONS[word].form
+        function = call.func.id
+        if function in VIEW_FUNCTIONS:
+            form = VIEW_FUNCTIONS[function].form
             text = lower(expression, scope).text
             if form in ("found", "single"):
                 return Value((text,), "word", form)
             if form == "word" and reals:
                 return Value((f"rt.word_to_float({text})",), "float")
             return Value((text,), form)
-        if word in ("total", "average"):
+        if function in ("total", "average"):
             names = [a.id for a in call.args if isinstance(a, ast.Name)]
-            return sum_value(word, names, scope, argument, result)
+            return sum_value(function, names, scope, argument, result)
     text = lower(expression, scope).text
     if pa.types.is_boolean(result):
         return Value((f"rt.truth({text})",), "word")
@@ -241,15 +242,15 @@ def float_value(text: str, result: pa.DataType) -> Value:
 
 
 def sum_value(
-    word: str, names: list[str], scope: Scope, argument: pa.DataType | None, result: pa.DataType
+    function: str, names: list[str], scope: Scope, argument: pa.DataType | None, result: pa.DataType
 ) -> Value:
     total, kind = scope.names[names[0]], scope.kinds[names[0]]
     if kind == "float":
         place = f"state.spill, s, {scope.spills[names[0]]}, {total}"
-        if word == "total":
+        if function == "total":
             return float_value(f"rt.float_total({place})", result)
         return float_value(f"rt.float_average({place}, {scope.names[names[1]]})", result)
-    if word == "total":
+    if function == "total":
         return _total(total, kind, result)
     return _average(total, scope.names[names[1]], kind, argument, result)
 

@@ -16,7 +16,7 @@ from aggloom.codegen.handler.plan_state import holds_reals, summed, widths_of
 from aggloom.codegen.spec.agg_call import describe_call
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.user.checks import value_type
-from aggloom.codegen.user.lower import own_shape, own_value
+from aggloom.codegen.user.lower import user_shape, user_value
 
 
 def enter_output(draft: Draft, call: CallPlan) -> None:
@@ -24,14 +24,14 @@ def enter_output(draft: Draft, call: CallPlan) -> None:
     entry, dialect = call.entry, draft.spec.dialect
     options = options_of(entry, dict(call.call.options), dialect)
     scope = _scope(draft, call, options)
-    shape = own_shape(call.shape) if entry.own else call.shape
+    shape = user_shape(call.shape) if entry.user_defined else call.shape
     condition = shape.empty if dialect in entry.empty_in else None
     lets = _lets(draft, call, shape.let, names_in(shape.value) | names_in(condition), scope)
     value = _value(draft, call, shape.value, scope, options)
     empty = lower(condition, scope) if condition else Lowered()
     used = value.names.union(empty.names, *(let.names for let in lets))
     text = empty.text
-    if entry.own:
+    if entry.user_defined:
         # A user's value need not know of keys that are not shown.
         text = " or ".join(filter(None, [NOT_LIVE, text and f"({text})"]))
     draft.outputs.append(
@@ -58,9 +58,9 @@ def _value(
     types = draft.spec.arg_types(call.call)
     argument = types[0] if types else None
     result = draft.spec.result_type(call.call)
-    if call.entry.own:
-        given = value_type(call.entry, own_shape(call.shape))
-        return own_value(expression, given, scope, argument, result)
+    if call.entry.user_defined:
+        given = value_type(call.entry, user_shape(call.shape))
+        return user_value(expression, given, scope, argument, result)
     fractions = options.get("fraction")
     views = [state for state in call.shape.state if isinstance(state, View)]
     return lower_value(
@@ -104,8 +104,8 @@ def _scope(draft: Draft, call: CallPlan, options: dict[str, Any]) -> Scope:
         {n: f.spill for n, f in call.fields.items()},
         {n: v.parts for n, v in call.views.items()},
         widths=widths_of(call.operand),
-        scales=_scales(draft, call) if call.entry.own else {},
-        own=call.entry.own,
+        scales=_scales(draft, call) if call.entry.user_defined else {},
+        user_defined=call.entry.user_defined,
     )
 
 

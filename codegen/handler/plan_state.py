@@ -51,12 +51,12 @@ def _update(
     names = {n: f.attr for n, f in earlier.items()}
     names |= {f"other_{n}": f"other_{f.attr}" for n, f in earlier.items()}
     scope = Scope(
-        names | arguments | (_constants(draft, call) if call.entry.own else {}),
+        names | arguments | (_constants(draft, call) if call.entry.user_defined else {}),
         {n: f.kind for n, f in earlier.items()},
         {n: f.spill for n, f in earlier.items()},
         pooled=field.pooled,
         widths=widths_of(call.operand),
-        own=call.entry.own,
+        user_defined=call.entry.user_defined,
     )
     retract = state.retract if not call.call.monotonic else None
     return Update(
@@ -114,7 +114,7 @@ def _arguments(draft: Draft, state: Field, call: CallPlan) -> dict[str, str]:
     for name, column in named_arguments(call.call, call.entry).items():
         if name not in used:
             continue
-        if call.entry.own:
+        if call.entry.user_defined:
             names[name] = user_argument(draft, state, call, column)
             continue
         exact = number_kind(draft.type_of(column), draft.spec.dialect) != "float"

@@ -16,8 +16,8 @@ from aggloom.codegen.handler.plan_parts import NOT_LIVE, Local, Output, StateFie
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.user import classes as own_code
-from aggloom.codegen.user import trust as own_trust
+from aggloom.codegen.user import classes as user_code
+from aggloom.codegen.user import trust as user_trust
 from aggloom.codegen.user.classes import Rendered
 from aggloom.codegen.user.probe import Verdict
 
@@ -46,12 +46,12 @@ def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
         verdict = Verdict("plain Python was asked for")
         if backend == "numba" and respects_nulls(call, entry, spec.dialect):
             verdict = Verdict("its arguments may be None (RESPECT NULLS)")
-        elif backend == "numba" and not own_trust.is_trusted(entry):
-            verdict = Verdict(own_trust.NOT_TRIED)
+        elif backend == "numba" and not user_trust.is_trusted(entry):
+            verdict = Verdict(user_trust.NOT_TRIED)
         elif backend == "numba":
-            verdict = own_code.verdict(entry, types, spec.result_type(call))
-        forms = own_code.forms(entry, types)
-        found[call] = ClassCall(own_code.render(entry, prefix), forms, verdict)
+            verdict = user_code.verdict(entry, types, spec.result_type(call))
+        forms = user_code.forms(entry, types)
+        found[call] = ClassCall(user_code.render(entry, prefix), forms, verdict)
     return found
 
 
@@ -64,15 +64,17 @@ def _prefix(name: str, taken: dict[str, str]) -> str:
 
 def user_parts(spec: AggSpec, classes: dict[AggCall, ClassCall]) -> dict[str, Any]:
     """What a plan says of users' functions."""
-    own = [(call, spec.entry(call)) for call in spec.calls if spec.entry(call).own]
+    user_calls = [(call, spec.entry(call)) for call in spec.calls if spec.entry(call).user_defined]
     plain = {
-        e.name for c, e in own if e.code and "merge" not in e.code.methods and not is_distinct(c, e)
+        e.name
+        for c, e in user_calls
+        if e.code and "merge" not in e.code.methods and not is_distinct(c, e)
     }
-    again = [e for c, e in own if is_distinct(c, e) and _is_inexact(e)]
+    again = [e for c, e in user_calls if is_distinct(c, e) and _is_inexact(e)]
     rendered = {each.rendered.name: each.rendered for each in classes.values()}
     return {
         "functions": list(rendered.values()),
-        "names": tuple(sorted({entry.name for _, entry in own})),
+        "names": tuple(sorted({entry.name for _, entry in user_calls})),
         "unmergeable": tuple(sorted(plain)),
         # Merging distinct values adds them in their own order, not in that in which they came.
         "compacts": not plain and not again,
@@ -153,7 +155,7 @@ def _fields(draft: Draft, call: CallPlan, of: ClassCall) -> list[StateField]:
         create = of.rendered.call("create")
         listed = [StateField(draft.unique(f"state_{stem}"), "object", "O", initial=create)]
     else:
-        state = own_code.first_state(call.entry)
+        state = user_code.first_state(call.entry)
         numbers = state if isinstance(state, tuple) else (state,)
         listed = []
         for place, (number, kind) in enumerate(zip(numbers, of.verdict.state, strict=True)):
@@ -176,7 +178,7 @@ def literal(number: float) -> str:
 def _compiled_step(
     entry: Aggregate, rendered: Rendered, fields: list[StateField], arguments: str
 ) -> UserStep:
-    single = not isinstance(own_code.first_state(entry), tuple)
+    single = not isinstance(user_code.first_state(entry), tuple)
 
     def tuple_of(texts: list[str]) -> str:
         return texts[0] if single else f"({', '.join(texts)},)"
@@ -228,19 +230,19 @@ def _output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[StateField
     attrs = [field.attr for field in fields]
     if draft.backend == "python":
         called = f"{of.rendered.call('value')}({attrs[0]})"
-        text = f"rt.own_result({call.entry.name!r}, {type_name(result)!r}, {called})"
+        text = f"rt.user_result({call.entry.name!r}, {type_name(result)!r}, {called})"
         check = "found"
     else:
-        single = not isinstance(own_code.first_state(call.entry), tuple)
+        single = not isinstance(user_code.first_state(call.entry), tuple)
         held = attrs[0] if single else f"({', '.join(attrs)},)"
-        called, check = f"{of.rendered.call('value')}({held})", "own"
+        called, check = f"{of.rendered.call('value')}({held})", "user"
         if pa.types.is_boolean(result):
-            text = f"rt.own_truth({called})"
+            text = f"rt.user_truth({called})"
         else:
             text = (
-                f"rt.own_integer({called}, {result.bit_width})"
+                f"rt.user_integer({called}, {result.bit_width})"
                 if form == "word"
-                else f"rt.own_real({called})"
+                else f"rt.user_real({called})"
             )
     draft.outputs.append(
         Output(

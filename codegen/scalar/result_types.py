@@ -69,8 +69,8 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, _STRING):
         return _checked(node, pa.string(), types)
     if isinstance(node, exp.Substring | exp.Overlay):
-        own = infer(node.this, types)
-        return own if own == pa.binary() else pa.string()
+        argument = infer(node.this, types)
+        return argument if argument == pa.binary() else pa.string()
     if isinstance(node, exp.Round):
         return rounded(node, infer(node.this, types)) or _by_sqlglot(node, types)
     if isinstance(node, _CHOICE):
@@ -80,9 +80,9 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, _ARITHMETIC):
         return _operated(node, types)
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
-        own = infer(node.this, types)
-        if pa.types.is_list(own) or pa.types.is_map(own):
-            return own.value_type if pa.types.is_list(own) else own.item_type
+        argument = infer(node.this, types)
+        if pa.types.is_list(argument) or pa.types.is_map(argument):
+            return argument.value_type if pa.types.is_list(argument) else argument.item_type
     if isinstance(node, exp.Extract):
         return _checked(node, part_type(node.name), types)
     found = _called(node, types) if isinstance(node, _CALLS) else None
@@ -160,14 +160,14 @@ def _is_time(dtype: pa.DataType) -> bool:
 def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
     """The type of a call by the table of Spark's functions; None if that does not know it."""
 
-    def told(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
+    def type_of(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
         return infer(part, {**types, **bound} if bound else types)
 
     if isinstance(node, exp.DPipe):
-        return result_type("concat", list(node.flatten(unnest=False)), told)
+        return result_type("concat", list(node.flatten(unnest=False)), type_of)
     call = node if isinstance(node, exp.Anonymous) else _as_written(node.sql("spark"))
     if isinstance(call, exp.Anonymous):
-        return result_type(call.name, call.expressions, told)
+        return result_type(call.name, call.expressions, type_of)
     return None if type(call) is type(node) else infer(call, types)
 
 

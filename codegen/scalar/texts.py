@@ -52,8 +52,10 @@ def _substring(low: Lowering, node: exp.Substring) -> Lowered:
     numbers = [whole_number(node.args.get("start"), node)]
     if node.args.get("length") is not None:
         numbers.append(whole_number(node.args["length"], node))
-    told = ", ".join(map(str, numbers))
-    return call("scalar.substring({0}, {told})", _TEXT, low.cast(value, _TEXT, node), told=told)
+    digits = ", ".join(map(str, numbers))
+    return call(
+        "scalar.substring({0}, {digits})", _TEXT, low.cast(value, _TEXT, node), digits=digits
+    )
 
 
 def _left(low: Lowering, node: exp.Left) -> Lowered:

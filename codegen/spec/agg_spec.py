@@ -26,7 +26,7 @@ from aggloom.codegen.spec.schemas import SchemaLike as SchemaLike
 from aggloom.codegen.spec.schemas import to_schema as to_schema
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.query import parse
-from aggloom.codegen.user import trust as own_trust
+from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import SqlError, TypeMismatchError
 
 # How many keys and calls, and how many characters of them, a spec shows of itself.
@@ -111,7 +111,7 @@ class AggSpec(SpecContent):
     @property
     def untrusted(self) -> tuple[str, ...]:
         """The users' functions in it whose Python source may not run here (`from_json`, trust)."""
-        return own_trust.untrusted(self.entry(call) for call in self.calls)
+        return user_trust.untrusted(self.entry(call) for call in self.calls)
 
     @cached_property
     def _json(self) -> str:

@@ -12,7 +12,7 @@ from aggloom.codegen.catalogue.registry import arguments_of, options_of
 from aggloom.codegen.catalogue.result_types import is_number, widens
 from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.spec.dtypes import parse_type, type_name
-from aggloom.codegen.user import checks as own_check
+from aggloom.codegen.user import checks as user_check
 from aggloom.errors import SpecError, TypeMismatchError, nearest
 
 
@@ -26,7 +26,7 @@ def result_type(call: AggCall, types: Types, dialect: str) -> pa.DataType:
     if not isinstance(entry.result, str):
         return entry.result(types, dialect, options_of(entry, dict(call.options), dialect))
     result = types[0] if entry.result == "argument" else parse_type(entry.result)
-    own_check.check_types(entry, types, result)
+    user_check.check_types(entry, types, result)
     return result
 
 

@@ -14,7 +14,7 @@ from aggloom.codegen.spec.call_types import entry_of, result_type
 from aggloom.codegen.spec.choices import CHANGES, DIALECTS, NULLS
 from aggloom.codegen.spec.content import SpecContent
 from aggloom.codegen.spec.dtypes import is_supported, type_name
-from aggloom.codegen.user import definition as own
+from aggloom.codegen.user import definition
 from aggloom.errors import (
     DuplicateNameError,
     NotRetractableError,
@@ -79,7 +79,7 @@ def _check_retractable(call: AggCall, spec: SpecContent) -> None:
     instead = entry.instead
     if spec.input_changes != "retract":
         return
-    lacking = own.unretractable(entry, bool(call.order_by)) if entry.own else ""
+    lacking = definition.unretractable(entry, bool(call.order_by)) if entry.user_defined else ""
     if lacking:
         raise NotRetractableError(
             f"call {call.text}: {lacking}, or say input_changes='append' if the input only inserts."

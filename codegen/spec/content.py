@@ -15,7 +15,7 @@ from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.spec.call_types import entry_of, result_type
 from aggloom.codegen.spec.choices import Changes, Dialect
 from aggloom.codegen.spec.dtypes import normalise_type, parse_type
-from aggloom.codegen.user import definition as own
+from aggloom.codegen.user import definition
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ class SpecContent:
     def functions(self) -> tuple[Mapping[str, Any], ...]:
         """The definitions of the users' functions in it, as the data that its text holds."""
         entries = {c.function: entry_of(c) for c in self.calls}
-        return tuple(own.to_data(entry) for _, entry in sorted(entries.items()) if entry.own)
+        return tuple(
+            definition.to_data(entry) for _, entry in sorted(entries.items()) if entry.user_defined
+        )
 
     @cached_property
     def input_schema(self) -> pa.Schema:

@@ -16,7 +16,7 @@ from aggloom.codegen.catalogue import registry as catalogue
 from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.spec.content import Computed, SpecContent
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.user import definition as own
+from aggloom.codegen.user import definition
 from aggloom.errors import SpecError, nearest
 
 _Spec = TypeVar("_Spec", bound=SpecContent)
@@ -102,7 +102,7 @@ def build(
         raise SpecError(f"the {form} must be a mapping with `schema` and `calls`, or `sql`.")
     if "schema" not in content:
         raise SpecError(f"the {form} has no `schema`; add it as names and types.")
-    with catalogue.using(own.read(content.get("functions") or (), form, trust)):
+    with catalogue.using(definition.read(content.get("functions") or (), form, trust)):
         return _built(cls, from_sql, content, form)
 
 

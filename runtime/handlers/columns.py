@@ -115,7 +115,7 @@ class HandlerColumns:
     def overflow(self, out: Any) -> tuple[int, int] | None:
         """(call, slot) of an overflow in the outputs, if there was one and the dialect makes it an error."""
         wraps = self.spec().dialect != "spark"
-        single = np.array([check in ("single", "own") for *_, check in self.OUTPUTS])
+        single = np.array([check in ("single", "user") for *_, check in self.OUTPUTS])
         hits = np.flatnonzero(np.asarray(out.overflow)[: len(single)] * (single if wraps else 1))
         return (int(hits[0]), int(out.overflow[hits[0]]) - 1) if len(hits) else None
 
@@ -132,7 +132,7 @@ class HandlerColumns:
                     f"{describe_call(spec.calls[found[0]])}: there is more than one row "
                     f"({place(found[1])}); take FIRST_VALUE or MAX, or filter the input"
                 )
-            if self.OUTPUTS[found[0]][3] == "own":
+            if self.OUTPUTS[found[0]][3] == "user":
                 raise ArithmeticOverflowError(
                     f"{describe_call(spec.calls[found[0]])}: the value does not fit {type_name(dtype)} "
                     f"({place(found[1])}); declare the function with a wider result"

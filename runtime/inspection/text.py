@@ -139,9 +139,9 @@ def write_bundle(page: Page, bundle: Bundle, changes: Iterable[Change]) -> None:
 
 def _lines(change: Change) -> Iterator[tuple[str, ...]]:
     """A change's lines of the table: one for each window that it did something to."""
-    told = _row_text(change.row)
+    row_text = _row_text(change.row)
     if not change.effects:
-        yield change.kind, told, "", "", change.note or "no change"
+        yield change.kind, row_text, "", "", change.note or "no change"
     for effect in change.effects:
         window = "" if effect.window is None else _window_text(effect.window)
         sides = zip((effect.before, effect.after), effect.records, strict=True)
@@ -149,7 +149,7 @@ def _lines(change: Change) -> Iterator[tuple[str, ...]]:
             (NOT_THERE if row is None else _row_text(row)) + _records_text(count)
             for row, count in sides
         )
-        yield change.kind, told, window, before, after
+        yield change.kind, row_text, window, before, after
 
 
 def _records_text(count: int | None) -> str:

@@ -23,7 +23,7 @@ from aggloom.runtime.storage.blocks import (
     block_level,
     block_size,
     block_weight,
-    copy_words,
+    copy_numbers,
     erase_entry,
     give_back_block,
     grow_root,
@@ -102,7 +102,7 @@ def _split(
     child = tree.heap[block + 2 + at * ENTRY]
     given = LIMIT - keep
     right = allocate_block(tree, 0 if given == 1 else LARGEST, block_level(tree, child))
-    copy_words(tree, child + 1 + keep * ENTRY, right + 1, given * ENTRY)
+    copy_numbers(tree, child + 1 + keep * ENTRY, right + 1, given * ENTRY)
     tree.heap[right] |= given
     tree.heap[child] -= given
     entry = insert_entry(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])

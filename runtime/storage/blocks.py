@@ -51,7 +51,7 @@ def block_level(tree: Tree, block: int) -> int:
 
 
 @kernel
-def block_words(tree: Tree, order: int) -> int:
+def block_length(tree: Tree, order: int) -> int:
     return 1 + (tree.meta[STRIDE] << order)
 
 
@@ -73,9 +73,9 @@ def allocate_block(tree: Tree, order: int, level: int) -> int:
         tree.free[order] = tree.heap[block]
     else:
         block = tree.meta[USED]
-        tree.meta[USED] += block_words(tree, order)
+        tree.meta[USED] += block_length(tree, order)
     if level > 0:
-        tree.meta[INNER] += block_words(tree, order)
+        tree.meta[INNER] += block_length(tree, order)
     tree.heap[block] = (order << 8) | (level << 16)
     return block
 
@@ -84,13 +84,13 @@ def allocate_block(tree: Tree, order: int, level: int) -> int:
 def give_back_block(tree: Tree, block: int) -> None:
     order = block_order(tree, block)
     if block_level(tree, block) > 0:
-        tree.meta[INNER] -= block_words(tree, order)
+        tree.meta[INNER] -= block_length(tree, order)
     tree.heap[block] = tree.free[order]
     tree.free[order] = block
 
 
 @kernel
-def copy_words(tree: Tree, source: int, target: int, words: int) -> None:
+def copy_numbers(tree: Tree, source: int, target: int, words: int) -> None:
     for j in range(words):
         tree.heap[target + j] = tree.heap[source + j]
 
@@ -110,7 +110,7 @@ def move_block(tree: Tree, slot: int, parent: int, block: int, order: int) -> in
     new = allocate_block(tree, order, block_level(tree, block))
     size = block_size(tree, block)
     tree.heap[new] |= size
-    copy_words(tree, block + 1, new + 1, size * tree.meta[STRIDE])
+    copy_numbers(tree, block + 1, new + 1, size * tree.meta[STRIDE])
     give_back_block(tree, block)
     link_block(tree, slot, parent, new)
     return new
@@ -206,7 +206,7 @@ def erase_entry(
     end = block + 1 + block_size(tree, block) * stride
     if pooled:
         release(pool, tree.heap[entry])
-    copy_words(tree, entry + stride, entry, end - entry - stride)
+    copy_numbers(tree, entry + stride, entry, end - entry - stride)
     tree.heap[block] -= 1
     if block_size(tree, block) << 2 <= 1 << block_order(tree, block):
         move_block(tree, slot, parent, block, block_order(tree, block) - 1)

@@ -22,7 +22,7 @@ from aggloom.runtime.storage.blocks import (
     block_rank,
     block_size,
     block_weight,
-    copy_words,
+    copy_numbers,
     edge_entry,
     edge_leaf,
     erase_entry,
@@ -49,7 +49,7 @@ def _split(
     child = tree.heap[block + 2 + at * stride]
     right = allocate_block(tree, LARGEST, block_level(tree, child))
     half = LIMIT >> 1
-    copy_words(tree, child + 1 + half * stride, right + 1, half * stride)
+    copy_numbers(tree, child + 1 + half * stride, right + 1, half * stride)
     tree.heap[right] |= half
     tree.heap[child] -= half
     entry = insert_entry(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])

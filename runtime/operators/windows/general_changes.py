@@ -84,12 +84,12 @@ class Changes:
                 Message(INSERT, number, self._firings[number][0].key.slot)
                 for number in np.flatnonzero(alive).tolist()
             ]
-        made = self._batch(messages)
+        whole = self._batch(messages)
         for live in self._renewed:
             live.given = tuple(row for row in live.given if row < base or alive[row - base])
         self._firings, self._renewed, self._gone = [], [], []
         self.tidy(windows, wholly=not self.updates)
-        return made
+        return whole
 
     def contents(self, windows: Iterable[Live]) -> tuple[pa.RecordBatch, Kinds]:
         """The results that are out and may change, as insertions."""

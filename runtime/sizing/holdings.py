@@ -25,7 +25,7 @@ class Entries(NamedTuple):
     most: int | None
 
 
-class Census(NamedTuple):
+class Holdings(NamedTuple):
     """What one state of an operator holds; `met`: how often rows met each key, or none if nobody counted.
 
     texts: how many hold each text; texts_by_key: texts that a key holds itself, at most.
@@ -54,19 +54,19 @@ def counting(handler: type[Any]) -> type[Any]:
     return type(handler.__name__, (handler,), {"_run": run, "met": np.zeros(0, np.int64)})
 
 
-def censuses(operator: Operator) -> list[Census]:
+def holdings_of(operator: Operator) -> list[Holdings]:
     """What each state of an operator holds, that of its rows first."""
-    return [_census(state) for state in operator.states]
+    return [_holdings(state) for state in operator.states]
 
 
-def _census(state: Any) -> Census:
+def _holdings(state: Any) -> Holdings:
     slots = state.used()
     pool = state.pool.arrays
     refs = pool.refs[1 : int(pool.meta[HIGH]) + 1]
     handler = state.handler
     kinds, fields = (handler.VIEWS, handler.FIELDS) if handler else ((), ())
     views = getattr(state.accumulators, "views", {}) if handler else {}
-    return Census(
+    return Holdings(
         keys=len(slots),
         met=_met(state, slots),
         views={
