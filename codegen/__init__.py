@@ -21,9 +21,11 @@ from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.user.register import aggregate, register, unregister
+from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
     "ANALYSER",
+    "VIEW_KINDS",
     "AggCall",
     "AggSpec",
     "Aggregate",

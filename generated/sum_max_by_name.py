@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "dbf81885879e3a70"
-DIGEST = "77f91dc1089ca6d9"
+SUPPORT = "fd116843b5a80c0d"
+DIGEST = "902efff2a831af10"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "51ac41680d06bd38"
-DIGEST = "042f1a84d11cd790"
+SUPPORT = "f0a73c4cf137b6e4"
+DIGEST = "0f2b06d908906b77"
 
 
 class Inputs(NamedTuple):

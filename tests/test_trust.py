@@ -127,9 +127,9 @@ def test_a_compiled_module_is_written_again_only_if_its_source_may_run(tmp_path:
     made = call("generate", "--yaml", str(file), "--trust", "-o", str(tmp_path), "--name", "made")
     assert "numba" in made
     module = tmp_path / "made.py"
-    from aggloom.codegen.user import trust as own_trust
+    from aggloom.codegen.user import trust as user_trust
 
-    own_trust._TRUSTED.clear()
+    user_trust._TRUSTED.clear()
     refused = CliRunner().invoke(main, ["refresh", str(module)], prog_name="aggloom")
     assert refused.exit_code == 2 and "--trust" in refused.output
     call("refresh", str(module), "--trust")

@@ -165,7 +165,7 @@ def _functions(spec: AggSpec, plan: HandlerPlan) -> Iterator[str]:
     yield "your functions"
     reasons = dict(plan.verdicts)
     for call in spec.calls:
-        if not spec.entry(call).own:
+        if not spec.entry(call).user_defined:
             continue
         if spec.entry(call).code is None:
             yield f"  {call.text}: expressions, as the built-in functions"

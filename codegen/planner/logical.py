@@ -36,7 +36,8 @@ from aggloom.codegen.planner.window_query import (
 )
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.scalar.result_types import common, infer
+from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.spec.dtypes import type_name
@@ -322,7 +323,7 @@ class _Builder:
                 raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
             schema = schema.append(pa.field(GROUP_ID, pa.int64()))
         block = Block(self.sql, tree, schema, self.dialect, names)
-        return plan_of_spec(block.spec(self._changes(source)), source, block.sets)
+        return plan_of_spec(AggSpec.of(block.content(self._changes(source))), source, block.sets)
 
     def _changes(self, node: Node) -> str:
         """What an aggregate gets from a node, whose windows are aggregates that know their windows by then."""

@@ -12,7 +12,8 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from aggloom.codegen.scalar.changing import STORED, changes, differs
-from aggloom.codegen.scalar.result_types import infer, unsupported
+from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.errors import syntax_error
 from aggloom.errors import UnknownColumnError, nearest

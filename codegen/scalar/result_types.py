@@ -1,7 +1,7 @@
 """The type of a scalar expression, by Spark's rules: literals, promotion, decimal arithmetic.
 
 Spark later computes the column as CAST(expression AS inferred type), so a type told here is the
-type the handler gets. Functions have their table (scalar_functions). What no rule covers is asked of Spark's analyser
+type the handler gets. Functions have their table (function_types.py). What no rule covers is asked of Spark's analyser
 where a session is there, else of sqlglot; what that cannot tell is refused.
 """
 
@@ -19,10 +19,8 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.codegen.scalar.function_types import part_type, result_type
-from aggloom.codegen.scalar.type_promotion import arithmetic_type, rounded
-from aggloom.codegen.scalar.type_promotion import common as common
-from aggloom.codegen.scalar.type_promotion import is_number as is_number
-from aggloom.codegen.scalar.type_promotion import unsupported as unsupported
+from aggloom.codegen.scalar.operand_types import arithmetic_type, common, rounded, unsupported
+from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
 from aggloom.errors import SpecError
 
@@ -71,8 +69,8 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, _STRING):
         return _checked(node, pa.string(), types)
     if isinstance(node, exp.Substring | exp.Overlay):
-        own = infer(node.this, types)
-        return own if own == pa.binary() else pa.string()
+        argument = infer(node.this, types)
+        return argument if argument == pa.binary() else pa.string()
     if isinstance(node, exp.Round):
         return rounded(node, infer(node.this, types)) or _by_sqlglot(node, types)
     if isinstance(node, _CHOICE):
@@ -82,9 +80,9 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, _ARITHMETIC):
         return _operated(node, types)
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
-        own = infer(node.this, types)
-        if pa.types.is_list(own) or pa.types.is_map(own):
-            return own.value_type if pa.types.is_list(own) else own.item_type
+        argument = infer(node.this, types)
+        if pa.types.is_list(argument) or pa.types.is_map(argument):
+            return argument.value_type if pa.types.is_list(argument) else argument.item_type
     if isinstance(node, exp.Extract):
         return _checked(node, part_type(node.name), types)
     found = _called(node, types) if isinstance(node, _CALLS) else None
@@ -162,14 +160,14 @@ def _is_time(dtype: pa.DataType) -> bool:
 def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
     """The type of a call by the table of Spark's functions; None if that does not know it."""
 
-    def told(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
+    def type_of(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
         return infer(part, {**types, **bound} if bound else types)
 
     if isinstance(node, exp.DPipe):
-        return result_type("concat", list(node.flatten(unnest=False)), told)
+        return result_type("concat", list(node.flatten(unnest=False)), type_of)
     call = node if isinstance(node, exp.Anonymous) else _as_written(node.sql("spark"))
     if isinstance(call, exp.Anonymous):
-        return result_type(call.name, call.expressions, told)
+        return result_type(call.name, call.expressions, type_of)
     return None if type(call) is type(node) else infer(call, types)
 
 

@@ -25,7 +25,7 @@ from aggloom.runtime.cases.program import Program, Table
 from aggloom.runtime.cases.settings import Setting, asks_for_messages, single_aggregate
 from aggloom.runtime.cases.source import Bundles, UpsertNormaliser
 from aggloom.runtime.cases.windows import watermark_of
-from aggloom.runtime.handlers.handler import rows_to_batch
+from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.local.pipeline import Handlers, Pipeline, handlers
 from aggloom.runtime.values.changelog import fold, parse_kinds

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.arithmetic.superaccumulator import Spill, SpillView
+from aggloom.codegen import VIEW_KINDS
+from aggloom.runtime.arithmetic.superaccumulator import Spill
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import Tree, TreeView, tree_beside, tree_end
-from aggloom.runtime.values import columns
+from aggloom.runtime.storage.tree import tree_beside, tree_end
+from aggloom.runtime.values import columns, scalars
 from aggloom.runtime.values.words import Limbs
-from aggloom.runtime.views.bits import BitsView
-from aggloom.runtime.views.ddsketch import BinsView
-from aggloom.runtime.views.hyperloglog import Registers, RegistersView
+from aggloom.runtime.views.hyperloglog import HyperLogLogs
+from aggloom.runtime.views.kinds import VIEW_TYPES
 from aggloom.runtime.views.lists import (
     USED,
     ListOut,
@@ -27,23 +28,7 @@ from aggloom.runtime.views.lists import (
     new_list_out,
     rows_of,
 )
-from aggloom.runtime.views.quantiles import QuantilesView
-from aggloom.runtime.views.ranked import RankedView
-from aggloom.runtime.views.sequence import Sequence, SequenceView
-from aggloom.runtime.views.stamped import StampedView
-
-_VIEW_TYPES: dict[str, Any] = {
-    "multiset": TreeView,
-    "ordered": TreeView,
-    "sequence": SequenceView,
-    "ranked": RankedView,
-    "stamped": StampedView,
-    "spill": SpillView,
-    "bits": BitsView,
-    "registers": RegistersView,
-    "bins": BinsView,
-    "quantiles": QuantilesView,
-}
+from aggloom.runtime.views.sequence import Sequence
 
 
 class Accumulators:
@@ -59,7 +44,7 @@ class Accumulators:
                 array[:] = initial[0]
         self.slots = len(arena.array("acc.records", slots, "i8"))
         self.views = {
-            attr: _VIEW_TYPES[kind](arena, f"view.{attr}", self.slots, width)
+            attr: VIEW_TYPES[kind](arena, f"view.{attr}", self.slots, width)
             for attr, kind, _, width in handler.VIEWS
         }
 
@@ -152,9 +137,8 @@ class Accumulators:
         view = self.views[attr].arrays
         tree = view if isinstance(view, Tree) else getattr(view, "tree", None)
         if tree is not None:
-            by_bytes = pooled and kind != "multiset"
-            counts = {"multiset": width, "quantiles": 3}.get(kind, 1)
-            return self._entries(tree, pooled, by_bytes, s, counts)
+            by_bytes = pooled and VIEW_KINDS[kind].by_bytes
+            return self._entries(tree, pooled, by_bytes, s, VIEW_KINDS[kind].numbers_of(width))
         if isinstance(view, Sequence):
             values, node = [], int(view.head[s])
             while node:
@@ -164,7 +148,7 @@ class Accumulators:
             return values
         if isinstance(view, Spill):
             return (view.index[s] > 0).tolist()
-        if isinstance(view, Registers):
+        if isinstance(view, HyperLogLogs):
             return int(view.filled[s]), view.cells[s].tolist()
         return view.counts[s].tolist()
 
@@ -188,7 +172,7 @@ class Handler(HandlerBase):
         if form == "flag":
             bound[name, form] = columns.flags(column)
         elif form == "valid":
-            bound[name, form] = columns.validity(column)
+            bound[name, form] = scalars.validity(column)
         elif form == "word":
             numbers = bound.get((name, "number"))
             if numbers is not None and columns.is_own_word(column):
@@ -198,7 +182,7 @@ class Handler(HandlerBase):
         elif form == "real":
             bound[name, form] = columns.reals(column)
         elif form == "real_word":
-            bound[name, form] = columns.float_words(columns.reals(column))
+            bound[name, form] = scalars.float_words(columns.reals(column))
         else:
             low, high, _ = columns.numbers(column)
             bound[name, form] = Limbs(low, high) if form == "wide" else low
@@ -264,9 +248,9 @@ class Handler(HandlerBase):
 
     def scalars(self, data: Array, valid: Array, form: str, dtype: pa.DataType) -> pa.Array:
         if form in ("float", "floats"):
-            return columns.from_floats(data, valid, dtype)
+            return scalars.from_floats(data, valid, dtype)
         if form == "limbs":
-            return columns.from_limbs(data, valid, dtype)
+            return scalars.from_limbs(data, valid, dtype)
         return columns.from_words(data, valid, dtype, self._current().pool)
 
     def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Array]:

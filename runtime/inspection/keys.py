@@ -16,7 +16,7 @@ from aggloom.codegen import type_name
 from aggloom.codegen.planner import Bounds
 from aggloom.errors import CheckpointError, nearest
 from aggloom.physical import is_nested
-from aggloom.runtime.inspection.report import Bundle, Part
+from aggloom.runtime.inspection.facts import Bundle, Part
 from aggloom.runtime.operators.steps import split
 
 _CANDIDATES = 20_000

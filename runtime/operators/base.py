@@ -303,4 +303,4 @@ class OperatorSpec(ABC):
         if spec is None or spec.input_changes == "retract":
             return True
         entries = [spec.entry(call) for call in spec.calls]
-        return any(entry.by_arrival or entry.own for entry in entries)
+        return any(entry.by_arrival or entry.user_defined for entry in entries)

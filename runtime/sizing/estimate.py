@@ -28,8 +28,8 @@ from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, UnknownTableError, nearest
 from aggloom.runtime.local.pipeline import Pipeline, handlers
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.sizing.census import counting
 from aggloom.runtime.sizing.growth import Grown
+from aggloom.runtime.sizing.holdings import counting
 from aggloom.runtime.sizing.report import Estimate, OperatorEstimate
 from aggloom.runtime.sizing.samples import changes_of, named, rows_of, schema_of
 
@@ -83,8 +83,8 @@ def estimate(
         changes = changes_of(given) if input_changes is None else input_changes
         plan = plan_query(query, schemas, input_changes=changes, dialect=dialect, options=chosen)
     fed = {name: rows_of(name, given, scan.schema) for name, scan in plan.scans.items()}
-    made = handlers(backend)
-    pipeline = Pipeline(plan, lambda spec: counting(made(spec)), session=session)
+    make = handlers(backend)
+    pipeline = Pipeline(plan, lambda spec: counting(make(spec)), session=session)
     _feed(pipeline, fed)
     seen = {name: batch.num_rows for name, (batch, _) in fed.items()}
     whole = _whole(rows, seen)
