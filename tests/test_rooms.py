@@ -56,6 +56,10 @@ ROOMS: dict[str, set[str]] = {
     "runtime/handlers": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "views", "handlers"),
     "runtime/plain": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "plain"),
     "runtime/operators": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, *OPERATORS),
+    "runtime/operators/deduplicate": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
     "runtime/operators/windows": KERNEL
     | SHARED
     | CODEGEN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aggloom.codegen.operators.aggregate import Aggregate, GroupAggregate, LocalAggregate
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
 from aggloom.codegen.operators.calc import Calc, pick
-from aggloom.codegen.operators.deduplicate import Deduplicate, first_or_last
+from aggloom.codegen.operators.deduplicate import Deduplicate, deduplicated_table, first_or_last
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate
@@ -38,6 +38,7 @@ __all__ = [
     "WindowAggregate",
     "WindowAssign",
     "WindowTable",
+    "deduplicated_table",
     "mark",
     "pick",
     "transform",

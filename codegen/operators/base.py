@@ -117,6 +117,11 @@ class Node(ABC):
         return {name for name, trend in self.trends.items() if trend == "constant"}
 
     @property
+    def awaits_watermark(self) -> bool:
+        """Whether its rows leave it when the watermark has come to them."""
+        return False
+
+    @property
     def handlers(self) -> tuple[AggSpec, ...]:
         """What the handlers that it runs are generated from."""
         return ()

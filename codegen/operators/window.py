@@ -175,6 +175,10 @@ class WindowAggregate(Stateful):
         return pa.schema([*fields[:keys], *self.bounds.fields, *fields[keys + 1 :], *more])
 
     @property
+    def awaits_watermark(self) -> bool:
+        return self.windowing.assigner.event_time
+
+    @property
     def updates(self) -> bool:
         """Whether results are replaced: else each is a row of its own, given out once and for all."""
         return self.windowing.fires_again and bool(self.windowing.updates)

@@ -28,6 +28,7 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import (
     Plan,
+    plan_deduplicate,
     plan_query,
     plan_spec,
     plan_windows,
@@ -64,6 +65,7 @@ __all__ = [
     "describe",
     "described",
     "lineage",
+    "plan_deduplicate",
     "plan_query",
     "plan_spec",
     "plan_windows",

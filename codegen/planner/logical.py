@@ -137,7 +137,7 @@ class _Builder:
     def _grouped(
         self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
     ) -> Node:
-        changes: Any = self._changes(node)
+        changes: Any = self.changes(node)
         dialect: Any = self.dialect
         with self._at(tree):
             return Aggregate(node, AggSpec(node.schema, tuple(keys), calls, changes, dialect))
@@ -322,9 +322,9 @@ class _Builder:
                 raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
             schema = schema.append(pa.field(GROUP_ID, pa.int64()))
         block = Block(self.sql, tree, schema, self.dialect, names)
-        return plan_of_spec(block.spec(self._changes(source)), source, block.sets)
+        return plan_of_spec(block.spec(self.changes(source)), source, block.sets)
 
-    def _changes(self, node: Node) -> str:
+    def changes(self, node: Node) -> str:
         """What an aggregate gets from a node, whose windows are aggregates that know their windows by then."""
         settled = windows(node, self.options, Notes())
         return "append" if settled.appends_only else "retract"

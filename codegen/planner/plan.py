@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import Node, Scan, Stateful, WindowAggregate, walk
+from aggloom.codegen.operators import (
+    Calc,
+    Node,
+    Scan,
+    Stateful,
+    WindowAggregate,
+    deduplicated_table,
+    walk,
+)
 from aggloom.codegen.planner.exchanges import exchanges
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
@@ -24,6 +32,7 @@ from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
 from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
+from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike, to_schema
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.shape import refusal
@@ -155,6 +164,33 @@ def plan_windows(
     logical = plan_of_windows(spec, windowing, scan, chosen, notes, bounds_names, having, shown)
     rules = tuple(rule for rule in RULES if rule is not prune_calls)
     return _planned(logical, rules, chosen, spec.dialect, notes)
+
+
+def plan_deduplicate(
+    rows: SchemaLike,
+    keys: Sequence[str],
+    *,
+    keep: Literal["first", "last"] = "last",
+    order_by: str | None = None,
+    window_end: str | None = None,
+    options: PlanOptions | None = None,
+    input_changes: str = "append",
+    select: Mapping[str, str] | None = None,
+) -> Plan:
+    """The plan of the first or last row of each key of the table t, by arrival or by the column order_by.
+
+    window_end: the key column at which a row's window ends, for which the row then waits. select: the columns of the
+    result and those that they show; all by default. Raises SpecError.
+    """
+    chosen = options or PlanOptions()
+    scan = Scan("t", to_schema(rows, "spark"), _changes("t", input_changes, {"t": rows}))  # type: ignore[arg-type]
+    logical = deduplicated_table(scan, tuple(keys), keep, order_by, window_end, chosen)
+    if select is not None:
+        columns = [(name, logical.schema.field(of).type) for name, of in select.items()]
+        shown = tuple((name, quoted(of)) for name, of in select.items())
+        logical = Calc(logical, shown, pa.schema(columns))
+    rules = tuple(rule for rule in RULES if rule is not prune_calls)
+    return _planned(logical, rules, chosen, "spark")
 
 
 def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:

@@ -22,6 +22,7 @@ from aggloom.codegen.planner import (
     walk,
 )
 from aggloom.runtime.cases.format import Case
+from aggloom.runtime.cases.rows import deduplicate_options
 from aggloom.runtime.cases.windows import emit_options
 
 Backend = Literal["numba", "python"]
@@ -60,6 +61,7 @@ class Setting:
             update_before=params.get("generate_update_before", True),
             # Changes of a case are complete, so that here two phases are sound over tables with retractions too.
             on_orphan_retraction="keep" if self.spread else "drop",
+            **deduplicate_options(params),
             **emit_options(params),
         )
 

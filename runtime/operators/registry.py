@@ -16,7 +16,7 @@ from aggloom.codegen.planner import (
 )
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.operators.base import OperatorSpec
-from aggloom.runtime.operators.deduplicate import DeduplicateSpec
+from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.windows.make import WindowSettings
 

@@ -100,8 +100,8 @@ def _waits_for_the_clock(plan: Plan) -> bool:
 
 
 def _has_watermarks(plan: Plan) -> bool:
-    """Whether an operator has windows in event time."""
-    return any(each.event_time for each in _assigners(plan))
+    """Whether an operator waits for the watermark."""
+    return any(node.awaits_watermark for node in walk(plan.root))
 
 
 def _assigners(plan: Plan) -> list[Assigner]:
