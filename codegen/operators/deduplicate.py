@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
-from sqlglot import exp
 
 from aggloom.codegen.operators.base import (
     Key,
@@ -22,20 +21,30 @@ from aggloom.codegen.operators.base import (
     listed,
     walk,
 )
-from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.calc import Calc, pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import WORD, index_bytes
+from aggloom.codegen.operators.numbered import Numbered
 from aggloom.codegen.operators.window_columns import window_columns
 from aggloom.codegen.operators.words import shown_names
+from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.scope import Scope, bare
-from aggloom.codegen.sql.shape import is_clock, refusal
+from aggloom.codegen.sql.numbering import Range
 from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.physical import is_pooled
 
 Keep = Literal["first", "last"]
+
+
+class Settings(Protocol):
+    """What the planner's options say of it."""
+
+    @property
+    def deduplicate_insert(self) -> bool: ...
+
+    @property
+    def deduplicate_insert_only(self) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -215,33 +224,52 @@ class Deduplicate(Stateful):
     def without_before(self) -> Node:
         return replace(self, update_before=False)
 
-    def settled(self) -> Deduplicate:
+    def settled(self, options: Settings) -> Deduplicate:
         """As it runs over rows whose windows are known: by event time in a window it waits for the window's end."""
         chained = any(node.awaits_watermark for node in walk(self.input))
-        if self.window_end is not None:
-            return replace(self, chained=chained)
-        bounds = window_columns(self.input)
-        if bounds is None or self.order is None or not {bounds.start, bounds.end} <= set(self.key):
-            return replace(self, chained=chained and self.waits)
-        return replace(self, waits=True, window_end=bounds.end, chained=chained)
+        bounds, waits, end = window_columns(self.input), self.waits, self.window_end
+        if end is None and self.order is not None:
+            if bounds is not None and {bounds.start, bounds.end} <= set(self.key):
+                waits, end = True, bounds.end
+            else:
+                waits = options.deduplicate_insert_only and self.keep == "first"
+        return replace(
+            self,
+            sends_insert=options.deduplicate_insert,
+            waits=waits,
+            window_end=end,
+            chained=chained and waits,
+        )
 
 
-def deduplicated(rows: Node, key: Key, keep: Keep, order: str | None, options: Settings) -> Node:
-    """One row of each key, with the columns in the order in which they came; order: a time column, or None."""
+def deduplicated(node: Numbered, asked: Range) -> Node | None:
+    """The rows whose ROW_NUMBER by the clock or by one time is 1; None for other numberings."""
+    rows, order = node.input, node.order
+    if node.function != "ROW_NUMBER" or asked != Range(1, 1) or len(order) != 1:
+        return None
+    if not node.adds_only:
+        return None
+    (item,) = order
+    time = None if item.column in rows.clock_columns else item.column
+    if time is not None and not pa.types.is_timestamp(rows.schema.field(time).type):
+        return None
+    found = _of_rows(rows, node.partition, "last" if item.descending else "first", time)
+    select = [(name, quoted(name)) for name in rows.schema.names]
+    # The number of each of these rows is 1.
+    return Calc(found, (*select, (node.number, "CAST(1 AS BIGINT)")), node.schema)
+
+
+def _of_rows(
+    rows: Node, key: Key, keep: Keep, order: str | None, window_end: str | None = None
+) -> Deduplicate:
     others = [name for name in rows.schema.names if name not in key]
-    node = Deduplicate(
-        pick(rows, [*key, *others]),
-        key,
-        keep,
-        order,
-        sends_insert=options.deduplicate_insert,
-        waits=options.deduplicate_insert_only and keep == "first" and order is not None,
-    )
-    return pick(node, list(rows.schema.names))
+    waits = window_end is not None
+    picked = pick(rows, [*key, *others])
+    return Deduplicate(picked, key, keep, order, waits=waits, window_end=window_end)
 
 
 def deduplicated_table(
-    rows: Node, keys: Key, keep: Keep, order: str | None, window_end: str | None, options: Settings
+    rows: Node, keys: Key, keep: Keep, order: str | None, window_end: str | None
 ) -> Node:
     """One row of each key of a table, as a call of the API asks for it; raises SpecError for what it cannot be."""
     names = rows.schema.names
@@ -259,16 +287,13 @@ def deduplicated_table(
     if not rows.appends_only:
         fix = "say input_changes='append' if nothing is ever taken back"
         raise SpecError(f"deduplicate: the rows of {', '.join(names)} may be taken back; {fix}.")
-    if window_end is None:
-        return deduplicated(rows, keys, keep, order, options)
-    if window_end not in names:
-        raise UnknownColumnError(f"there is no column {window_end!r}. {nearest(window_end, names)}")
-    key = (*(name for name in keys if name != window_end), window_end)
-    others = [name for name in names if name not in key]
-    node = Deduplicate(
-        pick(rows, [*key, *others]), key, keep, order, waits=True, window_end=window_end
-    )
-    return pick(node, list(names))
+    key = keys
+    if window_end is not None:
+        if window_end not in names:
+            found = nearest(window_end, names)
+            raise UnknownColumnError(f"there is no column {window_end!r}. {found}")
+        key = (*(name for name in keys if name != window_end), window_end)
+    return pick(_of_rows(rows, key, keep, order, window_end), list(names))
 
 
 def _is_time(kind: pa.DataType) -> bool:
@@ -278,112 +303,3 @@ def _is_time(kind: pa.DataType) -> bool:
         or pa.types.is_date32(kind)
         or (pa.types.is_signed_integer(kind))
     )
-
-
-class Settings(Protocol):
-    """What the planner's options say of it."""
-
-    @property
-    def deduplicate_insert(self) -> bool: ...
-
-    @property
-    def deduplicate_insert_only(self) -> bool: ...
-
-
-class Builder(Protocol):
-    """What builds the blocks of a query."""
-
-    sql: str
-    dialect: str
-    options: Any
-
-    def changes(self, node: Node) -> str: ...
-
-    def source(self, tree: exp.Select) -> tuple[Node, set[str]]: ...
-
-    def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
-
-
-def first_or_last(builder: Builder, tree: exp.Select) -> tuple[exp.Select, Node, set[str]] | None:
-    """A query of the rows whose ROW_NUMBER by a time is 1: what is left of it, and its source; else None."""
-    subquery = tree.args["from_"].this
-    inner = subquery.this if isinstance(subquery, exp.Subquery) else None
-    if not isinstance(inner, exp.Select) or not tree.args.get("where"):
-        return None
-    numbers = [item for item in inner.expressions if _is_number(item)]
-    if len(numbers) != 1:
-        return None
-    (number,) = numbers
-    conditions = (
-        list(tree.args["where"].this.flatten())
-        if isinstance(tree.args["where"].this, exp.And)
-        else [tree.args["where"].this]
-    )
-    rest = [each for each in conditions if not _is_one(each, number.alias)]
-    order = number.this.args["order"].expressions
-    if len(rest) == len(conditions) or len(order) != 1:
-        return None
-    node = _deduplicated(builder, inner, number, order[0])
-    if node is None:
-        return None
-    left = tree.copy()
-    left.set("where", exp.Where(this=exp.and_(*(each.copy() for each in rest))) if rest else None)
-    return left, node, {subquery.alias} if subquery.alias else set()
-
-
-def _deduplicated(
-    builder: Builder, inner: exp.Select, number: exp.Alias, order: exp.Ordered
-) -> Node | None:
-    """The sub-query over one row of each key; the number of that row is 1. None: it is not ordered by a time."""
-    source, names = builder.source(inner)
-    every = inner.copy()
-    every.set("expressions", [exp.Star()])
-    rows = builder.block(every, source, names)
-    scope = Scope(builder.sql, rows.schema, builder.dialect, names)
-    keep: Keep = "last" if order.args.get("desc") else "first"
-    time: str | None = None
-    if not is_clock(order.this):
-        column = bare(scope.resolved(order.this))
-        if not isinstance(column, exp.Column):
-            return None
-        if column.name not in rows.clock_columns:
-            time = column.name
-            if not pa.types.is_timestamp(rows.schema.field(time).type):
-                return None
-    columns = [bare(scope.resolved(each)) for each in number.this.args.get("partition_by") or ()]
-    for column in columns:
-        if not isinstance(column, exp.Column):
-            fix = "name it in a sub-query, and partition by its name"
-            raise refusal(builder.sql, number, "PARTITION BY an expression is", fix)
-    if builder.changes(rows) != "append":
-        fix = "it needs rows that are only added; aggregate or filter before rows are taken back"
-        raise refusal(builder.sql, number, "ROW_NUMBER by the clock over rows that change is", fix)
-    key = tuple(dict.fromkeys(column.name for column in columns))
-    kept = deduplicated(rows, key, keep, time, builder.options)
-    one = exp.cast(exp.Literal.number(1), "BIGINT", dialect="spark")
-    plain = inner.copy()
-    plain.set("where", None)
-    items = [exp.alias_(one, number.alias) if _is_number(e) else e for e in plain.expressions]
-    plain.set("expressions", items)
-    return builder.block(plain, kept, names)
-
-
-def _is_number(item: exp.Expression) -> bool:
-    """Whether an item of SELECT is ROW_NUMBER() OVER (... ORDER BY ...) under a name."""
-    window = item.this if isinstance(item, exp.Alias) else None
-    if not isinstance(window, exp.Window) or not isinstance(window.this, Call):
-        return False
-    return window.this.name.upper() == "ROW_NUMBER" and window.args.get("order") is not None
-
-
-def _is_one(condition: exp.Expression, name: str) -> bool:
-    """Whether a condition says that the number is 1."""
-    sides = {exp.EQ: 1, exp.LTE: 1, exp.LT: 2}
-    if type(condition) not in sides:
-        return False
-    column, value = condition.this, condition.expression
-    if isinstance(condition, exp.EQ) and isinstance(column, exp.Literal):
-        column, value = value, column
-    if not isinstance(column, exp.Column) or column.name.casefold() != name.casefold():
-        return False
-    return isinstance(value, exp.Literal) and value.this == str(sides[type(condition)])

@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import known
 from aggloom.codegen.operators import (
-    SHAPES,
     Aggregate,
     Calc,
     Column,
@@ -27,6 +26,7 @@ from aggloom.codegen.operators import (
 )
 from aggloom.codegen.planner.hints import keeping, state_ttl
 from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.numbering import bounded, numbered, refuse_open
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.script import Script, View
 from aggloom.codegen.planner.window_query import (
@@ -43,6 +43,7 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
+from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.query import Block
 from aggloom.codegen.sql.scope import Scope, bare, pretty
 from aggloom.codegen.sql.shape import check_block, refusal
@@ -65,7 +66,9 @@ def logical_plan(
     """The plan of a script's query over its tables; errors show the place in the text."""
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
-    return _Builder(script.text, named, dialect, options, frozenset()).query(script.query)
+    root = _Builder(script.text, named, dialect, options, frozenset()).query(script.query)
+    refuse_open(script.text, root)
+    return root
 
 
 class _Builder:
@@ -84,6 +87,9 @@ class _Builder:
 
     def query(self, tree: exp.Expression) -> Node:
         inner = self._with(tree)
+        numbering = numbering_query(self.sql, tree)
+        if numbering is not None:
+            return numbered(inner, numbering)
         if isinstance(tree, exp.Subquery):
             self._refuse_around(tree)
             return inner.query(tree.this)
@@ -187,8 +193,7 @@ class _Builder:
 
     def _select(self, tree: exp.Select) -> Node:
         check_block(self.sql, tree)
-        shape = next((found for each in SHAPES if (found := each(self, tree))), None)
-        tree, source, names = shape or (tree, *self.source(tree))
+        tree, source, names = self._bounded(tree, *self.source(tree))
         alias = tree.args["from_"].this.alias
         ttl = state_ttl(self.sql, tree, {alias} if alias else names)
         if ttl is None:
@@ -199,6 +204,16 @@ class _Builder:
             what = "STATE_TTL on a query whose aggregate is not a GROUP BY without windows is"
             raise refusal(self.sql, span(tree.args["hint"]), what, "take it out")
         return node
+
+    def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        """The plan of a SELECT over a source of which it may number the rows."""
+        return self.block(*self._bounded(tree, source, names))
+
+    def _bounded(
+        self, tree: exp.Select, source: Node, names: set[str]
+    ) -> tuple[exp.Select, Node, set[str]]:
+        left, rows = bounded(Scope(self.sql, source.schema, self.dialect, names), tree, source)
+        return left, rows, names
 
     def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """The plan of a SELECT over the plan of its source."""

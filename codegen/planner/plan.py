@@ -184,7 +184,7 @@ def plan_deduplicate(
     """
     chosen = options or PlanOptions()
     scan = Scan("t", to_schema(rows, "spark"), _changes("t", input_changes, {"t": rows}))  # type: ignore[arg-type]
-    logical = deduplicated_table(scan, tuple(keys), keep, order_by, window_end, chosen)
+    logical = deduplicated_table(scan, tuple(keys), keep, order_by, window_end)
     if select is not None:
         columns = [(name, logical.schema.field(of).type) for name, of in select.items()]
         shown = tuple((name, quoted(of)) for name, of in select.items())

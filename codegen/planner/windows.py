@@ -44,7 +44,7 @@ def windows(root: Node, options: PlanOptions, notes: Notes) -> Node:
         if isinstance(node, Calc):
             return _without_pick(node)
         if isinstance(node, Deduplicate):
-            return node.settled()
+            return node.settled(options)
         if not isinstance(node, Aggregate):
             return node
         lifted = _lifted(node.input)
