@@ -20,7 +20,7 @@ class WindowColumns(NamedTuple):
 def window_columns(node: Node) -> WindowColumns | None:
     """The columns of the windows of a node's rows; None: they lie in none, or not in event time, or do not tell."""
     if isinstance(node, WindowTable):
-        fixed = node.assigner.event_time and node.partition is None
+        fixed = node.assigner.event_time
         return WindowColumns(node.bounds.start, node.bounds.end) if fixed else None
     if isinstance(node, WindowAggregate):
         fixed = node.windowing.assigner.event_time and not node.updates

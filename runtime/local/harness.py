@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from aggloom.codegen.planner import (
     PlanOptions,
     Stateful,
     WindowAggregate,
+    plan_deduplicate,
     plan_query,
     plan_spec,
     plan_windows,
@@ -144,6 +145,37 @@ class Harness:
             partitions=partitions,
             session=session,
         )
+
+    @classmethod
+    def deduplicate(
+        cls,
+        rows: Any,
+        keys: str | Sequence[str],
+        *,
+        keep: Literal["first", "last"] = "last",
+        order_by: str | None = None,
+        insert_only: bool = False,
+        input_changes: str = "append",
+        options: Mapping[str, Any] | PlanOptions | None = None,
+        watermark: tuple[str, Any] | None = None,
+        backend: Backend = "numba",
+        buckets: int = 1,
+        **keywords: Any,
+    ) -> Harness:
+        """A harness of one row of each key, as al.deduplicate gives it; rows: the columns of its table, t."""
+        if not isinstance(options, PlanOptions):
+            options = PlanOptions.of(options or {})
+        chosen = options.updated({**keywords, "deduplicate_insert_only": insert_only})
+        plan = plan_deduplicate(
+            rows,
+            (keys,) if isinstance(keys, str) else keys,
+            keep=keep,
+            order_by=order_by,
+            options=chosen,
+            input_changes=input_changes,
+        )
+        watermarks = None if watermark is None else {"t": watermark}
+        return cls.of_plan(plan, handlers(backend), watermarks, buckets=buckets)
 
     @classmethod
     def of_plan(

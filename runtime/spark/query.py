@@ -60,13 +60,13 @@ def sql(
     if not frames:
         raise SpecError("sql: no table is given; pass DataFrames by name: sql(query, t=df)")
     given = {
-        name: _table(name, df, change_column, (watermarks or {}).get(name))
+        name: table_of(name, df, change_column, (watermarks or {}).get(name))
         for name, df in frames.items()
     }
     with asking(next(iter(frames.values())).sparkSession):
         plan = plan_query(
             query,
-            {name: _columns(table) for name, table in given.items()},
+            {name: columns_of(table) for name, table in given.items()},
             input_changes=input_changes
             or {
                 name: "append" if table.change_column is None else "retract"
@@ -109,12 +109,13 @@ def _assigners(plan: Plan) -> list[Assigner]:
     return [node.windowing.assigner for node in nodes if isinstance(node, WindowAggregate)]
 
 
-def _table(
+def table_of(
     name: str,
     df: DataFrame,
     change_column: str | Mapping[str, str | None] | None,
     watermark: tuple[str, Any] | None,
 ) -> Table:
+    """A DataFrame as a table of a query: its change column as it is called, found by its name, or none."""
     asked = change_column
     if isinstance(change_column, Mapping):
         asked = change_column.get(name, "")
@@ -128,7 +129,8 @@ def _table(
     return watermarked(df, asked, watermark)
 
 
-def _columns(table: Table) -> pa.Schema:
+def columns_of(table: Table) -> pa.Schema:
+    """The columns of a table without its change column."""
     schema = to_schema(table.df)
     names = [name for name in schema.names if name != table.change_column]
     return pa.schema([schema.field(name) for name in names])
