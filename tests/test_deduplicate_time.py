@@ -385,7 +385,7 @@ def test_streams_and_batches_on_spark(spark: Any, tmp_path: Any) -> None:
             buckets=3,
         )
         assert once.columns == ["b", "ts", "v", "_change_type"]
-        al.await_end(al.write_changes(once, "changelog", tmp_path / "first"))
+        al.await_end(al.write_changes(once, f"jsonl:{tmp_path}/once", tmp_path / "first"))
     table = [tuple(row.values()) for row in al.read_table(tmp_path / "last").to_pylist()]
     assert sorted((b, v) for b, _, v in table) == sorted((b, v) for b, _, v in seen.values())
     batch_ = al.deduplicate(spark.read.parquet(str(source)), "b", keep="first", order_by="ts")

@@ -13,6 +13,7 @@ from aggloom.codegen.operators.deduplicate import (
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate
+from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.scan import Scan
 from aggloom.codegen.operators.union import Union
@@ -37,6 +38,7 @@ __all__ = [
     "Item",
     "LocalAggregate",
     "Node",
+    "Normalise",
     "Numbered",
     "Scan",
     "Stateful",
@@ -46,6 +48,7 @@ __all__ = [
     "WindowTable",
     "deduplicated_table",
     "mark",
+    "normalised",
     "pick",
     "transform",
     "walk",

@@ -126,7 +126,9 @@ class Deduplicate(Stateful):
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
-        return (self.key,)
+        # What is unique among all rows is unique among those that are kept.
+        others = (key for key in self.input.unique_keys if key != self.key)
+        return (self.key, *others)
 
     @property
     def trends(self) -> dict[str, Trend]:

@@ -18,7 +18,6 @@ from aggloom.codegen.operators import (
     Expand,
     Item,
     Node,
-    Scan,
     Union,
     mark,
     pick,
@@ -61,7 +60,7 @@ from aggloom.errors import (
 
 
 def logical_plan(
-    script: Script, tables: Mapping[str, Scan], dialect: str, options: PlanOptions
+    script: Script, tables: Mapping[str, Node], dialect: str, options: PlanOptions
 ) -> Node:
     """The plan of a script's query over its tables; errors show the place in the text."""
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}

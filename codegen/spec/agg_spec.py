@@ -22,6 +22,7 @@ from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec import text as spec_text
 from aggloom.codegen.spec.agg_call import AggCall as AggCall
 from aggloom.codegen.spec.dtypes import normalise_type, parse_schema, parse_type
+from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.user import definition as own
 from aggloom.codegen.user import trust as own_trust
 from aggloom.errors import DuplicateNameError, SpecError, SqlError, TypeMismatchError
@@ -215,7 +216,7 @@ class AggSpec:
 def to_schema(schema: SchemaLike, dialect: str = "spark") -> pa.Schema:
     """Any description of columns as an Arrow schema of normalised, nullable fields."""
     if isinstance(schema, str):
-        schema = parse_schema(schema, dialect)
+        schema = parse_schema(without_primary_key(schema)[0], dialect)
     elif isinstance(schema, Mapping):
         schema = pa.schema([(name, _to_type(kind, dialect)) for name, kind in schema.items()])
     elif not isinstance(schema, pa.Schema):

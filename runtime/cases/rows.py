@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from aggloom.codegen.planner import Plan, PlanOptions, plan_deduplicate
 from aggloom.runtime.cases.format import Case, NotSupported, column_type
 from aggloom.runtime.cases.program import Program, Table, planning
 
+Keep = Literal["first", "last"]
 OPERATOR_KINDS = frozenset(("dedup", "window_dedup", "dedup_keep_first_fn"))
 _WORD = re.compile(r"`?(\w+)`?")
 
@@ -24,7 +25,7 @@ def row_program(case: Case) -> Program:
     keys = tuple(params["partition_by" if function else "key"])
     order = params.get("on_time") if function else _order(params, schema)
     end = params.get("window_end_field")
-    keep = "first" if function else params["keep"]
+    keep: Keep = "last" if not function and params["keep"] == "last" else "first"
     # A function that tells neither how updates are sent nor what becomes of them has none.
     flags = ("generate_update_before", "generate_insert")
     final = keep == "first" and order is not None and not any(flag in params for flag in flags)

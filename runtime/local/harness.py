@@ -120,12 +120,14 @@ class Harness:
         partitions: int = 1,
         options: Mapping[str, Any] | PlanOptions | None = None,
         watermarks: Mapping[str, tuple[str, Any]] | None = None,
+        keys: Mapping[str, str | Sequence[str]] | None = None,
         session: Any = None,
         **keywords: Any,
     ) -> Harness:
         """A harness of a script over tables, given as schemas by name: the plan that al.sql runs on Spark.
 
         buckets, partitions: into how many parts state and input are cut, of which the result does not depend.
+        keys: the tables' primary keys, which input_changes="upsert" goes by.
         Planner options go into `options` by Flink's names or follow as keywords (see PlanOptions).
         """
         if not isinstance(options, PlanOptions):
@@ -136,6 +138,7 @@ class Harness:
             input_changes=input_changes,
             dialect=dialect,
             options=options.updated(keywords),
+            keys=keys,
         )
         return cls.of_plan(
             plan,
