@@ -15,6 +15,7 @@ from aggloom.codegen.operators import (
     IncrementalAggregate,
     LocalAggregate,
     Node,
+    Rank,
     Scan,
     Stateful,
     Union,
@@ -24,6 +25,7 @@ from aggloom.codegen.operators import (
     walk,
 )
 from aggloom.codegen.planner.lineage import above, described, lineage
+from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import (
@@ -34,6 +36,7 @@ from aggloom.codegen.planner.plan import (
     window_spec,
 )
 from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe
+from aggloom.codegen.sql.numbering import Range, SortItem
 
 __all__ = [
     "Bounds",
@@ -48,9 +51,13 @@ __all__ = [
     "IncrementalAggregate",
     "LocalAggregate",
     "Node",
+    "Notes",
     "Plan",
     "PlanOptions",
+    "Range",
+    "Rank",
     "Scan",
+    "SortItem",
     "Stateful",
     "Union",
     "WindowAggregate",

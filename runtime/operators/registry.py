@@ -11,6 +11,7 @@ from aggloom.codegen.planner import (
     GroupAggregate,
     IncrementalAggregate,
     PlanOptions,
+    Rank,
     Stateful,
     WindowAggregate,
 )
@@ -18,6 +19,7 @@ from aggloom.errors import SpecError, nearest
 from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
+from aggloom.runtime.operators.rank.spec import RankSpec
 from aggloom.runtime.operators.windows.make import WindowSettings
 
 _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
@@ -25,6 +27,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     IncrementalAggregate: GroupAggSpec,
     WindowAggregate: WindowSettings,
     Deduplicate: DeduplicateSpec,
+    Rank: RankSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 
