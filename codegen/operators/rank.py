@@ -164,7 +164,7 @@ class Rank(Stateful):
             strategy += f"[{','.join(str(below.index(name)) for name in self.row_key)}]"
         end = asked.end if asked.end_column is None else shown(asked.end_column)
         ends = [f"rankStart={asked.start}", f"rankEnd={end}"]
-        details = {
+        details: dict[str, list[str]] = {
             "strategy": [strategy],
             "rankType": [self.function],
             "rankRange": ends if asked.end_column is None else ends[1:],
@@ -195,7 +195,7 @@ class Rank(Stateful):
                 "bytes_per_entry": row,
             },
         ]
-        bounds = ["the number of keys" if self.partition else "one key", f"per key {self._kept}"]
+        bounds = ["the number of keys" if self.partition else "one key", f"per key, {self._kept}"]
         return {
             "bounded_by": bounds,
             "ttl_ms": ttl,

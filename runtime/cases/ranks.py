@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aggloom.codegen.planner import Notes, Plan, PlanOptions, Range, Rank, Scan, SortItem
@@ -45,9 +46,7 @@ def rank_programs(case: Case) -> Iterator[Program]:
     schema = table_schema(params["schema"], "*")
 
     for scan in _scans(params, schema):
-        yield Program(
-            {"t": Table("t", schema)}, lambda options, scan=scan: _plan(params, scan, options)
-        )
+        yield Program({"t": Table("t", schema)}, partial(_plan, params, scan))
 
 
 def _scans(params: Any, schema: Any) -> Iterator[Scan]:
@@ -56,7 +55,7 @@ def _scans(params: Any, schema: Any) -> Iterator[Scan]:
         name = text.strip()
         if name.startswith("Retract"):
             yield Scan("t", schema, "retract")
-        elif name.startswith("AppendFast") or name.startswith(("AppendOnly", "FastTop1")):
+        elif name.startswith(("AppendFast", "AppendOnly", "FastTop1")):
             # The best row of a key takes the place of the one before, whether it is another row or the same.
             yield Scan("t", schema, "append")
         elif name.startswith("UpdateFast"):

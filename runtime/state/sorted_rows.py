@@ -40,9 +40,8 @@ class SortedRows:
     """The rows of slots in an arena, created there or found there again.
 
     name: what its arrays are called by. order: the sort key; without columns rows stand as they came. slots: how many
-    there are. unique:
-    numbers of the columns of a unique key, of which a slot holds one row at most, the last that came; without
-    them the whole row is its identity, and equal rows stand beside each other.
+    there are. unique: numbers of the columns of a unique key, of which a slot holds one row at most, the last that
+    came; without them the whole row is its identity, and equal rows stand beside each other.
     """
 
     def __init__(

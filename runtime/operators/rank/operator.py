@@ -296,13 +296,12 @@ class RankOperator(Operator):
         by_row = spec.function == "ROW_NUMBER"
         known = bool(spec.identity)
         by: By = "row" if known or spec.update_before else "nothing"
-        if by_row and spec.number is not None:
-            by = "number"
-        elif by_row and each and spec.first > 1 and spec.update_before:
+        at_rank = each and spec.first > 1 and spec.update_before
+        if by_row and (spec.number is not None or at_rank):
             by = "number"
         elif spec.one_row:
             by = "nothing" if each and spec.strategy == "retract" else "key"
-        elif each and spec.number is None and (spec.strategy != "update"):
+        elif each and spec.number is None and spec.strategy != "update":
             by = "nothing"
         every = self.state.sorted.rows.every_column
         return Difference(

@@ -36,10 +36,8 @@ def seen(rows: SortedRows, function: int, slots: Array, start: int, ends: Array)
     """The rows of slots that are numbered from `start` to the end of each."""
     stops = ends_of(rows, function, slots, ends)
     first = np.full(len(slots), start - 1, np.int64)
-    if start == 1 or function == ROW_NUMBER:
-        starts = first
-    else:
-        starts = ends_of(rows, function, slots, first)
+    plain = start == 1 or function == ROW_NUMBER
+    starts = first if plain else ends_of(rows, function, slots, first)
     places, ids = rows.between(slots, starts, stops)
     if function == ROW_NUMBER:
         opens = np.flatnonzero(np.r_[True, places[1:] != places[:-1]]) if len(places) else places
