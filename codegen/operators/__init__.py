@@ -15,11 +15,12 @@ from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, I
 from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
+from aggloom.codegen.operators.rank import Rank, ranked
 from aggloom.codegen.operators.scan import Scan
 from aggloom.codegen.operators.union import Union
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
-CHOICES: tuple[Chosen, ...] = (deduplicated,)
+CHOICES: tuple[Chosen, ...] = (deduplicated, ranked)
 """What a numbering may become once its range is known; the first that can do it does."""
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Node",
     "Normalise",
     "Numbered",
+    "Rank",
     "Scan",
     "Stateful",
     "Union",

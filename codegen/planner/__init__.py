@@ -16,6 +16,7 @@ from aggloom.codegen.operators import (
     LocalAggregate,
     Node,
     Normalise,
+    Rank,
     Scan,
     Stateful,
     Union,
@@ -25,6 +26,7 @@ from aggloom.codegen.operators import (
     walk,
 )
 from aggloom.codegen.planner.lineage import above, described, lineage
+from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import (
@@ -36,6 +38,7 @@ from aggloom.codegen.planner.plan import (
     window_spec,
 )
 from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe
+from aggloom.codegen.sql.numbering import Range, SortItem
 
 __all__ = [
     "Bounds",
@@ -51,9 +54,13 @@ __all__ = [
     "LocalAggregate",
     "Node",
     "Normalise",
+    "Notes",
     "Plan",
     "PlanOptions",
+    "Range",
+    "Rank",
     "Scan",
+    "SortItem",
     "Stateful",
     "Union",
     "WindowAggregate",

@@ -26,6 +26,7 @@ from aggloom.codegen.planner.normalise import normalise
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.prune_calls import prune_calls
+from aggloom.codegen.planner.rank_strategy import rank_strategy
 from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.split_distinct import split_distinct
 from aggloom.codegen.planner.tables import Keys, table_nodes
@@ -53,6 +54,7 @@ RULES: tuple[Rule, ...] = (
     exchanges,
     two_phase,
     incremental,
+    rank_strategy,
 )
 
 

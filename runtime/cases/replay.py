@@ -114,7 +114,7 @@ class _Replay:
 
     def _start(self) -> Harness:
         backend = _handlers(self.setting.backend)
-        parts = self.setting.parts
+        parts = self.setting.parts(self.plan)
         return Harness.of_plan(self.plan, backend, None, session=self.session, **parts)
 
     def _restore(self, before: str) -> None:

@@ -41,6 +41,7 @@ from aggloom.runtime.cases.program import (
     query_program,
     spec_program,
 )
+from aggloom.runtime.cases.ranks import rank_programs
 from aggloom.runtime.cases.replay import CaseFailed, Tables, events, replay, tolerance_of
 from aggloom.runtime.cases.settings import Backend, Setting, settings
 
@@ -104,6 +105,9 @@ class Runner:
             return self._run_query(case, windows.window_program(case))
         if case.kind in rows.OPERATOR_KINDS:
             return self._run_query(case, rows.row_program(case))
+        if case.kind == "topn":
+            remarks = [self._run_query(case, program) for program in rank_programs(case)]
+            return next(filter(None, remarks), "")
         raise NotSupported(f"operators of the kind {case.kind} are not there yet")
 
     def _run_function(self, case: Case) -> None:

@@ -17,6 +17,7 @@ from aggloom.codegen.planner import (
     GroupAggregate,
     Plan,
     PlanOptions,
+    Rank,
     Scan,
     Stateful,
     WindowAggregate,
@@ -45,9 +46,15 @@ class Setting:
         words += [name for name in ("two_phase", "split", "spread") if getattr(self, name)]
         return ", ".join(word.replace("_", " ") for word in words)
 
-    @property
-    def parts(self) -> dict[str, int]:
-        """Into how many parts state and input are cut."""
+    def parts(self, plan: Plan) -> dict[str, int]:
+        """Into how many parts state and input are cut.
+
+        A rank over another operator numbers ties as they arrive, which between buckets has no order.
+        """
+        nodes = walk(plan.root)
+        ranks = any(isinstance(node, Rank) for node in nodes)
+        if ranks and sum(isinstance(node, Stateful) for node in nodes) > 1:
+            return {}
         return {"buckets": 3, "partitions": 2} if self.spread else {}
 
     def options(self, case: Case) -> PlanOptions:

@@ -12,6 +12,7 @@ from aggloom.codegen.planner import (
     IncrementalAggregate,
     Normalise,
     PlanOptions,
+    Rank,
     Stateful,
     WindowAggregate,
 )
@@ -20,6 +21,7 @@ from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
+from aggloom.runtime.operators.rank.spec import RankSpec
 from aggloom.runtime.operators.windows.make import WindowSettings
 
 _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
@@ -28,6 +30,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     WindowAggregate: WindowSettings,
     Deduplicate: DeduplicateSpec,
     Normalise: NormaliseSpec,
+    Rank: RankSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 
