@@ -346,7 +346,7 @@ def sample(directory: Path) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where progress and state are kept; run again with it to go on.",
 )
-@click.option("--changes", type=click.Choice(["retract", "append"]))
+@click.option("--changes", type=click.Choice(["retract", "append", "upsert"]))
 @click.option("--backend", type=click.Choice(["numba", "python"]))
 @click.option("--dialect", type=click.Choice(["spark", "flink"]))
 @click.option(

@@ -12,7 +12,7 @@ import yaml
 from aggloom.errors import SpecError, nearest
 from aggloom.tables import TableSource, relative_to, table_source
 
-Changes = Literal["append", "retract"]
+Changes = Literal["append", "retract", "upsert"]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def complete(given: Mapping[str, Any], where: str) -> Job:
 
 
 _CHOICES = {
-    "changes": ("retract", "append"),
+    "changes": ("retract", "append", "upsert"),
     "dialect": ("spark", "flink"),
     "backend": ("numba", "python"),
 }

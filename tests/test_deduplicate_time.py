@@ -347,12 +347,41 @@ def test_the_call_on_the_harness() -> None:
         ({"keys": ["b", "b"]}, "names a column twice"),
         ({"keys": "b", "keep": "lats"}, "Did you mean 'last'"),
         ({"keys": "b", "order_by": "b"}, "column 'b' is STRING; order by a TIMESTAMP"),
-        ({"keys": "b", "input_changes": "retract"}, "may be taken back"),
+        ({"keys": "b", "input_changes": "retract"}, "the last row to arrive may be taken back"),
     ],
 )
 def test_calls_that_ask_for_what_is_not_there(asked: dict[str, Any], match: str) -> None:
     with pytest.raises(SpecError, match=match):
         Harness.deduplicate("b STRING, ts BIGINT", **asked)
+
+
+def test_over_changes_the_next_row_takes_the_place_of_one_that_goes() -> None:
+    changes = [("+I", "x", 5), ("+I", "x", 3), ("-D", "x", 5), ("-D", "y", 1), ("+U", "y", 2)]
+    folded = {}
+    for asked in (("first", None), ("first", "ts"), ("last", "ts")):
+        with Harness.deduplicate(
+            "b STRING, ts BIGINT",
+            "b",
+            keep=asked[0],
+            order_by=asked[1],
+            input_changes="retract",
+            mini_batch_enabled=False,
+        ) as t:
+            t.process(changes)
+            folded[asked] = t.changes()
+    moved = [("-D", "x", 5), ("+I", "x", 3)]
+    assert folded["first", "ts"] == [("+I", "x", 5), *moved, ("+I", "y", 2)]
+    assert folded["first", None] == [("+I", "x", 5), *moved, ("+I", "y", 2)]
+    assert folded["last", "ts"] == [("+I", "x", 5), *moved, ("+I", "y", 2)]
+
+
+def test_upserts_by_the_same_key_are_only_made_whole() -> None:
+    with Harness.deduplicate("b STRING, ts BIGINT", "b", input_changes="upsert") as t:
+        t.process([("+I", "x", 5), ("+U", "x", 3), ("+I", "y", 1)])
+        t.flush()
+        t.process([("-D", "x", None)])
+        t.flush()
+        assert t.changes() == [("+I", "x", 3), ("+I", "y", 1), ("-D", "x", 3)]
 
 
 @pytest.mark.spark

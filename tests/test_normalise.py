@@ -279,3 +279,53 @@ def test_a_stream_of_upserts_on_spark(spark: Any, tmp_path: Any) -> None:
     table = {row["a"]: row["n"] for row in al.read_table(tmp_path / "state").to_pylist()}
     kept = [a for id_, a in held.items() if id_ < 30]
     assert table == {a: kept.count(a) for a in set(kept)}
+
+
+def test_tables_of_a_job_say_their_keys() -> None:
+    from aggloom.tables import read_table_option
+
+    table = read_table_option(
+        "t=in,format=debezium-json,schema=id INT, a STRING,keys=id,changes=upsert"
+    )
+    assert (table.keys, table.changes, table.reading) == (("id",), "upsert", {"keys": ("id",)})
+    declared = read_table_option(
+        "t=in,format=jsonl,schema=id INT PRIMARY KEY NOT ENFORCED, a STRING"
+    )
+    assert (declared.keys, declared.columns()) == (("id",), "id INT, a STRING")
+    with pytest.raises(SpecError, match="changes is 'upserts'. Did you mean 'upsert'"):
+        read_table_option("t=in,format=jsonl,schema=id INT,changes=upserts")
+
+
+@pytest.mark.spark
+def test_debezium_without_the_rows_before(spark: Any, tmp_path: Any) -> None:
+    import json
+
+    import aggloom as al
+
+    def envelope(op: str, before: Any, after: Any) -> str:
+        return json.dumps({"op": op, "before": before, "after": after})
+
+    folder = tmp_path / "in"
+    folder.mkdir()
+    lines = [
+        envelope("c", None, {"id": 1, "a": "x", "v": 5}),
+        envelope("r", None, {"id": 2, "a": "x", "v": 1}),
+        envelope("u", None, {"id": 1, "a": "y", "v": 2}),
+        envelope("d", {"id": 2}, None),
+        "null",
+    ]
+    (folder / "1.json").write_text("\n".join(lines))
+    ddl = "id INT, a STRING, v INT"
+    t = al.read_changes(spark, folder, "debezium-json", ddl, streaming=False, keys="id")
+    assert [row._change_type for row in t.collect()] == [
+        *("insert", "insert", "update_postimage", "delete"),
+    ]
+    query = "SELECT a, SUM(v) AS s FROM t GROUP BY a"
+    out = al.sql(query, t=t, input_changes="upsert", keys={"t": "id"}, buckets=2)
+    assert {(row.a, row.s) for row in out.collect()} == {("y", 2)}
+    once = al.deduplicate(t, "id", input_changes="upsert")
+    assert [tuple(row) for row in once.collect()] == [(1, "y", 2, "insert")]
+    (folder / "2.json").write_text(envelope("d", {"a": "x"}, None))
+    bad = al.read_changes(spark, folder, "debezium-json", ddl, streaming=False, keys="id")
+    with pytest.raises(Exception, match="a deletion has to have the columns in keys"):
+        bad.collect()

@@ -194,7 +194,9 @@ NAMED = {
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
-    "codegen/planner/windows.py": {"Aggregate", "WindowAggregate", "WindowAssign", "WindowTable"},
+    "codegen/planner/windows.py": {
+        *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
+    },
     "runtime/cases/replay.py": {"LocalAggregate"},
     "runtime/cases/settings.py": {"GroupAggregate", "WindowAggregate"},
     "runtime/local/given_handler.py": {"WindowAggregate"},
@@ -211,7 +213,6 @@ NAMED = {
     "runtime/spark/query.py": {"WindowAggregate"},
     "runtime/spark/routes.py": {"LocalAggregator"},
     "runtime/spark/unpack.py": {"WindowTable"},
-    "runtime/spark/window_aggregate.py": {"WindowAggregate"},
     "aggloom/__init__.py": {"GroupAggOperator"},
 }
 

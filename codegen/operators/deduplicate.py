@@ -25,12 +25,13 @@ from aggloom.codegen.operators.calc import Calc, pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import WORD, index_bytes
 from aggloom.codegen.operators.numbered import Numbered
+from aggloom.codegen.operators.rank import Rank
 from aggloom.codegen.operators.window_columns import window_columns
 from aggloom.codegen.operators.words import shown_names
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.numbering import Range
+from aggloom.codegen.sql.numbering import Range, SortItem
 from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.physical import is_pooled
 
@@ -286,9 +287,8 @@ def deduplicated_table(
         kind = type_name(rows.schema.field(order).type)
         fix = "order by a TIMESTAMP, a DATE or an integer; by others ROW_NUMBER in al.sql does"
         raise TypeMismatchError(f"order_by: column {order!r} is {kind}; {fix}.")
-    if not rows.appends_only:
-        fix = "say input_changes='append' if nothing is ever taken back"
-        raise SpecError(f"deduplicate: the rows of {', '.join(names)} may be taken back; {fix}.")
+    if not rows.appends_only and window_end is None:
+        return _of_changes(rows, keys, keep, order)
     key = keys
     if window_end is not None:
         if window_end not in names:
@@ -296,6 +296,26 @@ def deduplicated_table(
             raise UnknownColumnError(f"there is no column {window_end!r}. {found}")
         key = (*(name for name in keys if name != window_end), window_end)
     return pick(_of_rows(rows, key, keep, order, window_end), list(names))
+
+
+def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
+    """One row of each key of rows that may be taken back, when another takes its place."""
+    if any(set(unique) <= set(keys) for unique in rows.unique_keys):
+        # There is never more than one.
+        return rows
+    if order is None and keep == "last":
+        fix = (
+            "say order_by=..., keep='first', or, if a row replaces the one before by its key, "
+            "input_changes='upsert'; or 'append' if nothing is ever taken back"
+        )
+        raise SpecError(f"deduplicate: the last row to arrive may be taken back; {fix}.")
+    items = (
+        () if order is None else (SortItem(order, descending=keep == "last", nulls_first=False),)
+    )
+    others = [name for name in rows.schema.names if name not in keys]
+    below = pick(rows, [*keys, *others])
+    found = Rank(below, keys, "ROW_NUMBER", items, Range(1, 1), None)
+    return pick(found, list(rows.schema.names))
 
 
 def _is_time(kind: pa.DataType) -> bool:

@@ -188,14 +188,15 @@ def plan_deduplicate(
     select: the columns of the result and those that they show; all by default. Raises SpecError.
     """
     chosen = options or PlanOptions()
-    table = table_nodes({"t": rows}, input_changes, None if key is None else {"t": key}, "spark")
+    # Upserts go by the key of which one row is kept, unless the table has another.
+    own = keys if key is None and input_changes == "upsert" else key
+    table = table_nodes({"t": rows}, input_changes, None if own is None else {"t": own}, "spark")
     logical = deduplicated_table(table["t"], tuple(keys), keep, order_by, window_end)
     if select is not None:
         columns = [(name, logical.schema.field(of).type) for name, of in select.items()]
         shown = tuple((name, quoted(of)) for name, of in select.items())
         logical = Calc(logical, shown, pa.schema(columns))
-    rules = tuple(rule for rule in RULES if rule is not prune_calls)
-    return _planned(logical, rules, chosen, "spark")
+    return _planned(logical, RULES, chosen, "spark")
 
 
 def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:
