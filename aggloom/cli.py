@@ -18,7 +18,7 @@ from aggloom.errors import AggloomError, SpecError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.sample_cli import show_sample
 
-Changes = Literal["append", "retract"]
+Changes = Literal["append", "retract", "upsert"]
 Dialect = Literal["spark", "flink"]
 Backend = Literal["numba", "python"]
 Mode = Literal["mini_batch", "per_record"]
@@ -82,10 +82,10 @@ def spec_options(command: Command) -> Command:
         click.option("--schema", help='Input columns as DDL: "name STRING, cnt INT".'),
         click.option(
             "--changes",
-            type=click.Choice(["retract", "append"]),
+            type=click.Choice(["retract", "append", "upsert"]),
             default="retract",
             show_default=True,
-            help="Whether the input takes rows back or only adds them.",
+            help="Whether the input takes rows back, only adds them, or sends them by key.",
         ),
         click.option(
             "--yaml",
