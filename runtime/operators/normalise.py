@@ -15,16 +15,13 @@ from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.base import Held, Operator, OperatorSpec, Partials, TimeMode
 from aggloom.runtime.operators.deduplicate.at_once import fitted, held_of
+from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.state.row_store import Encoded
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.values.changelog import (
-    DELETE,
     INSERT,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
     Kinds,
     is_retraction,
 )
@@ -120,7 +117,7 @@ class NormaliseOperator(Operator):
     def _took(self, batch: pa.RecordBatch, adds: Array, now: int) -> Rows:
         """The messages of a bundle, and its rows put in their places."""
         state, n = self.state, batch.num_rows
-        slots, groups = np.unique(state.lookup(batch), return_inverse=True)
+        slots, groups = state.grouped(state.lookup(batch))
         stored = state.row[slots] != NONE
         had = np.full(len(slots), -1, np.int64)
         had[stored] = n + np.arange(int(stored.sum()))
@@ -134,7 +131,14 @@ class NormaliseOperator(Operator):
             # A key's last row says what became of it; what it had before the bundle is what it had before that row.
             before[last], acting = had, np.sort(last)
         rows, old = state.rows.encode(batch), state.row[slots[stored]] - 1
-        changes = self._messages(batch, rows, old, acting, adds, before)
+        if not self._ttl:
+            # A row that goes is not compared: there is nothing that it could be the same as.
+            came = np.where(adds, before, -1)
+            acting = unlike(state.rows, rows, acting, came, old)
+        stored_rows = state.rows.gather(old)
+        changes = messages(
+            batch, stored_rows, acting, before, adds, update_before=self.update_before
+        )
         there = row >= 0
         state.rows.delete(old)
         state.row[slots] = NONE
@@ -146,46 +150,6 @@ class NormaliseOperator(Operator):
         else:
             state.tidy()
         return changes
-
-    def _messages(
-        self,
-        batch: pa.RecordBatch,
-        rows: Encoded,
-        old: Array,
-        acting: Array,
-        adds: Array,
-        before: Array,
-    ) -> Rows:
-        """What rows tell: +I, -U of the row before and +U, or -D of it."""
-        acting = acting[adds[acting] | (before[acting] >= 0)]
-        if not self._ttl:
-            acting = acting[~self._same(rows, acting, adds, before, old)]
-        was, comes = before[acting], adds[acting]
-        replaces = comes & (was >= 0)
-        leads = (replaces & self.update_before) | ~comes
-        ends = np.cumsum(leads.astype(np.int64) + comes)
-        taken = np.empty(int(ends[-1]) if len(ends) else 0, np.int64)
-        kinds = np.empty(len(taken), np.int8)
-        taken[ends[comes] - 1] = acting[comes]
-        kinds[ends[comes] - 1] = np.where(replaces[comes], UPDATE_AFTER, INSERT)
-        at = ends[leads] - 1 - comes[leads]
-        taken[at] = was[leads]
-        kinds[at] = np.where(comes[leads], UPDATE_BEFORE, DELETE)
-        both = pa.concat_batches([batch, self.state.rows.gather(old)])
-        return both.take(pa.array(taken)), kinds
-
-    def _same(self, rows: Encoded, acting: Array, adds: Array, before: Array, old: Array) -> Array:
-        """Whether rows are as those that they replace."""
-        n, was = len(rows.words), before[acting]
-        same = np.zeros(len(acting), np.bool_)
-        inside = np.flatnonzero(adds[acting] & (was >= 0) & (was < n))
-        here, there = acting[inside], was[inside]
-        same[inside] = (rows.words[here] == rows.words[there]).all(axis=1) & (
-            rows.flags[here] == rows.flags[there]
-        ).all(axis=1)
-        kept = np.flatnonzero(adds[acting] & (was >= n))
-        same[kept] = self.state.rows.equal(old[was[kept] - n], rows, acting[kept])
-        return same
 
     def _expire(self, now: int) -> None:
         used = self.state.used()

@@ -12,16 +12,15 @@ import pyarrow as pa
 from aggloom.errors import AggloomError, DataError
 from aggloom.runtime.operators.base import Held, Operator, Partials
 from aggloom.runtime.operators.deduplicate.choice import Choice, Keep, choose, order_numbers
+from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import GIVEN, DeduplicateState
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.key_table import KeyTable
-from aggloom.runtime.state.row_store import Encoded
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.changelog import (
     INSERT,
     UPDATE_AFTER,
-    UPDATE_BEFORE,
     Kinds,
     is_retraction,
 )
@@ -124,7 +123,7 @@ class DeduplicateOperator(Operator):
         state, n = self.state, batch.num_rows
         slots = state.lookup(batch)
         time = None if times is None else state.time("time")
-        found = choose(slots, times, self.keep, state.row, time)
+        found = choose(*state.grouped(slots), times, self.keep, state.row, time)
         fresh = found.winners < n
         written, winners = found.slots[fresh], found.winners[fresh]
         before, acting = found.before, np.flatnonzero(found.acts)
@@ -157,9 +156,16 @@ class DeduplicateOperator(Operator):
         kept = was >= n
         was[kept] = n + place[was[kept] - n]
         if not self._ttl:
-            acting = acting[~self._same(rows, acting, was, old)]
-        both = pa.concat_batches([batch, state.rows.gather(old)])
-        changes = self._replaced(both, acting, was)
+            acting = unlike(state.rows, rows, acting, was, old)
+        changes = messages(
+            batch,
+            state.rows.gather(old),
+            acting,
+            was,
+            np.ones(n, np.bool_),
+            update_before=self.update_before,
+            insert=self._insert,
+        )
         state.rows.delete(old)
         state.row[found.slots[fresh]] = state.rows.insert(rows, found.winners[fresh]) + 1
         return changes
@@ -173,32 +179,6 @@ class DeduplicateOperator(Operator):
             slots = table.lookup(batch)[::-1]
             acting = np.sort(len(slots) - 1 - np.unique(slots, return_index=True)[1])
         return batch.take(pa.array(acting)), np.full(len(acting), UPDATE_AFTER, np.int8)
-
-    def _same(self, rows: Encoded, acting: Array, before: Array, old: Array) -> Array:
-        """Whether rows are as their predecessors."""
-        n, was = len(rows.words), before[acting]
-        same = np.zeros(len(acting), np.bool_)
-        inside = np.flatnonzero((was >= 0) & (was < n))
-        here, there = acting[inside], was[inside]
-        same[inside] = (rows.words[here] == rows.words[there]).all(axis=1) & (
-            rows.flags[here] == rows.flags[there]
-        ).all(axis=1)
-        kept = np.flatnonzero(was >= n)
-        same[kept] = self.state.rows.equal(old[was[kept] - n], rows, acting[kept])
-        return same
-
-    def _replaced(self, both: pa.RecordBatch, acting: Array, before: Array) -> Rows:
-        """The messages of rows: +I, or -U of the predecessor and +U."""
-        was = before[acting]
-        fresh, pairs = was < 0, (was >= 0) & self.update_before
-        ends = np.cumsum(1 + pairs)
-        taken = np.empty(int(ends[-1]) if len(ends) else 0, np.int64)
-        kinds = np.full(len(taken), UPDATE_AFTER, np.int8)
-        taken[ends - 1] = acting
-        kinds[ends[fresh] - 1] = self._insert
-        taken[ends[pairs] - 2] = was[pairs]
-        kinds[ends[pairs] - 2] = UPDATE_BEFORE
-        return both.take(pa.array(taken)), kinds
 
     def _expire(self, now: int) -> None:
         used = self.state.used()

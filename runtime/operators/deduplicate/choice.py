@@ -60,10 +60,11 @@ def _choose(
                 best_time[g] = times[r]
 
 
-def choose(slots: Array, times: Array | None, keep: Keep, row: Array, time: Array | None) -> Choice:
+def choose(
+    touched: Array, groups: Array, times: Array | None, keep: Keep, row: Array, time: Array | None
+) -> Choice:
     """Which rows of a bundle replace which; row, time: what each slot has (see DeduplicateState)."""
-    n = len(slots)
-    touched, groups = np.unique(slots, return_inverse=True)
+    n = len(groups)
     stored = row[touched] != 0
     best = np.where(stored, n + np.arange(len(touched)), -1)
     timed = times is not None and time is not None

@@ -10,11 +10,28 @@ import pyarrow as pa
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
 
 NONE, GIVEN = 0, -1
 """What stands for the row of a key that has none: yet, or any more, since it was given out."""
+
+
+@kernel
+def _group(slots: Array, numbers: Array, touched: Array, groups: Array) -> int:
+    """Number slots as they come, and return how many there are; `numbers` is zero by slot, and is left so."""
+    n = 0
+    for r in range(len(slots)):
+        slot = slots[r]
+        if numbers[slot] == 0:
+            touched[n] = slot
+            n += 1
+            numbers[slot] = n
+        groups[r] = numbers[slot] - 1
+    for k in range(n):
+        numbers[touched[k]] = 0
+    return n
 
 
 class DeduplicateState:
@@ -37,6 +54,7 @@ class DeduplicateState:
     ) -> None:
         self.schema, self.fields = schema, list(schema)[:keys]
         self.holds, self._times = holds, times
+        self._numbers = np.zeros(0, np.int64)
         self._open(Arena(directory))
 
     @property
@@ -77,6 +95,14 @@ class DeduplicateState:
         slots = self.table.lookup(batch)
         self._fit()
         return slots
+
+    def grouped(self, slots: Array) -> tuple[Array, Array]:
+        """The different slots of rows, and by row which of them is its own."""
+        if len(self._numbers) != self.table.capacity:
+            self._numbers = np.zeros(self.table.capacity, np.int64)
+        touched, groups = np.empty_like(slots), np.empty_like(slots)
+        n = _group(slots, self._numbers, touched, groups)
+        return touched[:n], groups
 
     def gather(self, slots: Array) -> pa.RecordBatch:
         """The rows of slots that have one."""

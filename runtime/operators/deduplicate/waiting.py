@@ -150,7 +150,11 @@ class WaitingDeduplicateOperator(Operator):
         rows, slots = rows[opened], slots[opened]
         given = None if times is None else times[rows]
         found = choose(
-            slots, given, self.keep, state.row, None if times is None else state.time("time")
+            *state.grouped(slots),
+            given,
+            self.keep,
+            state.row,
+            None if times is None else state.time("time"),
         )
         fresh = found.winners < len(slots)
         touched, winners = found.slots[fresh], found.winners[fresh]
