@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
     from aggloom.runtime.spark.counting import progress
+    from aggloom.runtime.spark.deduplicate import deduplicate
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
@@ -115,6 +116,7 @@ __all__ = [
     "Windowing",
     "aggregate",
     "await_end",
+    "deduplicate",
     "errors",
     "estimate",
     "explain",
@@ -170,6 +172,7 @@ _HOMES = {
     "GroupAggOperator": "aggloom.runtime.operators.group_aggregate",
     "Harness": "aggloom.runtime.local.harness",
     "await_end": "aggloom.runtime.spark.failures",
+    "deduplicate": "aggloom.runtime.spark.deduplicate",
     "estimate": "aggloom.runtime.sizing.estimate",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
     "late_rows": "aggloom.runtime.spark.window_aggregate",

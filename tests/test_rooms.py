@@ -60,6 +60,10 @@ ROOMS: dict[str, set[str]] = {
     "runtime/handlers": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "views", "handlers"),
     "runtime/plain": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "plain"),
     "runtime/operators": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, *OPERATORS),
+    "runtime/operators/deduplicate": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
     "runtime/operators/windows": KERNEL
     | SHARED
     | CODEGEN
@@ -195,7 +199,9 @@ NAMED = {
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
-    "codegen/planner/windows.py": {"Aggregate", "WindowAggregate", "WindowAssign", "WindowTable"},
+    "codegen/planner/windows.py": {
+        *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
+    },
     "runtime/cases/replay.py": {"LocalAggregate"},
     "runtime/cases/settings.py": {"GroupAggregate", "WindowAggregate"},
     "runtime/local/given_handler.py": {"WindowAggregate"},
@@ -212,7 +218,6 @@ NAMED = {
     "runtime/spark/query.py": {"WindowAggregate"},
     "runtime/spark/routes.py": {"LocalAggregator"},
     "runtime/spark/unpack.py": {"WindowTable"},
-    "runtime/spark/window_aggregate.py": {"WindowAggregate"},
     "aggloom/__init__.py": {"GroupAggOperator"},
 }
 
