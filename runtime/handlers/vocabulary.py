@@ -6,6 +6,7 @@ from aggloom.runtime.views.bits import *
 from aggloom.runtime.handlers.compiled import Handler as Handler
 from aggloom.runtime.handlers.compiled import NamespaceHandler as NamespaceHandler
 from aggloom.runtime.arithmetic.floats import *
+from aggloom.runtime.handlers.handler import AWAY_FROM_ZERO as AWAY_FROM_ZERO
 from aggloom.runtime.handlers.handler import Kernels as Kernels
 from aggloom.runtime.storage.jit import cold_kernel as cold_kernel
 from aggloom.runtime.storage.jit import kernel as kernel
