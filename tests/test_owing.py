@@ -1,4 +1,4 @@
-"""Under `keep` a retraction may come before its row, in any batch: once all have come, the table is that of the rows."""
+"""Under `keep` a retraction may come before its row, in any batch: once all are there, the table is the rows'."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from strategies import RICH, changelogs, cut, largest, net_rows, specs
 from aggloom.codegen import AggSpec
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
+from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.storage import key_index
 from aggloom.runtime.values.changelog import fold
 
@@ -136,6 +137,27 @@ def test_over_complete_input_a_key_without_rows_is_forgotten() -> None:
     _feed(operator, (0, 1, 5.0))
     _feed(operator, (3, 1, 7.0))
     assert operator.keys == 0
+
+
+@pytest.mark.parametrize("backend", ["python", "numba"])
+@few
+@given(data=st.data())
+def test_accumulators_that_are_merged_heal(backend: Backend, data: st.DataObject) -> None:
+    """Each batch in two phases: rows are added up before, and of some keys as many go as come."""
+    operator = _operator(backend)
+    rows = data.draw(st.lists(st.tuples(st.integers(0, 1), st.integers(-3, 3)), max_size=8))
+    changes = [(0, k, float(v)) for k, v in rows] * 2 + [(3, k, float(v)) for k, v in rows]
+    for part in data.draw(cut(data.draw(st.permutations(changes)))):
+        local = LocalAggregator(operator.handler_class)
+        for kind, key, value in part:
+            columns = {"k": pa.array([key], pa.int64()), "v": pa.array([value], pa.float64())}
+            local.add(pa.RecordBatch.from_pydict(columns), np.array([kind], np.int8))
+        none = pa.RecordBatch.from_pylist([], schema=operator.spec.handler_schema)
+        operator.process(none, np.zeros(0, np.int8), partials=[local.take()] if part else [])
+    expected = {k: [v for key, v in rows if key == k] for k, _ in rows}
+    found = {row["k"]: (row["s"], row["n"]) for row in operator.contents()[0].to_pylist()}
+    assert found == {k: (float(sum(values)), len(values)) for k, values in expected.items()}
+    assert operator.keys == len(expected)
 
 
 @few

@@ -147,7 +147,8 @@ class Applier:
     ) -> int:
         """Add up rows (batch, slots, retracts) and other states (target slots, state, its slots).
 
-        owing: a slot without rows stays as it is, for what it may owe. Returns how many orphan retractions were dropped.
+        owing: a slot without rows stays as it is, for what it may owe. Returns how many orphan retractions were
+        dropped.
         """
         batch, slots, retracts = rows
         handler = state.handler
