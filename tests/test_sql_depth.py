@@ -181,12 +181,20 @@ def test_a_key_is_forgotten_after_its_hint() -> None:
     plan = plan_query(sql, TABLES)
     assert plan.forgets and isinstance(plan.root, GroupAggregate)
     with al.Harness.from_sql(sql, TABLES, backend="python") as harness:
-        harness.process([("+I", 1, 2, "a")])
-        harness.flush()
-        harness.set_ttl_time(11_000)
-        harness.process([("+I", 1, 3, "a")])
-        harness.flush()
-        assert [tuple(change)[-1] for change in harness.changes()][-1] == 3
+
+        def after(ms: int, *rows: tuple[int, int]) -> list[tuple[Any, ...]]:
+            harness.set_ttl_time(ms)
+            harness.process([("+I", k, v, "a") for k, v in rows])
+            harness.flush()
+            return [tuple(change) for change in harness.changes()]
+
+        assert after(0, (1, 2), (2, 7)) == [("+I", 1, 2), ("+I", 2, 7)]
+        assert after(5_000, (2, 1)) == [("-U", 2, 7), ("+U", 2, 8)]
+        # A millisecond before key 1 expires it is written again; key 2, written later, has expired by then.
+        assert after(9_999, (1, 3)) == [("-U", 1, 2), ("+U", 1, 5)]
+        assert after(15_000, (1, 1), (2, 4)) == [("-U", 1, 5), ("+U", 1, 6), ("+I", 2, 4)]
+        assert after(25_000, (1, 1)) == [("+I", 1, 1)]
+        assert harness.operator.keys == 1
 
 
 @pytest.mark.parametrize(
@@ -208,6 +216,21 @@ def test_hints_that_say_nothing(hint: str, rest: str, error: type[Exception], me
 def test_a_hint_without_an_aggregate_is_refused() -> None:
     with pytest.raises(UnsupportedSqlError, match=r"STATE_TTL.*GROUP BY"):
         plan_query("SELECT /*+ STATE_TTL('t' = '1 d') */ k, v + 1 AS w FROM t", TABLES)
+
+
+def test_a_hint_of_a_block_above_its_aggregate_is_refused() -> None:
+    """Though the aggregate below has the same: a projection forgets nothing."""
+    hint = "/*+ STATE_TTL('t' = '1 d') */"
+    inner = f"SELECT {hint} k, SUM(v) AS x FROM t GROUP BY k"
+    outer = hint.replace("'t'", "'u'")
+    for above in ("k, x + 1 AS w FROM", "* FROM", "k, x AS w FROM"):
+        plan_query(f"SELECT {above} ({inner}) AS u", TABLES)
+        with pytest.raises(UnsupportedSqlError, match=r"(?s)STATE_TTL.*GROUP BY.*take it out"):
+            plan_query(f"SELECT {outer} {above} ({inner}) AS u", TABLES)
+    both = f"SELECT {outer} x, COUNT(*) AS n FROM ({inner}) AS u GROUP BY x"
+    assert [
+        each.state_ttl for each in walk(plan_query(both, TABLES).root) if hasattr(each, "state_ttl")
+    ] == [86_400_000] * 2
 
 
 def test_a_spec_shows_itself_in_a_line() -> None:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.errors import TypeMismatchError, UnsupportedExpressionError
+from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UntoldTypeError
 
 _INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 _DIGITS: Final = dict(zip(_INTEGERS, (3, 5, 10, 20), strict=True))
@@ -31,9 +31,17 @@ def is_number(dtype: pa.DataType) -> bool:
     return dtype in _DIGITS or dtype in _FLOATS or pa.types.is_decimal(dtype)
 
 
+_CAST = "its type cannot be told; write CAST(... AS type) around it."
+
+
 def unsupported(node: exp.Expression, fix: str) -> UnsupportedExpressionError:
     """The error that names the expression at fault."""
     return UnsupportedExpressionError(f"expression {node.sql('spark')}: {fix}")
+
+
+def untold(node: exp.Expression, fix: str = _CAST) -> UntoldTypeError:
+    """The error of an expression whose type only Spark's analyser may know."""
+    return UntoldTypeError(f"expression {node.sql('spark')}: {fix}")
 
 
 def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType) -> pa.DataType:

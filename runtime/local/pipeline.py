@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -50,6 +50,15 @@ class Bundle(NamedTuple):
 def handlers(backend: Literal["numba", "python"]) -> Handlers:
     """The handler classes of specs, generated when they are first asked for."""
     return lru_cache(maxsize=256)(lambda spec: load(generate(spec, backend=backend)))
+
+
+def asking(session: Any) -> AbstractContextManager[None]:
+    """While a query is planned, a session's analyser, if there is one, tells the types that the rules do not know."""
+    if session is None:
+        return nullcontext()
+    from aggloom.runtime.spark.expressions import asking
+
+    return asking(session)
 
 
 class Pipeline:
