@@ -218,6 +218,38 @@ def test_a_hint_without_an_aggregate_is_refused() -> None:
         plan_query("SELECT /*+ STATE_TTL('t' = '1 d') */ k, v + 1 AS w FROM t", TABLES)
 
 
+def test_a_long_line_is_shown_around_the_fault() -> None:
+    terms = " + ".join(["v"] * 5_000)
+    for sql, column in (
+        (f"SELECT k, SUM({terms}) AS x, NO_SUCH(v) AS y FROM t GROUP BY k", 20_020),
+        (f"SELECT k, SUMM(v) AS x, SUM({terms}) AS y FROM t GROUP BY k", 11),
+        (f"SELECT k, NO_SUCH({terms}) AS x FROM t GROUP BY k", 11),
+    ):
+        with pytest.raises(al.errors.AggloomError) as raised:
+            plan_query(sql, TABLES)
+        _, place, line, carets = str(raised.value).splitlines()
+        assert place == f"At line 1, column {column}:"
+        assert len(line) < 220 and len(carets) <= len(line)
+        begin = carets.index("^")
+        assert sql[column - 1 :].startswith(line[begin : begin + 5])
+        assert line.endswith(("...", "BY k"))
+
+
+def test_hundreds_of_chained_queries_run_in_the_harness() -> None:
+    chain = "WITH a0 AS (SELECT k, SUM(v) AS v FROM t GROUP BY k)"
+    for n in range(1, 250):
+        chain += f", a{n} AS (SELECT k, SUM(v) AS v FROM a{n - 1} GROUP BY k)"
+    with al.Harness.from_sql(f"{chain} SELECT k, v FROM a249", TABLES, backend="python") as harness:
+        harness.process([("+I", 1, 5, "a"), ("+I", 1, 2, "a"), ("+I", 2, 1, "a")])
+        harness.flush()
+        assert harness.table() == [(1, 7), (2, 1)]
+        saved = harness.snapshot()
+        harness.restore(saved)
+        harness.process([("-D", 2, 1, "a")])
+        harness.flush()
+        assert harness.table() == [(1, 7)]
+
+
 def test_a_hint_of_a_block_above_its_aggregate_is_refused() -> None:
     """Though the aggregate below has the same: a projection forgets nothing."""
     hint = "/*+ STATE_TTL('t' = '1 d') */"

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, calculate, generate, load
+from aggloom.codegen import AggSpec, calculate, generate, load, on_large_stack
 from aggloom.codegen.planner import (
     Calc,
     Exchange,
@@ -26,6 +26,7 @@ from aggloom.codegen.planner import (
     Union,
     WindowAssign,
     WindowTable,
+    walk,
 )
 from aggloom.errors import OptionError, StateCorruptError, UnsupportedExpressionError
 from aggloom.runtime.operators.base import Operator, OperatorSpec
@@ -61,6 +62,10 @@ def asking(session: Any) -> AbstractContextManager[None]:
     return asking(session)
 
 
+_TALL = 100
+"""Nodes from which on a plan may need more calls, one within the other, than the usual stack holds."""
+
+
 class Pipeline:
     """The operators of a plan, each with its state in `buckets`, fed by `partitions` tasks.
 
@@ -83,12 +88,17 @@ class Pipeline:
         self.plan, self.session = plan, session
         self._partitions = partitions
         self._stages = _Builder(plan, handler_of, buckets, self)
-        self._root = self._stages.build(plan.root, True)
+        self._is_tall = len(walk(plan.root)) > _TALL
+        self._root = self._called(lambda: self._stages.build(plan.root, True))
         self.operators = self._stages.operators
 
     def process(self, tables: Mapping[str, Rows], clock: Clock = NO_TIME) -> Rows:
         """Run one bundle of rows through the plan and return the changes of the result."""
-        return _joined(self._root(tables, clock), self.plan.schema)
+        return self._called(lambda: _joined(self._root(tables, clock), self.plan.schema))
+
+    def _called(self, call: Callable[[], Any]) -> Any:
+        """What a call returns that goes through the plan from end to end."""
+        return on_large_stack(call) if self._is_tall else call()
 
     def take_late(self) -> Parts:
         """The rows that came too late for their windows since the last call, where the windowing keeps them."""
