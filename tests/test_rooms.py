@@ -189,8 +189,8 @@ def test_templates_carry_no_whitespace_marks() -> None:
         assert marks == [], f"{path.name}: trim_blocks and lstrip_blocks make marks unnecessary"
 
 
-# What a rule is about it names; so do front doors, and what draws windows. The way of accumulators over an exchange
-# is not one of rows: harness and lowering know the two nodes that accumulators leave, until fragments run them.
+# What a rule is about it names; so do front doors, and what draws windows. Accumulators on their way over an exchange
+# are made by a LocalAggregator, which is no operator: it remembers nothing.
 NAMED = {
     "codegen/planner/__init__.py": {
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
@@ -209,22 +209,14 @@ NAMED = {
         *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
     },
     "runtime/cases/ranks.py": {"Rank"},
-    "runtime/cases/replay.py": {"LocalAggregate"},
     "runtime/cases/settings.py": {"GroupAggregate", "Rank", "WindowAggregate"},
     "runtime/local/given_handler.py": {"WindowAggregate"},
     "runtime/local/harness.py": {"WindowAggregate"},
-    "runtime/local/pipeline.py": {
-        "IncrementalAggregate",
-        "LocalAggregate",
-        "LocalAggregator",
-        *STEPS,
-    },
+    "runtime/local/pipeline.py": {"LocalAggregator"},
     "runtime/local/timeline_player.py": {"WindowAggregate", "WindowAssign"},
     "runtime/local/timeline_story.py": {"WindowAggregate"},
-    "runtime/spark/lower.py": {"IncrementalAggregate", "LocalAggregate", *STEPS},
     "runtime/spark/query.py": {"WindowAggregate"},
     "runtime/spark/routes.py": {"LocalAggregator"},
-    "runtime/spark/unpack.py": {"WindowTable"},
     "aggloom/__init__.py": {"GroupAggOperator"},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.operators.aggregate import Aggregate, GroupAggregate, LocalAggregate
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
-from aggloom.codegen.operators.calc import Calc, pick
+from aggloom.codegen.operators.calc import Calc, pick, renamed
 from aggloom.codegen.operators.deduplicate import (
     Deduplicate,
     deduplicated,
@@ -52,6 +52,7 @@ __all__ = [
     "mark",
     "normalised",
     "pick",
+    "renamed",
     "transform",
     "walk",
 ]

@@ -141,6 +141,12 @@ class Calc(Node):
         return ((self.select[0][0], NO_TIME),)
 
 
+def renamed(node: Node, schema: pa.Schema) -> Calc:
+    """A Calc that gives all columns of a node the names of a schema."""
+    pairs = zip(schema.names, node.schema.names, strict=True)
+    return Calc(node, tuple((name, quoted(own)) for name, own in pairs), schema)
+
+
 def pick(node: Node, names: list[str]) -> Node:
     """A Calc that takes these columns, or the node itself if that changes nothing."""
     if names == node.schema.names:

@@ -23,6 +23,7 @@ from aggloom.codegen.operators import (
     WindowAggregate,
     WindowAssign,
     WindowTable,
+    renamed,
     walk,
 )
 from aggloom.codegen.planner.lineage import above, described, lineage
@@ -78,6 +79,7 @@ __all__ = [
     "plan_query",
     "plan_spec",
     "plan_windows",
+    "renamed",
     "walk",
     "window_spec",
 ]

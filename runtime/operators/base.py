@@ -65,7 +65,7 @@ def blocks_of(
         ) from e
     if len(sizes) != count:
         raise StateCorruptError(
-            f"the snapshot holds {len(sizes)} parts, and {count} are wanted; restore it into {owner}."
+            f"the snapshot holds {len(sizes)} operators, and {count} are wanted; restore it into {owner}."
         )
     starts = [at, *(at + end for end in accumulate(sizes))]
     return [view[start:end] for start, end in pairwise(starts)]

@@ -15,15 +15,14 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, parse_type, type_name
 from aggloom.codegen.planner import (
-    Calc,
     Exchange,
     Node,
     PlanOptions,
     Scan,
     Stateful,
     Union,
+    renamed,
 )
-from aggloom.codegen.scalar.expressions import quoted
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.base import (
     Bundle,
@@ -314,8 +313,7 @@ def _renamed(part: Node, schema: pa.Schema) -> tuple[Step, ...]:
     """The step that gives the columns of a union's part the union's names, if they have others."""
     if part.schema.names == schema.names:
         return ()
-    pairs = zip(schema.names, part.schema.names, strict=True)
-    return (Calc(Scan("", part.schema, "append"), tuple((n, quoted(o)) for n, o in pairs), schema),)
+    return (renamed(Scan("", part.schema, "append"), schema),)
 
 
 def feeds_data(spec: FragmentSpec) -> list[Any]:
