@@ -116,13 +116,13 @@ def read_changes(spark: SparkSession, files: Files) -> DataFrame:
     )
 
 
-def loom(sql: str) -> Stream:
-    """A query through aggloom: changes out, and in if the rows are changes."""
+def loom(sql: str, **options: Any) -> Stream:
+    """A query through aggloom, with planner options: changes out, and in if the rows are changes."""
 
     def build(spark: SparkSession, files: Files, live: Path) -> DataFrame:
         changes = "retract" if files.retracts else "append"
         df = read_changes(spark, files)
-        return al.sql(sql, t=df, input_changes=changes, state_directory=live)
+        return al.sql(sql, t=df, input_changes=changes, state_directory=live, **options)
 
     return Stream(build)
 
