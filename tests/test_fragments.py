@@ -350,7 +350,7 @@ def test_a_fragment_of_two_tables_on_spark_over_restarts(spark: Any, tmp_path: P
 
     for number in range(3):
         rows = [{"a": k, "b": k + number, "c": k % 2 == 0, "v": number + k} for k in range(4)]
-        more = [{"a": number, "w": 10 * number}] if number != 1 else []
+        more = [{"a": number, "w": 10 * number, "ts": None}] if number != 1 else []
         lines(tmp_path / "t" / f"{number}.jsonl", rows)
         lines(tmp_path / "u" / f"{number}.jsonl", more)
         harness.process([("+I", *row.values()) for row in rows], table="t")
