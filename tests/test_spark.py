@@ -44,7 +44,7 @@ from aggloom.runtime.spark import (  # noqa: E402
     write_changes,
 )
 from aggloom.runtime.spark.checkpoint import QUERY_FILE  # noqa: E402
-from aggloom.runtime.spark.factory import OperatorFactory  # noqa: E402
+from aggloom.runtime.spark.factory import FragmentFactory  # noqa: E402
 from aggloom.runtime.spark.partitioning import hash_int, hash_long  # noqa: E402
 
 DDL = "name STRING, cnt INT"
@@ -153,18 +153,18 @@ def test_the_order_of_files_is_the_order_they_were_written(spark: Any, tmp_path:
 
 
 @dataclass(frozen=True)
-class DeadlyFactory(OperatorFactory):
+class DeadlyFactory(FragmentFactory):
     """Makes operators that fail, or kill their process, in the middle of a batch, while a file is there."""
 
     trigger: str = ""
     kills: bool = True
 
     def open(self, directory: Path | None, bucket: int) -> Any:
-        operator = super().open(directory, bucket)
-        process = operator.process
+        fragment = super().open(directory, bucket)
+        run = fragment.run
 
         def deadly(*bundle: Any) -> Any:
-            result = process(*bundle)
+            result = run(*bundle)
             trigger = Path(self.trigger)
             if trigger.exists():
                 trigger.unlink()
@@ -173,8 +173,8 @@ class DeadlyFactory(OperatorFactory):
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
-        operator.process = deadly
-        return operator
+        fragment.run = deadly
+        return fragment
 
 
 @pytest.mark.parametrize("kills", [True, False])
@@ -184,10 +184,10 @@ def test_a_worker_that_ends_in_the_middle_of_a_batch(
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    module = sys.modules["aggloom.runtime.spark.lower"]
+    module = sys.modules["aggloom.runtime.spark.factory"]
     trigger = tmp_path / "die"
     factory = partial(DeadlyFactory, trigger=str(trigger), kills=kills)
-    monkeypatch.setattr(module, "OperatorFactory", factory)
+    monkeypatch.setattr(module, "FragmentFactory", factory)
     write_file(tmp_path / "in", 0, history(0))
     run(spark, tmp_path)
     write_file(tmp_path / "in", 1, history(1))

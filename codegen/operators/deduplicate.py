@@ -87,10 +87,6 @@ class Deduplicate(Stateful):
         return frozenset()
 
     @property
-    def distribution(self) -> frozenset[str]:
-        return frozenset(self.key)
-
-    @property
     def lineage(self) -> str:
         columns = [(field.name, type_name(field.type)) for field in self.schema]
         return f"deduplicate {self.keep} {self.key!r} {columns!r}"

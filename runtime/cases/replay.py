@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.planner import LocalAggregate, PlanOptions
+from aggloom.codegen.planner import PlanOptions
 from aggloom.runtime.cases.compare import Change, difference, net, typed
 from aggloom.runtime.cases.format import (
     MODES,
@@ -168,9 +168,10 @@ class _Replay:
         small = self.setting.bundle in (None, 1)
         if aggregate is None or not asked or not self.setting.two_phase or small:
             return None, ()
-        input_ = aggregate.input.input
-        if isinstance(input_, LocalAggregate):
-            input_ = input_.input
+        (exchange,) = aggregate.inputs
+        (input_,) = exchange.inputs
+        if input_.accumulators is not None:
+            (input_,) = input_.inputs
         rows = replace(self.plan, root=input_, logical=input_, options=PlanOptions())
         below = Pipeline(rows, _handlers(self.setting.backend), session=self.session)
         keys = aggregate.spec.group_by

@@ -88,6 +88,8 @@ class OperatorState(Report):
     """An operator of a checkpoint. keys, held, live_bytes: None where the operator could not be made again (`note`).
 
     held: what the state holds, which in windows are slices, windows or sessions. clock: of the last entry of a log.
+    part: its number in its stateful node, where it shares one with other operators; the bytes of snapshot and log are
+    those of the node.
     """
 
     number: int
@@ -113,6 +115,7 @@ class OperatorState(Report):
     largest: tuple[BucketSize, ...]
     key: KeyState | None = None
     note: str = ""
+    part: int | None = None
 
 
 @dataclass(frozen=True)

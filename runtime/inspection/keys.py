@@ -104,7 +104,7 @@ def bucket_of(key: pa.RecordBatch, buckets: int) -> int:
     if not key.num_columns:
         return 0
     return next(
-        bucket for bucket, _ in split((key, np.zeros(1, np.int8)), key.num_columns, buckets)
+        bucket for bucket, _ in split((key, np.zeros(1, np.int8)), range(key.num_columns), buckets)
     )
 
 

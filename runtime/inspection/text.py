@@ -62,7 +62,8 @@ class Page:
 
 def write_operator(page: Page, state: OperatorState) -> None:
     """An operator: what it is, and its largest buckets or the one key that was asked for."""
-    page.line(f"operator {state.number}: {state.name}")
+    part = "" if state.part is None else f".{state.part}"
+    page.line(f"operator {state.number}{part}: {state.name}")
     settings = ", ".join(f"{name}={value}" for name, value in state.settings.items())
     clock = [f"watermark {_shown(state.watermark)}"] if state.watermark else []
     clock += [f"clock {_shown(state.processing)}"] if state.processing else []

@@ -13,7 +13,7 @@ import pyarrow as pa
 from aggloom.codegen import AggSpec, parse_type, type_name
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import AggloomError, DataError, SpecError
-from aggloom.runtime.operators.base import Held, Operator, OperatorSpec, Partials, TimeMode
+from aggloom.runtime.operators.base import Held, OneInput, OperatorSpec, Partials, TimeMode
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_store import RowStore
@@ -117,7 +117,7 @@ class DeduplicateState:
         self._open(self.arena)
 
 
-class DeduplicateOperator(Operator):
+class DeduplicateOperator(OneInput):
     """One bucket's operator over rows that are only added; their first `keys` columns are the key.
 
     keep: the first row of a key, given out once, or the last, which replaces the one before unless it is the same.

@@ -20,7 +20,7 @@ from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import AggloomError, DataError, SpecError
 from aggloom.runtime.handlers.handler import Noted
-from aggloom.runtime.operators.base import Held, Operator, OperatorSpec, Partials, TimeMode
+from aggloom.runtime.operators.base import Held, OneInput, OperatorSpec, Partials, TimeMode
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.storage.arena import Array
@@ -32,7 +32,7 @@ Mode = Literal["mini_batch", "per_record"]
 OrphanPolicy = Literal["drop", "error", "keep"]
 
 
-class GroupAggOperator(Operator):
+class GroupAggOperator(OneInput):
     """One bucket's operator. Deterministic: the same bundles in the same order give the same changes.
 
     directory: where its state's arrays are mapped; None keeps them on the heap.

@@ -62,8 +62,12 @@ def estimate(
     Raises SpecError and DataError for what does not fit.
     """
     chosen = options if isinstance(options, PlanOptions) else PlanOptions.of(options or {})
-    # Phases and bundles say how rows are added up, not what is remembered.
-    plain = {"agg_phase_strategy": "ONE_PHASE", "mini_batch_enabled": True}
+    # Phases, bundles and fragments say how rows are added up, not what is remembered.
+    plain: dict[str, Any] = {
+        "agg_phase_strategy": "ONE_PHASE",
+        "mini_batch_enabled": True,
+        "fragments_enabled": False,
+    }
     chosen = chosen.updated({**keywords, **plain})
     if isinstance(query, AggSpec):
         if tables is not None or input_changes is not None:
