@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         generate,
         load,
         prepare,
+        rank_sql,
         register,
         unregister,
     )
@@ -63,10 +64,12 @@ if TYPE_CHECKING:
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
     from aggloom.runtime.spark.counting import progress
+    from aggloom.runtime.spark.deduplicate import deduplicate
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.query import sql
+    from aggloom.runtime.spark.rank import rank
     from aggloom.runtime.spark.repartition import repartition
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import read_table, write_changes
@@ -115,6 +118,7 @@ __all__ = [
     "Windowing",
     "aggregate",
     "await_end",
+    "deduplicate",
     "errors",
     "estimate",
     "explain",
@@ -126,6 +130,8 @@ __all__ = [
     "on_time",
     "prepare",
     "progress",
+    "rank",
+    "rank_sql",
     "read_changes",
     "read_table",
     "register",
@@ -170,11 +176,13 @@ _HOMES = {
     "GroupAggOperator": "aggloom.runtime.operators.group_aggregate",
     "Harness": "aggloom.runtime.local.harness",
     "await_end": "aggloom.runtime.spark.failures",
+    "deduplicate": "aggloom.runtime.spark.deduplicate",
     "estimate": "aggloom.runtime.sizing.estimate",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
     "progress": "aggloom.runtime.spark.counting",
+    "rank": "aggloom.runtime.spark.rank",
     "read_changes": "aggloom.runtime.spark.sources",
     "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",

@@ -13,7 +13,7 @@ import click
 from aggloom import __version__
 from aggloom.errors import AggloomError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
-from aggloom.options_cli import debug_option, pairs_of
+from aggloom.options_cli import TABLE_CHANGES, debug_option, pairs_of
 from aggloom.sample_cli import show_sample
 from aggloom.spec_cli import explain, generate, inspect, refresh
 
@@ -122,7 +122,7 @@ def sample(directory: Path) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="Where progress and state are kept; run again with it to go on.",
 )
-@click.option("--changes", type=click.Choice(["retract", "append"]))
+@click.option("--changes", type=click.Choice(TABLE_CHANGES))
 @click.option("--backend", type=click.Choice(["numba", "python"]))
 @click.option("--dialect", type=click.Choice(["spark", "flink"]))
 @click.option(

@@ -9,9 +9,10 @@ from typing import Literal, TypeVar
 import click
 
 from aggloom.codegen import AggSpec
+from aggloom.codegen.spec.choices import TABLE_CHANGES as TABLE_CHANGES
+from aggloom.codegen.spec.choices import Dialect as Dialect
+from aggloom.codegen.spec.choices import TableChanges as TableChanges
 
-Changes = Literal["append", "retract"]
-Dialect = Literal["spark", "flink"]
 Backend = Literal["numba", "python"]
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -42,10 +43,10 @@ def spec_options(command: Command) -> Command:
         click.option("--schema", help='Input columns as DDL: "name STRING, cnt INT".'),
         click.option(
             "--changes",
-            type=click.Choice(["retract", "append"]),
+            type=click.Choice(TABLE_CHANGES),
             default="retract",
             show_default=True,
-            help="Whether the input takes rows back or only adds them.",
+            help="Whether the input takes rows back, only adds them, or sends them by key.",
         ),
         click.option(
             "--yaml",
@@ -77,7 +78,7 @@ def spec_options(command: Command) -> Command:
 def described(
     sql: str | None,
     schema: str | None,
-    changes: Changes,
+    changes: TableChanges,
     yaml_file: Path | None,
     dialect: Dialect,
     trust: bool,
@@ -89,6 +90,10 @@ def described(
         return AggSpec.from_yaml(yaml_file.read_text(encoding="utf-8"), trust=trust)
     if sql is None or schema is None:
         raise click.UsageError("a query is --sql with --schema, or --yaml FILE")
+    if changes == "upsert":
+        raise click.UsageError(
+            "--changes upsert: a handler takes changes that are whole; a query over upserts is for `aggloom run`"
+        )
     return AggSpec.from_sql(sql, schema, input_changes=changes, dialect=dialect)
 
 

@@ -28,12 +28,15 @@ def run(job: Job) -> None:
     from aggloom.runtime.spark.sources import read_changes
 
     schemas = {table.name: table.columns() for table in job.tables}
+    changes = {table.name: table.changes or job.changes for table in job.tables}
+    keys = {table.name: table.keys for table in job.tables if table.keys}
     # What is wrong with the query is said before Spark starts.
     plan = plan_query(
         job.sql,
         schemas,
-        input_changes=job.changes,
+        input_changes=changes,
         dialect=job.dialect,
+        keys=keys,
         options=PlanOptions.of(job.options),
     )
     with Interrupts() as interrupts:
@@ -44,11 +47,12 @@ def run(job: Job) -> None:
             job.sql,
             tables={
                 table.name: read_changes(
-                    spark, table.path, table.format, schemas[table.name], **table.options
+                    spark, table.path, table.format, schemas[table.name], **table.reading
                 )
                 for table in job.tables
             },
-            input_changes=job.changes,
+            input_changes=changes,
+            keys=keys,
             dialect=job.dialect,
             backend=job.backend,
             watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},

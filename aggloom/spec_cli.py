@@ -12,8 +12,8 @@ from aggloom.codegen import AggSpec, GeneratedSource
 from aggloom.errors import SpecError
 from aggloom.options_cli import (
     Backend,
-    Changes,
     Dialect,
+    TableChanges,
     debug_option,
     described,
     pairs_of,
@@ -34,7 +34,7 @@ from aggloom.options_cli import (
 def generate(
     sql: str | None,
     schema: str | None,
-    changes: Changes,
+    changes: TableChanges,
     yaml_file: Path | None,
     trust: bool,
     backend: Backend,
@@ -85,7 +85,7 @@ def inspect(
     target: str | None,
     sql: str | None,
     schema: str | None,
-    changes: Changes,
+    changes: TableChanges,
     yaml_file: Path | None,
     trust: bool,
     backend: Backend,
@@ -137,7 +137,7 @@ def inspect(
 def explain(
     sql: str | None,
     schema: str | None,
-    changes: Changes,
+    changes: TableChanges,
     yaml_file: Path | None,
     trust: bool,
     backend: Backend,

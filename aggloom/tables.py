@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggloom.codegen import milliseconds
+from aggloom.codegen.spec.choices import TABLE_CHANGES
+from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import InputFormatError, SpecError, nearest
 
 FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
@@ -29,8 +31,11 @@ SPARK_OPTIONS = (
 )
 """Options of Spark's readers that need no `options` around them; any case will do."""
 
-_ENTRIES = ("path", "format", "schema", "watermark", "options")
-_FORM = "t=PATH[,format=FORMAT][,schema=DDL][,watermark=COLUMN DELAY][,option=value ...]"
+_ENTRIES = ("path", "format", "schema", "watermark", "keys", "changes", "options")
+_FORM = (
+    "t=PATH[,format=FORMAT][,schema=DDL][,watermark=COLUMN DELAY][,keys=COLUMN,...][,changes=KIND]"
+    "[,option=value ...]"
+)
 _CHANGE_COLUMNS = ("_change_type", "op")
 _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl"}
 _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
@@ -40,7 +45,8 @@ _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
 class TableSource:
     """A table of the query and the files that its changes are in.
 
-    watermark: its event-time column, and how far rows may be out of order.
+    watermark: its event-time column, and how far rows may be out of order. keys: its primary key. changes: append,
+    retract or upsert, where the job says something else of its other tables.
     """
 
     name: str
@@ -49,6 +55,14 @@ class TableSource:
     schema: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     watermark: tuple[str, str] | None = None
+    keys: tuple[str, ...] = ()
+    changes: str | None = None
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What the reader is told besides: the keys of upserts, which lack the rows before."""
+        keys = {"keys": self.keys} if self.changes == "upsert" and self.keys else {}
+        return self.options | keys
 
     def columns(self) -> str | pa.Schema:
         """The columns: as given, or as local Parquet files have them, all of them together."""
@@ -108,8 +122,13 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     schema = given.pop("schema", None)
     if not isinstance(schema, str | None):
         raise SpecError(f'{where}: schema must be DDL, as in "name STRING, cnt INT".')
+    schema, declared = (None, ()) if schema is None else without_primary_key(schema)
     watermark = _watermark(given.pop("watermark", None), where)
-    return TableSource(str(name), path, chosen, schema, options, watermark)
+    keys = _keys(given.pop("keys", None), where) or declared
+    changes = given.pop("changes", None)
+    if changes is not None and changes not in TABLE_CHANGES:
+        raise SpecError(f"{where}: changes is {changes!r}. {nearest(str(changes), TABLE_CHANGES)}")
+    return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes)
 
 
 def relative_to(folder: Path | None, path: str) -> str:
@@ -164,6 +183,14 @@ def _watermark(text: Any, where: str) -> tuple[str, str] | None:
         )
     milliseconds(f"{where}, watermark", delay)
     return column, delay
+
+
+def _keys(given: Any, where: str) -> tuple[str, ...]:
+    """The columns of a list, or of a text such as "shop, id"."""
+    listed = given.split(",") if isinstance(given, str) else given or ()
+    if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
+        raise SpecError(f"{where}: keys is {given!r}; it must be a column, or a list of them.")
+    return tuple(name.strip() for name in listed)
 
 
 def _unquoted(value: str) -> str:

@@ -5,19 +5,26 @@ from __future__ import annotations
 from aggloom.codegen.operators.aggregate import Aggregate, GroupAggregate, LocalAggregate
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
 from aggloom.codegen.operators.calc import Calc, pick
-from aggloom.codegen.operators.deduplicate import Deduplicate, first_or_last
+from aggloom.codegen.operators.deduplicate import (
+    Deduplicate,
+    deduplicated,
+    deduplicated_table,
+)
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate
+from aggloom.codegen.operators.normalise import Normalise, normalised
+from aggloom.codegen.operators.numbered import Chosen, Numbered
+from aggloom.codegen.operators.rank import Rank, ranked
 from aggloom.codegen.operators.scan import Scan
 from aggloom.codegen.operators.union import Union
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
-SHAPES = (first_or_last,)
-"""What a query may be as a whole, before it is read as a SELECT: each gives what is left of it and its source."""
+CHOICES: tuple[Chosen, ...] = (deduplicated, ranked)
+"""What a numbering may become once its range is known; the first that can do it does."""
 
 __all__ = [
-    "SHAPES",
+    "CHOICES",
     "Aggregate",
     "Bounds",
     "Bucket",
@@ -32,13 +39,18 @@ __all__ = [
     "Item",
     "LocalAggregate",
     "Node",
+    "Normalise",
+    "Numbered",
+    "Rank",
     "Scan",
     "Stateful",
     "Union",
     "WindowAggregate",
     "WindowAssign",
     "WindowTable",
+    "deduplicated_table",
     "mark",
+    "normalised",
     "pick",
     "transform",
     "walk",

@@ -118,6 +118,11 @@ class Node(ABC):
         return {name for name, trend in self.trends.items() if trend == "constant"}
 
     @property
+    def awaits_watermark(self) -> bool:
+        """Whether its rows leave it when the watermark has come to them."""
+        return False
+
+    @property
     def handlers(self) -> tuple[AggSpec, ...]:
         """What the handlers that it runs are generated from."""
         return ()
@@ -200,6 +205,8 @@ class Stateful(Node):
 
     def wakes_by(self, ttl: int) -> Waker:
         """What calls it where no rows do, if it forgets keys after so many milliseconds (0: never)."""
+        if self.awaits_watermark:
+            return "the watermark"
         return "time to live" if ttl else ""
 
     @property

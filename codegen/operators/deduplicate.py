@@ -1,4 +1,4 @@
-"""Deduplicate: of the rows of a key the first that came, or the last (SEMANTICS 5.2, by processing time)."""
+"""Deduplicate: of the rows of a key the first or the last, by arrival or by time (SEMANTICS 5.2)."""
 
 from __future__ import annotations
 
@@ -9,34 +9,64 @@ from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
-from sqlglot import exp
 
-from aggloom.codegen.operators.base import Key, Node, Pruner, Stateful, Title, Trend, constant
-from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.base import (
+    Key,
+    Node,
+    Pruner,
+    Stateful,
+    Title,
+    Trend,
+    constant,
+    listed,
+    walk,
+)
+from aggloom.codegen.operators.calc import Calc, pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import WORD, index_bytes
+from aggloom.codegen.operators.numbered import Numbered
+from aggloom.codegen.operators.rank import Rank
+from aggloom.codegen.operators.window_columns import window_columns
 from aggloom.codegen.operators.words import shown_names
+from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.scope import Scope, bare
-from aggloom.codegen.sql.shape import is_clock, refusal
+from aggloom.codegen.sql.numbering import Range, SortItem
+from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.physical import is_pooled
 
 Keep = Literal["first", "last"]
 
 
+class Settings(Protocol):
+    """What the planner's options say of it."""
+
+    @property
+    def deduplicate_insert(self) -> bool: ...
+
+    @property
+    def deduplicate_insert_only(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Deduplicate(Stateful):
-    """The first or the last row of each key, in the order in which rows come; their first columns are the key.
+    """The first or the last row of each key; the first columns of its rows are the key.
 
-    update_before: whether keep-last emits -U. The first rows are only ever added.
+    order: the time column by which rows come first or last; None: in the order in which they come. waits: whether a row
+    is given out once, when the watermark has come to its time, or to window_end, the key column at which its window
+    ends. update_before: whether updates come with -U. sends_insert: whether +I is told from +U where they do not.
+    chained: rows come from below when the same watermark says so.
     """
 
     input: Node
     key: Key
     keep: Keep
+    order: str | None = None
     update_before: bool = True
+    sends_insert: bool = True
+    waits: bool = False
+    window_end: str | None = None
+    chained: bool = False
     merges: bool = False
 
     @property
@@ -61,10 +91,31 @@ class Deduplicate(Stateful):
         return self.input.schema
 
     @property
+    def never_updates(self) -> bool:
+        """Whether a row that is given out stays."""
+        return self.waits or (self.keep == "first" and self.order is None)
+
+    @property
+    def holds_rows(self) -> bool:
+        """Whether it remembers rows, not only keys."""
+        return self.waits or not (self.never_updates or self.is_stateless)
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether every row is told as it comes, as +U, so that nothing need be known of the row before."""
+        silent = not self.update_before and not self.sends_insert
+        return silent and self.keep == "last" and self.order is None and not self.waits
+
+    @property
+    def awaits_watermark(self) -> bool:
+        return self.waits
+
+    @property
     def changelog(self) -> tuple[str, ...]:
-        if self.keep == "first":
+        if self.never_updates:
             return ("I",)
-        return ("I", "UB", "UA") if self.update_before else ("I", "UA")
+        first = {"I"} if self.update_before or self.sends_insert else set()
+        return listed(first | {"UA"} | ({"UB"} if self.update_before else set()))
 
     @property
     def is_complete(self) -> bool:
@@ -76,11 +127,18 @@ class Deduplicate(Stateful):
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
-        return (self.key,)
+        # What is unique among all rows is unique among those that are kept.
+        others = (key for key in self.input.unique_keys if key != self.key)
+        return (self.key, *others)
 
     @property
     def trends(self) -> dict[str, Trend]:
-        return constant(self.schema.names if self.keep == "first" else self.key)
+        if self.never_updates:
+            return constant(self.schema.names)
+        moving: dict[str, Trend] = {}
+        if self.order is not None:
+            moving[self.order] = "increasing" if self.keep == "last" else "decreasing"
+        return moving | constant(self.key)
 
     @property
     def clock_columns(self) -> frozenset[str]:
@@ -89,12 +147,23 @@ class Deduplicate(Stateful):
     @property
     def lineage(self) -> str:
         columns = [(field.name, type_name(field.type)) for field in self.schema]
-        return f"deduplicate {self.keep} {self.key!r} {columns!r}"
+        words = [f"by {self.order!r}"] if self.order is not None else []
+        words += ["waiting"] if self.waits else []
+        words += [f"to {self.window_end!r}"] if self.window_end is not None else []
+        words += ["without state"] if self.is_stateless else []
+        return " ".join([f"deduplicate {self.keep} {self.key!r} {columns!r}", *words])
 
     @property
     def title(self) -> Title:
         keep = ["FirstRow" if self.keep == "first" else "LastRow"]
-        return "Deduplicate", {"keep": keep, "key": shown_names(self.key), "order": ["PROCTIME"]}
+        order = ["PROCTIME" if self.order is None else "ROWTIME"]
+        if self.window_end is None:
+            return "Deduplicate", {"keep": keep, "key": shown_names(self.key), "order": order}
+        details = {"window": shown_names((self.window_end,)), "keep": keep}
+        keys = tuple(name for name in self.key if name != self.window_end)
+        details |= {"partitionKeys": shown_names(keys)}
+        details |= {"orderKey": shown_names((self.order,))} if self.order is not None else {}
+        return "WindowDeduplicate", details | {"order": order}
 
     @property
     def described(self) -> dict[str, Any]:
@@ -108,21 +177,33 @@ class Deduplicate(Stateful):
             {"name": "written", "kind": "time", "bytes_per_key": WORD},
             {"name": "row", "kind": "row id", "bytes_per_key": WORD},
         ]
-        kept = (
-            list(self.schema) if self.keep == "last" else [self.schema.field(k) for k in self.key]
-        )
-        if self.keep == "last":
+        times = [self.order] if self.order is not None else []
+        times += ["when it is due"] if self.waits else []
+        parts += [{"name": name, "kind": "time", "bytes_per_key": WORD} for name in times]
+        if self.holds_rows:
             row = WORD * width + width // 8 + 1
             parts.append({"name": "rows", "kind": "row store", "bytes_per_key": row})
+        if self.is_stateless:
+            parts = []
+        kept = list(self.schema) if self.holds_rows else [self.schema.field(k) for k in self.key]
         return {
-            "bounded_by": ["the number of keys" if self.key else "one key"],
+            "bounded_by": self._bounds,
             "ttl_ms": ttl,
             "compiled": True,
             "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
             "parts": parts,
-            "texts": any(is_pooled(field.type) for field in kept),
+            "texts": any(is_pooled(field.type) for field in kept) and not self.is_stateless,
             "bytes_per_text": 0,
         }
+
+    @property
+    def _bounds(self) -> list[str]:
+        """What bounds its state, in words."""
+        if self.is_stateless:
+            return ["nothing is kept"]
+        if self.window_end is not None:
+            return ["the number of keys in windows that are not over"]
+        return ["the number of keys" if self.key else "one key"]
 
     @property
     def local_obstacle(self) -> str:
@@ -135,92 +216,108 @@ class Deduplicate(Stateful):
         return self.over(Exchange(self.input, self.key))
 
     def pruned(self, names: list[str], prune: Pruner) -> Node:
-        read = [n for n in self.schema.names if n in names or n in self.key]
+        needed = {*names, *self.key, self.order}
+        read = [n for n in self.schema.names if n in needed]
         return self.over(pick(prune.input(self.input, read), read))
 
     def without_before(self) -> Node:
         return replace(self, update_before=False)
 
+    def settled(self, options: Settings) -> Deduplicate:
+        """As it runs over rows whose windows are known: by event time in a window it waits for the window's end."""
+        chained = any(node.awaits_watermark for node in walk(self.input))
+        bounds, waits, end = window_columns(self.input), self.waits, self.window_end
+        if end is None and self.order is not None:
+            if bounds is not None and {bounds.start, bounds.end} <= set(self.key):
+                waits, end = True, bounds.end
+            else:
+                waits = options.deduplicate_insert_only and self.keep == "first"
+        return replace(
+            self,
+            sends_insert=options.deduplicate_insert,
+            waits=waits,
+            window_end=end,
+            chained=chained and waits,
+        )
 
-class Builder(Protocol):
-    """What builds the blocks of a query."""
 
-    sql: str
-    dialect: str
-
-    def source(self, tree: exp.Select) -> tuple[Node, set[str]]: ...
-
-    def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
-
-
-def first_or_last(builder: Builder, tree: exp.Select) -> tuple[exp.Select, Node, set[str]] | None:
-    """A query of the rows whose ROW_NUMBER by the clock is 1: what is left of it, and its source; else None."""
-    subquery = tree.args["from_"].this
-    inner = subquery.this if isinstance(subquery, exp.Subquery) else None
-    if not isinstance(inner, exp.Select) or not tree.args.get("where"):
+def deduplicated(node: Numbered, asked: Range) -> Node | None:
+    """The rows whose ROW_NUMBER by the clock or by one time is 1; None for other numberings."""
+    rows, order = node.input, node.order
+    if node.function != "ROW_NUMBER" or asked != Range(1, 1) or len(order) != 1:
         return None
-    numbers = [item for item in inner.expressions if _is_number(item)]
-    if len(numbers) != 1:
+    if not node.adds_only:
         return None
-    (number,) = numbers
-    conditions = (
-        list(tree.args["where"].this.flatten())
-        if isinstance(tree.args["where"].this, exp.And)
-        else [tree.args["where"].this]
-    )
-    rest = [each for each in conditions if not _is_one(each, number.alias)]
-    order = number.this.args["order"].expressions
-    if len(rest) == len(conditions) or len(order) != 1 or not is_clock(order[0].this):
+    (item,) = order
+    time = None if item.column in rows.clock_columns else item.column
+    if time is not None and not pa.types.is_timestamp(rows.schema.field(time).type):
         return None
-    keep: Keep = "last" if order[0].args.get("desc") else "first"
-    node = _deduplicated(builder, inner, number, keep)
-    left = tree.copy()
-    left.set("where", exp.Where(this=exp.and_(*(each.copy() for each in rest))) if rest else None)
-    return left, node, {subquery.alias} if subquery.alias else set()
+    found = _of_rows(rows, node.partition, "last" if item.descending else "first", time)
+    select = [(name, quoted(name)) for name in rows.schema.names]
+    # The number of each of these rows is 1.
+    return Calc(found, (*select, (node.number, "CAST(1 AS BIGINT)")), node.schema)
 
 
-def _deduplicated(builder: Builder, inner: exp.Select, number: exp.Alias, keep: Keep) -> Node:
-    """The sub-query over one row of each key; the number of that row is 1."""
-    source, names = builder.source(inner)
-    every = inner.copy()
-    every.set("expressions", [exp.Star()])
-    rows = builder.block(every, source, names)
-    scope = Scope(builder.sql, rows.schema, builder.dialect, names)
-    columns = [bare(scope.resolved(each)) for each in number.this.args.get("partition_by") or ()]
-    for column in columns:
-        if not isinstance(column, exp.Column):
-            fix = "name it in a sub-query, and partition by its name"
-            raise refusal(builder.sql, number, "PARTITION BY an expression is", fix)
-    if not rows.appends_only:
-        fix = "it needs rows that are only added; aggregate or filter before rows are taken back"
-        raise refusal(builder.sql, number, "ROW_NUMBER by the clock over rows that change is", fix)
-    key = tuple(dict.fromkeys(column.name for column in columns))
+def _of_rows(
+    rows: Node, key: Key, keep: Keep, order: str | None, window_end: str | None = None
+) -> Deduplicate:
     others = [name for name in rows.schema.names if name not in key]
-    kept = pick(Deduplicate(pick(rows, [*key, *others]), key, keep), list(rows.schema.names))
-    one = exp.cast(exp.Literal.number(1), "BIGINT", dialect="spark")
-    plain = inner.copy()
-    plain.set("where", None)
-    items = [exp.alias_(one, number.alias) if _is_number(e) else e for e in plain.expressions]
-    plain.set("expressions", items)
-    return builder.block(plain, kept, names)
+    waits = window_end is not None
+    picked = pick(rows, [*key, *others])
+    return Deduplicate(picked, key, keep, order, waits=waits, window_end=window_end)
 
 
-def _is_number(item: exp.Expression) -> bool:
-    """Whether an item of SELECT is ROW_NUMBER() OVER (... ORDER BY ...) under a name."""
-    window = item.this if isinstance(item, exp.Alias) else None
-    if not isinstance(window, exp.Window) or not isinstance(window.this, Call):
-        return False
-    return window.this.name.upper() == "ROW_NUMBER" and window.args.get("order") is not None
+def deduplicated_table(
+    rows: Node, keys: Key, keep: Keep, order: str | None, window_end: str | None
+) -> Node:
+    """One row of each key of a table, as a call of the API asks for it; raises SpecError for what it cannot be."""
+    names = rows.schema.names
+    if keep not in ("first", "last"):
+        raise SpecError(f"keep is {keep!r}. {nearest(str(keep), ('first', 'last'))}")
+    for name in (*keys, *((order,) if order is not None else ())):
+        if name not in names:
+            raise UnknownColumnError(f"there is no column {name!r}. {nearest(name, names)}")
+    if len(set(keys)) < len(keys):
+        raise SpecError(f"keys: {', '.join(keys)} names a column twice; name each once.")
+    if order is not None and not _is_time(rows.schema.field(order).type):
+        kind = type_name(rows.schema.field(order).type)
+        fix = "order by a TIMESTAMP, a DATE or an integer; by others ROW_NUMBER in al.sql does"
+        raise TypeMismatchError(f"order_by: column {order!r} is {kind}; {fix}.")
+    if not rows.appends_only and window_end is None:
+        return _of_changes(rows, keys, keep, order)
+    key = keys
+    if window_end is not None:
+        if window_end not in names:
+            found = nearest(window_end, names)
+            raise UnknownColumnError(f"there is no column {window_end!r}. {found}")
+        key = (*(name for name in keys if name != window_end), window_end)
+    return pick(_of_rows(rows, key, keep, order, window_end), list(names))
 
 
-def _is_one(condition: exp.Expression, name: str) -> bool:
-    """Whether a condition says that the number is 1."""
-    sides = {exp.EQ: 1, exp.LTE: 1, exp.LT: 2}
-    if type(condition) not in sides:
-        return False
-    column, value = condition.this, condition.expression
-    if isinstance(condition, exp.EQ) and isinstance(column, exp.Literal):
-        column, value = value, column
-    if not isinstance(column, exp.Column) or column.name.casefold() != name.casefold():
-        return False
-    return isinstance(value, exp.Literal) and value.this == str(sides[type(condition)])
+def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
+    """One row of each key of rows that may be taken back, when another takes its place."""
+    if any(set(unique) <= set(keys) for unique in rows.unique_keys):
+        # There is never more than one.
+        return rows
+    if order is None and keep == "last":
+        fix = (
+            "say order_by=..., keep='first', or, if a row replaces the one before by its key, "
+            "input_changes='upsert'; or 'append' if nothing is ever taken back"
+        )
+        raise SpecError(f"deduplicate: the last row to arrive may be taken back; {fix}.")
+    items = (
+        () if order is None else (SortItem(order, descending=keep == "last", nulls_first=False),)
+    )
+    others = [name for name in rows.schema.names if name not in keys]
+    below = pick(rows, [*keys, *others])
+    found = Rank(below, keys, "ROW_NUMBER", items, Range(1, 1), None)
+    return pick(found, list(rows.schema.names))
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    """Whether rows can be ordered by a column as by a time."""
+    return bool(
+        pa.types.is_timestamp(kind)
+        or pa.types.is_date32(kind)
+        or (pa.types.is_signed_integer(kind))
+    )

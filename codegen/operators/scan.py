@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import KINDS, Key, Node, Pruner, Title, Trend, constant
 from aggloom.codegen.operators.words import shown, shown_names
+from aggloom.codegen.spec.choices import TableChanges
 
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """A table of the query: rows that are only added (append), or changes."""
+    """A table of the query: rows that are only added (append), changes, or what becomes of keys (upsert).
+
+    key: the columns by which its rows are told apart, if it says so. An upsert does not say which row it replaces, and
+    a deletion may say no more than the key.
+    """
 
     table: str
     columns: pa.Schema
-    changes: Literal["append", "retract"] = "retract"
+    changes: TableChanges = "retract"
+    key: Key = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -25,7 +30,8 @@ class Scan(Node):
 
     @property
     def changelog(self) -> tuple[str, ...]:
-        return ("I",) if self.changes == "append" else KINDS
+        kinds = {"append": ("I",), "upsert": ("I", "UA", "D")}
+        return kinds.get(self.changes, KINDS)
 
     @property
     def is_complete(self) -> bool:
@@ -37,11 +43,11 @@ class Scan(Node):
 
     @property
     def unique_keys(self) -> tuple[Key, ...]:
-        return ()
+        return (self.key,) if self.key else ()
 
     @property
     def trends(self) -> dict[str, Trend]:
-        return constant(self.schema.names) if self.changes == "append" else {}
+        return constant(self.schema.names if self.changes == "append" else self.key)
 
     @property
     def clock_columns(self) -> frozenset[str]:

@@ -179,6 +179,10 @@ class WindowAggregate(Stateful):
         return pa.schema([*fields[:keys], *self.bounds.fields, *fields[keys + 1 :], *more])
 
     @property
+    def awaits_watermark(self) -> bool:
+        return self.windowing.assigner.event_time
+
+    @property
     def updates(self) -> bool:
         """Whether results are replaced: else each is a row of its own, given out once and for all."""
         return self.windowing.fires_again and bool(self.windowing.updates)
@@ -214,7 +218,7 @@ class WindowAggregate(Stateful):
         return frozenset() if self.windowing.assigner.event_time else frozenset({self.bounds.time})
 
     def wakes_by(self, ttl: int) -> Waker:
-        return "the watermark" if self.windowing.assigner.event_time else "the clock"
+        return "the watermark" if self.awaits_watermark else "the clock"
 
     @property
     def lineage(self) -> str:

@@ -15,6 +15,8 @@ from aggloom.codegen.operators import (
     IncrementalAggregate,
     LocalAggregate,
     Node,
+    Normalise,
+    Rank,
     Scan,
     Stateful,
     Union,
@@ -24,16 +26,19 @@ from aggloom.codegen.operators import (
     walk,
 )
 from aggloom.codegen.planner.lineage import above, described, lineage
+from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import (
     Plan,
+    plan_deduplicate,
     plan_query,
     plan_spec,
     plan_windows,
     window_spec,
 )
 from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe
+from aggloom.codegen.sql.numbering import Range, SortItem
 
 __all__ = [
     "Bounds",
@@ -48,9 +53,14 @@ __all__ = [
     "IncrementalAggregate",
     "LocalAggregate",
     "Node",
+    "Normalise",
+    "Notes",
     "Plan",
     "PlanOptions",
+    "Range",
+    "Rank",
     "Scan",
+    "SortItem",
     "Stateful",
     "Union",
     "WindowAggregate",
@@ -64,6 +74,7 @@ __all__ = [
     "describe",
     "described",
     "lineage",
+    "plan_deduplicate",
     "plan_query",
     "plan_spec",
     "plan_windows",

@@ -13,6 +13,7 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
 from aggloom.codegen.planner.script import read_script, without_explain
+from aggloom.codegen.planner.tables import Keys
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec.agg_call import describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
@@ -35,13 +36,14 @@ def explain(
     format: Format = "text",
     window: Assigner | Windowing | None = None,
     options: PlanOptions | Mapping[str, Any] | None = None,
+    keys: Keys | None = None,
     **keywords: Any,
 ) -> str:
     """The plan of a spec, or of SQL over tables: what runs, what it remembers, and why each rule fired or did not.
 
-    tables: schemas by name, for SQL; `schema` is that of the only table. options, keywords: the planner's, by
-    either name. format: text, which for a single aggregate also tells its calls with their types, json or svg.
-    window: those of a spec, an assigner or a whole Windowing.
+    tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table. options,
+    keywords: the planner's, by either name. format: text, which for a single aggregate also tells its calls with their
+    types, json or svg. window: those of a spec, an assigner or a whole Windowing.
     """
     if format not in get_args(Format):
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")
@@ -50,7 +52,9 @@ def explain(
     windowing = Windowing.of(window)
 
     def text() -> str:
-        plan, spec = _planned(query, schema, tables, input_changes, dialect, windowing, chosen)
+        plan, spec = _planned(
+            query, schema, tables, input_changes, dialect, windowing, chosen, keys
+        )
         if format == "json":
             return as_json(plan, backend)
         if format == "svg":
@@ -69,6 +73,7 @@ def _planned(
     dialect: Literal["spark", "flink"],
     windowing: Windowing | None,
     chosen: PlanOptions,
+    keys: Keys | None,
 ) -> tuple[Plan, AggSpec | None]:
     """The plan, and the spec if the query is no more than one."""
     if isinstance(query, AggSpec):
@@ -79,7 +84,13 @@ def _planned(
         return plan_windows(query, windowing, options=chosen), query
     tables = _tables(query, schema, tables)
     plan = plan_query(
-        query, tables, input_changes=input_changes, dialect=dialect, options=chosen, explained=True
+        query,
+        tables,
+        input_changes=input_changes,
+        dialect=dialect,
+        options=chosen,
+        keys=keys,
+        explained=True,
     )
     return plan, _single(query, tables, input_changes, dialect)
 

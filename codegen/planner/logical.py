@@ -11,7 +11,6 @@ from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import known
 from aggloom.codegen.operators import (
-    SHAPES,
     Aggregate,
     Calc,
     Column,
@@ -19,7 +18,6 @@ from aggloom.codegen.operators import (
     Expand,
     Item,
     Node,
-    Scan,
     Union,
     mark,
     pick,
@@ -27,6 +25,7 @@ from aggloom.codegen.operators import (
 )
 from aggloom.codegen.planner.hints import keeping, state_ttl
 from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.numbering import bounded, numbered, refuse_open
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.script import Script, View
 from aggloom.codegen.planner.window_query import (
@@ -44,6 +43,7 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
+from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.query import Block
 from aggloom.codegen.sql.scope import Scope, bare, pretty
 from aggloom.codegen.sql.shape import check_block, refusal
@@ -61,12 +61,14 @@ from aggloom.errors import (
 
 
 def logical_plan(
-    script: Script, tables: Mapping[str, Scan], dialect: str, options: PlanOptions
+    script: Script, tables: Mapping[str, Node], dialect: str, options: PlanOptions
 ) -> Node:
     """The plan of a script's query over its tables; errors show the place in the text."""
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
-    return _Builder(script.text, named, dialect, options, frozenset()).query(script.query)
+    root = _Builder(script.text, named, dialect, options, frozenset()).query(script.query)
+    refuse_open(script.text, root)
+    return root
 
 
 class _Builder:
@@ -85,6 +87,9 @@ class _Builder:
 
     def query(self, tree: exp.Expression) -> Node:
         inner = self._with(tree)
+        numbering = numbering_query(self.sql, tree)
+        if numbering is not None:
+            return numbered(inner, numbering)
         if isinstance(tree, exp.Subquery):
             self._refuse_around(tree)
             return inner.query(tree.this)
@@ -138,7 +143,7 @@ class _Builder:
     def _grouped(
         self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
     ) -> Node:
-        changes: Any = self._changes(node)
+        changes: Any = self.changes(node)
         dialect: Any = self.dialect
         with self._at(tree):
             return Aggregate(node, AggSpec(node.schema, tuple(keys), calls, changes, dialect))
@@ -188,8 +193,7 @@ class _Builder:
 
     def _select(self, tree: exp.Select) -> Node:
         check_block(self.sql, tree)
-        shape = next((found for each in SHAPES if (found := each(self, tree))), None)
-        tree, source, names = shape or (tree, *self.source(tree))
+        tree, source, names = self._bounded(tree, *self.source(tree))
         alias = tree.args["from_"].this.alias
         ttl = state_ttl(self.sql, tree, {alias} if alias else names)
         if ttl is None:
@@ -200,6 +204,16 @@ class _Builder:
             what = "STATE_TTL on a query whose aggregate is not a GROUP BY without windows is"
             raise refusal(self.sql, span(tree.args["hint"]), what, "take it out")
         return node
+
+    def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        """The plan of a SELECT over a source of which it may number the rows."""
+        return self.block(*self._bounded(tree, source, names))
+
+    def _bounded(
+        self, tree: exp.Select, source: Node, names: set[str]
+    ) -> tuple[exp.Select, Node, set[str]]:
+        left, rows = bounded(Scope(self.sql, source.schema, self.dialect, names), tree, source)
+        return left, rows, names
 
     def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """The plan of a SELECT over the plan of its source."""
@@ -323,9 +337,9 @@ class _Builder:
                 raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
             schema = schema.append(pa.field(GROUP_ID, pa.int64()))
         block = Block(self.sql, tree, schema, self.dialect, names)
-        return plan_of_spec(AggSpec.of(block.content(self._changes(source))), source, block.sets)
+        return plan_of_spec(AggSpec.of(block.content(self.changes(source))), source, block.sets)
 
-    def _changes(self, node: Node) -> str:
+    def changes(self, node: Node) -> str:
         """What an aggregate gets from a node, whose windows are aggregates that know their windows by then."""
         settled = windows(node, self.options, Notes())
         return "append" if settled.appends_only else "retract"

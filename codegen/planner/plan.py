@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Literal
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import Node, Scan, Stateful, WindowAggregate, walk
+from aggloom.codegen.operators import (
+    Calc,
+    Node,
+    Scan,
+    Stateful,
+    WindowAggregate,
+    deduplicated_table,
+    walk,
+)
 from aggloom.codegen.planner.exchanges import exchanges
 from aggloom.codegen.planner.fragments import fragments
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
+from aggloom.codegen.planner.normalise import normalise
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.prune_calls import prune_calls
+from aggloom.codegen.planner.rank_strategy import rank_strategy
 from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.split_distinct import split_distinct
+from aggloom.codegen.planner.tables import Keys, table_nodes
 from aggloom.codegen.planner.two_phase import two_phase
 from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
 from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
-from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike, to_schema
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.windows import Assigner, Windowing
-from aggloom.errors import OptionError, SpecError, nearest
 
 Rule = Callable[[Node, PlanOptions, Notes], Node]
 
 RULES: tuple[Rule, ...] = (
+    normalise,
     windows,
     prune_calls,
     monotonic_extremes,
@@ -44,6 +56,7 @@ RULES: tuple[Rule, ...] = (
     fragments,
     two_phase,
     incremental,
+    rank_strategy,
 )
 
 
@@ -90,20 +103,23 @@ def plan_query(
     input_changes: str | Mapping[str, str] = "retract",
     dialect: str = "spark",
     options: PlanOptions | None = None,
+    keys: Keys | None = None,
     explained: bool = False,
 ) -> Plan:
     """The plan of a script over tables, given as schemas by name.
 
-    input_changes: append or retract, for all tables or by name. explained: it is to be shown, so EXPLAIN may say so.
+    input_changes: append, retract or upsert, for all tables or by name. keys: their primary keys by name, unless DDL
+    declares them (PRIMARY KEY (..) NOT ENFORCED). explained: it is to be shown, so EXPLAIN may say so.
     """
     chosen = options or PlanOptions()
-    return deep(lambda: _plan_query(sql, tables, input_changes, dialect, chosen, explained))
+    return deep(lambda: _plan_query(sql, tables, input_changes, keys, dialect, chosen, explained))
 
 
 def _plan_query(
     sql: str,
     tables: Mapping[str, SchemaLike],
     input_changes: str | Mapping[str, str],
+    keys: Keys | None,
     dialect: str,
     options: PlanOptions,
     explained: bool,
@@ -113,10 +129,7 @@ def _plan_query(
         fix = "give the text to al.explain or aggloom explain, or take EXPLAIN out"
         raise refusal(sql, script.explains, "EXPLAIN where the query is to run is", fix)
     chosen = options.updated(script.settings)
-    scans = {
-        name: Scan(name, to_schema(schema, dialect), _changes(name, input_changes, tables))  # type: ignore[arg-type]
-        for name, schema in tables.items()
-    }
+    scans = table_nodes(tables, input_changes, keys, dialect)
     logical = logical_plan(script, scans, dialect, chosen)
     plan = _planned(logical, RULES, chosen, dialect)
     check_windows(plan.root, plan.notes, script.text)
@@ -159,6 +172,35 @@ def plan_windows(
     return _planned(logical, rules, chosen, spec.dialect, notes)
 
 
+def plan_deduplicate(
+    rows: SchemaLike,
+    keys: Sequence[str],
+    *,
+    keep: Literal["first", "last"] = "last",
+    order_by: str | None = None,
+    window_end: str | None = None,
+    options: PlanOptions | None = None,
+    input_changes: str = "append",
+    key: str | Sequence[str] | None = None,
+    select: Mapping[str, str] | None = None,
+) -> Plan:
+    """The plan of the first or last row of each key of the table t, by arrival or by the column order_by.
+
+    window_end: the key column at which a row's window ends, for which the row then waits. key: the table's own.
+    select: the columns of the result and those that they show; all by default. Raises SpecError.
+    """
+    chosen = options or PlanOptions()
+    # Upserts go by the key of which one row is kept, unless the table has another.
+    own = keys if key is None and input_changes == "upsert" else key
+    table = table_nodes({"t": rows}, input_changes, None if own is None else {"t": own}, "spark")
+    logical = deduplicated_table(table["t"], tuple(keys), keep, order_by, window_end)
+    if select is not None:
+        columns = [(name, logical.schema.field(of).type) for name, of in select.items()]
+        shown = tuple((name, quoted(of)) for name, of in select.items())
+        logical = Calc(logical, shown, pa.schema(columns))
+    return _planned(logical, RULES, chosen, "spark")
+
+
 def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:
     """The spec from which the handler of a spec's calls in windows is generated: `generate(window_spec(...))`."""
     windowing = window if isinstance(window, Windowing) else Windowing(window)
@@ -179,16 +221,3 @@ def _planned(
     if not options.update_before:
         root = root.without_before()
     return Plan(root, logical, options, notes, dialect)
-
-
-def _changes(name: str, input_changes: str | Mapping[str, str], tables: Mapping[str, Any]) -> str:
-    chosen = input_changes if isinstance(input_changes, str) else input_changes.get(name, "retract")
-    if not isinstance(input_changes, str):
-        for each in input_changes:
-            if each not in tables:
-                raise OptionError(
-                    f"input_changes names table {each!r}, which is not given. {nearest(each, tables)}"
-                )
-    if chosen not in ("append", "retract"):
-        raise SpecError(f"input_changes is {chosen!r}. {nearest(chosen, ('append', 'retract'))}")
-    return chosen

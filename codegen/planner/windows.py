@@ -15,6 +15,7 @@ from aggloom.codegen.operators import (
     Bounds,
     Calc,
     Column,
+    Deduplicate,
     Expand,
     Node,
     WindowAggregate,
@@ -42,6 +43,8 @@ def windows(root: Node, options: PlanOptions, notes: Notes) -> Node:
     def change(node: Node) -> Node:
         if isinstance(node, Calc):
             return _without_pick(node)
+        if isinstance(node, Deduplicate):
+            return node.settled(options)
         if not isinstance(node, Aggregate):
             return node
         lifted = _lifted(node.input)
@@ -70,7 +73,7 @@ def over_windows(
     """The aggregate of a spec, whose last key is the window's column, over rows without that column."""
     assigned = WindowAssign(rows, windowing, spec.group_by[-1])
     read = [*spec.handler_schema.names, *extras]
-    chained = any(isinstance(node, WindowAggregate) for node in walk(rows))
+    chained = any(node.awaits_watermark or isinstance(node, WindowAggregate) for node in walk(rows))
     return WindowAggregate(pick(assigned, read), spec, windowing, bounds, chained=chained)
 
 

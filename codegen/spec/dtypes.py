@@ -217,3 +217,12 @@ def _end_of_type(text: str, start: int) -> int:
 
 def _known_types(name: str) -> str:
     return nearest(name.strip().upper(), [*_NAMED, "DECIMAL(p,s)", *_ALIASES])
+
+
+def has_order(dtype: pa.DataType) -> bool:
+    """Whether values can be sorted: all but maps, and what holds one."""
+    if pa.types.is_map(dtype):
+        return False
+    if pa.types.is_list(dtype):
+        return has_order(dtype.value_type)
+    return not pa.types.is_struct(dtype) or all(has_order(field.type) for field in dtype)

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen.spec.dtypes import normalise_type, parse_schema, parse_type
+from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DuplicateNameError, SpecError
 
 SchemaLike = Any
@@ -17,7 +18,7 @@ SchemaLike = Any
 def to_schema(schema: SchemaLike, dialect: str = "spark") -> pa.Schema:
     """Any description of columns as an Arrow schema of normalised, nullable fields."""
     if isinstance(schema, str):
-        schema = parse_schema(schema, dialect)
+        schema = parse_schema(without_primary_key(schema)[0], dialect)
     elif isinstance(schema, Mapping):
         schema = pa.schema([(name, _to_type(kind, dialect)) for name, kind in schema.items()])
     elif not isinstance(schema, pa.Schema):

@@ -20,6 +20,9 @@ from aggloom.runtime.cases.source import UpsertNormaliser, key_positions
 
 _FROM = re.compile(r"\bFROM\s+`?(\w+)", re.IGNORECASE)
 
+_CLOCK = re.compile(r"(?i)\bproctime\b(?!\s*\()")
+"""The name that cases give to the time at which a row is seen, where it is no column of the rows."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -71,6 +74,8 @@ def query_program(case: Case) -> Program:
         extra = params.get("computed") or {}
         computed = computed_columns({**columns, **{k: f"AS {v}" for k, v in extra.items()}})
         computed = {k: text for k, text in computed.items() if reads(sql, k)}
+        if _CLOCK.search(sql) and "proctime" not in columns:
+            computed["proctime"] = "PROCTIME()"
         columns, copies = _with_rowtime(columns, params.get("rowtime"))
         schema = table_schema(columns, " ".join([sql, *computed.values()]))
         key = _key(params, name, schema, columns)

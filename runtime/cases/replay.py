@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.planner import PlanOptions
+from aggloom.codegen.planner import PlanOptions, walk
 from aggloom.runtime.cases.compare import Change, difference, net, typed
 from aggloom.runtime.cases.format import (
     MODES,
@@ -69,7 +69,7 @@ class _Replay:
         self.case, self.program, self.setting = case, program, setting
         self.rounded, self.session = rounded, session
         self.plan = program.plan(setting.options(case))
-        self.tells = setting.tells(self.plan) or not asks_for_messages(case)
+        self.tells = setting.tells(self.plan, case) or not asks_for_messages(case)
         self.normalisers = program.normalisers()
         self.seen: list[Change] = []
         self.expected: list[Change] = []
@@ -90,6 +90,8 @@ class _Replay:
                     self._restore(phase.before)
                 ends = following is None or bool(following.before)
                 self._feed(phase, ends or not self.tells or phase.expect.mode in _OF_THE_TABLE)
+                if following is None and self._says_no_end():
+                    self.harness.end_of_input()
                 new = [(change[0], tuple(change[1:])) for change in self.harness.changes()]
                 self.seen += new
                 self._check(phase.expect, new)
@@ -103,9 +105,16 @@ class _Replay:
             self.harness.close()
         return tables
 
+    def _says_no_end(self) -> bool:
+        """Whether rows bring their watermarks with them, and the last one comes with the end of the input."""
+        given = (event for phase in self.case.phases for event in phase.events)
+        said = any("watermark" in event or "end_of_input" in event for event in given)
+        waits = any(node.awaits_watermark for node in walk(self.plan.root))
+        return waits and "watermark" in self.case.params and not said
+
     def _start(self) -> Harness:
         backend = _handlers(self.setting.backend)
-        parts = self.setting.parts
+        parts = self.setting.parts(self.plan)
         return Harness.of_plan(self.plan, backend, None, session=self.session, **parts)
 
     def _restore(self, before: str) -> None:

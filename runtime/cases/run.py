@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.errors import AggloomError, UnsupportedExpressionError
+from aggloom.runtime.cases import rows, windows
 from aggloom.runtime.cases.compare import difference, typed
 from aggloom.runtime.cases.format import (
     Case,
@@ -40,9 +41,9 @@ from aggloom.runtime.cases.program import (
     query_program,
     spec_program,
 )
+from aggloom.runtime.cases.ranks import rank_programs
 from aggloom.runtime.cases.replay import CaseFailed, Tables, events, replay, tolerance_of
 from aggloom.runtime.cases.settings import Backend, Setting, settings
-from aggloom.runtime.cases.windows import OPERATOR_KINDS, window_program
 
 _KNOWN_EXTRA = frozenset(
     (
@@ -100,8 +101,13 @@ class Runner:
             return ""
         if case.kind in _AGGREGATE_KINDS or case.kind.endswith("_sql"):
             return self._run_query(case, query_program(case))
-        if case.kind in OPERATOR_KINDS:
-            return self._run_query(case, window_program(case))
+        if case.kind in windows.OPERATOR_KINDS:
+            return self._run_query(case, windows.window_program(case))
+        if case.kind in rows.OPERATOR_KINDS:
+            return self._run_query(case, rows.row_program(case))
+        if case.kind == "topn":
+            remarks = [self._run_query(case, program) for program in rank_programs(case)]
+            return next(filter(None, remarks), "")
         raise NotSupported(f"operators of the kind {case.kind} are not there yet")
 
     def _run_function(self, case: Case) -> None:

@@ -17,11 +17,14 @@ from aggloom.codegen.planner import (
     GroupAggregate,
     Plan,
     PlanOptions,
+    Rank,
     Scan,
+    Stateful,
     WindowAggregate,
     walk,
 )
 from aggloom.runtime.cases.format import Case
+from aggloom.runtime.cases.rows import deduplicate_options
 from aggloom.runtime.cases.windows import emit_options
 
 Backend = Literal["numba", "python"]
@@ -43,9 +46,15 @@ class Setting:
         words += [name for name in ("two_phase", "split", "spread") if getattr(self, name)]
         return ", ".join(word.replace("_", " ") for word in words)
 
-    @property
-    def parts(self) -> dict[str, int]:
-        """Into how many parts state and input are cut."""
+    def parts(self, plan: Plan) -> dict[str, int]:
+        """Into how many parts state and input are cut.
+
+        A rank over another operator numbers ties as they arrive, which between buckets has no order.
+        """
+        nodes = walk(plan.root)
+        ranks = any(isinstance(node, Rank) for node in nodes)
+        if ranks and sum(isinstance(node, Stateful) for node in nodes) > 1:
+            return {}
         return {"buckets": 3, "partitions": 2} if self.spread else {}
 
     def options(self, case: Case) -> PlanOptions:
@@ -60,15 +69,19 @@ class Setting:
             update_before=params.get("generate_update_before", True),
             # Changes of a case are complete, so that here two phases are sound over tables with retractions too.
             on_orphan_retraction="keep" if self.spread else "drop",
+            **deduplicate_options(params),
             **emit_options(params),
         )
 
-    def tells(self, plan: Plan) -> bool:
+    def tells(self, plan: Plan, case: Case) -> bool:
         """Whether the messages are Flink's, and not only the table."""
         if _windows_only(plan):
             return True
         if self.spread or self.bundle is None:
             return not self.spread
+        # A job's tasks fill bundles of their own; an operator that a test drives has one.
+        if not case.kind.endswith("_sql") and _is_one_step(plan):
+            return True
         if single_aggregate(plan) is None:
             return False
         copies = [len(node.projects) for node in walk(plan.root) if isinstance(node, Expand)]
@@ -99,10 +112,19 @@ def settings(case: Case, backends: Sequence[Backend]) -> Iterator[Setting]:
 
 
 def _windows_only(plan: Plan) -> bool:
-    """Whether windows are the only aggregates: they fire when time says so, however rows are cut and spread."""
-    nodes = walk(plan.root)
-    windows = any(isinstance(node, WindowAggregate) for node in nodes)
-    return windows and not any(isinstance(node, GroupAggregate) for node in nodes)
+    """Whether all operators wait until time says that something is over, however rows are cut and spread."""
+    keyed = _stateful(plan)
+    return bool(keyed) and all(isinstance(n, WindowAggregate) or n.awaits_watermark for n in keyed)
+
+
+def _is_one_step(plan: Plan) -> bool:
+    """Whether a row goes into one operator, once, and no other bundle is cut before it."""
+    keyed = _stateful(plan)
+    return len(keyed) == 1 and not isinstance(keyed[0], GroupAggregate) and len(plan.scans) == 1
+
+
+def _stateful(plan: Plan) -> list[Stateful]:
+    return [node for node in walk(plan.root) if isinstance(node, Stateful)]
 
 
 def ttl_of(params: Mapping[str, Any]) -> int:

@@ -29,6 +29,8 @@ from aggloom.runtime.cases.program import Program, Table, planning
 OPERATOR_KINDS = frozenset(("group_window", "window_tvf_agg"))
 _TIME_COLUMN = re.compile(r"event time on (\w+)")
 _DELAY = re.compile(r"\s*(\w+)\s*-\s*(\d+)\s*(ms|s|min)\b")
+_OF_TEXT = re.compile(r"(?i)TO_TIMESTAMP\(`?(\w+)`?\)")
+_OF_SECONDS = re.compile(r"(?i)TO_TIMESTAMP\(FROM_UNIXTIME\(`?(\w+)`?\)\)")
 _UNITS = {"ms": 1, "s": 1000, "min": 60_000}
 _BOUNDS = {"window_start": "start", "window_end": "end", "window_rowtime": "time"}
 _WALL_CLOCK = pa.timestamp("us")
@@ -85,8 +87,10 @@ def watermark_of(case: Case, row: Mapping[str, Any]) -> int | None:
     if value is None:
         extra = case.params.get("computed") or {}
         computed = computed_columns({name: f"AS {extra.get(name, '')}"})[name]
-        source = re.fullmatch(r"(?i)TO_TIMESTAMP\(`?(\w+)`?\)", computed)
+        source = _OF_TEXT.fullmatch(computed) or _OF_SECONDS.fullmatch(computed)
         value = row.get(source[1]) if source else None
+        if value is not None and _OF_SECONDS.fullmatch(computed):
+            value *= 1000
     if value is None:
         raise NotSupported(f"watermark of a column {name} that the runner cannot compute")
     moment = to_value(value, pa.timestamp("us", "UTC"))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from aggloom.codegen.planner import (
     PlanOptions,
     Stateful,
     WindowAggregate,
+    plan_deduplicate,
     plan_query,
     plan_spec,
     plan_windows,
@@ -119,12 +120,14 @@ class Harness:
         partitions: int = 1,
         options: Mapping[str, Any] | PlanOptions | None = None,
         watermarks: Mapping[str, tuple[str, Any]] | None = None,
+        keys: Mapping[str, str | Sequence[str]] | None = None,
         session: Any = None,
         **keywords: Any,
     ) -> Harness:
         """A harness of a script over tables, given as schemas by name: the plan that al.sql runs on Spark.
 
         buckets, partitions: into how many parts state and input are cut, of which the result does not depend.
+        keys: the tables' primary keys, which input_changes="upsert" goes by.
         Planner options go into `options` by Flink's names or follow as keywords (see PlanOptions).
         """
         if not isinstance(options, PlanOptions):
@@ -135,6 +138,7 @@ class Harness:
             input_changes=input_changes,
             dialect=dialect,
             options=options.updated(keywords),
+            keys=keys,
         )
         return cls.of_plan(
             plan,
@@ -144,6 +148,37 @@ class Harness:
             partitions=partitions,
             session=session,
         )
+
+    @classmethod
+    def deduplicate(
+        cls,
+        rows: Any,
+        keys: str | Sequence[str],
+        *,
+        keep: Literal["first", "last"] = "last",
+        order_by: str | None = None,
+        insert_only: bool = False,
+        input_changes: str = "append",
+        options: Mapping[str, Any] | PlanOptions | None = None,
+        watermark: tuple[str, Any] | None = None,
+        backend: Backend = "numba",
+        buckets: int = 1,
+        **keywords: Any,
+    ) -> Harness:
+        """A harness of one row of each key, as al.deduplicate gives it; rows: the columns of its table, t."""
+        if not isinstance(options, PlanOptions):
+            options = PlanOptions.of(options or {})
+        chosen = options.updated({**keywords, "deduplicate_insert_only": insert_only})
+        plan = plan_deduplicate(
+            rows,
+            (keys,) if isinstance(keys, str) else keys,
+            keep=keep,
+            order_by=order_by,
+            options=chosen,
+            input_changes=input_changes,
+        )
+        watermarks = None if watermark is None else {"t": watermark}
+        return cls.of_plan(plan, handlers(backend), watermarks, buckets=buckets)
 
     @classmethod
     def of_plan(
@@ -177,7 +212,9 @@ class Harness:
             for name, (column, delay) in (watermarks or {}).items()
         }
         self._watermarks = Watermarks(plan.scans, chosen.source_idle_timeout)
-        self._has_windows = any(isinstance(each, WindowAggregate) for each in walk(plan.root))
+        self._has_windows = any(
+            each.awaits_watermark or isinstance(each, WindowAggregate) for each in walk(plan.root)
+        )
         self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []
         self._buffered = self._bundles = 0

@@ -10,14 +10,18 @@ from aggloom.codegen.planner import (
     Deduplicate,
     GroupAggregate,
     IncrementalAggregate,
+    Normalise,
     PlanOptions,
+    Rank,
     Stateful,
     WindowAggregate,
 )
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.operators.base import OperatorSpec
-from aggloom.runtime.operators.deduplicate import DeduplicateSpec
+from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
+from aggloom.runtime.operators.normalise import NormaliseSpec
+from aggloom.runtime.operators.rank.spec import RankSpec
 from aggloom.runtime.operators.windows.make import WindowSettings
 
 _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
@@ -25,6 +29,8 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     IncrementalAggregate: GroupAggSpec,
     WindowAggregate: WindowSettings,
     Deduplicate: DeduplicateSpec,
+    Normalise: NormaliseSpec,
+    Rank: RankSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 

@@ -59,6 +59,7 @@ class JsonDoor:
     time_unit: str = "auto"
     lenient: bool = False
     split: bool = False
+    keys: tuple[str, ...] = ()
 
     def json_lines(self, lines: DataFrame) -> DataFrame:
         """Flat objects, one a line; lines are `value` and `file`."""
@@ -129,15 +130,16 @@ class JsonDoor:
         before, after = F.col("before"), F.col("after")
         old = self._row(before, F.when(op == "u", "update_preimage").otherwise("delete"), place)
         new = self._row(after, F.when(op == "u", "update_postimage").otherwise("insert"), place)
-        rows = (
-            F.when(op == "u", F.array(old, new))
-            .when(op == "d", F.array(old))
-            .otherwise(F.array(new))
-        )
-        fix = "the table needs full row images (PostgreSQL: REPLICA IDENTITY FULL)"
+        updated = F.array(new) if self.keys else F.array(old, new)
+        rows = F.when(op == "u", updated).when(op == "d", F.array(old)).otherwise(F.array(new))
+        fix = "the table needs full row images (PostgreSQL: REPLICA IDENTITY FULL), or give its keys to read upserts"
         retracts, inserts = op.isin("u", "d"), op.isin("c", "r", "u")
+        if self.keys:
+            fix, retracts = "a deletion has to have the columns in keys", op == "d"
         for image, used, end in (("before", retracts, fix), ("after", inserts, "")):
             lacks, twice = F.col(f"{image} lacks"), F.col(f"{image} twice")
+            if self.keys and image == "before":
+                lacks = F.array_intersect(lacks, texts(self.keys))
             if image == "before" or not self.lenient:
                 end = end or 'missing="null" takes it for NULL'
                 why = [f"`{image}` lacks ", listed(lacks), f"; {end}"]
@@ -146,7 +148,7 @@ class JsonDoor:
             rows = place.unless(used & (F.size(twice) > 0), why, rows)
         rows = place.unless(retracts & before.isNull(), [f"`before` is missing; {fix}"], rows)
         rows = place.unless(inserts & after.isNull(), ["`after` is missing"], rows)
-        known = F.coalesce(retracts | inserts, F.lit(False))
+        known = F.coalesce(op.isin("c", "r", "u", "d"), F.lit(False))
         rows = place.unless(~known, ["`op` is not one of c, r, u, d"], rows)
         values = [F.col("names").getField(image) for image in images]
         return self._exploded(asked, self._whole(rows, place, p, values))

@@ -436,6 +436,7 @@ def _orderly(node: Stateful, ordered: bool) -> set[str]:
     A row that is taken back before it came is not there for any policy once its key has lost all of its rows.
     """
     arrivals = any(s.entry(call).by_arrival for s in node.handlers for call in s.calls)
+    arrivals = arrivals or not node.handlers
     scans = [each for each in walk(node) if isinstance(each, Scan)]
     return {each.table for each in scans if ordered and (arrivals or each.changes != "append")}
 

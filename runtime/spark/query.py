@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,7 @@ def sql(
     state_directory: str | Path | None = None,
     state_limit: str | int | None = None,
     watermarks: Mapping[str, tuple[str, Any]] | None = None,
+    keys: Mapping[str, str | Sequence[str]] | None = None,
     options: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> DataFrame:
@@ -44,7 +45,8 @@ def sql(
     Tables are keywords, `sql("SELECT ... FROM t", t=df)`, or in `tables`; every other keyword is a planner option
     (see PlanOptions), as is what `options` holds by Flink's names. A table with a column `_change_type` or `op` is one
     of changes; `change_column` names another column, for all tables or by table, or None if there is none.
-    `input_changes` says "append" of tables whose change column never takes anything back. `watermarks`: by table the
+    `input_changes` says "append" of tables whose change column never takes anything back, and "upsert" of those that
+    send rows by key without the rows that they replace. `keys`: the tables' primary keys. `watermarks`: by table the
     event-time column and how far rows may be out of order, unless `df.withWatermark` said so.
     Raises SpecError and its kin, with the place in the text.
     """
@@ -60,19 +62,16 @@ def sql(
     if not frames:
         raise SpecError("sql: no table is given; pass DataFrames by name: sql(query, t=df)")
     given = {
-        name: _table(name, df, change_column, (watermarks or {}).get(name))
+        name: table_of(name, df, change_column, (watermarks or {}).get(name))
         for name, df in frames.items()
     }
     with asking(next(iter(frames.values())).sparkSession):
         plan = plan_query(
             query,
-            {name: _columns(table) for name, table in given.items()},
-            input_changes=input_changes
-            or {
-                name: "append" if table.change_column is None else "retract"
-                for name, table in given.items()
-            },
+            {name: columns_of(table) for name, table in given.items()},
+            input_changes=_kinds(given, input_changes),
             dialect=dialect,
+            keys=keys,
             options=PlanOptions.of(options or {}, **keywords),
         )
     settings = hosting(buckets, output_profile, state_directory, state_limit)
@@ -80,6 +79,16 @@ def sql(
     require_watermarks(plan, given)
     ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), _has_watermarks(plan))
     return Lowering(plan, given, handler_texts(backend), settings).result()
+
+
+def _kinds(
+    tables: Mapping[str, Table], said: str | Mapping[str, str] | None
+) -> str | Mapping[str, str]:
+    """What kinds of changes each table sends: as is said of it, or as its change column says."""
+    if isinstance(said, str):
+        return said
+    told = {n: "append" if t.change_column is None else "retract" for n, t in tables.items()}
+    return told | dict(said or {})
 
 
 def handler_texts(backend: Literal["numba", "python"]) -> HandlerOf:
@@ -100,8 +109,8 @@ def _waits_for_the_clock(plan: Plan) -> bool:
 
 
 def _has_watermarks(plan: Plan) -> bool:
-    """Whether an operator has windows in event time."""
-    return any(each.event_time for each in _assigners(plan))
+    """Whether an operator waits for the watermark."""
+    return any(node.awaits_watermark for node in walk(plan.root))
 
 
 def _assigners(plan: Plan) -> list[Assigner]:
@@ -109,12 +118,13 @@ def _assigners(plan: Plan) -> list[Assigner]:
     return [node.windowing.assigner for node in nodes if isinstance(node, WindowAggregate)]
 
 
-def _table(
+def table_of(
     name: str,
     df: DataFrame,
     change_column: str | Mapping[str, str | None] | None,
     watermark: tuple[str, Any] | None,
 ) -> Table:
+    """A DataFrame as a table of a query: its change column as it is called, found by its name, or none."""
     asked = change_column
     if isinstance(change_column, Mapping):
         asked = change_column.get(name, "")
@@ -128,7 +138,8 @@ def _table(
     return watermarked(df, asked, watermark)
 
 
-def _columns(table: Table) -> pa.Schema:
+def columns_of(table: Table) -> pa.Schema:
+    """The columns of a table without its change column."""
     schema = to_schema(table.df)
     names = [name for name in schema.names if name != table.change_column]
     return pa.schema([schema.field(name) for name in names])

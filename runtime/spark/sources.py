@@ -5,7 +5,7 @@ Whatever cannot be read fails the query and is shown with its file: a lost chang
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ def read_changes(
     whole_files: bool = True,
     missing: str = "error",
     concatenated: str = "refuse",
+    keys: str | Sequence[str] | None = None,
     **options: Any,
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
@@ -91,12 +92,22 @@ def read_changes(
                 check_header(path, first, columns, options)
             return csv_lines(files, columns, options, lenient, first)
         return _csv(spark, configured(), path, columns, options, lenient)
-    door = JsonDoor(columns, time_unit, lenient, concatenated == "split")
+    door = JsonDoor(columns, time_unit, lenient, concatenated == "split", _key(keys, columns))
     if format == "debezium-json":
         return door.debezium(_texts(configured(), path))
     if not lenient:
         _check_json(spark, path, looked, columns)
     return door.json_lines(_texts(configured(), path))
+
+
+def _key(keys: str | Sequence[str] | None, columns: StructType) -> tuple[str, ...]:
+    """The columns of the schema that keys name; raises SpecError and UnknownColumnError."""
+    listed = (keys,) if isinstance(keys, str) else tuple(keys or ())
+    for name in listed:
+        if name not in columns.names:
+            hint = nearest(name, columns.names)
+            raise UnknownColumnError(f"read_changes: keys names column {name!r}. {hint}")
+    return listed
 
 
 def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
@@ -113,7 +124,7 @@ def _texts(reader: Any, path: str) -> DataFrame:
 def reader_keywords() -> dict[str, type]:
     """The keywords of `read_changes` that say how a file is read, and their types: bool, int or str."""
     kinds = {"bool": bool, "int": int, "int | None": int}
-    ours = ("spark", "path", "format", "schema", "streaming", "options")
+    ours = ("spark", "path", "format", "schema", "streaming", "options", "keys")
     found = signature(read_changes).parameters
     return {n: kinds.get(str(p.annotation), str) for n, p in found.items() if n not in ours}
 

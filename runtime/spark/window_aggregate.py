@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import TimestampNTZType
 
 from aggloom.codegen import AggSpec, milliseconds
-from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_windows, walk
+from aggloom.codegen.planner import Plan, PlanOptions, plan_windows, walk
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.local.given_handler import window_handler
@@ -116,16 +116,15 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
 
 
 def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:
-    """Raise SpecError if a stream has windows in event time, and none of its rows can move the watermark."""
-    windows = [node for node in walk(plan.root) if isinstance(node, WindowAggregate)]
-    for node in windows:
-        if not node.windowing.assigner.event_time:
+    """Raise SpecError if an operator waits for the watermark of a stream, and none of its rows can move it."""
+    for node in walk(plan.root):
+        if not node.awaits_watermark:
             continue
         for scan in (each for each in walk(node) if hasattr(each, "table")):
             table = tables[scan.table]
             if table.df.isStreaming and not table.moving:
                 raise SpecError(
-                    f"table {scan.table}: windows in event time need a watermark; call "
+                    f"table {scan.table}: windows and first rows in event time need a watermark; call "
                     "df.withWatermark('ts', '10 minutes') before, or give watermark=...."
                 )
 

@@ -184,6 +184,19 @@ def order_insert(
 
 
 @cold_kernel
+def order_replace(
+    tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int, row: int
+) -> None:
+    """Let another row stand where one is that has the same sort key and arrival."""
+    block = np.int64(tree.root[slot])
+    entry = block + 1 + (_rank(tree, pool, by_bytes, block, word, arrival) - 1) * ENTRY
+    while block_level(tree, block) > 0:
+        block = tree.heap[entry + 1]
+        entry = block + 1 + (_rank(tree, pool, by_bytes, block, word, arrival) - 1) * ENTRY
+    tree.heap[entry + 1] = row
+
+
+@cold_kernel
 def _begin_key(
     tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int
 ) -> None:

@@ -36,6 +36,9 @@ class SortKey:
     def __init__(self, fields: Sequence[pa.Field], columns: Sequence[SortColumn]) -> None:
         self.columns = tuple(columns)
         self.types = [fields[each.column].type for each in columns]
+        if not self.columns:
+            self._plain, self.by_bytes = True, False
+            return
         first = self.columns[0]
         alone, pooled = len(self.columns) == 1, is_pooled(self.types[0])
         # The bytes of the pool are a value's own, and none of them come before all others.
@@ -48,6 +51,8 @@ class SortKey:
         arrays = [batch.column(each.column) for each in self.columns]
         arrays = [a if a.type == t else a.cast(t) for a, t in zip(arrays, self.types, strict=True)]
         tiers = np.zeros(batch.num_rows, np.int64)
+        if not arrays:
+            return np.zeros(batch.num_rows, np.int64), tiers
         if not self._plain:
             parts = [rows.Part(each.descending, each.nulls_first) for each in self.columns]
             return columns.words(rows.encode(arrays, parts), pool)[0], tiers

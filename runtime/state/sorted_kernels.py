@@ -15,6 +15,7 @@ from aggloom.runtime.state.order_tree import (
     order_at,
     order_insert,
     order_remove,
+    order_replace,
     rows_in,
     weight_of,
     weight_upto,
@@ -109,6 +110,14 @@ def _insert(
     row = store_row(where.rows, pool, pooled, given.rows, r)
     where.tree.meta[STAMP] += 1
     arrival = (given.tiers[r] << TIER) + where.tree.meta[STAMP]
+    stays = (
+        unique
+        and old >= 0
+        and state.word[old] == word
+        and state.arrival[old] >> TIER == given.tiers[r]
+    )
+    if stays:
+        arrival = np.int64(state.arrival[old])
     state.word[row], state.arrival[row] = word, arrival
     state.newer[row] = state.older[row] = row
     if old < 0 or unique:
@@ -121,6 +130,10 @@ def _insert(
     outcome, gone = NEW, np.int64(-1)
     if old >= 0 and unique:
         outcome, gone = REPLACED, old
+    if stays:
+        order_replace(where.tree, pool, by_bytes, slot, word, arrival, row)
+        return row, gone, outcome
+    if gone >= 0:
         order_remove(where.tree, pool, by_bytes, slot, state.word[old], state.arrival[old], path)
     order_insert(where.tree, pool, by_bytes, slot, word, arrival, row, path)
     return row, gone, outcome

@@ -40,9 +40,9 @@ _BY_ID = (("word", "i8"), ("arrival", "i8"), ("newer", "i4"), ("older", "i4"))
 class SortedRows(IdentifiedRows):
     """The rows of slots in an arena, created there or found there again.
 
-    name: what its arrays are called by. order: the sort key, at least one column. slots: how many there are. unique:
-    numbers of the columns of a unique key, of which a slot holds one row at most, the last that came; without
-    them the whole row is its identity, and equal rows stand beside each other.
+    name: what its arrays are called by. order: the sort key; without columns rows stand as they came. slots: how many
+    there are. unique: numbers of the columns of a unique key, of which a slot holds one row at most, the last that
+    came; without them the whole row is its identity, and equal rows stand beside each other.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class SortedRows(IdentifiedRows):
         """Add rows to their slots or take them back, one after another as they stand in the batch.
 
         latest: whether the last of equal rows is taken back, not the first. A row whose unique key is there replaces
-        that row and arrives anew. Rows that are gone have to be freed.
+        that row; with another sort key it arrives anew. Rows that are gone have to be freed.
         """
         rows = self.rows.encode(batch)
         words, tiers = self.key.words(batch, self.pool)

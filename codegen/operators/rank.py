@@ -1,0 +1,279 @@
+"""Rank: the rows of each key whose number in an order is asked for, Top-N above all (SEMANTICS 5.1)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import (
+    Key,
+    Node,
+    Pruner,
+    Stateful,
+    Title,
+    Trend,
+    constant,
+    listed,
+)
+from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.footprint import WORD, index_bytes
+from aggloom.codegen.operators.numbered import Numbered, shown_order
+from aggloom.codegen.operators.words import shown, shown_names
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.numbering import Function, Range, SortItem
+from aggloom.physical import is_pooled
+
+Strategy = Literal["append", "update", "retract"]
+_FLINK: dict[Strategy, str] = {
+    "append": "AppendFastStrategy",
+    "update": "UpdateFastStrategy",
+    "retract": "RetractStrategy",
+}
+# Beside its words a row has: its sort word and arrival, links to its equals, its slot and cells of the index, and an
+# entry of a B+tree that is three quarters full.
+_ROW = 24 + 4 + 12 + 32 * 4 // 3
+
+
+@dataclass(frozen=True)
+class Rank(Stateful):
+    """Of the rows of each key those with certain numbers in an order; the input's first columns are the key.
+
+    order: none is the order of arrival. number: the name of the number's column, the last one; None: nobody reads it.
+    update_before: whether it emits -U.
+    """
+
+    input: Node
+    partition: Key
+    function: Function
+    order: tuple[SortItem, ...]
+    asked: Range
+    number: str | None
+    update_before: bool = True
+    merges: bool = False
+
+    @property
+    def keys(self) -> Key:
+        return self.partition
+
+    @property
+    def subject(self) -> Rank:
+        return self
+
+    @cached_property
+    def digest(self) -> str:
+        """By what the rules' notes know it."""
+        return hashlib.sha256(f"{self.lineage} {self.number}".encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        return f"{self.function} by {', '.join(self.partition) or '()'}"
+
+    @property
+    def schema(self) -> pa.Schema:
+        below = self.input.schema
+        return below if self.number is None else below.append(pa.field(self.number, pa.int64()))
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """What it has to remember: of fast strategies only the rows that are asked for and those before them."""
+        return self._chosen[0]
+
+    @property
+    def why(self) -> str:
+        """Why this is its strategy."""
+        return self._chosen[2]
+
+    @property
+    def row_key(self) -> Key:
+        """The columns by which a row is known when it changes; none if every column counts."""
+        return self._chosen[1]
+
+    @cached_property
+    def numbers_rows(self) -> bool:
+        """Whether its messages go by number: the number of a key has one row at a time."""
+        return self.number is not None and self.function == "ROW_NUMBER"
+
+    @property
+    def one_row(self) -> bool:
+        """Whether a key has one row at most."""
+        asked = self.asked
+        return self.function == "ROW_NUMBER" and asked.end is not None and asked.start >= asked.end
+
+    @cached_property
+    def changelog(self) -> tuple[str, ...]:
+        if self.strategy == "append" and not self.order and self.function == "ROW_NUMBER":
+            return ("I",)
+        found = {"I", "UB", "UA", "D"}
+        if self.never_deletes:
+            found -= {"D"}
+        return tuple(k for k in listed(found) if self.update_before or k != "UB")
+
+    @property
+    def is_complete(self) -> bool:
+        return True
+
+    @property
+    def never_deletes(self) -> bool:
+        by_place = self.numbers_rows or self.one_row
+        return self.strategy != "retract" and (by_place or not self.order)
+
+    @cached_property
+    def unique_keys(self) -> tuple[Key, ...]:
+        found: list[Key] = [self.partition] if self.one_row else []
+        if self.numbers_rows and self.number is not None:
+            found.append((*self.partition, self.number))
+        found += [key for key in self.input.unique_keys if key not in found]
+        return tuple(found)
+
+    @property
+    def trends(self) -> dict[str, Trend]:
+        fixed = list(self.partition)
+        if self.numbers_rows and self.number is not None:
+            fixed.append(self.number)
+        return constant(fixed)
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @cached_property
+    def lineage(self) -> str:
+        columns = [(field.name, type_name(field.type)) for field in self.input.schema]
+        order = [(each.column, each.descending, each.nulls_first) for each in self.order]
+        asked = (self.asked.start, self.asked.end, self.asked.end_column)
+        what = (self.partition, order, asked, columns)
+        return f"rank {self.function} {self.strategy} {self.row_key!r} {what!r}"
+
+    @property
+    def title(self) -> Title:
+        below, asked = self.input.schema.names, self.asked
+        strategy = _FLINK[self.strategy]
+        if self.strategy == "update":
+            strategy += f"[{','.join(str(below.index(name)) for name in self.row_key)}]"
+        end = asked.end if asked.end_column is None else shown(asked.end_column)
+        ends = [f"rankStart={asked.start}", f"rankEnd={end}"]
+        details: dict[str, list[str]] = {
+            "strategy": [strategy],
+            "rankType": [self.function],
+            "rankRange": ends if asked.end_column is None else ends[1:],
+            "partitionBy": shown_names(self.partition),
+            "orderBy": shown_order(self.order),
+            "select": shown_names(self.schema.names),
+        }
+        return "Rank", {name: words for name, words in details.items() if words}
+
+    @property
+    def described(self) -> dict[str, Any]:
+        spec = AggSpec(self.input.schema, self.partition, (), "retract")
+        return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
+
+    def state(self, backend: str, ttl: int) -> dict[str, Any]:
+        fields = list(self.input.schema)
+        row = WORD * len(fields) + len(fields) // 8 + 1 + _ROW
+        key = {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.partition))}
+        parts: list[dict[str, Any]] = [
+            key,
+            {"name": "written", "kind": "time", "bytes_per_key": WORD},
+            {"name": "ends", "kind": "numbers", "bytes_per_key": 2 * WORD},
+            {
+                "name": "rows",
+                "kind": "sorted",
+                "bytes_per_key": WORD,
+                "entries": self._kept,
+                "bytes_per_entry": row,
+            },
+        ]
+        bounds = ["the number of keys" if self.partition else "one key", f"per key, {self._kept}"]
+        return {
+            "bounded_by": bounds,
+            "ttl_ms": ttl,
+            "compiled": True,
+            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
+            "parts": parts,
+            "texts": any(is_pooled(field.type) for field in fields) or len(self.order) > 1,
+            "bytes_per_text": 0,
+        }
+
+    @property
+    def local_obstacle(self) -> str:
+        return "which rows come first is known only where all rows of a key are"
+
+    def local_half(self, rows: Node) -> Node:
+        return rows
+
+    def exchanged(self) -> Node:
+        return self.over(Exchange(self.input, self.partition))
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        wanted = {*names, *self.partition, *(each.column for each in self.order), *self.row_key}
+        wanted |= {self.asked.end_column} if self.asked.end_column is not None else set()
+        read = [name for name in self.input.schema.names if name in wanted]
+        number = self.number if self.number in names else None
+        return replace(self, input=pick(prune.input(self.input, read), read), number=number)
+
+    def without_before(self) -> Node:
+        return replace(self, update_before=False)
+
+    @property
+    def _kept(self) -> str:
+        """The rows that a key has in its state."""
+        if self.strategy == "retract":
+            return "all its rows"
+        end = self.asked.end_column or self.asked.end
+        ties = "" if self.function == "ROW_NUMBER" else " and those that tie with the last"
+        return f"its first {end} rows{ties}"
+
+    @cached_property
+    def _chosen(self) -> tuple[Strategy, Key, str]:
+        """The strategy, the key by which its rows are known, and why."""
+        rows = self.input
+        keys = [key for key in rows.unique_keys if set(key) <= rows.constants]
+        if rows.appends_only:
+            return "append", (), "rows are only added"
+        own = next((key for key in keys if set(self.partition) <= set(key)), None)
+        reason = "; ".join(self._obstacles(own))
+        if reason or own is None:
+            return "retract", (), reason
+        return "update", own, f"rows are known by {', '.join(own) or '()'} and only ever get better"
+
+    def _obstacles(self, key: Key | None) -> Iterator[str]:
+        """Why the rows that are out of range have to be remembered."""
+        rows = self.input
+        if not rows.never_deletes:
+            yield "rows are taken back"
+        if key is None:
+            yield "no unique key of the rows that stays as it is contains the key of the rank"
+        if self.function == "DENSE_RANK":
+            yield "a dense rank falls where a sort key above it is left by its last row"
+        for each in self.order:
+            trend = rows.trends.get(each.column)
+            better = "increasing" if each.descending else "decreasing"
+            if trend == "constant":
+                continue
+            if trend != better:
+                yield f"{each.column} is not known to be {better}"
+            elif each.nulls_first:
+                yield f"{each.column} may be NULL, which comes first, and then not be it any more"
+
+
+def ranked(node: Numbered, asked: Range) -> Node | None:
+    """The Rank of numbered rows; by the clock it is the order of arrival. None: the last rows by the clock."""
+    rows, order = node.input, node.order
+    clocks = [each for each in order if each.column in rows.clock_columns]
+    if clocks:
+        # Rows of one time come in one order: what follows the clock decides nothing.
+        if clocks[0].descending and node.function == "ROW_NUMBER":
+            return None
+        order = order[: order.index(clocks[0])]
+    others = [name for name in rows.schema.names if name not in node.partition]
+    below = pick(rows, [*node.partition, *others])
+    found = Rank(below, node.partition, node.function, order, asked, node.number)
+    return pick(found, list(node.schema.names))

@@ -1,0 +1,55 @@
+"""normalise: the operator that makes upserts whole takes filters into it, and goes where nobody asks for old rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aggloom.codegen.operators import Calc, Node, Normalise, pick, transform, walk
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+
+
+def normalise(root: Node, options: PlanOptions, notes: Notes) -> Node:
+    """Put filters into a Normalise, leave it out where the result takes upserts as they come, and say why it stays."""
+    root = transform(root, _with_filter)
+    if not options.update_before:
+        root = _without(root)
+    for node in walk(root):
+        if isinstance(node, Normalise):
+            notes.add("normalise", node.subject, True, _why(node, root, options))
+    return root
+
+
+def _with_filter(node: Node) -> Node:
+    """A filter over a Normalise as a part of it: rows that do not pass are not remembered."""
+    if not isinstance(node, Calc) or node.where is None:
+        return node
+    picked, below = None, node.input
+    if isinstance(below, Calc) and below.picked == tuple(below.schema.names):
+        picked, below = list(below.picked), below.input
+    if not isinstance(below, Normalise):
+        return node
+    filtered = below.filtered(node.where)
+    return replace(node, input=pick(filtered, picked) if picked else filtered, where=None)
+
+
+def _without(node: Node) -> Node:
+    """The plan without a Normalise whose rows reach the result as they are, with their key and no filter."""
+    if isinstance(node, Normalise):
+        return node if node.passes is not None else node.input
+    if isinstance(node, Calc) and node.where is None and node.unique_keys:
+        return node.over(_without(node.input))
+    return node
+
+
+def _why(node: Normalise, root: Node, options: PlanOptions) -> str:
+    """Why a Normalise is there."""
+    if node.passes is not None:
+        return "its filter has to know whether the row before has passed"
+    if any(each is not node and each.handlers for each in walk(root)):
+        return "what stands above takes the row before back, which the table does not say"
+    if options.update_before:
+        return (
+            "the result tells the row before; with update_before=false upserts go on as they come"
+        )
+    return "what stands above does not go by the key alone"

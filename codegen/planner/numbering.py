@@ -1,0 +1,133 @@
+"""Numbering: a query that numbers rows becomes a Numbered and, where its range is known, a Deduplicate or a Rank."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sqlglot import exp
+
+from aggloom.codegen.operators import CHOICES, Calc, Node, Numbered, pick, walk
+from aggloom.codegen.scalar.expressions import column_name
+from aggloom.codegen.spec.dtypes import has_order, type_name
+from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.numbering import NumberingQuery, Range, SortItem, conjuncts, range_of
+from aggloom.codegen.sql.scope import Scope, bare, named
+from aggloom.codegen.sql.shape import refusal
+from aggloom.errors import TypeMismatchError
+
+_FIX = "filter its number in the query around this one (WHERE rn <= 10), or with QUALIFY"
+
+
+class Builder(Protocol):
+    """What builds the blocks of a query."""
+
+    sql: str
+    dialect: str
+
+    def query(self, tree: exp.Expression) -> Node: ...
+
+    def changes(self, node: Node) -> str: ...
+
+    def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
+
+
+def numbered(builder: Builder, query: NumberingQuery) -> Node:
+    """The plan of a query that numbers rows: open, unless it says itself which numbers it asks for."""
+    rows = builder.query(query.plain)
+    scope = Scope(builder.sql, rows.schema, builder.dialect, set())
+    every = list(rows.schema.names)
+    shown = [name for name in every if name not in query.hidden]
+    kept = [name for name in every if name != query.number or not query.shown]
+    order = tuple(
+        SortItem(_column(scope, each.column, query), each.descending, each.nulls_first)
+        for each in query.order
+    )
+    for each in order:
+        kind = rows.schema.field(each.column).type
+        if not has_order(kind):
+            message = (
+                f"ORDER BY {each.column}: {type_name(kind)} has no order; order by a part of it."
+            )
+            raise TypeMismatchError(located(message, builder.sql, query.place))
+    partition = tuple(dict.fromkeys(_column(scope, name, query) for name in query.partition))
+    source = pick(rows, kept)
+    adds_only = builder.changes(source) == "append"
+    node: Node = Numbered(
+        source, query.function, partition, order, query.number, query.place, adds_only
+    )
+    if query.condition is None:
+        return pick(node, shown)
+    block = exp.select(*(named(name) for name in shown)).where(query.condition)
+    return builder.over(block, node, set())
+
+
+def bounded(scope: Scope, tree: exp.Select, source: Node) -> tuple[exp.Select, Node]:
+    """A block over numbered rows, and its source: the numbers that WHERE asks for are a part of the source.
+
+    What else WHERE says of the number stays there.
+    """
+    where = tree.args.get("where")
+    if where is None or not any(isinstance(node, Numbered) for node in walk(source)):
+        return tree, source
+    conditions = conjuncts(where.this)
+    for name in source.schema.names:
+        node, number = _origin(source, name)
+        if not isinstance(node, Numbered) or number != node.number:
+            continue
+        below = node
+
+        def is_number(each: exp.Expression, name: str = name) -> bool:
+            return isinstance(each, exp.Column) and scope.find(each.name) == name
+
+        def bound(each: exp.Expression, below: Numbered = below, rows: Node = source) -> str | None:
+            found = scope.find(each.name) if isinstance(each, exp.Column) else None
+            origin = _origin(rows, found) if found is not None else (None, "")
+            return origin[1] if origin[0] is below and origin[1] != below.number else None
+
+        asked, rest = range_of([bare(each) for each in conditions], is_number, bound)
+        if asked.is_open:
+            continue
+        source = _replaced(source, below, _chosen(scope, below, asked))
+        left = tree.copy()
+        left.set("where", exp.Where(this=exp.and_(*(e.copy() for e in rest))) if rest else None)
+        return left, source
+    return tree, source
+
+
+def refuse_open(sql: str, root: Node) -> None:
+    """Raise for a numbering of which all numbers are asked for."""
+    for node in walk(root):
+        if isinstance(node, Numbered):
+            what = f"{node.function} without a last number is"
+            raise refusal(sql, node.place, what, _FIX)
+
+
+def _chosen(scope: Scope, node: Numbered, asked: Range) -> Node:
+    for choice in CHOICES:
+        found = choice(node, asked)
+        if found is not None:
+            return found
+    raise refusal(scope.sql, node.place, f"{node.function} like this is", "see docs/rank.md")
+
+
+def _column(scope: Scope, name: str, query: NumberingQuery) -> str:
+    found = scope.find(name)
+    if found is None:
+        raise scope.unknown(exp.column(name))
+    return found
+
+
+def _origin(node: Node, name: str) -> tuple[Node, str]:
+    """The Numbered below that a column comes from and its name there, or where the trace ends."""
+    while isinstance(node, Calc):
+        sql = dict(node.select)[name]
+        column = column_name(sql)
+        if column is None:
+            return node, name
+        node, name = node.input, column
+    return node, name
+
+
+def _replaced(node: Node, old: Node, new: Node) -> Node:
+    """The plan with a node in the place of another, below steps over one input."""
+    return new if node is old else node.over(_replaced(node.inputs[0], old, new))

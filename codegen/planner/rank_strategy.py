@@ -1,0 +1,24 @@
+"""rank_strategy: how much a Rank remembers follows from its input; its number leaves where nobody reads it."""
+
+from __future__ import annotations
+
+from aggloom.codegen.operators import Node, Rank, walk
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+
+
+def rank_strategy(root: Node, options: PlanOptions, notes: Notes) -> Node:
+    """Say of each Rank which strategy it has, and why (SEMANTICS 5.1)."""
+    for node in walk(root):
+        if not isinstance(node, Rank):
+            continue
+        notes.add("rank_strategy", node.subject, node.strategy != "retract", node.why)
+        if "table.exec.rank.topn-cache-size" in options.changed:
+            why = "there is no cache to size: the state is arrays in memory-mapped files"
+            notes.add("rank_cache", node.subject, False, why)
+        if node.number is None:
+            why = "nothing reads the number: a row that only moves is no change"
+            notes.add("rank_number", node.subject, True, why)
+        else:
+            notes.add("rank_number", node.subject, False, f"{node.number} is read")
+    return root

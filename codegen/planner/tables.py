@@ -1,0 +1,72 @@
+"""The tables of a query: their columns, their keys, and what kinds of changes they send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aggloom.codegen.operators import Node, Scan, normalised
+from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
+from aggloom.codegen.spec.choices import TABLE_CHANGES
+from aggloom.codegen.spec.primary_key import without_primary_key
+from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+
+Keys = Mapping[str, str | Sequence[str]]
+
+
+def table_nodes(
+    tables: Mapping[str, SchemaLike],
+    input_changes: str | Mapping[str, str],
+    keys: Keys | None,
+    dialect: str,
+) -> dict[str, Node]:
+    """What stands for each table in a plan; raises SpecError, and OptionError for a table that is not given."""
+    for what, given in (("input_changes", input_changes), ("keys", keys or {})):
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in tables:
+                hint = nearest(name, tables)
+                raise OptionError(f"{what} names table {name!r}, which is not given. {hint}")
+    return {
+        name: _table(name, schema, _changes(name, input_changes), (keys or {}).get(name), dialect)
+        for name, schema in tables.items()
+    }
+
+
+def _table(
+    name: str, schema: SchemaLike, changes: Any, given: str | Sequence[str] | None, dialect: str
+) -> Node:
+    declared: tuple[str, ...] = ()
+    if isinstance(schema, str):
+        schema, declared = without_primary_key(schema)
+    columns = to_schema(schema, dialect)
+    listed = (given,) if isinstance(given, str) else tuple(given or ())
+    key = tuple(_column(name, columns.names, each) for each in listed or declared)
+    if len(set(key)) < len(key):
+        raise SpecError(f"table {name}: its key names a column twice; name each once.")
+    scan = Scan(name, columns, changes, key)
+    if changes != "upsert":
+        return scan
+    if not key:
+        raise SpecError(
+            f"table {name}: upserts need a key; give keys={{{name!r}: [...]}}, or declare "
+            "PRIMARY KEY (..) NOT ENFORCED."
+        )
+    return normalised(scan, key)
+
+
+def _column(table: str, names: list[str], wanted: str) -> str:
+    """A column of a table by its name in any case."""
+    if wanted in names:
+        return wanted
+    found = [name for name in names if name.casefold() == wanted.casefold()]
+    if len(found) != 1:
+        hint = nearest(wanted, names)
+        raise UnknownColumnError(f"table {table}: its key names column {wanted!r}. {hint}")
+    return found[0]
+
+
+def _changes(name: str, input_changes: str | Mapping[str, str]) -> str:
+    chosen = input_changes if isinstance(input_changes, str) else input_changes.get(name, "retract")
+    if chosen not in TABLE_CHANGES:
+        raise SpecError(f"input_changes is {chosen!r}. {nearest(chosen, TABLE_CHANGES)}")
+    return chosen

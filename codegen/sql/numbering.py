@@ -1,0 +1,423 @@
+"""Queries that number rows: ROW_NUMBER, RANK and DENSE_RANK as items and in QUALIFY, ORDER BY with LIMIT or FETCH.
+
+Such a query is split into a plain one, which computes what the numbers go by, and the numbering of its rows. In the
+plain query 0 stands for the number, and columns that only the numbering reads follow the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from sqlglot import exp
+
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.scope import bare, named, text_of
+from aggloom.codegen.sql.shape import refusal
+from aggloom.errors import SqlError
+
+Function = Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
+
+
+@dataclass(frozen=True)
+class SortItem:
+    """A column by which rows are numbered, and how."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Range:
+    """Which numbers are asked for: from `start` to `end`, or to what a column says; neither: to the last."""
+
+    start: int = 1
+    end: int | None = None
+    end_column: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is no last number."""
+        return self.end is None and self.end_column is None
+
+
+@dataclass(frozen=True)
+class NumberingQuery:
+    """A query that numbers rows.
+
+    plain: what computes the rows, with the columns in `hidden` after its own. partition, order: by columns of it.
+    number: the column that the number is called; `shown` if it is one of the query's own. condition: QUALIFY, over
+    columns of plain and the number, or what LIMIT says of it.
+    """
+
+    plain: exp.Expression
+    function: Function
+    number: str
+    shown: bool
+    partition: tuple[str, ...]
+    order: tuple[SortItem, ...]
+    hidden: tuple[str, ...]
+    condition: exp.Expression | None
+    place: tuple[int, int] | None
+
+
+def numbering_query(sql: str, tree: exp.Expression) -> NumberingQuery | None:
+    """What a query numbers rows by; None if it does not."""
+    if tree.args.get("limit") or tree.args.get("offset"):
+        return _limited(sql, tree)
+    if not isinstance(tree, exp.Select):
+        return None
+    windows = list(_windows(tree))
+    return _windowed(sql, tree, windows) if windows else None
+
+
+def range_of(
+    conditions: Iterable[exp.Expression],
+    is_number: Callable[[exp.Expression], bool],
+    bound: Callable[[exp.Expression], str | None],
+) -> tuple[Range, list[exp.Expression]]:
+    """What conditions say of a number, and those that say something else.
+
+    bound: the column that an expression names, by which numbers may end.
+    """
+    constant: list[exp.Expression] = []
+    variable: list[tuple[str, exp.Expression]] = []
+    rest: list[exp.Expression] = []
+    start, end = 1, None
+    for each in conditions:
+        limits = list(_limits(each, is_number))
+        told = [(limit, number) for limit, v in limits if (number := _whole(v)) is not None]
+        by = bound(limits[0][1]) if len(limits) == 1 and limits[0][0] == "most" else None
+        if limits and len(told) == len(limits):
+            constant.append(each)
+            start = max([start, *(number for limit, number in told if limit == "least")])
+            ends = [number for limit, number in told if limit == "most"]
+            end = min([*ends, *([] if end is None else [end])], default=None)
+        elif by is not None:
+            variable.append((by, each))
+        else:
+            rest.append(each)
+    if not variable:
+        return Range(start, end), rest
+    # A column ends the numbers; what else is said of them is a filter of its rows.
+    return Range(end_column=variable[0][0]), [*rest, *constant, *(e for _, e in variable[1:])]
+
+
+def conjuncts(node: exp.Expression) -> list[exp.Expression]:
+    """The conditions that AND joins."""
+    node = bare(node)
+    if not isinstance(node, exp.And):
+        return [node]
+    return [found for side in (node.this, node.expression) for found in conjuncts(side)]
+
+
+def _limits(
+    node: exp.Expression, is_number: Callable[[exp.Expression], bool]
+) -> Iterator[tuple[Literal["least", "most"], exp.Expression]]:
+    """What a condition says of a number: at least or at most a value. Strict bounds are moved by one."""
+    node = bare(node)
+    if isinstance(node, exp.Between):
+        if is_number(bare(node.this)) and not node.args.get("symmetric"):
+            yield "least", node.args["low"]
+            yield "most", node.args["high"]
+        return
+    if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
+        return
+    left, right, kind = bare(node.this), bare(node.expression), type(node)
+    if not is_number(left):
+        left, right = right, left
+        turned = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
+        kind = turned.get(kind, kind)
+    if not is_number(left) or is_number(right):
+        return
+    if kind in (exp.EQ, exp.GTE):
+        yield "least", right
+    if kind in (exp.EQ, exp.LTE):
+        yield "most", right
+    if kind in (exp.LT, exp.GT):
+        moved = _whole(right)
+        if moved is not None:
+            step = 1 if kind is exp.GT else -1
+            value = exp.Literal.number(moved + step)
+            yield ("least" if kind is exp.GT else "most"), value
+
+
+def _whole(node: exp.Expression) -> int | None:
+    """The whole number that an expression is."""
+    node, sign = bare(node), 1
+    if isinstance(node, exp.Neg):
+        node, sign = bare(node.this), -1
+    if not isinstance(node, exp.Literal) or node.is_string:
+        return None
+    text = str(node.this)
+    return sign * int(text) if text.lstrip("-").isdigit() else None
+
+
+def _windows(tree: exp.Select) -> Iterator[exp.Window]:
+    """The numbering functions of a SELECT: in its items and in QUALIFY."""
+    places = [*tree.expressions, *filter(None, [tree.args.get("qualify")])]
+    for place in places:
+        for window in place.find_all(exp.Window):
+            if isinstance(window.this, Call) and window.this.name.upper() in get_args(Function):
+                yield window
+
+
+@dataclass
+class _Plain:
+    """A query on its way to a plain one: columns that only the numbering reads are added to its items."""
+
+    sql: str
+    tree: exp.Expression
+    hidden: dict[str, exp.Expression] = field(default_factory=dict)
+
+    @property
+    def items(self) -> list[exp.Expression]:
+        return list(self.tree.expressions) if isinstance(self.tree, exp.Select) else []
+
+    def fresh(self, stem: str) -> str:
+        """A name that the query does not say."""
+        said = {node.name.casefold() for node in self.tree.find_all(exp.Identifier)}
+        sign = "$"
+        while any(name.startswith(sign) for name in said):
+            sign += "$"
+        return f"{sign}{stem}"
+
+    def column(self, node: exp.Expression, sign: str) -> str:
+        """The column of the plain query that an expression over its source is."""
+        node = bare(node)
+        for item in self.items:
+            inner = bare(item.this if isinstance(item, exp.Alias) else item)
+            if isinstance(inner, exp.Star) and isinstance(node, exp.Column):
+                return str(node.name)
+            if isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
+                if isinstance(node, exp.Column) and node.table in ("", inner.table):
+                    return str(node.name)
+                continue
+            if _same(inner, node) and (item.alias or isinstance(inner, exp.Column)):
+                return str(item.alias or inner.name)
+        for name, known in self.hidden.items():
+            if text_of(known) == text_of(node):
+                return name
+        name = f"{sign}{len(self.hidden)}"
+        self.hidden[name] = node.copy()
+        return name
+
+    def order(
+        self, items: Iterable[exp.Expression], column: Callable[[exp.Expression], str]
+    ) -> tuple[SortItem, ...]:
+        """The columns that ORDER BY goes by."""
+        found: dict[str, SortItem] = {}
+        for each in items:
+            if each.args.get("with_fill"):
+                raise refusal(self.sql, each, "WITH FILL is", "take it out")
+            down = bool(each.args.get("desc"))
+            first = bool(each.args.get("nulls_first"))
+            item = SortItem(column(each.this), down, first)
+            found.setdefault(item.column.casefold(), item)
+        return tuple(found.values())
+
+    def finished(self) -> exp.Expression:
+        """The plain query with the columns that were added."""
+        for name, node in self.hidden.items():
+            alias = exp.alias_(node, exp.to_identifier(name, quoted=True))
+            self.tree.append("expressions", alias)
+        return self.tree
+
+
+def _same(left: exp.Expression, right: exp.Expression) -> bool:
+    """Whether two expressions over a source are the same."""
+    if isinstance(left, exp.Column) and isinstance(right, exp.Column):
+        tables = {left.table.casefold(), right.table.casefold()} - {""}
+        return left.name.casefold() == right.name.casefold() and len(tables) < 2
+    return text_of(left) == text_of(right)
+
+
+def _windowed(sql: str, tree: exp.Select, windows: list[exp.Window]) -> NumberingQuery:
+    """A SELECT with numbering functions, which all have to be the same one."""
+    first = windows[0]
+    function, parts, order = _checked(sql, tree, first)
+    for other in windows[1:]:
+        if text_of(other) != text_of(first):
+            fix = "number in a sub-query of its own"
+            raise refusal(sql, other, "a second numbering in one SELECT is", fix)
+    if tree.args.get("distinct"):
+        fix = "number in a sub-query, and write DISTINCT around it"
+        raise refusal(sql, first, "SELECT DISTINCT with a numbering is", fix)
+    plain = _Plain(sql, tree.copy())
+    sign = plain.fresh("")
+    number, shown = f"{sign}number", False
+    zero = exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark")
+    items, kept = list(plain.tree.expressions), []
+    for item in items:
+        inner = bare(item.this if isinstance(item, exp.Alias) else item)
+        if isinstance(inner, exp.Window) and any(_windows_in(inner)):
+            if shown:
+                raise refusal(sql, item, "the same numbering twice is", "name it once")
+            number, shown = item.alias or text_of(inner), True
+            kept.append(exp.alias_(zero, exp.to_identifier(number, quoted=True)))
+        elif any(_windows_in(item)):
+            fix = "name it, and compute with its name in the query around this one"
+            raise refusal(sql, item, "a numbering inside an expression is", fix)
+        else:
+            kept.append(item)
+    qualify = plain.tree.args.get("qualify")
+    # What stands beside the number is looked up without it.
+    others = [each for each in kept if each.alias != number or not shown]
+    plain.tree.set("expressions", others)
+    partition = tuple(dict.fromkeys(plain.column(each, sign) for each in parts))
+    items_ = plain.order(order, lambda node: plain.column(node, sign))
+    condition = None
+    if qualify is not None:
+        condition = _qualified(plain, qualify.this.copy(), number, sign)
+        plain.tree.set("qualify", None)
+    plain.tree.set("windows", None)
+    plain.tree.set("expressions", kept)
+    return NumberingQuery(
+        plain.finished(),
+        function,
+        number,
+        shown,
+        partition,
+        items_,
+        tuple(plain.hidden),
+        condition,
+        span(first.this),
+    )
+
+
+def _windows_in(node: exp.Expression) -> Iterator[exp.Window]:
+    """The numbering functions in an expression."""
+    for window in node.find_all(exp.Window):
+        if isinstance(window.this, Call) and window.this.name.upper() in get_args(Function):
+            yield window
+
+
+def _checked(
+    sql: str, tree: exp.Select, window: exp.Window
+) -> tuple[Function, list[exp.Expression], list[exp.Expression]]:
+    """The function of a numbering, and what it partitions and orders by."""
+    call: Call = window.this
+    function: Function = call.name.upper()  # type: ignore[assignment]
+    if call.expressions or any(call.args.get(key) for key in ("distinct", "filter", "nulls")):
+        message = f"{function} has no arguments; write {function}() OVER (...)."
+        raise SqlError(located(message, sql, call))
+    clauses = window
+    if window.args.get("alias"):
+        wanted = window.args["alias"].name.casefold()
+        known = [w for w in tree.args.get("windows") or () if w.this.name.casefold() == wanted]
+        if not known:
+            message = f"there is no window {window.args['alias'].name!r}; write WINDOW after FROM."
+            raise SqlError(located(message, sql, window))
+        clauses = known[0]
+    if clauses.args.get("spec"):
+        raise refusal(sql, call, f"a frame for {function} is", "take it out; it has none")
+    order = clauses.args.get("order")
+    if order is None:
+        message = f"{function} needs an order; write OVER (PARTITION BY ... ORDER BY ...)."
+        raise SqlError(located(message, sql, call))
+    return function, list(clauses.args.get("partition_by") or ()), list(order.expressions)
+
+
+def _qualified(plain: _Plain, condition: exp.Expression, number: str, sign: str) -> exp.Expression:
+    """The condition of QUALIFY over columns of the plain query and the number."""
+
+    def visit(node: exp.Expression) -> exp.Expression:
+        if isinstance(node, exp.Window) and any(_windows_in(node)):
+            return named(number)
+        if not isinstance(node, exp.Column):
+            return node
+        if node.name.casefold() == number.casefold():
+            return named(number)
+        aliases = [i.alias for i in plain.items if i.alias.casefold() == node.name.casefold()]
+        name = aliases[0] if aliases and not node.table else plain.column(node, sign)
+        return exp.column(exp.to_identifier(name, quoted=True))
+
+    return condition.transform(visit)
+
+
+def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
+    """ORDER BY with LIMIT, OFFSET or FETCH, around any query: the numbers of all its rows."""
+    limit, offset = tree.args.get("limit"), tree.args.get("offset")
+    place = span(limit or offset)
+    skipped = 0 if offset is None else _counted(sql, offset.expression, "OFFSET")
+    if limit is None:
+        fix = "say how many rows with LIMIT"
+        raise refusal(sql, place, "OFFSET without LIMIT is", fix)
+    function: Function = "ROW_NUMBER"
+    if isinstance(limit, exp.Fetch):
+        rows = _counted(sql, limit.args.get("count") or exp.Literal.number(1), "FETCH")
+        chosen = limit.args.get("limit_options")
+        if chosen is not None and chosen.args.get("percent"):
+            raise refusal(sql, place, "FETCH of a PERCENT is", "say how many rows")
+        if chosen is not None and chosen.args.get("with_ties"):
+            function = "RANK"
+            if skipped:
+                fix = "take OFFSET out, or write RANK() and ROW_NUMBER() in sub-queries"
+                raise refusal(sql, place, "WITH TIES after OFFSET is", fix)
+    else:
+        rows = _counted(sql, limit.expression, "LIMIT")
+    order = tree.args.get("order")
+    if function == "RANK" and order is None:
+        raise SqlError(located("WITH TIES needs an ORDER BY.", sql, place))
+    copy = tree.copy()
+    for key in ("limit", "offset", "order"):
+        copy.set(key, None)
+    if isinstance(copy, exp.Subquery) and not any(copy.args.get(key) for key in ("alias", "with_")):
+        copy = copy.this
+    plain = _Plain(sql, copy)
+    sign = plain.fresh("")
+    column = _of_output(plain, sign)
+    items = plain.order(order.expressions if order is not None else (), column)
+    number = f"{sign}number"
+    at_least = exp.GTE(this=named(number), expression=exp.Literal.number(skipped + 1))
+    at_most = exp.LTE(this=named(number), expression=exp.Literal.number(skipped + rows))
+    return NumberingQuery(
+        plain.finished(),
+        function,
+        number,
+        False,
+        (),
+        items,
+        tuple(plain.hidden),
+        exp.and_(at_least, at_most),
+        place,
+    )
+
+
+def _counted(sql: str, node: exp.Expression, clause: str) -> int:
+    number = _whole(node)
+    if number is None or number < 0:
+        message = f"{clause} needs a whole number that is not negative, not {text_of(node)}."
+        raise SqlError(located(message, sql, node))
+    return number
+
+
+def _of_output(plain: _Plain, sign: str) -> Callable[[exp.Expression], str]:
+    """How ORDER BY of a query names columns: by the names of its result, by number, or over its source."""
+
+    def column(node: exp.Expression) -> str:
+        node = bare(node)
+        items = plain.items
+        number = _whole(node)
+        if number is not None:
+            stars = any(item.find(exp.Star) for item in items) or not items
+            if stars or not 1 <= number <= len(items):
+                message = f"ORDER BY {number}: name the column."
+                raise SqlError(located(message, plain.sql, node))
+            item = items[number - 1]
+            return str(item.alias) if item.alias else plain.column(item, sign)
+        if isinstance(node, exp.Column) and not node.table:
+            for item in items:
+                if item.alias and item.alias.casefold() == node.name.casefold():
+                    return str(item.alias)
+        if isinstance(plain.tree, exp.Select) and not plain.tree.args.get("distinct"):
+            return plain.column(node, sign)
+        if isinstance(node, exp.Column):
+            return str(node.name)
+        fix = "order by a column of the result"
+        raise refusal(plain.sql, node, "ORDER BY an expression here is", fix)
+
+    return column

@@ -1,0 +1,90 @@
+"""Cases that ask for one row of each key: operators described by their parameters, and the function of the API."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from aggloom.codegen.planner import Plan, PlanOptions, plan_deduplicate
+from aggloom.runtime.cases.format import Case, NotSupported, column_type
+from aggloom.runtime.cases.program import Program, Table, planning
+
+Keep = Literal["first", "last"]
+OPERATOR_KINDS = frozenset(("dedup", "window_dedup", "dedup_keep_first_fn"))
+_WORD = re.compile(r"`?(\w+)`?")
+
+
+def row_program(case: Case) -> Program:
+    """A case of a kind in OPERATOR_KINDS over the table t."""
+    params = case.params
+    schema = pa.schema([(name, column_type(text)) for name, text in params["schema"].items()])
+    function = case.kind == "dedup_keep_first_fn"
+    keys = tuple(params["partition_by" if function else "key"])
+    order = params.get("on_time") if function else _order(params, schema)
+    end = params.get("window_end_field")
+    keep: Keep = "last" if not function and params["keep"] == "last" else "first"
+    # A function that tells neither how updates are sent nor what becomes of them has none.
+    flags = ("generate_update_before", "generate_insert")
+    final = keep == "first" and order is not None and not any(flag in params for flag in flags)
+    final = bool(params.get("insert_only", final)) and end is None
+    changes = "append" if _adds_only(case) else "retract"
+    shown = _shown(params, schema, order)
+
+    def plan(options: PlanOptions) -> Plan:
+        chosen = options.updated({"deduplicate_insert_only": final})
+        with planning():
+            return plan_deduplicate(
+                schema,
+                keys,
+                keep=keep,
+                order_by=order,
+                window_end=end,
+                options=chosen,
+                input_changes=changes,
+                select=shown,
+            )
+
+    return Program({"t": Table("t", schema)}, plan)
+
+
+def deduplicate_options(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The planner's options that say how the rows of a key are told."""
+    return {
+        "deduplicate_compact_changes": bool(params.get("compact_changes", False)),
+        "deduplicate_insert": bool(params.get("generate_insert", True)),
+    }
+
+
+def _order(params: Mapping[str, Any], schema: pa.Schema) -> str | None:
+    """The column by which rows are ordered; None: by the clock."""
+    said = str(params["order"])
+    if "proc" in said.lower():
+        return None
+    word = _WORD.match(said)
+    if word is None or word[1] not in schema.names:
+        raise NotSupported(f"order {said!r}")
+    return word[1]
+
+
+def _shown(
+    params: Mapping[str, Any], schema: pa.Schema, order: str | None
+) -> Mapping[str, str] | None:
+    """What the result shows: the columns listed, where `rowtime` is the time that rows are ordered by."""
+    listed = params.get("output")
+    if not listed:
+        return None
+    named = {
+        name: order if name not in schema.names and name == "rowtime" else name for name in listed
+    }
+    for name, column in named.items():
+        if column not in schema.names:
+            raise NotSupported(f"output {name!r}")
+    return {name: str(column) for name, column in named.items()}
+
+
+def _adds_only(case: Case) -> bool:
+    events = [event for phase in case.phases for event in phase.events]
+    return all(event.get("op", "+I") == "+I" for event in events)

@@ -1,0 +1,222 @@
+"""Deduplicate that answers with each bundle: the first or the last row of each key, by arrival or by a time column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import AggloomError, DataError
+from aggloom.runtime.operators.base import Held, OneInput, Partials
+from aggloom.runtime.operators.deduplicate.choice import Choice, Keep, choose, order_numbers
+from aggloom.runtime.operators.deduplicate.messages import messages, unlike
+from aggloom.runtime.operators.deduplicate.state import GIVEN, DeduplicateState
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.state.key_table import KeyTable
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values.changelog import (
+    INSERT,
+    UPDATE_AFTER,
+    Kinds,
+    is_retraction,
+)
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+
+class DeduplicateOperator(OneInput):
+    """One bucket's operator over rows that are only added; their first `keys` columns are the key.
+
+    keep: the first row of a key or the last, by arrival or by the time column `order`. One that replaces another is
+    given out unless it is the same. per_record: each row acts at once; else a bundle tells what it has changed in the
+    end, unless `compact` is False: then every row that replaced another, as versioned joins need them. sends_insert:
+    whether a key's first row is told apart from later ones where there is no -U either; if not, +U is all there is,
+    and the last row by arrival needs no state. state_ttl_ms: a key not written for so long is forgotten without a
+    message; then equal rows are given out again, as they are in Flink.
+    """
+
+    handler_class = None
+    keeps_calls = "it has no calls"
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        keys: int,
+        keep: Keep,
+        *,
+        order: str | None = None,
+        update_before: bool = True,
+        sends_insert: bool = True,
+        per_record: bool = False,
+        compact: bool = True,
+        state_ttl_ms: int = 0,
+        directory: Path | None = None,
+    ) -> None:
+        self.schema, self.keep, self.order, self.update_before = schema, keep, order, update_before
+        self._insert = INSERT if sends_insert or update_before else UPDATE_AFTER
+        self._folds, self._ttl = not per_record and (order is None or compact), state_ttl_ms
+        self._stateless = keep == "last" and order is None and self._insert == UPDATE_AFTER
+        holds = (keep == "last" or order is not None) and not self._stateless
+        times = () if order is None else ("time",)
+        self.state = DeduplicateState(schema, keys, holds, times, directory)
+        self.counters = {"rows": 0, "expired": 0, "emitted": 0}
+
+    @property
+    def name(self) -> str:
+        return named(self.keep, self.state)
+
+    @property
+    def states(self) -> list[DeduplicateState]:
+        return [self.state]
+
+    @property
+    def keys(self) -> int:
+        """Keys that the state holds."""
+        return len(self.state.table)
+
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
+    ) -> Rows:
+        """Take rows, and return those that come and go.
+
+        Raises DataError for a row that takes one back, or has no time to be ordered by.
+        """
+        self._refuse_after_failure()
+        refuse_retractions(kinds, self.name)
+        batch = fitted(batch, self.schema)
+        times = order_numbers(batch, self.order) if self.order is not None else None
+        if self._ttl:
+            self._expire(clock.processing)
+        if not batch.num_rows:
+            return no_rows(self.schema)
+        self._failed = True
+        changes = self._passed(batch) if self._stateless else self._took(batch, times, clock)
+        self._failed = False
+        self.counters["rows"] += batch.num_rows
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    def contents(self) -> Rows:
+        """The rows that are kept, each an insertion; first rows by arrival are not."""
+        if not self.state.holds:
+            return no_rows(self.schema)
+        rows = self.state.gather(self.state.with_rows())
+        return rows, np.full(rows.num_rows, INSERT, np.int8)
+
+    def key_columns(self) -> list[pa.Array]:
+        return self.state.table.key_columns(self.state.used())
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        return held_of(self.state, key, bool(self._ttl))
+
+    def _refuse_after_failure(self) -> None:
+        if self._failed:
+            raise AggloomError(
+                "the operator failed in an earlier bundle; restore it from a snapshot"
+            )
+
+    def _took(self, batch: pa.RecordBatch, times: Array | None, clock: Clock) -> Rows:
+        """The messages of a bundle."""
+        state, n = self.state, batch.num_rows
+        slots = state.lookup(batch)
+        time = None if times is None else state.time("time")
+        found = choose(*state.grouped(slots), times, self.keep, state.row, time)
+        fresh = found.winners < n
+        written, winners = found.slots[fresh], found.winners[fresh]
+        before, acting = found.before, np.flatnonzero(found.acts)
+        if self._folds:
+            had = np.where(found.stored, n + np.arange(len(found.slots)), -1)
+            before[winners] = had[fresh]
+            acting = np.sort(winners)
+        if state.holds:
+            changes = self._stored(batch, found, before, acting, fresh)
+        else:
+            state.row[written] = GIVEN
+            changes = batch.take(pa.array(acting)), np.full(len(acting), INSERT, np.int8)
+        if times is not None:
+            state.time("time")[written] = times[winners]
+        state.written[written] = clock.processing
+        state.pool.sweep()
+        return changes
+
+    def _stored(
+        self, batch: pa.RecordBatch, found: Choice, before: Array, acting: Array, fresh: Array
+    ) -> Rows:
+        """The messages of rows that replace others, and the rows put in their places."""
+        state, n = self.state, batch.num_rows
+        rows = state.rows.encode(batch)
+        gone = fresh & found.stored
+        old = state.row[found.slots[gone]] - 1
+        # Of the rows that were there, those that are replaced, by the place of their keys.
+        place = np.cumsum(gone) - 1
+        was = before.copy()
+        kept = was >= n
+        was[kept] = n + place[was[kept] - n]
+        if not self._ttl:
+            acting = unlike(state.rows, rows, acting, was, old)
+        changes = messages(
+            batch,
+            state.rows.gather(old),
+            acting,
+            was,
+            np.ones(n, np.bool_),
+            update_before=self.update_before,
+            insert=self._insert,
+        )
+        state.rows.delete(old)
+        state.row[found.slots[fresh]] = state.rows.insert(rows, found.winners[fresh]) + 1
+        return changes
+
+    def _passed(self, batch: pa.RecordBatch) -> Rows:
+        """Rows as they come, of a bundle each key's last; nothing is remembered."""
+        acting = np.arange(batch.num_rows)
+        if self._folds:
+            arena = Arena()
+            table = KeyTable(arena, Pool(arena), self.state.fields)
+            slots = table.lookup(batch)[::-1]
+            acting = np.sort(len(slots) - 1 - np.unique(slots, return_index=True)[1])
+        return batch.take(pa.array(acting)), np.full(len(acting), UPDATE_AFTER, np.int8)
+
+    def _expire(self, now: int) -> None:
+        used = self.state.used()
+        expired = used[now >= self.state.written[used] + self._ttl]
+        if len(expired):
+            self.counters["expired"] += len(expired)
+            self.state.forget(expired)
+
+
+def named(keep: Keep, state: DeduplicateState) -> str:
+    """What messages call an operator."""
+    keys = ", ".join(field.name for field in state.fields)
+    return f"{keep} row by {keys or '()'}"
+
+
+def refuse_retractions(kinds: Kinds, name: str) -> None:
+    """Raise DataError if a row takes one back."""
+    retracts = is_retraction(kinds)
+    if retracts.any():
+        raise DataError(
+            f"row {int(np.argmax(retracts))} takes a row back; {name} is kept of rows that are only added"
+        )
+
+
+def held_of(state: DeduplicateState, key: pa.RecordBatch, stamped: bool) -> Iterator[Held]:
+    """What a state holds of a key."""
+    slot = int(state.table.find(key)[0])
+    if slot < 0:
+        return
+    row: dict[str, Any] = {}
+    if state.row[slot] > 0 and state.holds:
+        found = state.gather(np.array([slot]))
+        names = state.schema.names[key.num_columns :]
+        row = {name: found.column(name)[0].as_py() for name in names}
+    written = int(state.written[slot]) if stamped else 0
+    yield Held(None, None, records=1, written=written, results=row)
+
+
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch in the schema's types and names."""
+    return batch if batch.schema == schema else batch.rename_columns(schema.names).cast(schema)

@@ -1,0 +1,100 @@
+"""The choice between the rows of a key: by arrival, or by a time column."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.codegen.windows import to_instants
+from aggloom.errors import DataError
+from aggloom.runtime.operators.windows.assign import event_times
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+
+Keep = Literal["first", "last"]
+
+
+class Choice(NamedTuple):
+    """What became of a bundle's rows, key by key.
+
+    slots: the keys that have rows in the bundle. stored: by key whether it had one before. before: by row its
+    predecessor: a row of the bundle, n + the place of its key, or -1. acts: by row whether it replaced that one.
+    winners: by key the row that it has now, numbered as predecessors are.
+    """
+
+    slots: Array
+    stored: Array
+    before: Array
+    acts: Array
+    winners: Array
+
+
+@kernel
+def _choose(
+    groups: Array,
+    times: Array,
+    timed: bool,
+    last: bool,
+    best: Array,
+    best_time: Array,
+    before: Array,
+    acts: Array,
+) -> None:
+    """Take rows one after the other; `best` and `best_time` are what each key has so far (-1: nothing)."""
+    for r in range(len(groups)):
+        g = groups[r]
+        takes = best[g] < 0
+        if not takes and timed:
+            # An equal time goes to the later arrival of the last rows, and to the earlier of the first.
+            takes = times[r] >= best_time[g] if last else times[r] < best_time[g]
+        elif not takes:
+            takes = last
+        before[r] = best[g]
+        acts[r] = takes
+        if takes:
+            best[g] = r
+            if timed:
+                best_time[g] = times[r]
+
+
+def choose(
+    touched: Array, groups: Array, times: Array | None, keep: Keep, row: Array, time: Array | None
+) -> Choice:
+    """Which rows of a bundle replace which; row, time: what each slot has (see DeduplicateState)."""
+    n = len(groups)
+    stored = row[touched] != 0
+    best = np.where(stored, n + np.arange(len(touched)), -1)
+    timed = times is not None and time is not None
+    best_time = time[touched] if time is not None else np.empty(0, np.int64)
+    given = times if times is not None else np.empty(0, np.int64)
+    before, acts = np.empty(n, np.int64), np.empty(n, np.bool_)
+    _choose(groups, given, timed, keep == "last", best, best_time, before, acts)
+    return Choice(touched, stored, before, acts, best)
+
+
+def order_numbers(batch: pa.RecordBatch, name: str) -> Array:
+    """A column of times as numbers in its own unit; raises DataError if one is NULL."""
+    column = batch.column(name)
+    if column.null_count:
+        raise DataError(
+            f"column {name!r}: {column.null_count} of {len(column)} rows have no time (NULL) to order them by; "
+            f"filter them out with WHERE {name} IS NOT NULL"
+        )
+    if pa.types.is_date32(column.type):
+        column = pc.cast(column, pa.int32())
+    return np.asarray(pc.cast(column, pa.int64()).to_numpy(zero_copy_only=False))
+
+
+def milliseconds_of(batch: pa.RecordBatch, name: str, zone: str = "UTC") -> Array:
+    """A column of times in milliseconds since 1970, rounded down; numbers are such already.
+
+    zone: on whose clocks times without one lie.
+    """
+    kind = batch.schema.field(name).type
+    if pa.types.is_integer(kind):
+        return order_numbers(batch, name)
+    times = event_times(batch, name)
+    return times if kind.tz else to_instants(times, zone)

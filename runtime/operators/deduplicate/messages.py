@@ -1,0 +1,83 @@
+"""What rows tell that take the places of others: of a bundle, in order, the rows before and the rows after."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.state.row_store import Encoded, RowStore, same_row
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+
+
+@kernel
+def _same_inside(
+    columns: Array, words: Array, flags: Array, acting: Array, before: Array, same: Array
+) -> None:
+    """Mark the rows that equal the row of the bundle that they replace."""
+    for k in range(len(acting)):
+        was = before[acting[k]]
+        if 0 <= was < len(words):
+            same[k] = same_row(columns, words, flags, was, words, flags, acting[k])
+
+
+@kernel
+def _messages(
+    acting: Array,
+    before: Array,
+    adds: Array,
+    update_before: bool,
+    insert: int,
+    taken: Array,
+    kinds: Array,
+) -> int:
+    """Write +I, -U and +U, or -D for each row, and return how many there are."""
+    n = 0
+    for k in range(len(acting)):
+        r = acting[k]
+        was = before[r]
+        if was >= 0 and (update_before or not adds[r]):
+            taken[n] = was
+            kinds[n] = UPDATE_BEFORE if adds[r] else DELETE
+            n += 1
+        if adds[r]:
+            taken[n] = r
+            kinds[n] = UPDATE_AFTER if was >= 0 else insert
+            n += 1
+    return n
+
+
+def unlike(store: RowStore, rows: Encoded, acting: Array, before: Array, old: Array) -> Array:
+    """Which of the acting rows differ from their predecessors; `old`: the ids of those that are stored.
+
+    before: by row a row of the bundle, n + the place of a stored one, or -1.
+    """
+    n, was = len(rows.words), before[acting]
+    same = np.zeros(len(acting), np.bool_)
+    _same_inside(store.every_column, rows.words, rows.flags, acting, before, same)
+    kept = np.flatnonzero(was >= n)
+    same[kept] = store.equal(old[was[kept] - n], rows, acting[kept])
+    return acting[~same]
+
+
+def messages(
+    batch: pa.RecordBatch,
+    stored: pa.RecordBatch,
+    acting: Array,
+    before: Array,
+    adds: Array,
+    *,
+    update_before: bool,
+    insert: int = INSERT,
+) -> Rows:
+    """The messages of rows in the places of others; one that does not add takes the one before away.
+
+    insert: the kind of a row that replaces none.
+    """
+    taken = np.empty(2 * len(acting), np.int64)
+    kinds = np.empty(2 * len(acting), np.int8)
+    n = _messages(acting, before, adds, update_before, insert, taken, kinds)
+    both = pa.concat_batches([batch, stored]) if stored.num_rows else batch
+    return both.take(pa.array(taken[:n])), kinds[:n]

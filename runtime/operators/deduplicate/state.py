@@ -1,0 +1,179 @@
+"""What a Deduplicate remembers: keys, the row of each, and the time by which that row was chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.state.key_table import KeyTable
+from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values.clock import BEFORE_ALL
+
+NONE, GIVEN = 0, -1
+"""What stands for the row of a key that has none: yet, or any more, since it was given out."""
+
+
+@kernel
+def _group(slots: Array, numbers: Array, touched: Array, groups: Array) -> int:
+    """Number slots as they come, and return how many there are; `numbers` is zero by slot, and is left so."""
+    n = 0
+    for r in range(len(slots)):
+        slot = slots[r]
+        if numbers[slot] == 0:
+            touched[n] = slot
+            n += 1
+            numbers[slot] = n
+        groups[r] = numbers[slot] - 1
+    for k in range(n):
+        numbers[touched[k]] = 0
+    return n
+
+
+class DeduplicateState:
+    """The keys that came, when each was written, and its row.
+
+    holds: whether rows are kept; without them a key that came has row GIVEN. times: the numbers that are kept for each
+    key besides, by name. directory: where the arena's arrays are mapped, created or reopened; None keeps them on the
+    heap.
+    """
+
+    handler = None
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        keys: int,
+        holds: bool,
+        times: tuple[str, ...] = (),
+        directory: Path | None = None,
+    ) -> None:
+        self.schema, self.fields = schema, list(schema)[:keys]
+        self.holds, self._times = holds, times
+        self._numbers = np.zeros(0, np.int64)
+        self._open(Arena(directory))
+
+    @property
+    def row(self) -> Array:
+        """Each slot's row + 1, NONE or GIVEN."""
+        return self.arena.array("row", 0, "i8")
+
+    def time(self, name: str) -> Array:
+        """A time of each slot's row."""
+        return self.arena.array(name, 0, "i8")
+
+    @property
+    def clock(self) -> Array:
+        """The watermark that rows were judged by last."""
+        return self.arena.array("clock", 0, "i8")
+
+    @property
+    def written(self) -> Array:
+        """When each slot was written."""
+        return self.table.stamps("written")
+
+    @property
+    def key_texts(self) -> int:
+        """How many columns of a slot's key are texts."""
+        return int(self.table.index.pooled.sum())
+
+    def used(self) -> Array:
+        """The slots in use."""
+        return self.table.used_slots()
+
+    def with_rows(self) -> Array:
+        """The slots that have a row."""
+        used = self.used()
+        return used[self.row[used] > 0]
+
+    def lookup(self, batch: pa.RecordBatch) -> Array:
+        """The slot of each row's key; new keys get one."""
+        slots = self.table.lookup(batch)
+        self._fit()
+        return slots
+
+    def grouped(self, slots: Array) -> tuple[Array, Array]:
+        """The different slots of rows, and by row which of them is its own."""
+        if len(self._numbers) != self.table.capacity:
+            self._numbers = np.zeros(self.table.capacity, np.int64)
+        touched, groups = np.empty_like(slots), np.empty_like(slots)
+        n = _group(slots, self._numbers, touched, groups)
+        return touched[:n], groups
+
+    def gather(self, slots: Array) -> pa.RecordBatch:
+        """The rows of slots that have one."""
+        return self.rows.gather(self.row[slots] - 1)
+
+    def drop_rows(self, slots: Array) -> None:
+        """Delete the rows of slots that have one; the keys stay, without."""
+        self.rows.delete(self.row[slots] - 1)
+        self.row[slots] = NONE
+
+    def forget(self, slots: Array) -> None:
+        """Remove keys with their rows, and give memory back."""
+        if self.holds:
+            self.drop_rows(slots[self.row[slots] > 0])
+            self.rows.shrink()
+        self.row[slots] = NONE
+        self.table.forget(slots)
+        self._fit()
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Give back what nothing stands in any more."""
+        self.pool.sweep()
+        if self.table.is_airy or (self.holds and self.rows.is_airy):
+            self._compact()
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        return self.arena.snapshot()
+
+    def restore(self, data: bytes | memoryview) -> None:
+        """Replace the state by a snapshot's; raises StateCorruptError."""
+        self.arena.restore(data)
+        self._open(self.arena)
+
+    def flush_files(self) -> None:
+        """Bring everything into the mapped files."""
+        self.arena.flush()
+
+    @property
+    def _by_slot(self) -> tuple[str, ...]:
+        return ("row", *self._times)
+
+    def _open(self, arena: Arena) -> None:
+        self.arena, self.pool = arena, Pool(arena)
+        self.table = KeyTable(arena, self.pool, self.fields, ("written",))
+        if self.holds:
+            self.rows = RowStore(arena, self.pool, "rows", list(self.schema))
+        for name in self._by_slot:
+            arena.array(name, self.table.capacity, "i8")
+        if "clock" not in arena:
+            arena.array("clock", 1, "i8")[0] = BEFORE_ALL
+
+    def _fit(self) -> None:
+        for name in self._by_slot:
+            if len(self.time(name)) != self.table.capacity:
+                self.arena.resize(name, self.table.capacity)
+
+    def _compact(self) -> None:
+        """Copy what is left into arrays of its size."""
+        arena = Arena()
+        pool = Pool(arena)
+        table, moved = self.table.copied(arena, pool)
+        there = np.flatnonzero(moved >= 0)
+        for name in self._by_slot:
+            arena.array(name, table.capacity, "i8")[moved[there]] = self.time(name)[there]
+        if self.holds:
+            _, places = self.rows.copied(arena, pool)
+            row = arena.array("row", 0, "i8")
+            kept = np.flatnonzero(row > 0)
+            row[kept] = places[row[kept] - 1] + 1
+        arena.array("clock", 1, "i8")[:] = self.clock
+        self.arena.adopt(arena)
+        self._open(self.arena)

@@ -1,0 +1,228 @@
+"""Normalise: the upserts and deletions of keys in, whole changes out (Flink's ChangelogNormalize, SEMANTICS 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen.planner import PlanOptions
+from aggloom.errors import AggloomError, SpecError
+from aggloom.runtime.operators.base import Held, OneInput, OperatorSpec, Partials, TimeMode
+from aggloom.runtime.operators.deduplicate.at_once import fitted, held_of
+from aggloom.runtime.operators.deduplicate.messages import messages, unlike
+from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.values.changelog import (
+    INSERT,
+    Kinds,
+    is_retraction,
+)
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+
+@kernel
+def _follow(groups: Array, adds: Array, row: Array, before: Array, last: Array) -> None:
+    """Take rows one after the other; `row` is what each key has (-1: nothing), `last` the last that came for it."""
+    for r in range(len(groups)):
+        g = groups[r]
+        before[r] = row[g]
+        row[g] = r if adds[r] else -1
+        last[g] = r
+
+
+class NormaliseOperator(OneInput):
+    """One bucket's operator over upserts; their first `keys` columns are the key.
+
+    +I and +U set the row of a key, -U and -D take it away, of which only the key is read. filtered: after the columns
+    of the schema comes one, BOOLEAN, without whose truth a row is not there. per_record: each row acts at once; else
+    a bundle tells what it has changed in the end. An equal row is told again only with a state_ttl_ms, after which a
+    key that was not written is forgotten without a message. Deletions of keys that are not there are counted as
+    orphans, unless a filter may have kept them out.
+    """
+
+    handler_class = None
+    keeps_calls = "it has no calls"
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        keys: int,
+        *,
+        filtered: bool = False,
+        update_before: bool = True,
+        per_record: bool = False,
+        state_ttl_ms: int = 0,
+        directory: Path | None = None,
+    ) -> None:
+        self.schema, self.update_before, self._filtered = schema, update_before, filtered
+        self._per_record, self._ttl = per_record, state_ttl_ms
+        self.state = DeduplicateState(schema, keys, True, (), directory)
+        self.counters = {"rows": 0, "expired": 0, "orphans_dropped": 0, "emitted": 0}
+
+    @property
+    def name(self) -> str:
+        return f"upserts by {', '.join(field.name for field in self.state.fields)}"
+
+    @property
+    def states(self) -> list[DeduplicateState]:
+        return [self.state]
+
+    @property
+    def keys(self) -> int:
+        """Keys that the state holds."""
+        return len(self.state.table)
+
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
+    ) -> Rows:
+        """Take upserts, and return the rows that come and go."""
+        if self._failed:
+            raise AggloomError(
+                "the operator failed in an earlier bundle; restore it from a snapshot"
+            )
+        if self._ttl:
+            self._expire(clock.processing)
+        if not batch.num_rows:
+            return no_rows(self.schema)
+        self._failed = True
+        adds = ~is_retraction(kinds)
+        if self._filtered:
+            passes = batch.column(len(self.schema)).fill_null(False)
+            adds &= passes.to_numpy(zero_copy_only=False)
+            batch = batch.select(range(len(self.schema)))
+        changes = self._took(fitted(batch, self.schema), adds, clock.processing)
+        self._failed = False
+        self.counters["rows"] += batch.num_rows
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    def contents(self) -> Rows:
+        rows = self.state.gather(self.state.with_rows())
+        return rows, np.full(rows.num_rows, INSERT, np.int8)
+
+    def key_columns(self) -> list[pa.Array]:
+        return self.state.table.key_columns(self.state.used())
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        return held_of(self.state, key, bool(self._ttl))
+
+    def _took(self, batch: pa.RecordBatch, adds: Array, now: int) -> Rows:
+        """The messages of a bundle, and its rows put in their places."""
+        state, n = self.state, batch.num_rows
+        slots, groups = state.grouped(state.lookup(batch))
+        stored = state.row[slots] != NONE
+        had = np.full(len(slots), -1, np.int64)
+        had[stored] = n + np.arange(int(stored.sum()))
+        row, last = had.copy(), np.empty(len(slots), np.int64)
+        before = np.empty(n, np.int64)
+        _follow(groups, adds, row, before, last)
+        if not self._filtered:
+            self.counters["orphans_dropped"] += int((~adds & (before < 0)).sum())
+        acting = np.arange(n)
+        if not self._per_record:
+            # A key's last row says what became of it; what it had before the bundle is what it had before that row.
+            before[last], acting = had, np.sort(last)
+        rows, old = state.rows.encode(batch), state.row[slots[stored]] - 1
+        if not self._ttl:
+            # A row that goes is not compared: there is nothing that it could be the same as.
+            came = np.where(adds, before, -1)
+            acting = unlike(state.rows, rows, acting, came, old)
+        stored_rows = state.rows.gather(old)
+        changes = messages(
+            batch, stored_rows, acting, before, adds, update_before=self.update_before
+        )
+        there = row >= 0
+        state.rows.delete(old)
+        state.row[slots] = NONE
+        state.row[slots[there]] = state.rows.insert(rows, row[there]) + 1
+        state.written[slots] = now
+        gone = slots[~there]
+        if len(gone):
+            state.forget(gone)
+        else:
+            state.tidy()
+        return changes
+
+    def _expire(self, now: int) -> None:
+        used = self.state.used()
+        expired = used[now >= self.state.written[used] + self._ttl]
+        if len(expired):
+            self.counters["expired"] += len(expired)
+            self.state.forget(expired)
+
+
+@dataclass(frozen=True)
+class NormaliseSpec(OperatorSpec):
+    """What a Normalise is made from; see NormaliseOperator."""
+
+    kind: ClassVar[str] = "normalise"
+    schema: pa.Schema
+    keys: int
+    filtered: bool = False
+    update_before: bool = True
+    per_record: bool = False
+    state_ttl_ms: int = 0
+
+    @classmethod
+    def of(cls, node: Any, options: PlanOptions) -> NormaliseSpec:
+        return cls(
+            node.schema,
+            len(node.key),
+            node.passes is not None,
+            node.update_before,
+            not options.mini_batch_enabled,
+            options.state_ttl,
+        )
+
+    def make(
+        self, handler_class: Any, bucket: int = 0, directory: Path | None = None
+    ) -> NormaliseOperator:
+        return NormaliseOperator(
+            self.schema, self.keys, filtered=self.filtered, directory=directory, **self._changing()
+        )
+
+    def to_data(self) -> dict[str, Any]:
+        return {
+            "columns": [[field.name, type_name(field.type)] for field in self.schema],
+            "keys": self.keys,
+            "filtered": self.filtered,
+            **self._changing(),
+        }
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> NormaliseSpec:
+        given = dict(data)
+        try:
+            columns = given.pop("columns")
+            return cls(pa.schema([(name, parse_type(text)) for name, text in columns]), **given)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SpecError(f"normalise: settings that cannot be read: {error!r}.") from None
+
+    def resettled(self, data: Mapping[str, Any]) -> NormaliseSpec:
+        return replace(self, **{name: data[name] for name in self._changing()})
+
+    @property
+    def rows(self) -> pa.Schema:
+        flag = [pa.field("passes", pa.bool_())] if self.filtered else []
+        return pa.schema([*self.schema, *flag])
+
+    @property
+    def ttl_ms(self) -> int:
+        return self.state_ttl_ms
+
+    @property
+    def time_mode(self) -> TimeMode:
+        return "ProcessingTime" if self.state_ttl_ms else "None"
+
+    def _changing(self) -> dict[str, Any]:
+        """The settings that may change under a state."""
+        names = ("update_before", "per_record", "state_ttl_ms")
+        return {name: getattr(self, name) for name in names}

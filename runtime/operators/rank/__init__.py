@@ -1,0 +1,1 @@
+"""The runtime of Rank: its state, which rows are seen, what changes, and the operator."""

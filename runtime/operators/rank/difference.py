@@ -1,0 +1,180 @@
+"""What changes between the rows that were seen and those that are: the messages that say so, in order."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.operators.rank.kernels import (
+    drop_same,
+    hash_rows,
+    pair_numbers,
+    same_rows,
+)
+from aggloom.runtime.operators.rank.seen import Seen
+from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
+
+By = Literal["key", "number", "row", "nothing"]
+"""What makes a row that comes the successor of one that goes: the same key, number or identity."""
+
+
+class Messages(NamedTuple):
+    """Rows that come and go: the place of their key, the stored row, its number, the kind."""
+
+    places: Array
+    ids: Array
+    numbers: Array
+    kinds: Kinds
+
+
+class Difference:
+    """Compares rows of a store. identity: the columns by which a row is known.
+
+    numbered: whether the number is a part of the rows. suppresses: whether a row that comes for one that is the same
+    is no change.
+    """
+
+    def __init__(
+        self, identity: Array, *, by: By, numbered: bool, suppresses: bool, update_before: bool
+    ) -> None:
+        self.identity, self.by, self.numbered = identity, by, numbered
+        self.suppresses, self.update_before = suppresses, update_before
+        self._mark = np.zeros(0, np.int32)
+
+    def messages(
+        self, store: RowStore, before: Seen, after: Seen, slots: Array, replaced: Array | None
+    ) -> Messages:
+        """The messages that lead from `before` to `after`, key by key.
+
+        slots: by place. replaced: rows of which the old half of an update is told before everything else of the key.
+        """
+        places = np.concatenate([before.places, after.places])
+        ids = np.concatenate([before.ids, after.ids])
+        numbers = np.concatenate([before.numbers, after.numbers])
+        left = self._different(store, ids, numbers, len(before.ids))
+        gone = int(np.count_nonzero(left[: len(before.ids)]))
+        places, ids, numbers = places[left], ids[left], numbers[left]
+        if self.by in ("key", "number") and replaced is None:
+            return self._paired(store, places, ids, numbers, gone)
+        comes = np.arange(len(ids)) >= gone
+        partner = self._partners(store, places, ids, numbers, comes, slots)
+        paired = partner >= 0
+        if self.suppresses and paired.any():
+            same = np.zeros(len(ids), np.bool_)
+            pairs = np.flatnonzero(paired)
+            same[pairs] = _same(store, ids[pairs], ids[partner[pairs]], store.every_column)
+            if self.numbered:
+                same[pairs] &= numbers[pairs] == numbers[partner[pairs]]
+        else:
+            same = np.zeros(len(ids), np.bool_)
+        kinds = np.where(comes, INSERT, DELETE).astype(np.int8)
+        kinds[paired] = np.where(comes[paired], UPDATE_AFTER, UPDATE_BEFORE)
+        told = ~same & (self.update_before | (kinds != UPDATE_BEFORE))
+        chosen = self._order(places, ids, numbers, comes, partner, replaced)
+        chosen = chosen[told[chosen]]
+        return Messages(places[chosen], ids[chosen], numbers[chosen], kinds[chosen])
+
+    def _different(self, store: RowStore, ids: Array, numbers: Array, before: int) -> Array:
+        """Whether each row is not there both before and after, at the same number if that counts."""
+        if len(self._mark) < store.capacity:
+            self._mark = np.zeros(store.capacity, np.int32)
+        left = np.ones(len(ids), np.bool_)
+        drop_same(ids, numbers, before, self.numbered or self.by == "number", self._mark, left)
+        return left
+
+    def _paired(
+        self, store: RowStore, places: Array, ids: Array, numbers: Array, gone: int
+    ) -> Messages:
+        """The messages where a place, or a number of it, has one row."""
+        chosen, kinds = np.empty(len(ids), np.int64), np.empty(len(ids), np.int8)
+        count = pair_numbers(
+            store.arrays,
+            store.every_column,
+            places,
+            ids,
+            numbers,
+            gone,
+            self.by == "number",
+            self.suppresses,
+            chosen,
+            kinds,
+        )
+        chosen, kinds = chosen[:count], kinds[:count]
+        if not self.update_before:
+            news = kinds != UPDATE_BEFORE
+            chosen, kinds = chosen[news], kinds[news]
+        return Messages(places[chosen], ids[chosen], numbers[chosen], kinds)
+
+    def _partners(
+        self,
+        store: RowStore,
+        places: Array,
+        ids: Array,
+        numbers: Array,
+        comes: Array,
+        slots: Array,
+    ) -> Array:
+        """By row the one that it replaces or that replaces it, or -1."""
+        n = len(ids)
+        partner = np.full(n, -1, np.int64)
+        if self.by == "nothing" or not n:
+            return partner
+        marks = np.zeros(n, np.int64)
+        if self.by == "number":
+            marks = numbers
+        elif self.by == "row":
+            marks = np.empty(n, np.int64)
+            hash_rows(store.arrays, ids, slots[places], self.identity, marks)
+        order = np.lexsort((comes, marks, places))
+        opens = _opens(places[order], marks[order], comes[order])
+        nth = np.empty(n, np.int64)
+        nth[order] = np.arange(n) - opens
+        order = np.lexsort((comes, nth, marks, places))
+        one, other = order[:-1], order[1:]
+        alike = (places[one] == places[other]) & (marks[one] == marks[other])
+        alike &= (nth[one] == nth[other]) & (comes[one] != comes[other])
+        one, other = one[alike], other[alike]
+        if self.by == "row":
+            same = _same(store, ids[one], ids[other], self.identity)
+            one, other = one[same], other[same]
+        partner[one], partner[other] = other, one
+        return partner
+
+    def _order(
+        self,
+        places: Array,
+        ids: Array,
+        numbers: Array,
+        comes: Array,
+        partner: Array,
+        replaced: Array | None,
+    ) -> Array:
+        """The order of messages: by number, or what goes, what changes and what comes; halves of an update together."""
+        n = len(ids)
+        seat = np.where(partner >= 0, np.minimum(np.arange(n), partner), np.arange(n))
+        if self.by == "number":
+            phase = numbers.copy()
+            if replaced is not None:
+                phase[~comes & np.isin(ids, replaced)] = -1
+            return np.lexsort((comes, seat, phase, places))
+        phase = np.where(partner >= 0, 1, np.where(comes, 2, 0))
+        return np.lexsort((comes, seat, phase, places))
+
+
+def _opens(*columns: Array) -> Array:
+    """For each of the sorted rows, where the run of rows that are equal to it begins."""
+    n = len(columns[0])
+    new = np.zeros(n, np.bool_)
+    new[:1] = True
+    for column in columns:
+        new[1:] |= column[1:] != column[:-1]
+    return np.maximum.accumulate(np.where(new, np.arange(n), 0))
+
+
+def _same(store: RowStore, left: Array, right: Array, columns: Array) -> Array:
+    out = np.empty(len(left), np.bool_)
+    same_rows(store.arrays, left, right, columns, out)
+    return out

@@ -1,0 +1,155 @@
+"""What a Rank does row by row: which rows are out of range before they are stored, and which rows are alike."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aggloom.runtime.state.order_tree import (
+    TIER,
+    key_start,
+    keys_in,
+    order_at,
+    rows_in,
+    weight_of,
+)
+from aggloom.runtime.state.row_index import row_hash
+from aggloom.runtime.state.row_store import RowArrays, same_row
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.blocks import Tree
+from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.pool import PoolArrays, compare_bytes
+
+ROW_NUMBER, RANK, DENSE_RANK = range(3)
+
+
+@kernel
+def in_range(
+    tree: Tree,
+    pool: PoolArrays,
+    by_bytes: bool,
+    function: int,
+    slots: Array,
+    words: Array,
+    tiers: Array,
+    ends: Array,
+    out: Array,
+) -> None:
+    """Whether each row would have a number up to its end, if it came now."""
+    for r in range(len(slots)):
+        slot, end = slots[r], ends[r]
+        weight = weight_of(tree, slot)
+        there = keys_in(weight) if function == DENSE_RANK else rows_in(weight)
+        if there < end or end <= 0:
+            out[r] = end > 0
+            continue
+        last = key_start(tree, slot, end - 1) if function == DENSE_RANK else end - 1
+        entry, _ = order_at(tree, slot, last)
+        word = tree.heap[entry]
+        if by_bytes:
+            order = np.int64(compare_bytes(pool, words[r], word))
+        else:
+            order = np.int64(words[r] > word) - np.int64(words[r] < word)
+        if order == 0:
+            order = tiers[r] - (tree.heap[entry + 3] >> TIER)
+        out[r] = order < 0 or (order == 0 and function != ROW_NUMBER)
+
+
+@kernel
+def hash_rows(rows: RowArrays, ids: Array, slots: Array, identity: Array, out: Array) -> None:
+    """The hash of stored rows in their slots, by some columns."""
+    for k in range(len(ids)):
+        out[k] = row_hash(rows.words, rows.flags, ids[k], slots[k], identity)
+
+
+@kernel
+def same_rows(rows: RowArrays, left: Array, right: Array, columns: Array, out: Array) -> None:
+    """Whether stored rows are the same in some columns."""
+    for k in range(len(left)):
+        out[k] = same_row(
+            columns, rows.words, rows.flags, left[k], rows.words, rows.flags, right[k]
+        )
+
+
+@kernel
+def first_of(slots: Array, mark: Array, touched: Array, first: Array) -> int:
+    """The different slots in the order in which they come, and the row of each that comes first; how many there are.
+
+    mark: zero for every slot, before and after.
+    """
+    found = np.int64(0)
+    for r in range(len(slots)):
+        slot = slots[r]
+        if mark[slot] == 0:
+            mark[slot] = 1
+            touched[found], first[found] = slot, r
+            found += 1
+    for k in range(found):
+        mark[touched[k]] = 0
+    return found
+
+
+@kernel
+def drop_same(
+    ids: Array, numbers: Array, before: int, by_number: bool, mark: Array, left: Array
+) -> None:
+    """Clear `left` for rows that are among the first `before` ones and among the others, at one number if that counts.
+
+    mark: zero for every row of the store, before and after.
+    """
+    for k in range(before):
+        mark[ids[k]] = k + 1
+    for k in range(before, len(ids)):
+        j = np.int64(mark[ids[k]]) - 1
+        if j >= 0 and (not by_number or numbers[j] == numbers[k]):
+            left[j] = left[k] = False
+    for k in range(before):
+        mark[ids[k]] = 0
+
+
+@kernel
+def pair_numbers(
+    rows: RowArrays,
+    every: Array,
+    places: Array,
+    ids: Array,
+    numbers: Array,
+    before: int,
+    marked: bool,
+    suppresses: bool,
+    chosen: Array,
+    kinds: Array,
+) -> int:
+    """The messages of rows that are known by place and number, in this order; how many there are.
+
+    The first `before` rows go, the others come, both in order. marked: whether numbers count; else a place has one row.
+    suppresses: whether a row that comes for its equal is no change. kinds: 0 comes, 1 and 2 the halves of an update, 3.
+    """
+    i, j, found = np.int64(0), np.int64(before), np.int64(0)
+    while i < before or j < len(ids):
+        order = np.int64(0)
+        if i == before:
+            order = np.int64(1)
+        elif j == len(ids):
+            order = np.int64(-1)
+        else:
+            order = places[i] - places[j]
+            if order == 0 and marked:
+                order = numbers[i] - numbers[j]
+        if order < 0:
+            chosen[found], kinds[found] = i, 3
+            found += 1
+            i += 1
+        elif order > 0:
+            chosen[found], kinds[found] = j, 0
+            found += 1
+            j += 1
+        else:
+            if not suppresses or not same_row(
+                every, rows.words, rows.flags, ids[i], rows.words, rows.flags, ids[j]
+            ):
+                chosen[found], kinds[found] = i, 1
+                chosen[found + 1], kinds[found + 1] = j, 2
+                found += 2
+            i += 1
+            j += 1
+    return found

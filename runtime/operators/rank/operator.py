@@ -1,0 +1,336 @@
+"""Rank: the rows of each key whose number in an order is asked for, over rows that come and go (SEMANTICS 5.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.errors import AggloomError, DataError, OrphanRetractionError
+from aggloom.runtime.operators.base import Held, OneInput, Partials
+from aggloom.runtime.operators.rank.difference import By, Difference, Messages
+from aggloom.runtime.operators.rank.kernels import first_of, in_range
+from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
+from aggloom.runtime.operators.rank.state import RankState
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.state.row_index import ORPHAN
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds, is_retraction
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+if TYPE_CHECKING:
+    from aggloom.runtime.operators.rank.spec import RankSpec
+
+_FAR = 1 << 40
+"""A number that no row has."""
+_CHUNK = 1 << 16
+
+
+class RankOperator(OneInput):
+    """One bucket's operator; its first columns are the key. See RankSpec for its settings.
+
+    Per record the messages are those of Flink's functions; else a bundle brings the net difference, and nothing for
+    what did not change. Rows with the same sort key are numbered as they came.
+    """
+
+    handler_class = None
+    keeps_calls = "it has no calls"
+
+    def __init__(self, spec: RankSpec, directory: Path | None = None) -> None:
+        self.spec, self.schema = spec, spec.result
+        self.update_before = spec.update_before
+        self._function = FUNCTIONS[spec.function]
+        owes = spec.strategy == "retract" and spec.on_orphan_retraction == "keep"
+        self.state = RankState(
+            spec.schema, spec.keys, spec.sort, spec.unique, owes=owes, directory=directory
+        )
+        self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
+        self._difference = self._comparison()
+        self._mark = np.zeros(0, np.int8)
+
+    @property
+    def name(self) -> str:
+        keys = ", ".join(field.name for field in self.state.fields)
+        return f"{self.spec.function} by {keys or '()'}"
+
+    @property
+    def states(self) -> list[RankState]:
+        return [self.state]
+
+    @property
+    def keys(self) -> int:
+        """Keys that the state holds."""
+        return len(self.state.table)
+
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
+    ) -> Rows:
+        """Take rows that come and go, and return how the rows that are seen change.
+
+        Raises OrphanRetractionError (policy error), DataError for a row that goes where none may.
+        """
+        if self._failed:
+            raise AggloomError(
+                "the operator failed in an earlier bundle; restore it from a snapshot"
+            )
+        batch, kinds = self._expected(batch, kinds)
+        if self.spec.state_ttl_ms:
+            self._expire(clock.processing)
+        self.counters["rows"] += batch.num_rows
+        if not batch.num_rows or self.spec.is_empty:
+            return no_rows(self.schema)
+        self._failed = True
+        slots = self.state.lookup(batch)
+        self._learn_ends(batch, slots, clock.processing)
+        retracts = is_retraction(kinds)
+        if self.spec.per_record:
+            changes = self._one_by_one(batch, slots, retracts, clock.processing)
+        else:
+            every = np.arange(len(slots))
+            changes, _ = self._bundle(batch, slots, retracts, every, clock.processing)
+        if self.spec.strategy == "retract":
+            self._leave(self._distinct(slots)[0])
+        self.state.pool.sweep()
+        self._failed = False
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    def contents(self) -> Rows:
+        """The rows that are seen, each an insertion."""
+        slots = self.state.used()
+        found = self._seen(slots)
+        kinds = np.full(len(found.ids), INSERT, np.int8)
+        return self._rows(Messages(found.places, found.ids, found.numbers, kinds)), kinds
+
+    def key_columns(self) -> list[pa.Array]:
+        return self.state.table.key_columns(self.state.used())
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        slots = self.state.table.find(key)
+        if slots[0] < 0:
+            return
+        found = self._seen(slots)
+        kinds = np.full(len(found.ids), INSERT, np.int8)
+        rows = self._rows(Messages(found.places, found.ids, found.numbers, kinds))
+        written = int(self.state.table.stamps("written")[slots[0]])
+        records = int(self.state.sorted.sizes(slots)[0][0])
+        names = self.schema.names[key.num_columns :]
+        for row in rows.select(names).to_pylist() if names else [{}] * rows.num_rows:
+            yield Held(None, None, records=records, written=written, results=row)
+
+    def _expected(self, batch: pa.RecordBatch, kinds: Kinds) -> Rows:
+        """The rows that count, which the strategy takes."""
+        if self.spec.strategy == "update":
+            # The new half of an update says all.
+            news = kinds != UPDATE_BEFORE
+            if not news.all():
+                batch, kinds = batch.filter(pa.array(news)), kinds[news]
+        retracts = is_retraction(kinds)
+        if self.spec.strategy != "retract" and retracts.any():
+            row = int(np.argmax(retracts))
+            only = "only added" if self.spec.strategy == "append" else "never deleted"
+            raise DataError(
+                f"row {row} takes a row back; {self.name} is kept of rows that are {only}"
+            )
+        return batch, kinds
+
+    def _learn_ends(self, batch: pa.RecordBatch, slots: Array, now: int) -> None:
+        """Of each new key the last number that is asked for, where the first row says it; no number: none."""
+        column = self.spec.end_column
+        if column is None:
+            return
+        fresh, rows = np.unique(slots, return_index=True)
+        new = self.state.end[fresh] == 0
+        if new.any():
+            told = pc.fill_null(batch.column(column).take(pa.array(rows[new])).cast(pa.int64()), 0)
+            self.state.end[fresh[new]] = 1 + np.clip(told.to_numpy(), 0, _FAR)
+            self.state.table.stamps("written")[fresh[new]] = now
+
+    def _ends(self, slots: Array) -> Array:
+        if self.spec.end_column is not None:
+            return self.state.end[slots] - 1
+        return np.full(len(slots), min(self.spec.end or 0, _FAR), np.int64)
+
+    def _seen(self, slots: Array) -> Seen:
+        return seen(self.state.sorted, self._function, slots, self.spec.first, self._ends(slots))
+
+    def _one_by_one(self, batch: pa.RecordBatch, slots: Array, retracts: Array, now: int) -> Rows:
+        """Each row by itself; rows of different keys, which do not see each other, at once."""
+        order = np.argsort(slots, kind="stable")
+        opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])
+        lengths = np.diff(np.r_[opens, len(order)])
+        wave = np.empty(len(order), np.int64)
+        wave[order] = np.arange(len(order)) - np.repeat(opens, lengths)
+        by_wave = np.argsort(wave, kind="stable")
+        cuts = np.flatnonzero(np.diff(wave[by_wave])) + 1
+        parts, sources = [], []
+        for rows in np.split(by_wave, cuts):
+            some = batch.take(pa.array(rows))
+            changes, places = self._bundle(some, slots[rows], retracts[rows], rows, now)
+            parts.append(changes)
+            sources.append(places)
+        source = np.concatenate(sources)
+        together = np.argsort(source, kind="stable")
+        rows_ = pa.concat_batches([part[0] for part in parts])
+        kinds = np.concatenate([part[1] for part in parts])
+        return rows_.take(pa.array(together)), kinds[together]
+
+    def _bundle(
+        self, batch: pa.RecordBatch, slots: Array, retracts: Array, rows: Array, now: int
+    ) -> tuple[Rows, Array]:
+        """Rows together: how what is seen changes, and by message the first row of its key."""
+        if self.spec.strategy != "retract":
+            fits = self._in_range(batch, slots)
+            if not fits.all():
+                batch, slots, rows = batch.filter(pa.array(fits)), slots[fits], rows[fits]
+        touched, first = self._distinct(slots)
+        before = self._seen(touched)
+        gone, replaced = self._apply(batch, slots, retracts)
+        after = self._seen(touched)
+        # Per record, a row that moves up is taken from its old number before it is at the new one.
+        shown = replaced if self.spec.per_record and len(replaced) else None
+        told = self._difference.messages(self.state.sorted.rows, before, after, touched, shown)
+        changes = self._rows(told), told.kinds
+        self.state.sorted.free(gone)
+        self.state.table.stamps("written")[touched] = now
+        return changes, rows[first[told.places]]
+
+    def _apply(self, batch: pa.RecordBatch, slots: Array, retracts: Array) -> tuple[Array, Array]:
+        """Bring rows into the state: those that are gone, to be freed, and those that newer ones replaced."""
+        if self.spec.strategy == "retract":
+            return self._apply_all(batch, slots, retracts), np.zeros(0, np.int64)
+        gone, replaced = [], []
+        for start in range(0, max(len(slots), 1), _CHUNK):
+            # What a part of the rows has put out of range need not be stored for the rest of them.
+            part = slice(start, start + _CHUNK)
+            some, cut = self._apply_best(batch.slice(start, _CHUNK), slots[part], not start)
+            replaced.append(some)
+            gone += [some, cut]
+        return np.concatenate(gone), np.concatenate(replaced)
+
+    def _apply_best(self, batch: pa.RecordBatch, slots: Array, first: bool) -> tuple[Array, Array]:
+        """Store rows: those that newer ones replaced, and those that fell out of range.
+
+        first: whether they are known to be in range.
+        """
+        rows = self.state.sorted
+        if not first:
+            fits = self._in_range(batch, slots)
+            batch, slots = batch.filter(pa.array(fits)), slots[fits]
+        applied = rows.insert(slots, batch)
+        touched, _ = self._distinct(slots)
+        stops = ends_of(rows, self._function, touched, self._ends(touched))
+        _, cut = rows.between(touched, stops, np.full(len(touched), _FAR))
+        rows.take(cut)
+        return applied.gone[applied.gone >= 0], cut
+
+    def _in_range(self, batch: pa.RecordBatch, slots: Array) -> Array:
+        """Whether each row would be in range if it came now, or takes the place of one that is."""
+        rows = self.state.sorted
+        words, tiers = rows.key.words(batch, self.state.pool)
+        fits = np.empty(len(slots), np.bool_)
+        tree, pool, by_bytes = rows.tree.arrays, self.state.pool.arrays, rows.key.by_bytes
+        ends = self._ends(slots)
+        in_range(tree, pool, by_bytes, self._function, slots, words, tiers, ends, fits)
+        if rows.unique:
+            fits |= rows.find(slots, batch) >= 0
+        return fits
+
+    def _distinct(self, slots: Array) -> tuple[Array, Array]:
+        """The different slots in the order in which they come, and the first row of each."""
+        if len(self._mark) < self.state.table.capacity:
+            self._mark = np.zeros(self.state.table.capacity, np.int8)
+        touched, first = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+        found = first_of(slots, self._mark, touched, first)
+        return touched[:found], first[:found]
+
+    def _apply_all(self, batch: pa.RecordBatch, slots: Array, retracts: Array) -> Array:
+        """Add rows and take rows back: those that are gone."""
+        rows, owed = self.state.sorted, self.state.owed
+        if owed is not None and len(owed):
+            batch, slots, retracts = self._settled(batch, slots, retracts)
+        applied = rows.apply(slots, batch, retracts)
+        gone = [applied.gone[applied.gone >= 0]]
+        orphans = np.flatnonzero(applied.outcomes == ORPHAN)
+        if not len(orphans):
+            return gone[0]
+        if self.spec.on_orphan_retraction == "error":
+            place = self.state.table.place(int(slots[orphans[0]]))
+            raise OrphanRetractionError(
+                f"row {orphans[0]} retracts from {place}, which does not hold it; "
+                "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
+            )
+        if owed is None:
+            self.counters["orphans_dropped"] += len(orphans)
+            return gone[0]
+        # The row may have come later in this bundle.
+        early = batch.take(pa.array(orphans))
+        again = rows.remove(slots[orphans], early)
+        gone.append(again.gone[again.gone >= 0])
+        never = np.flatnonzero(again.outcomes == ORPHAN)
+        owed.insert(slots[orphans][never], early.take(pa.array(never)))
+        return np.concatenate(gone)
+
+    def _settled(
+        self, batch: pa.RecordBatch, slots: Array, retracts: Array
+    ) -> tuple[pa.RecordBatch, Array, Array]:
+        """The rows without those that were taken back before they came."""
+        owed = self.state.owed
+        assert owed is not None
+        news = np.flatnonzero(~retracts)
+        found = owed.remove(slots[news], batch.take(pa.array(news)))
+        owed.free(found.gone[found.gone >= 0])
+        left = np.ones(len(slots), np.bool_)
+        left[news[found.outcomes != ORPHAN]] = False
+        return batch.filter(pa.array(left)), slots[left], retracts[left]
+
+    def _leave(self, touched: Array) -> None:
+        """Forget keys that have nothing left; a number that a key has learned outlives its rows."""
+        if self.spec.end_column is not None:
+            return
+        sizes, _ = self.state.sorted.sizes(touched)
+        empty = touched[(sizes == 0) & ~self.state.owing(touched)]
+        if len(empty):
+            self.state.forget(empty)
+
+    def _expire(self, now: int) -> None:
+        used = self.state.used()
+        written = self.state.table.stamps("written")[used]
+        expired = used[now >= written + self.spec.state_ttl_ms]
+        if len(expired):
+            self.counters["expired"] += len(expired)
+            self.state.forget(expired)
+
+    def _rows(self, told: Messages) -> pa.RecordBatch:
+        """The rows of messages."""
+        rows = self.state.sorted.rows.gather(told.ids)
+        columns = list(rows.columns)
+        if self.spec.number is not None:
+            columns.append(pa.array(told.numbers, pa.int64()))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _comparison(self) -> Difference:
+        """How messages are told: per record as Flink's functions tell them."""
+        spec, each = self.spec, self.spec.per_record
+        by_row = spec.function == "ROW_NUMBER"
+        known = bool(spec.identity)
+        by: By = "row" if known or spec.update_before else "nothing"
+        at_rank = each and spec.first > 1 and spec.update_before
+        if by_row and (spec.number is not None or at_rank):
+            by = "number"
+        elif spec.one_row:
+            by = "nothing" if each and spec.strategy == "retract" else "key"
+        elif each and spec.number is None and spec.strategy != "update":
+            by = "nothing"
+        every = self.state.sorted.rows.every_column
+        return Difference(
+            np.array(spec.identity, np.int64) if known else every,
+            by=by,
+            numbered=spec.number is not None,
+            suppresses=not each or not by_row,
+            update_before=spec.update_before,
+        )

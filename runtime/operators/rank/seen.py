@@ -1,0 +1,63 @@
+"""Which rows of keys are seen: those whose number is in the range that is asked for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.operators.rank.kernels import DENSE_RANK, RANK, ROW_NUMBER
+from aggloom.runtime.state.sorted_rows import SortedRows
+from aggloom.runtime.storage.arena import Array
+
+FUNCTIONS = {"ROW_NUMBER": ROW_NUMBER, "RANK": RANK, "DENSE_RANK": DENSE_RANK}
+
+
+class Seen(NamedTuple):
+    """Rows, key by key in their order: the key's place in the list that was asked about, the row, its number."""
+
+    places: Array
+    ids: Array
+    numbers: Array
+
+
+def ends_of(rows: SortedRows, function: int, slots: Array, ends: Array) -> Array:
+    """The position behind the last row of each slot with a number up to its end."""
+    sizes, keys = rows.sizes(slots)
+    if function == ROW_NUMBER:
+        return np.minimum(np.maximum(ends, 0), sizes)
+    if function == DENSE_RANK:
+        wanted = np.minimum(np.maximum(ends, 0), keys)
+        return np.where(wanted < keys, rows.key_starts(slots, wanted), sizes)
+    return _after_ties(rows, slots, np.maximum(ends, 0), sizes)
+
+
+def seen(rows: SortedRows, function: int, slots: Array, start: int, ends: Array) -> Seen:
+    """The rows of slots that are numbered from `start` to the end of each."""
+    # Positions behind the last row are none.
+    stops = ends if function == ROW_NUMBER else ends_of(rows, function, slots, ends)
+    first = np.full(len(slots), start - 1, np.int64)
+    plain = start == 1 or function == ROW_NUMBER
+    starts = first if plain else ends_of(rows, function, slots, first)
+    places, ids = rows.between(slots, starts, stops)
+    if function == ROW_NUMBER:
+        opens = np.flatnonzero(np.r_[True, places[1:] != places[:-1]]) if len(places) else places
+        lengths = np.diff(np.r_[opens, len(places)])
+        numbers = start + np.arange(len(places)) - np.repeat(opens, lengths)
+    else:
+        found = rows.places(ids)
+        numbers = 1 + (found.rank if function == RANK else found.dense_rank)
+    return Seen(places, ids, numbers)
+
+
+def _after_ties(rows: SortedRows, slots: Array, ends: Array, sizes: Array) -> Array:
+    """The position behind the rows that tie with the one at position `ends` - 1."""
+    out = np.minimum(ends, sizes)
+    cut = np.flatnonzero((ends > 0) & (ends < sizes))
+    if len(cut):
+        _, ids = rows.between(slots[cut], ends[cut] - 1, ends[cut])
+        keys = rows.places(ids).dense_rank + 1
+        _, every = rows.sizes(slots[cut])
+        starts = rows.key_starts(slots[cut], keys)
+        out[cut] = np.where(keys < every, starts, sizes[cut])
+    return out

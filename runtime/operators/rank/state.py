@@ -1,0 +1,132 @@
+"""What a Rank remembers: the rows of each key in their order, and the number up to which they are seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.state.key_table import KeyTable
+from aggloom.runtime.state.row_bag import RowBag
+from aggloom.runtime.state.sort_key import SortColumn
+from aggloom.runtime.state.sorted_rows import SortedRows
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+
+
+class RankState:
+    """Keys, when each was written, its rows, the last number that it asks for + 1 (0: it is not known yet).
+
+    keys: how many of the first columns are the key. unique: the columns by which a row is known, none: all. owes:
+    whether rows that were taken back before they came are remembered. directory: where the arena's arrays are mapped.
+    """
+
+    handler = None
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        keys: int,
+        order: Sequence[SortColumn],
+        unique: Sequence[int],
+        *,
+        owes: bool = False,
+        directory: Path | None = None,
+    ) -> None:
+        self.schema, self.fields = schema, list(schema)[:keys]
+        self.order, self.unique, self.owes = tuple(order), tuple(unique), owes
+        self._open(Arena(directory))
+
+    @property
+    def end(self) -> Array:
+        """By slot the last number that is asked for + 1, where a column says it."""
+        return self.arena.array("end", 0, "i8")
+
+    @property
+    def key_texts(self) -> int:
+        """How many columns of a slot's key are texts."""
+        return int(self.table.index.pooled.sum())
+
+    def used(self) -> Array:
+        """The slots in use."""
+        return self.table.used_slots()
+
+    def lookup(self, batch: pa.RecordBatch) -> Array:
+        """The slot of each row's key; new keys get one."""
+        slots = self.table.lookup(batch)
+        self._fit()
+        return slots
+
+    def forget(self, slots: Array) -> None:
+        """Remove keys with their rows, and give memory back."""
+        sizes, _ = self.sorted.sizes(slots)
+        _, ids = self.sorted.between(slots, np.zeros(len(slots), np.int64), sizes)
+        self.sorted.take(ids)
+        self.sorted.free(ids)
+        if self.owed is not None:
+            for _, some in list(self.owed.walk(slots)):
+                self.owed.take(some)
+                self.owed.free(some)
+        self.end[slots] = 0
+        self.table.forget(slots)
+        self._fit()
+        self.pool.sweep()
+        if self.table.is_airy or self.sorted.is_airy:
+            self._compact()
+
+    def owing(self, slots: Array) -> Array:
+        """Whether each of the slots has rows that were taken back and never came."""
+        found = np.zeros(len(slots), np.bool_)
+        if self.owed is not None and len(self.owed):
+            for positions, _ in self.owed.walk(slots):
+                found[positions] = True
+        return found
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        return self.arena.snapshot()
+
+    def restore(self, data: bytes | memoryview) -> None:
+        """Replace the state by a snapshot's; raises StateCorruptError."""
+        self.arena.restore(data)
+        self._open(self.arena)
+
+    def flush_files(self) -> None:
+        """Bring everything into the mapped files."""
+        self.arena.flush()
+
+    def _open(self, arena: Arena) -> None:
+        self.arena, self.pool = arena, Pool(arena)
+        self.table = KeyTable(arena, self.pool, self.fields, ("written",))
+        slots = self.table.capacity
+        fields = list(self.schema)
+        self.sorted = SortedRows(
+            arena, self.pool, "rows", fields, self.order, slots, unique=self.unique
+        )
+        self.owed: RowBag | None = None
+        if self.owes:
+            self.owed = RowBag(arena, self.pool, "owed", fields, slots)
+        arena.array("end", slots, "i8")
+
+    def _fit(self) -> None:
+        slots = self.table.capacity
+        if len(self.end) != slots:
+            self.arena.resize("end", slots)
+            self.sorted.reserve_slots(slots)
+            if self.owed is not None:
+                self.owed.reserve_slots(slots)
+
+    def _compact(self) -> None:
+        """Copy what is left into arrays of its size."""
+        arena, was = Arena(), self.end
+        pool = Pool(arena)
+        table, moved = self.table.copied(arena, pool)
+        self.sorted.copied(arena, pool, moved, table.capacity)
+        if self.owed is not None:
+            self.owed.copied(arena, pool, moved, table.capacity)
+        there = np.flatnonzero(moved >= 0)
+        arena.array("end", table.capacity, "i8")[moved[there]] = was[there]
+        self.arena.adopt(arena)
+        self._open(self.arena)
