@@ -15,9 +15,11 @@ from aggloom.codegen.scalar.calc import (
     lower_calc,
     prepare,
 )
+from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.result_types import ANALYSER
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
+from aggloom.codegen.spec.choices import TableChanges
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.rank_sql import rank_sql
@@ -40,6 +42,7 @@ __all__ = [
     "Option",
     "Shape",
     "SortKey",
+    "TableChanges",
     "View",
     "aggregate",
     "calculate",
@@ -56,6 +59,7 @@ __all__ = [
     "parse_type",
     "plan_of",
     "prepare",
+    "quoted",
     "rank_sql",
     "register",
     "same_call",

@@ -209,22 +209,14 @@ NAMED = {
         *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
     },
     "runtime/cases/ranks.py": {"Rank"},
-    "runtime/cases/replay.py": {"LocalAggregate"},
     "runtime/cases/settings.py": {"GroupAggregate", "Rank", "WindowAggregate"},
     "runtime/local/given_handler.py": {"WindowAggregate"},
     "runtime/local/harness.py": {"WindowAggregate"},
-    "runtime/local/pipeline.py": {
-        "IncrementalAggregate",
-        "LocalAggregate",
-        "LocalAggregator",
-        *STEPS,
-    },
+    "runtime/local/pipeline.py": {"LocalAggregator"},
     "runtime/local/timeline_player.py": {"WindowAggregate", "WindowAssign"},
     "runtime/local/timeline_story.py": {"WindowAggregate"},
-    "runtime/spark/lower.py": {"IncrementalAggregate", "LocalAggregate", *STEPS},
     "runtime/spark/query.py": {"WindowAggregate"},
     "runtime/spark/routes.py": {"LocalAggregator"},
-    "runtime/spark/unpack.py": {"WindowTable"},
     "aggloom/__init__.py": {"GroupAggOperator"},
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen import AggSpec, parse_type, quoted, type_name
 from aggloom.codegen.planner import (
     Calc,
     Exchange,
@@ -23,7 +23,6 @@ from aggloom.codegen.planner import (
     Stateful,
     Union,
 )
-from aggloom.codegen.scalar.expressions import quoted
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.base import (
     Bundle,
