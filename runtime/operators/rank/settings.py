@@ -7,6 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from aggloom.codegen import OrphanPolicy
 from aggloom.runtime.state.sort_key import SortColumn
 
 
@@ -33,7 +34,7 @@ class RankSettings:
     update_before: bool = True
     per_record: bool = False
     state_ttl_ms: int = 0
-    on_orphan_retraction: Literal["drop", "error", "keep"] = "drop"
+    on_orphan_retraction: OrphanPolicy = "drop"
 
     @property
     def result(self) -> pa.Schema:
