@@ -30,6 +30,7 @@ from aggloom.codegen.spec.choices import (
 )
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.sql.depth import on_large_stack
 from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
 from aggloom.codegen.views import VIEW_KINDS
@@ -70,6 +71,7 @@ __all__ = [
     "load_text",
     "lower_calc",
     "milliseconds",
+    "on_large_stack",
     "parse_type",
     "plan_of",
     "prepare",

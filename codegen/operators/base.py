@@ -282,7 +282,11 @@ def transform(node: Node, change: Callable[[Node], Node]) -> Node:
 
 def walk(node: Node) -> list[Node]:
     """All nodes, each after its inputs."""
-    return [*(found for each in node.inputs for found in walk(each)), node]
+    found, waiting = [], [node]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += found[-1].inputs
+    return found[::-1]
 
 
 def mark(*schemas: pa.Schema) -> str:

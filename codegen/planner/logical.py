@@ -199,8 +199,13 @@ class _Builder:
         if ttl is None:
             return self.block(tree, source, names)
         node = keeping(self.block(tree, source, names), source, ttl)
-        settled = walk(windows(node, self.options, Notes()))
-        if not any(isinstance(each, Aggregate) and each.state_ttl == ttl for each in settled):
+
+        def heed(of: Node) -> int:
+            settled = walk(windows(of, self.options, Notes()))
+            return sum(isinstance(each, Aggregate) and each.state_ttl == ttl for each in settled)
+
+        # What the source has is another block's: it may have the same hint.
+        if heed(node) == heed(source):
             what = "STATE_TTL on a query whose aggregate is not a GROUP BY without windows is"
             raise refusal(self.sql, span(tree.args["hint"]), what, "take it out")
         return node

@@ -14,7 +14,7 @@ from aggloom.codegen.scalar.promotion import (
     wider,
 )
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.errors import TypeMismatchError, UnsupportedExpressionError
+from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UntoldTypeError
 
 
 def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
@@ -31,9 +31,17 @@ def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
     return widest
 
 
+_CAST = "its type cannot be told; write CAST(... AS type) around it."
+
+
 def unsupported(node: exp.Expression, fix: str) -> UnsupportedExpressionError:
     """The error that names the expression at fault."""
     return UnsupportedExpressionError(f"expression {node.sql('spark')}: {fix}")
+
+
+def untold(node: exp.Expression, fix: str = _CAST) -> UntoldTypeError:
+    """The error of an expression whose type only Spark's analyser may know."""
+    return UntoldTypeError(f"expression {node.sql('spark')}: {fix}")
 
 
 def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType) -> pa.DataType:

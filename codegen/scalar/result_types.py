@@ -19,7 +19,13 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.codegen.scalar.function_types import part_type, result_type
-from aggloom.codegen.scalar.operand_types import arithmetic_type, common, rounded, unsupported
+from aggloom.codegen.scalar.operand_types import (
+    arithmetic_type,
+    common,
+    rounded,
+    unsupported,
+    untold,
+)
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
 from aggloom.errors import SpecError
@@ -201,7 +207,7 @@ def _asked(node: exp.Expression, types: Types) -> pa.DataType:
         return found
     if isinstance(node, exp.Func | exp.Sub):
         # What sqlglot says of functions that the table does not know, and of times, is not always Spark's answer.
-        raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
+        raise untold(node)
     return _by_sqlglot(node, types)
 
 
@@ -232,17 +238,16 @@ def _cast_target(node: exp.Cast) -> pa.DataType:
 
 def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:
     typed = node.copy().transform(_typed_column(types))
-    fix = "its type cannot be told; write CAST(... AS type) around it."
     if any(pa.types.is_decimal(types[c.name]) for c in node.find_all(exp.Column)):
-        raise unsupported(node, "a decimal's type cannot be told; write CAST(... AS DECIMAL(p,s)).")
+        raise untold(node, "a decimal's type cannot be told; write CAST(... AS DECIMAL(p,s)).")
     try:
         dtype = annotate_types(typed, dialect="spark").type
         name = "" if dtype is None else dtype.sql("spark")
         if not name or name.upper() in ("UNKNOWN", "NULL"):
-            raise unsupported(node, fix)
+            raise untold(node)
         return parse_type(name)
     except (SqlglotError, SpecError):
-        raise unsupported(node, fix) from None
+        raise untold(node) from None
 
 
 def _typed_column(types: Types) -> Callable[[exp.Expression], exp.Expression]:

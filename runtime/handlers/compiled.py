@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import VIEW_KINDS
+from aggloom.runtime.arithmetic.floats import float_total
 from aggloom.runtime.arithmetic.superaccumulator import Spill
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
@@ -63,6 +64,30 @@ class Accumulators:
     def shift_records(self, slots: Array, by: int) -> None:
         """Let accumulators hold so many rows more."""
         self.records[slots] += by
+
+    def as_new(self, slots: Array) -> Array:
+        """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
+        new, sums = np.ones(len(slots), np.bool_), []
+        for attr, _, _, kind, _, *initial in self.handler.FIELDS[1:]:
+            values = self.arena.array(f"acc.{attr}", 0, "i8")[slots]
+            if kind == "float":
+                sums.append(values)
+            elif kind != "double":
+                equal = values == (initial[0] if initial else 0)
+                new &= equal.all(axis=1) if equal.ndim == 2 else equal
+        for view in self.views.values():
+            arrays = view.arrays
+            if isinstance(arrays, Spill):
+                new &= _cancelled(arrays, slots, sums, new)
+                continue
+            tree = arrays if isinstance(arrays, Tree) else getattr(arrays, "tree", None)
+            if tree is not None:
+                new &= tree.root[slots] == 0
+            elif isinstance(arrays, Sequence):
+                new &= arrays.head[slots] == 0
+            else:
+                new &= (arrays.counts[slots] == 0).all(axis=1)
+        return new
 
     def resize(self, slots: int) -> None:
         """Room for more accumulators, or fewer when those beyond are as new."""
@@ -159,6 +184,17 @@ class Accumulators:
             found.append((self._word(word, pooled), counts))
             entry = tree_beside(tree, self.pool.arrays, by_bytes, s, word, 1)
         return sorted(found, key=repr)
+
+
+def _cancelled(spill: Spill, slots: Array, sums: list[Array], asked: Array) -> Array:
+    """In which of the slots asked for all float sums are 0: parts may be left that cancel each other."""
+    zero = asked.copy()
+    for place, parts in enumerate(sums):
+        plain = (parts == 0).all(axis=1) & (spill.index[slots, place] == 0)
+        for k in np.flatnonzero(zero & ~plain):
+            total = float_total(spill, slots[k], np.int64(place), tuple(parts[k]))
+            zero[k] = total == 0.0
+    return zero
 
 
 class Handler(HandlerBase):

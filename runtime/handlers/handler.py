@@ -19,6 +19,10 @@ from aggloom.runtime.storage.arena import Arena, Array
 
 CHUNK = 65536
 
+# Accumulators reset themselves where no row is left. Where -1 +1 is a change of its own, or -1 comes before its +1,
+# they are given more rows for a while than any bundle takes back.
+AWAY_FROM_ZERO = 1 << 40
+
 
 class Noted(NamedTuple):
     """Results of items before and after a bundle, the rows of both in one, and whether they were and are live."""
@@ -61,6 +65,10 @@ class HandlerBase(HandlerColumns):
         slots = self._row_slots(batch.num_rows)
         retracts = np.full(batch.num_rows, retract, np.bool_)
         self.update(self.bind(batch), slots, retracts, keep_orphans=True)
+        if self.RETRACTING:
+            touched = np.unique(slots)
+            empty = touched[self.accumulators.records[touched] == 0]
+            self.KERNELS.reset(self.accumulators.state, empty)
 
     def merge_with(self, other: Any) -> None:
         if self.UNMERGEABLE:

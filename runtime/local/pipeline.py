@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, lru_cache
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, calculate, generate, load
-from aggloom.codegen.planner import Calc, Exchange, Node, Plan, Scan, Stateful, Union
+from aggloom.codegen import AggSpec, calculate, generate, load, on_large_stack
+from aggloom.codegen.planner import Calc, Exchange, Node, Plan, Scan, Stateful, Union, walk
 from aggloom.errors import OptionError, UnsupportedExpressionError
 from aggloom.runtime.operators.base import Bundle, blocks_of, joined_blocks
 from aggloom.runtime.operators.fragment import Fragment, fragment_of
@@ -27,6 +27,19 @@ Parts = list[Rows]
 def handlers(backend: Literal["numba", "python"]) -> Handlers:
     """The handler classes of specs, generated when they are first asked for."""
     return lru_cache(maxsize=256)(lambda spec: load(generate(spec, backend=backend)))
+
+
+def asking(session: Any) -> AbstractContextManager[None]:
+    """While a query is planned, a session's analyser, if there is one, tells the types that the rules do not know."""
+    if session is None:
+        return nullcontext()
+    from aggloom.runtime.spark.expressions import asking
+
+    return asking(session)
+
+
+_TALL = 100
+"""Nodes from which on a plan may need more calls, one within the other, than the usual stack holds."""
 
 
 class Pipeline:
@@ -51,13 +64,18 @@ class Pipeline:
         self.plan, self.session = plan, session
         self._partitions = partitions
         self._stages = _Builder(plan, handler_of, buckets, self)
-        self._root = self._stages.build(plan.root, True)
+        self._is_tall = len(walk(plan.root)) > _TALL
+        self._root = self._called(lambda: self._stages.build(plan.root, True))
         self.fragments = self._stages.fragments
         self.operators = [each for fragment in self.fragments for each in fragment.operators]
 
     def process(self, tables: Mapping[str, Rows], clock: Clock = NO_TIME) -> Rows:
         """Run one bundle of rows through the plan and return the changes of the result."""
-        return joined(self._root(tables, clock), self.plan.schema)
+        return self._called(lambda: joined(self._root(tables, clock), self.plan.schema))
+
+    def _called(self, call: Callable[[], Any]) -> Any:
+        """What a call returns that goes through the plan from end to end."""
+        return on_large_stack(call) if self._is_tall else call()
 
     def take_late(self) -> Parts:
         """The rows that came too late for their windows since the last call, where the windowing keeps them."""

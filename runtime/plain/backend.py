@@ -64,6 +64,20 @@ class Accumulators:
         for s in slots:
             self.fields["records"][s] += by
 
+    def as_new(self, slots: Array) -> Array:
+        """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
+        fresh = Accumulators(self.handler, Arena(), 1)
+        kinds = {attr: kind for attr, _, _, kind, *_ in self.handler.FIELDS[1:] if kind != "double"}
+
+        def is_new(s: int) -> bool:
+            fields = all(
+                _same(kind, self.fields[attr][s], fresh.fields[attr][0])
+                for attr, kind in kinds.items()
+            )
+            return fields and all(self.views[a][s] == fresh.views[a][0] for a in self.views)
+
+        return np.array([is_new(int(s)) for s in slots], np.bool_)
+
     def resize(self, slots: int) -> None:
         more = max(0, slots - self.slots)
         fresh = Accumulators(self.handler, Arena(), more)
@@ -119,6 +133,11 @@ class Accumulators:
             view = VIEW_TYPES[kind](0, width)
             view.extend(saved[2][attr])
             self.views[attr] = view
+
+
+def _same(kind: str, a: Any, b: Any) -> bool:
+    """Whether two values of a field are the same, an object's by what a snapshot says of it."""
+    return a == b if kind not in _PACKED else bool(pack([a]) == pack([b]))
 
 
 def _packed(attr: str, values: list[Any]) -> Any:

@@ -433,7 +433,7 @@ def _parts(node: Node) -> list[Node]:
 def _orderly(node: Stateful, ordered: bool) -> set[str]:
     """The tables below a node whose rows it may not have in another order: its table could be another.
 
-    A row that is taken back before it came is not there for any policy once its key has lost all of its rows.
+    A row that is taken back before it came is dropped, or kept and forgotten by a window; only aggregates heal.
     """
     arrivals = any(s.entry(call).by_arrival for s in node.handlers for call in s.calls)
     arrivals = arrivals or not node.handlers

@@ -85,7 +85,7 @@ def first_of(slots: Array, mark: Array, touched: Array, first: Array) -> int:
             found += 1
     for k in range(found):
         mark[touched[k]] = 0
-    return found
+    return int(found)
 
 
 @kernel
@@ -152,4 +152,4 @@ def pair_numbers(
                 found += 2
             i += 1
             j += 1
-    return found
+    return int(found)
