@@ -11,13 +11,12 @@ from typing import Any, Literal
 import click
 
 from aggloom import __version__
+from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGES, Mode
 from aggloom.errors import AggloomError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
-from aggloom.options_cli import TABLE_CHANGES, debug_option, pairs_of
+from aggloom.options_cli import debug_option, pairs_of
 from aggloom.sample_cli import show_sample
 from aggloom.spec_cli import explain, generate, inspect, refresh
-
-Mode = Literal["mini_batch", "per_record"]
 
 
 class _Group(click.Group):
@@ -123,11 +122,11 @@ def sample(directory: Path) -> None:
     help="Where progress and state are kept; run again with it to go on.",
 )
 @click.option("--changes", type=click.Choice(TABLE_CHANGES))
-@click.option("--backend", type=click.Choice(["numba", "python"]))
-@click.option("--dialect", type=click.Choice(["spark", "flink"]))
+@click.option("--backend", type=click.Choice(BACKENDS))
+@click.option("--dialect", type=click.Choice(DIALECTS))
 @click.option(
     "--mode",
-    type=click.Choice(["mini_batch", "per_record"]),
+    type=click.Choice(MODES),
     help="One change for a key in a batch (default), or one for every row.",
 )
 @click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")

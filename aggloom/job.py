@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
-from aggloom.codegen.spec.choices import TABLE_CHANGES, TableChanges
+from aggloom.codegen.spec.choices import (
+    BACKENDS,
+    DIALECTS,
+    TABLE_CHANGES,
+    Backend,
+    Dialect,
+    TableChanges,
+)
 from aggloom.errors import SpecError, nearest
 from aggloom.tables import TableSource, relative_to, table_source
 
@@ -26,8 +33,8 @@ class Job:
     checkpoint: Path
     sink: str = "console"
     changes: TableChanges = "retract"
-    dialect: Literal["spark", "flink"] = "spark"
-    backend: Literal["numba", "python"] = "numba"
+    dialect: Dialect = "spark"
+    backend: Backend = "numba"
     continuous: bool = False
     json: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -107,8 +114,8 @@ def complete(given: Mapping[str, Any], where: str) -> Job:
 
 _CHOICES = {
     "changes": TABLE_CHANGES,
-    "dialect": ("spark", "flink"),
-    "backend": ("numba", "python"),
+    "dialect": DIALECTS,
+    "backend": BACKENDS,
 }
 _KINDS = {"sql": str, "sink": str, "continuous": bool, "json": bool}
 _WORDS = {str: "text", bool: "true or false"}

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 import click
 
 from aggloom.codegen import AggSpec
-from aggloom.codegen.spec.choices import TABLE_CHANGES as TABLE_CHANGES
-from aggloom.codegen.spec.choices import Dialect as Dialect
-from aggloom.codegen.spec.choices import TableChanges as TableChanges
+from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, TABLE_CHANGES, Dialect, TableChanges
 
-Backend = Literal["numba", "python"]
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
@@ -57,14 +54,14 @@ def spec_options(command: Command) -> Command:
         trust_option(),
         click.option(
             "--backend",
-            type=click.Choice(["numba", "python"]),
+            type=click.Choice(BACKENDS),
             default="numba",
             show_default=True,
             help="Compiled kernels, or plain Python to read and step through.",
         ),
         click.option(
             "--dialect",
-            type=click.Choice(["spark", "flink"]),
+            type=click.Choice(DIALECTS),
             default="spark",
             show_default=True,
             help="Whose result types and overflow rules to follow.",

@@ -9,17 +9,9 @@ from typing import Literal
 import click
 
 from aggloom.codegen import AggSpec, GeneratedSource
+from aggloom.codegen.spec.choices import Backend, Dialect, TableChanges
 from aggloom.errors import SpecError
-from aggloom.options_cli import (
-    Backend,
-    Dialect,
-    TableChanges,
-    debug_option,
-    described,
-    pairs_of,
-    spec_options,
-    trust_option,
-)
+from aggloom.options_cli import debug_option, described, pairs_of, spec_options, trust_option
 
 
 @click.command()

@@ -15,9 +15,19 @@ from aggloom.codegen.scalar.calc import (
     lower_calc,
     prepare,
 )
+from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.result_types import ANALYSER
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
+from aggloom.codegen.spec.choices import (
+    MODES,
+    ORPHAN_POLICIES,
+    Backend,
+    Dialect,
+    Mode,
+    OrphanPolicy,
+    TableChanges,
+)
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.depth import on_large_stack
@@ -27,20 +37,27 @@ from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
     "ANALYSER",
+    "MODES",
+    "ORPHAN_POLICIES",
     "VIEW_KINDS",
     "AggCall",
     "AggSpec",
     "Aggregate",
     "Argument",
+    "Backend",
     "Carried",
     "Computed",
+    "Dialect",
     "Example",
     "Field",
     "GeneratedSource",
     "LoweredCalc",
+    "Mode",
     "Option",
+    "OrphanPolicy",
     "Shape",
     "SortKey",
+    "TableChanges",
     "View",
     "aggregate",
     "calculate",
@@ -58,6 +75,7 @@ __all__ = [
     "parse_type",
     "plan_of",
     "prepare",
+    "quoted",
     "rank_sql",
     "register",
     "same_call",

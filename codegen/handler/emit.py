@@ -15,11 +15,12 @@ import tempfile
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.handler.render import render, stated_digest, text_digest
 from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
 from aggloom.private import own_directory, refuse_foreign
@@ -50,7 +51,7 @@ class GeneratedSource:
 
 def generate(
     spec: AggSpec,
-    backend: Literal["numba", "python"] = "numba",
+    backend: Backend = "numba",
     directory: str | Path | None = None,
     name: str | None = None,
 ) -> GeneratedSource:
@@ -62,7 +63,7 @@ def generate(
     The file is named by its digest, or `name`.py. Raises GeneratedSourceError if the file `name`.py was edited by hand
     or is no generated module; an edited file under a digest is left as it is, and `load` warns.
     """
-    if backend not in ("numba", "python"):
+    if backend not in BACKENDS:
         raise GeneratedSourceError(f"backend {backend!r} does not exist; use 'numba' or 'python'")
     plan = plan_of(spec, backend)
     text = render(plan)

@@ -31,7 +31,8 @@ from aggloom.codegen.operators.words import shown_names
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.numbering import Range, SortItem
+from aggloom.codegen.sql.numbering import SortItem
+from aggloom.codegen.sql.numbering_range import Range
 from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.physical import is_pooled
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from aggloom.codegen.operators.base import KINDS, Key, Node, Pruner, Title, Trend
 from aggloom.codegen.operators.words import shown, shown_names
-from aggloom.codegen.sql.numbering import Function, Range, SortItem
+from aggloom.codegen.sql.numbering import Function, SortItem
+from aggloom.codegen.sql.numbering_range import Range
 
 
 @dataclass(frozen=True)

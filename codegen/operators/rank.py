@@ -28,7 +28,8 @@ from aggloom.codegen.operators.numbered import Numbered, shown_order
 from aggloom.codegen.operators.words import shown, shown_names
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.numbering import Function, Range, SortItem
+from aggloom.codegen.sql.numbering import Function, SortItem
+from aggloom.codegen.sql.numbering_range import Range
 from aggloom.physical import is_pooled
 
 Strategy = Literal["append", "update", "retract"]

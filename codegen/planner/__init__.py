@@ -39,7 +39,8 @@ from aggloom.codegen.planner.plan import (
     window_spec,
 )
 from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe
-from aggloom.codegen.sql.numbering import Range, SortItem
+from aggloom.codegen.sql.numbering import SortItem
+from aggloom.codegen.sql.numbering_range import Range
 
 __all__ = [
     "Bounds",

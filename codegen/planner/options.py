@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
+from aggloom.codegen.spec.choices import OrphanPolicy
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.windows.zones import check_zone
 from aggloom.errors import OptionError, nearest
 
 PhaseStrategy = Literal["AUTO", "ONE_PHASE", "TWO_PHASE"]
-OrphanPolicy = Literal["drop", "error", "keep"]
 AddedCalls = Literal["refuse", "empty"]
 
 

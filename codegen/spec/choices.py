@@ -1,4 +1,4 @@
-"""The few values that some options of a spec may have, each list once."""
+"""The few values that options may have, each list once: of specs, of handlers and of operators."""
 
 from __future__ import annotations
 
@@ -11,8 +11,17 @@ TableChanges = Literal["append", "retract", "upsert"]
 Dialect = Literal["spark", "flink"]
 """Whose rules of types and NULLs an aggregate follows."""
 Nulls = Literal["ignore", "respect"]
+Backend = Literal["numba", "python"]
+"""What a handler is generated for: compiled kernels, or plain Python."""
+Mode = Literal["mini_batch", "per_record"]
+"""Whether a bundle gives one change for a key, or one for every row."""
+OrphanPolicy = Literal["drop", "error", "keep"]
+"""What becomes of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count."""
 
-CHANGES: Final[tuple[str, ...]] = get_args(Changes)
+CHANGES: Final[tuple[Changes, ...]] = get_args(Changes)
 TABLE_CHANGES: Final[tuple[str, ...]] = get_args(TableChanges)
 DIALECTS: Final[tuple[str, ...]] = get_args(Dialect)
 NULLS: Final[tuple[str, ...]] = get_args(Nulls)
+BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
+MODES: Final[tuple[str, ...]] = get_args(Mode)
+ORPHAN_POLICIES: Final[tuple[str, ...]] = get_args(OrphanPolicy)

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, named, text_of
 from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import SqlError
@@ -28,20 +29,6 @@ class SortItem:
     column: str
     descending: bool = False
     nulls_first: bool = True
-
-
-@dataclass(frozen=True)
-class Range:
-    """Which numbers are asked for: from `start` to `end`, or to what a column says; neither: to the last."""
-
-    start: int = 1
-    end: int | None = None
-    end_column: str | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is no last number."""
-        return self.end is None and self.end_column is None
 
 
 @dataclass(frozen=True)
@@ -72,88 +59,6 @@ def numbering_query(sql: str, tree: exp.Expression) -> NumberingQuery | None:
         return None
     windows = list(_windows(tree))
     return _windowed(sql, tree, windows) if windows else None
-
-
-def range_of(
-    conditions: Iterable[exp.Expression],
-    is_number: Callable[[exp.Expression], bool],
-    bound: Callable[[exp.Expression], str | None],
-) -> tuple[Range, list[exp.Expression]]:
-    """What conditions say of a number, and those that say something else.
-
-    bound: the column that an expression names, by which numbers may end.
-    """
-    constant: list[exp.Expression] = []
-    variable: list[tuple[str, exp.Expression]] = []
-    rest: list[exp.Expression] = []
-    start, end = 1, None
-    for each in conditions:
-        limits = list(_limits(each, is_number))
-        told = [(limit, number) for limit, v in limits if (number := _whole(v)) is not None]
-        by = bound(limits[0][1]) if len(limits) == 1 and limits[0][0] == "most" else None
-        if limits and len(told) == len(limits):
-            constant.append(each)
-            start = max([start, *(number for limit, number in told if limit == "least")])
-            ends = [number for limit, number in told if limit == "most"]
-            end = min([*ends, *([] if end is None else [end])], default=None)
-        elif by is not None:
-            variable.append((by, each))
-        else:
-            rest.append(each)
-    if not variable:
-        return Range(start, end), rest
-    # A column ends the numbers; what else is said of them is a filter of its rows.
-    return Range(end_column=variable[0][0]), [*rest, *constant, *(e for _, e in variable[1:])]
-
-
-def conjuncts(node: exp.Expression) -> list[exp.Expression]:
-    """The conditions that AND joins."""
-    node = bare(node)
-    if not isinstance(node, exp.And):
-        return [node]
-    return [found for side in (node.this, node.expression) for found in conjuncts(side)]
-
-
-def _limits(
-    node: exp.Expression, is_number: Callable[[exp.Expression], bool]
-) -> Iterator[tuple[Literal["least", "most"], exp.Expression]]:
-    """What a condition says of a number: at least or at most a value. Strict bounds are moved by one."""
-    node = bare(node)
-    if isinstance(node, exp.Between):
-        if is_number(bare(node.this)) and not node.args.get("symmetric"):
-            yield "least", node.args["low"]
-            yield "most", node.args["high"]
-        return
-    if not isinstance(node, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE):
-        return
-    left, right, kind = bare(node.this), bare(node.expression), type(node)
-    if not is_number(left):
-        left, right = right, left
-        turned = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
-        kind = turned.get(kind, kind)
-    if not is_number(left) or is_number(right):
-        return
-    if kind in (exp.EQ, exp.GTE):
-        yield "least", right
-    if kind in (exp.EQ, exp.LTE):
-        yield "most", right
-    if kind in (exp.LT, exp.GT):
-        moved = _whole(right)
-        if moved is not None:
-            step = 1 if kind is exp.GT else -1
-            value = exp.Literal.number(moved + step)
-            yield ("least" if kind is exp.GT else "most"), value
-
-
-def _whole(node: exp.Expression) -> int | None:
-    """The whole number that an expression is."""
-    node, sign = bare(node), 1
-    if isinstance(node, exp.Neg):
-        node, sign = bare(node.this), -1
-    if not isinstance(node, exp.Literal) or node.is_string:
-        return None
-    text = str(node.this)
-    return sign * int(text) if text.lstrip("-").isdigit() else None
 
 
 def _windows(tree: exp.Select) -> Iterator[exp.Window]:
@@ -388,7 +293,7 @@ def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
 
 
 def _counted(sql: str, node: exp.Expression, clause: str) -> int:
-    number = _whole(node)
+    number = whole_number(node)
     if number is None or number < 0:
         message = f"{clause} needs a whole number that is not negative, not {text_of(node)}."
         raise SqlError(located(message, sql, node))
@@ -401,7 +306,7 @@ def _of_output(plain: _Plain, sign: str) -> Callable[[exp.Expression], str]:
     def column(node: exp.Expression) -> str:
         node = bare(node)
         items = plain.items
-        number = _whole(node)
+        number = whole_number(node)
         if number is not None:
             stars = any(item.find(exp.Star) for item in items) or not items
             if stars or not 1 <= number <= len(items):

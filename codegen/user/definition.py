@@ -11,6 +11,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from aggloom.codegen.catalogue.entry import Aggregate, Argument, Code, Field, Option, Shape, View
+from aggloom.codegen.spec.choices import NULLS
 from aggloom.codegen.user import checks as user_check
 from aggloom.codegen.user import source as user_source
 from aggloom.codegen.user import trust as user_trust
@@ -76,7 +77,7 @@ def class_entry(
     name: str, arguments: Iterable[tuple[str, str]], result: str, nulls: str, source: str
 ) -> Aggregate:
     """The checked entry of a function written as a class."""
-    if nulls not in ("ignore", "respect"):
+    if nulls not in NULLS:
         raise SpecError(f"{name}: nulls is {nulls!r}; write 'ignore' or 'respect'")
     listed = tuple(Argument(*pair) for pair in arguments)
     parsed = user_source.parse(source, name)

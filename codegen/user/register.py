@@ -12,6 +12,7 @@ from sqlglot.tokens import TokenType
 
 from aggloom.codegen.catalogue.entry import Aggregate, Option
 from aggloom.codegen.catalogue.registry import ALIASES, CATALOGUE, REFUSED, USER_DEFINED, using
+from aggloom.codegen.spec.choices import BACKENDS, CHANGES
 from aggloom.codegen.user import checks as user_check
 from aggloom.codegen.user import classes as user_code
 from aggloom.codegen.user import definition
@@ -165,7 +166,7 @@ def _plan_samples(entry: Aggregate) -> None:
         schema = {
             argument.name: kind for argument, kind in zip(entry.arguments, types, strict=True)
         }
-        for changes in ("append", "retract"):
+        for changes in CHANGES:
             try:
                 with using({entry.name: entry}):
                     call = AggCall(entry.name, tuple(schema), options=tuple(options.items()))
@@ -175,7 +176,7 @@ def _plan_samples(entry: Aggregate) -> None:
             except TypeMismatchError as error:
                 refused = error
                 continue
-            for backend in ("numba", "python"):
+            for backend in BACKENDS:
                 plan_of(spec, backend)
             planned += 1
     if not planned and refused is not None:

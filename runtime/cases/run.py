@@ -22,7 +22,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, generate, load
+from aggloom.codegen import AggSpec, Backend, generate, load
 from aggloom.errors import AggloomError, UnsupportedExpressionError
 from aggloom.runtime.cases import rows, windows
 from aggloom.runtime.cases.compare import difference, typed
@@ -43,7 +43,7 @@ from aggloom.runtime.cases.program import (
 )
 from aggloom.runtime.cases.ranks import rank_programs
 from aggloom.runtime.cases.replay import CaseFailed, Tables, events, replay, tolerance_of
-from aggloom.runtime.cases.settings import Backend, Setting, settings
+from aggloom.runtime.cases.settings import Setting, settings
 
 _KNOWN_EXTRA = frozenset(
     (

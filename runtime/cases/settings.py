@@ -10,8 +10,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
+from aggloom.codegen import Backend
 from aggloom.codegen.planner import (
     Expand,
     GroupAggregate,
@@ -27,7 +28,6 @@ from aggloom.runtime.cases.format import Case
 from aggloom.runtime.cases.rows import deduplicate_options
 from aggloom.runtime.cases.windows import emit_options
 
-Backend = Literal["numba", "python"]
 _TELLING = ("ordered", "unordered", "count")
 
 

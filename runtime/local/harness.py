@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, milliseconds
+from aggloom.codegen import AggSpec, Mode, OrphanPolicy, milliseconds
 from aggloom.codegen.planner import (
     Plan,
     PlanOptions,
@@ -33,7 +33,6 @@ from aggloom.runtime.local.timeline import Timeline, timeline
 from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.counts import Counts, counts_of, time_of
-from aggloom.runtime.operators.group_aggregate import Mode, OrphanPolicy
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times

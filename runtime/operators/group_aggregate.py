@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec
+from aggloom.codegen import MODES, ORPHAN_POLICIES, AggSpec, Mode, OrphanPolicy
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import AggloomError, DataError, SpecError
 from aggloom.runtime.handlers.handler import Noted
@@ -27,9 +27,6 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values import columns
 from aggloom.runtime.values.changelog import is_retraction, transitions
 from aggloom.runtime.values.clock import NO_TIME, Clock
-
-Mode = Literal["mini_batch", "per_record"]
-OrphanPolicy = Literal["drop", "error", "keep"]
 
 
 class GroupAggOperator(OneInput):
@@ -54,8 +51,8 @@ class GroupAggOperator(OneInput):
         state_ttl_ms: int = 0,
         directory: Path | None = None,
     ) -> None:
-        _one_of("mode", mode, ("mini_batch", "per_record"))
-        _one_of("on_orphan_retraction", on_orphan_retraction, ("drop", "error", "keep"))
+        _one_of("mode", mode, MODES)
+        _one_of("on_orphan_retraction", on_orphan_retraction, ORPHAN_POLICIES)
         self.handler_class = handler_class
         self.mode, self.update_before = mode, update_before
         self.on_orphan_retraction, self.state_ttl_ms = on_orphan_retraction, state_ttl_ms

@@ -10,9 +10,9 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
-from aggloom.codegen import AggSpec
+from aggloom.codegen import AggSpec, Backend, Dialect
 from aggloom.codegen.planner import (
     Node,
     Plan,
@@ -45,8 +45,8 @@ def estimate(
     buckets: int | None = None,
     tables: Mapping[str, Any] | None = None,
     input_changes: str | Mapping[str, str] | None = None,
-    dialect: Literal["spark", "flink"] = "spark",
-    backend: Literal["numba", "python"] = "numba",
+    dialect: Dialect = "spark",
+    backend: Backend = "numba",
     window: Assigner | Windowing | None = None,
     options: PlanOptions | Mapping[str, Any] | None = None,
     session: Any = None,

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
+from aggloom.codegen import TableChanges
 from aggloom.codegen.planner import PlanOptions, plan_deduplicate
-from aggloom.codegen.spec.choices import TableChanges
 from aggloom.errors import SpecError
 from aggloom.runtime.spark.expressions import asking
 from aggloom.runtime.spark.group_aggregate import check_frame, hosting

@@ -1,6 +1,6 @@
 """The order tree: a B+tree by slot whose entries are rows, by sort key and then by arrival.
 
-Blocks are those of tree.py, weighed. An entry is (word, row or child, weight, arrival). A weight counts rows in its
+Blocks are those of blocks.py, weighed. An entry is (word, row or child, weight, arrival). A weight counts rows in its
 lower half and, in its upper half, those that begin a sort key: the first of their equals. So every block knows how
 many rows and how many distinct sort keys are below it. The upper bits of an arrival are the tier of a null
 (sort_key.py): two rows have the same sort key if their words and tiers are the same.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ from aggloom.runtime.operators.base import Held, OneInput, Partials
 from aggloom.runtime.operators.rank.difference import By, Difference, Messages
 from aggloom.runtime.operators.rank.kernels import first_of, in_range
 from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
+from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.row_index import ORPHAN
@@ -22,16 +22,13 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds, is_retraction
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
-if TYPE_CHECKING:
-    from aggloom.runtime.operators.rank.spec import RankSpec
-
 _FAR = 1 << 40
 """A number that no row has."""
 _CHUNK = 1 << 16
 
 
 class RankOperator(OneInput):
-    """One bucket's operator; its first columns are the key. See RankSpec for its settings.
+    """One bucket's operator; its first columns are the key. See RankSettings for its settings.
 
     Per record the messages are those of Flink's functions; else a bundle brings the net difference, and nothing for
     what did not change. Rows with the same sort key are numbered as they came.
@@ -40,7 +37,7 @@ class RankOperator(OneInput):
     handler_class = None
     keeps_calls = "it has no calls"
 
-    def __init__(self, spec: RankSpec, directory: Path | None = None) -> None:
+    def __init__(self, spec: RankSettings, directory: Path | None = None) -> None:
         self.spec, self.schema = spec, spec.result
         self.update_before = spec.update_before
         self._function = FUNCTIONS[spec.function]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -14,36 +14,17 @@ from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
 from aggloom.runtime.operators.rank.operator import RankOperator
+from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.state.sort_key import SortColumn
 
 _CHANGING = ("update_before", "per_record", "state_ttl_ms", "on_orphan_retraction", "number")
 
 
 @dataclass(frozen=True)
-class RankSpec(OperatorSpec):
-    """What a Rank is made from; columns by number.
-
-    keys: how many of the first columns are the key. first, end: the range of numbers, or end_column, the column that
-    says the end in the first row of a key. unique: the columns by which a row is replaced, in the strategy update;
-    identity: those by which a row is known to the reader. number: the name of the number's column, if it is read.
-    """
+class RankSpec(RankSettings, OperatorSpec):
+    """What a Rank is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "rank"
-    schema: pa.Schema
-    keys: int
-    function: Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
-    sort: tuple[SortColumn, ...]
-    strategy: Literal["append", "update", "retract"]
-    first: int = 1
-    end: int | None = None
-    end_column: int | None = None
-    unique: tuple[int, ...] = ()
-    identity: tuple[int, ...] = ()
-    number: str | None = None
-    update_before: bool = True
-    per_record: bool = False
-    state_ttl_ms: int = 0
-    on_orphan_retraction: Literal["drop", "error", "keep"] = "drop"
 
     @classmethod
     def of(cls, node: Any, options: PlanOptions) -> RankSpec:
@@ -76,23 +57,6 @@ class RankSpec(OperatorSpec):
         self, handler_class: Any, bucket: int = 0, directory: Path | None = None
     ) -> RankOperator:
         return RankOperator(self, directory)
-
-    @property
-    def result(self) -> pa.Schema:
-        """The columns of its changes."""
-        if self.number is None:
-            return self.schema
-        return self.schema.append(pa.field(self.number, pa.int64()))
-
-    @property
-    def one_row(self) -> bool:
-        """Whether a key has one row at most."""
-        return self.function == "ROW_NUMBER" and self.end is not None and self.first >= self.end
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no row has a number in the range."""
-        return self.end_column is None and (self.end or 0) < self.first
 
     def to_data(self) -> dict[str, Any]:
         return {

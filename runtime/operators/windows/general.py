@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from aggloom.codegen import ORPHAN_POLICIES, OrphanPolicy
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import (
     Aligned,
@@ -36,7 +37,6 @@ from aggloom.runtime.operators.windows.general_book import Book, Live, Pane
 from aggloom.runtime.operators.windows.general_changes import Changes
 from aggloom.runtime.operators.windows.general_ledger import (
     Ledger,
-    OrphanPolicy,
     Source,
     WindowState,
     orphan,
@@ -50,7 +50,6 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import Clock
 
-_POLICIES = ("drop", "error", "keep")
 _AT_ONCE = 1 << 20
 """Rows that are written down before they are added up."""
 _BOOK, _GIVEN, _ELEMENTS = "window.book", "window.given", "window.elements"
@@ -388,8 +387,8 @@ class GeneralWindowOperator(WindowOperator):
 
 
 def _check(policy: str) -> None:
-    if policy not in _POLICIES:
-        known = ", ".join(_POLICIES)
+    if policy not in ORPHAN_POLICIES:
+        known = ", ".join(ORPHAN_POLICIES)
         raise AggloomError(f"on_orphan_retraction={policy!r} does not exist; use one of {known}")
 
 

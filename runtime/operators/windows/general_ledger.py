@@ -8,11 +8,12 @@ other panes are merged into it, then rows are added, then its result is read. Pa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from aggloom.codegen import OrphanPolicy
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.windows.general_book import Pane
@@ -21,7 +22,6 @@ from aggloom.runtime.storage.arena import Array
 
 Source = Callable[[Array], tuple[Any, Array]]
 """From numbers of rows to the bound rows and whether each retracts."""
-OrphanPolicy = Literal["drop", "error", "keep"]
 
 
 class WindowState(KeyedState):

@@ -1,0 +1,54 @@
+"""The settings of a Rank, which its operator reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from aggloom.codegen import OrphanPolicy
+from aggloom.runtime.state.sort_key import SortColumn
+
+
+@dataclass(frozen=True)
+class RankSettings:
+    """Which rows a Rank shows, and how; columns by number.
+
+    keys: how many of the first columns are the key. first, end: the range of numbers, or end_column, the column that
+    says the end in the first row of a key. unique: the columns by which a row is replaced, in the strategy update;
+    identity: those by which a row is known to the reader. number: the name of the number's column, if it is read.
+    """
+
+    schema: pa.Schema
+    keys: int
+    function: Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
+    sort: tuple[SortColumn, ...]
+    strategy: Literal["append", "update", "retract"]
+    first: int = 1
+    end: int | None = None
+    end_column: int | None = None
+    unique: tuple[int, ...] = ()
+    identity: tuple[int, ...] = ()
+    number: str | None = None
+    update_before: bool = True
+    per_record: bool = False
+    state_ttl_ms: int = 0
+    on_orphan_retraction: OrphanPolicy = "drop"
+
+    @property
+    def result(self) -> pa.Schema:
+        """The columns of its changes."""
+        if self.number is None:
+            return self.schema
+        return self.schema.append(pa.field(self.number, pa.int64()))
+
+    @property
+    def one_row(self) -> bool:
+        """Whether a key has one row at most."""
+        return self.function == "ROW_NUMBER" and self.end is not None and self.first >= self.end
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no row has a number in the range."""
+        return self.end_column is None and (self.end or 0) < self.first
