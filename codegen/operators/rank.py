@@ -23,7 +23,7 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import WORD, index_bytes
+from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
 from aggloom.codegen.operators.numbered import Numbered, shown_order
 from aggloom.codegen.operators.words import shown, shown_names
 from aggloom.codegen.spec.agg_spec import AggSpec
@@ -40,6 +40,8 @@ _FLINK: dict[Strategy, str] = {
 # Beside its words a row has: its sort word and arrival, links to its equals, its slot and cells of the index, and an
 # entry of a B+tree that is three quarters full.
 _ROW = 24 + 4 + 12 + 32 * 4 // 3
+_TREE = 4 * WORD
+"""The root of a tree, its block's head and the room behind its last entry."""
 
 
 @dataclass(frozen=True)
@@ -186,15 +188,16 @@ class Rank(Stateful):
         parts: list[dict[str, Any]] = [
             key,
             {"name": "written", "kind": "time", "bytes_per_key": WORD},
-            {"name": "ends", "kind": "numbers", "bytes_per_key": 2 * WORD},
             {
                 "name": "rows",
                 "kind": "sorted",
-                "bytes_per_key": WORD,
+                "bytes_per_key": _TREE,
                 "entries": self._kept,
                 "bytes_per_entry": row,
             },
         ]
+        if self.asked.end_column is not None:
+            parts.insert(2, {"name": "end", "kind": "number", "bytes_per_key": WORD})
         bounds = ["the number of keys" if self.partition else "one key", f"per key, {self._kept}"]
         return {
             "bounded_by": bounds,
@@ -203,7 +206,7 @@ class Rank(Stateful):
             "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
             "parts": parts,
             "texts": any(is_pooled(field.type) for field in fields) or len(self.order) > 1,
-            "bytes_per_text": 0,
+            "bytes_per_text": TEXT,
         }
 
     @property

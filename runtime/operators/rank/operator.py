@@ -45,8 +45,16 @@ class RankOperator(Operator):
         self.update_before = spec.update_before
         self._function = FUNCTIONS[spec.function]
         owes = spec.strategy == "retract" and spec.on_orphan_retraction == "keep"
+        # With ties there may be more.
+        bounded = spec.strategy != "retract" and spec.function == "ROW_NUMBER"
         self.state = RankState(
-            spec.schema, spec.keys, spec.sort, spec.unique, owes=owes, directory=directory
+            spec.schema,
+            spec.keys,
+            spec.sort,
+            spec.unique,
+            owes=owes,
+            most=spec.end if bounded else None,
+            directory=directory,
         )
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
         self._difference = self._comparison()
