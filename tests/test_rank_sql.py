@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from typing import Any
 
@@ -250,3 +251,39 @@ def test_a_batch_gives_the_final_table(spark: Any) -> None:
     )
     found = [(row._change_type, row.id, row.x) for row in out.collect()]
     assert sorted(found) == [("insert", 4, 4.0), ("insert", 9, 4.0)]
+
+
+WINDOWED = (
+    "SELECT window_start, g, s, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+    "ORDER BY s DESC, g) AS rn FROM (SELECT window_start, window_end, g, SUM(n) AS s FROM TABLE("
+    "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE)) GROUP BY window_start, window_end, g)) WHERE rn <= 2"
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai"])
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_a_rank_in_windows_waits_and_forgets(zone: str, buckets: int) -> None:
+    ddl = "g STRING, n INT, ts TIMESTAMP"
+    minute = 60_000
+    with Harness.from_sql(
+        WINDOWED,
+        tables={"t": ddl},
+        input_changes="append",
+        buckets=buckets,
+        local_time_zone=zone,
+        options={"table.exec.state.ttl": "1 s"} if buckets == 3 else {},
+    ) as t:
+        assert "WindowRank(windowEnd=[window_end], rankType=[ROW_NUMBER]" in as_text(t.plan)
+        assert t.plan.root.changelog == ("I",)
+        at = [dt.datetime(2026, 1, 1, 0, m, tzinfo=dt.UTC) for m in (1, 5, 12)]
+        start = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp() * 1000)
+        t.process([("+I", "abcd"[k], k, at[0]) for k in range(4)] + [("+I", "a", 9, at[2])])
+        t.watermark(start + 9 * minute)
+        assert t.changes() == []
+        t.process([("+I", "a", 10, at[1])])
+        t.watermark(start + 10 * minute - 1)
+        assert [(c[0], *c[2:]) for c in t.changes()] == [("+I", "a", 10, 1), ("+I", "d", 3, 2)]
+        assert sum(each.keys for each in t.pipeline.operators[-buckets:]) == 0
+        t.process([("+I", "b", 99, at[1])])
+        t.end_of_input()
+        assert [(c[0], *c[2:]) for c in t.changes()] == [("+I", "a", 9, 1)]

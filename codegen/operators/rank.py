@@ -49,7 +49,8 @@ class Rank(Stateful):
     """Of the rows of each key those with certain numbers in an order; the input's first columns are the key.
 
     order: none is the order of arrival. number: the name of the number's column, the last one; None: nobody reads it.
-    update_before: whether it emits -U.
+    update_before: whether it emits -U. window: the key column that is the end of the row's window, for whose end it
+    waits; on the clocks of `zone` if it is a wall clock.
     """
 
     input: Node
@@ -60,6 +61,8 @@ class Rank(Stateful):
     number: str | None
     update_before: bool = True
     merges: bool = False
+    window: str | None = None
+    zone: str = "UTC"
 
     @property
     def keys(self) -> Key:
@@ -111,7 +114,8 @@ class Rank(Stateful):
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
-        if self.strategy == "append" and not self.order and self.function == "ROW_NUMBER":
+        by_arrival = not self.order and self.function == "ROW_NUMBER"
+        if self.strategy == "append" and (by_arrival or self.window is not None):
             return ("I",)
         found = {"I", "UB", "UA", "D"}
         if self.never_deletes:
@@ -124,7 +128,7 @@ class Rank(Stateful):
 
     @property
     def never_deletes(self) -> bool:
-        by_place = self.numbers_rows or self.one_row
+        by_place = self.numbers_rows or self.one_row or self.window is not None
         return self.strategy != "retract" and (by_place or not self.order)
 
     @cached_property
@@ -137,6 +141,8 @@ class Rank(Stateful):
 
     @property
     def trends(self) -> dict[str, Trend]:
+        if self.appends_only:
+            return constant(self.schema.names)
         fixed = list(self.partition)
         if self.numbers_rows and self.number is not None:
             fixed.append(self.number)
@@ -155,7 +161,7 @@ class Rank(Stateful):
         columns = [(field.name, type_name(field.type)) for field in self.input.schema]
         order = [(each.column, each.descending, each.nulls_first) for each in self.order]
         asked = (self.asked.start, self.asked.end, self.asked.end_column)
-        what = (self.partition, order, asked, columns)
+        what = (self.partition, order, asked, columns, self.window, self.zone)
         return f"rank {self.function} {self.strategy} {self.row_key!r} {what!r}"
 
     @property
@@ -174,7 +180,11 @@ class Rank(Stateful):
             "orderBy": shown_order(self.order),
             "select": shown_names(self.schema.names),
         }
-        return "Rank", {name: words for name, words in details.items() if words}
+        shown_details = {name: words for name, words in details.items() if words}
+        if self.window is None:
+            return "Rank", shown_details
+        del shown_details["strategy"]
+        return "WindowRank", {"windowEnd": [shown(self.window)], **shown_details}
 
     @property
     def described(self) -> dict[str, Any]:
@@ -198,6 +208,8 @@ class Rank(Stateful):
         ]
         if self.asked.end_column is not None:
             parts.insert(2, {"name": "end", "kind": "number", "bytes_per_key": WORD})
+        if self.window is not None:
+            ttl = 0
         bounds = ["the number of keys" if self.partition else "one key", f"per key, {self._kept}"]
         return {
             "bounded_by": bounds,
@@ -244,7 +256,8 @@ class Rank(Stateful):
         rows = self.input
         keys = [key for key in rows.unique_keys if set(key) <= rows.constants]
         if rows.appends_only:
-            return "append", (), "rows are only added"
+            until = "" if self.window is None else f", and wait for {self.window}"
+            return "append", (), f"rows are only added{until}"
         own = next((key for key in keys if set(self.partition) <= set(key)), None)
         reason = "; ".join(self._obstacles(own))
         if reason or own is None:

@@ -23,6 +23,7 @@ from aggloom.codegen.planner.split_distinct import split_distinct
 from aggloom.codegen.planner.two_phase import two_phase
 from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
+from aggloom.codegen.planner.window_ranks import window_ranks
 from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike, to_schema
@@ -35,6 +36,7 @@ Rule = Callable[[Node, PlanOptions, Notes], Node]
 
 RULES: tuple[Rule, ...] = (
     windows,
+    window_ranks,
     prune_calls,
     monotonic_extremes,
     split_distinct,

@@ -103,7 +103,7 @@ class Runner:
             return self._run_query(case, query_program(case))
         if case.kind in OPERATOR_KINDS:
             return self._run_query(case, window_program(case))
-        if case.kind == "topn":
+        if case.kind in ("topn", "window_topn"):
             remarks = [self._run_query(case, program) for program in rank_programs(case)]
             return next(filter(None, remarks), "")
         raise NotSupported(f"operators of the kind {case.kind} are not there yet")

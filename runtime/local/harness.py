@@ -177,7 +177,10 @@ class Harness:
             for name, (column, delay) in (watermarks or {}).items()
         }
         self._watermarks = Watermarks(plan.scans, chosen.source_idle_timeout)
-        self._has_windows = any(isinstance(each, WindowAggregate) for each in walk(plan.root))
+        self._has_windows = any(
+            isinstance(each, WindowAggregate) or getattr(each, "window", None) is not None
+            for each in walk(plan.root)
+        )
         self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []
         self._buffered = self._bundles = 0

@@ -14,6 +14,7 @@ from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
 from aggloom.runtime.operators.rank.operator import RankOperator
+from aggloom.runtime.operators.rank.windowed import WindowRankOperator
 from aggloom.runtime.state.sort_key import SortColumn
 
 _CHANGING = ("update_before", "per_record", "state_ttl_ms", "on_orphan_retraction", "number")
@@ -26,6 +27,7 @@ class RankSpec(OperatorSpec):
     keys: how many of the first columns are the key. first, end: the range of numbers, or end_column, the column that
     says the end in the first row of a key. unique: the columns by which a row is replaced, in the strategy update;
     identity: those by which a row is known to the reader. number: the name of the number's column, if it is read.
+    window: the key column that is the end of the row's window, on the clocks of `zone` if it is a wall clock.
     """
 
     kind: ClassVar[str] = "rank"
@@ -44,6 +46,8 @@ class RankSpec(OperatorSpec):
     per_record: bool = False
     state_ttl_ms: int = 0
     on_orphan_retraction: Literal["drop", "error", "keep"] = "drop"
+    window: int | None = None
+    zone: str = "UTC"
 
     @classmethod
     def of(cls, node: Any, options: PlanOptions) -> RankSpec:
@@ -70,11 +74,15 @@ class RankSpec(OperatorSpec):
             not options.mini_batch_enabled,
             options.state_ttl,
             options.on_orphan_retraction,
+            None if node.window is None else names.index(node.window),
+            node.zone,
         )
 
     def make(
         self, handler_class: Any, bucket: int = 0, directory: Path | None = None
     ) -> RankOperator:
+        if self.window is not None:
+            return WindowRankOperator(self, directory)
         return RankOperator(self, directory)
 
     @property
@@ -106,6 +114,8 @@ class RankSpec(OperatorSpec):
             "end_column": self.end_column,
             "unique": list(self.unique),
             "identity": list(self.identity),
+            "window": self.window,
+            "zone": self.zone,
             **{name: getattr(self, name) for name in _CHANGING},
         }
 
@@ -131,8 +141,15 @@ class RankSpec(OperatorSpec):
 
     @property
     def ttl_ms(self) -> int:
-        return self.state_ttl_ms
+        # A window goes when it is over.
+        return self.state_ttl_ms if self.window is None else 0
 
     @property
     def time_mode(self) -> TimeMode:
+        if self.window is not None:
+            return "EventTime"
         return "ProcessingTime" if self.state_ttl_ms else "None"
+
+    @property
+    def moves_last(self) -> bool:
+        return self.window is not None
