@@ -55,6 +55,10 @@ LIMITS = [
     "SELECT id FROM t UNION ALL SELECT n FROM t ORDER BY id LIMIT 3",
     "SELECT COUNT(*) AS c FROM (SELECT id FROM t ORDER BY id LIMIT 3)",
     "SELECT id FROM t ORDER BY id LIMIT 0",
+    "SELECT k.g, r.id, x FROM (SELECT DISTINCT g FROM t) k, "
+    "LATERAL (SELECT id, x FROM t WHERE t.g = k.g AND n > 1 ORDER BY x DESC, id LIMIT 2) r WHERE id > 3",
+    "SELECT * FROM (SELECT DISTINCT g, n FROM t WHERE n < 3) k, "
+    "LATERAL (SELECT id FROM t WHERE g = k.g AND k.n = n ORDER BY id LIMIT 1) r",
 ]
 rows_ = st.lists(
     st.tuples(
@@ -209,6 +213,11 @@ def test_rank_sql_says_the_same() -> None:
             "a frame for",
         ),
         ("SELECT SUM(id) OVER (ORDER BY id) FROM t", "OVER is"),
+        (
+            "SELECT id FROM (SELECT DISTINCT g FROM t WHERE n > 1) k, "
+            "LATERAL (SELECT id FROM t WHERE g = k.g ORDER BY id LIMIT 1) r",
+            "a join is",
+        ),
         ("SELECT id FROM t ORDER BY id", "ORDER BY is"),
     ],
 )
