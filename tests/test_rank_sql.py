@@ -126,6 +126,28 @@ def test_a_limit_without_an_order_takes_the_first_that_came() -> None:
         assert t.changes() == [("+I", 5), ("+I", 3)]
 
 
+def test_the_clock_is_the_order_of_arrival() -> None:
+    number = "ROW_NUMBER() OVER (PARTITION BY g ORDER BY PROCTIME())"
+    sql = f"SELECT id, rn FROM (SELECT *, {number} AS rn FROM t) WHERE rn <= 2"
+    with Harness.from_sql(sql, tables={"t": DDL}, input_changes="append", buckets=2) as t:
+        assert t.plan.root.appends_only
+        for n in (5, 3, 4):
+            t.process([("+I", "a", n, None, 0)])
+            t.flush()
+        assert t.changes() == [("+I", 5, 1), ("+I", 3, 2)]
+
+
+def test_a_view_is_read_twice() -> None:
+    with Harness.from_sql(
+        f"CREATE TEMPORARY VIEW r AS {NUMBERED.format(f='ROW_NUMBER')};"
+        "SELECT id, 1 AS place FROM r WHERE rn = 1 UNION ALL SELECT id, 2 AS place FROM r WHERE rn = 2",
+        tables={"t": DDL},
+    ) as t:
+        t.process([("+I", "a", n, float(n), 0) for n in range(4)])
+        t.flush()
+        assert sorted(t.table()) == [(2, 2), (3, 1)]
+
+
 def test_ranks_over_ranks_and_aggregates_over_ranks() -> None:
     best = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY g ORDER BY x DESC) AS r FROM t) WHERE r = 1"
     sql = f"SELECT g, x FROM ({best}) ORDER BY x DESC LIMIT 2"
@@ -219,6 +241,11 @@ def test_rank_sql_says_the_same() -> None:
             "a join is",
         ),
         ("SELECT id FROM t ORDER BY id", "ORDER BY is"),
+        (
+            "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY g ORDER BY PROCTIME() DESC) <= 2",
+            "by PROCTIME.. DESC",
+        ),
+        ("SELECT m FROM (SELECT MAP(g, id) AS m FROM t) ORDER BY m LIMIT 1", "has no order"),
     ],
 )
 def test_what_is_refused(sql: str, match: str) -> None:
