@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from aggloom.errors import AggloomError, DataError, OrphanRetractionError
 from aggloom.runtime.operators.base import Held, Operator, Partials
 from aggloom.runtime.operators.rank.difference import By, Difference, Messages
-from aggloom.runtime.operators.rank.kernels import first_of, in_range
+from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, first_of, in_range
 from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
 from aggloom.runtime.operators.rank.state import RankState
 from aggloom.runtime.operators.steps import Rows, no_rows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _FAR = 1 << 40
 """A number that no row has."""
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
 
 
 class RankOperator(Operator):
@@ -231,7 +231,9 @@ class RankOperator(Operator):
             batch, slots = batch.filter(pa.array(fits)), slots[fits]
         applied = rows.insert(slots, batch)
         touched, _ = self._distinct(slots)
-        stops = ends_of(rows, self._function, touched, self._ends(touched))
+        stops = self._ends(touched)
+        if self._function != ROW_NUMBER:
+            stops = ends_of(rows, self._function, touched, stops)
         _, cut = rows.between(touched, stops, np.full(len(touched), _FAR))
         rows.take(cut)
         return applied.gone[applied.gone >= 0], cut
