@@ -309,8 +309,8 @@ def test_the_last_watermark_may_be_javas(tmp_path: Path) -> None:
 
 def test_the_report_counts_reasons(tmp_path: Path) -> None:
     case = _sums()
-    case["kind"] = "topn"
+    case["kind"] = "matching"
     (outcome,) = run_directory(_write(tmp_path, case))
     lines = list(report([outcome, outcome], False))
     assert lines[0].endswith("0 passed, 0 failed, 2 not supported")
-    assert lines[1] == "  2 not supported: operators of the kind topn are not there yet"
+    assert lines[1] == "  2 not supported: operators of the kind matching are not there yet"

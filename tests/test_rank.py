@@ -413,3 +413,57 @@ def test_big_sort_keys_and_many_equal_rows() -> None:
     assert take(operator, [("+I", *same)] * 1_000) == [("+I", *same, 1)] * 1_000
     assert take(operator, [("-D", *same)] * 999) == [("-D", *same, 1)] * 999
     assert Counter(messages(operator.contents())) == Counter([("+I", *same, 1)])
+
+
+def test_what_it_holds_of_a_key() -> None:
+    spec = spec_of(function="RANK", sort=(SortColumn(2),), strategy="retract", number="n")
+    operator = RankOperator(spec)
+    take(operator, [("+I", "a", k, float(k), "x") for k in range(4)])
+    key = pa.RecordBatch.from_arrays([pa.array(["a"])], names=["g"])
+    held = list(operator.held(key))
+    assert [each.results for each in held] == [
+        {"id": 0, "x": 0.0, "s": "x", "n": 1},
+        {"id": 1, "x": 1.0, "s": "x", "n": 2},
+    ]
+    assert {each.records for each in held} == {4}
+    assert operator.key_columns()[0].to_pylist() == ["a"]
+    assert not list(operator.held(pa.RecordBatch.from_arrays([pa.array(["z"])], names=["g"])))
+
+
+@examples(max_examples=60, deadline=None)
+@given(
+    rows=st.lists(st.tuples(st.sampled_from(["+I", "+I", "-D"]), rows_), max_size=25),
+    function=functions,
+    order=orders,
+    data=st.data(),
+)
+def test_cuts_change_nothing(rows: list[Any], function: Any, order: Any, data: Any) -> None:
+    changes = [(kind, *row) for kind, row in rows]
+    tables = []
+    for per_record in (False, True):
+        spec = spec_of(
+            function=function, sort=order, strategy="retract", number="n", per_record=per_record
+        )
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(changes)), max_size=4)))
+        operator, table = RankOperator(spec), Counter[Row]()
+        for start, stop in zip([0, *cuts], [*cuts, len(changes)], strict=True):
+            fold(table, take(operator, changes[start:stop]))
+        tables.append(table)
+    assert tables[0] == tables[1]
+
+
+def test_a_million_rows_of_one_key_and_a_million_keys_of_one_row() -> None:
+    n = 1_000_000
+    for keys in (1, n):
+        spec = spec_of(function="ROW_NUMBER", sort=(SortColumn(1),), strategy="retract", number="n")
+        operator = RankOperator(spec)
+        names = pa.array(["k"] * n) if keys == 1 else pa.array(np.arange(n)).cast(pa.string())
+        numbers = np.arange(n, dtype=np.int32)
+        columns = [names, pa.array(numbers), pa.array(numbers / 7), pa.nulls(n, pa.string())]
+        whole = pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+        out, _ = operator.process(whole, np.zeros(n, np.int8))
+        assert out.num_rows == (2 if keys == 1 else n)
+        # The first row of all goes; the one that comes up is found without looking at the others.
+        changes = operator.process(whole.slice(0, 1), np.full(1, CODES["-D"], np.int8))
+        assert len(changes[1]) == (4 if keys == 1 else 1)
+        assert operator.keys == (1 if keys == 1 else n - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
 from typing import Any
 
@@ -54,6 +55,10 @@ LIMITS = [
     "SELECT id FROM t UNION ALL SELECT n FROM t ORDER BY id LIMIT 3",
     "SELECT COUNT(*) AS c FROM (SELECT id FROM t ORDER BY id LIMIT 3)",
     "SELECT id FROM t ORDER BY id LIMIT 0",
+    "SELECT k.g, r.id, x FROM (SELECT DISTINCT g FROM t) k, "
+    "LATERAL (SELECT id, x FROM t WHERE t.g = k.g AND n > 1 ORDER BY x DESC, id LIMIT 2) r WHERE id > 3",
+    "SELECT * FROM (SELECT DISTINCT g, n FROM t WHERE n < 3) k, "
+    "LATERAL (SELECT id FROM t WHERE g = k.g AND k.n = n ORDER BY id LIMIT 1) r",
 ]
 rows_ = st.lists(
     st.tuples(
@@ -119,6 +124,28 @@ def test_a_limit_without_an_order_takes_the_first_that_came() -> None:
             t.process([("+I", "a", n, None, 0)])
             t.flush()
         assert t.changes() == [("+I", 5), ("+I", 3)]
+
+
+def test_the_clock_is_the_order_of_arrival() -> None:
+    number = "ROW_NUMBER() OVER (PARTITION BY g ORDER BY PROCTIME())"
+    sql = f"SELECT id, rn FROM (SELECT *, {number} AS rn FROM t) WHERE rn <= 2"
+    with Harness.from_sql(sql, tables={"t": DDL}, input_changes="append", buckets=2) as t:
+        assert t.plan.root.appends_only
+        for n in (5, 3, 4):
+            t.process([("+I", "a", n, None, 0)])
+            t.flush()
+        assert t.changes() == [("+I", 5, 1), ("+I", 3, 2)]
+
+
+def test_a_view_is_read_twice() -> None:
+    with Harness.from_sql(
+        f"CREATE TEMPORARY VIEW r AS {NUMBERED.format(f='ROW_NUMBER')};"
+        "SELECT id, 1 AS place FROM r WHERE rn = 1 UNION ALL SELECT id, 2 AS place FROM r WHERE rn = 2",
+        tables={"t": DDL},
+    ) as t:
+        t.process([("+I", "a", n, float(n), 0) for n in range(4)])
+        t.flush()
+        assert sorted(t.table()) == [(2, 2), (3, 1)]
 
 
 def test_ranks_over_ranks_and_aggregates_over_ranks() -> None:
@@ -208,7 +235,17 @@ def test_rank_sql_says_the_same() -> None:
             "a frame for",
         ),
         ("SELECT SUM(id) OVER (ORDER BY id) FROM t", "OVER is"),
+        (
+            "SELECT id FROM (SELECT DISTINCT g FROM t WHERE n > 1) k, "
+            "LATERAL (SELECT id FROM t WHERE g = k.g ORDER BY id LIMIT 1) r",
+            "a join is",
+        ),
         ("SELECT id FROM t ORDER BY id", "ORDER BY is"),
+        (
+            "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY g ORDER BY PROCTIME() DESC) <= 2",
+            "by PROCTIME.. DESC",
+        ),
+        ("SELECT m FROM (SELECT MAP(g, id) AS m FROM t) ORDER BY m LIMIT 1", "has no order"),
     ],
 )
 def test_what_is_refused(sql: str, match: str) -> None:
@@ -250,3 +287,39 @@ def test_a_batch_gives_the_final_table(spark: Any) -> None:
     )
     found = [(row._change_type, row.id, row.x) for row in out.collect()]
     assert sorted(found) == [("insert", 4, 4.0), ("insert", 9, 4.0)]
+
+
+WINDOWED = (
+    "SELECT window_start, g, s, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+    "ORDER BY s DESC, g) AS rn FROM (SELECT window_start, window_end, g, SUM(n) AS s FROM TABLE("
+    "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE)) GROUP BY window_start, window_end, g)) WHERE rn <= 2"
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai"])
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_a_rank_in_windows_waits_and_forgets(zone: str, buckets: int) -> None:
+    ddl = "g STRING, n INT, ts TIMESTAMP"
+    minute = 60_000
+    with Harness.from_sql(
+        WINDOWED,
+        tables={"t": ddl},
+        input_changes="append",
+        buckets=buckets,
+        local_time_zone=zone,
+        options={"table.exec.state.ttl": "1 s"} if buckets == 3 else {},
+    ) as t:
+        assert "WindowRank(windowEnd=[window_end], rankType=[ROW_NUMBER]" in as_text(t.plan)
+        assert t.plan.root.changelog == ("I",)
+        at = [dt.datetime(2026, 1, 1, 0, m, tzinfo=dt.UTC) for m in (1, 5, 12)]
+        start = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp() * 1000)
+        t.process([("+I", "abcd"[k], k, at[0]) for k in range(4)] + [("+I", "a", 9, at[2])])
+        t.watermark(start + 9 * minute)
+        assert t.changes() == []
+        t.process([("+I", "a", 10, at[1])])
+        t.watermark(start + 10 * minute - 1)
+        assert [(c[0], *c[2:]) for c in t.changes()] == [("+I", "a", 10, 1), ("+I", "d", 3, 2)]
+        assert sum(each.keys for each in t.pipeline.operators[-buckets:]) == 0
+        t.process([("+I", "b", 99, at[1])])
+        t.end_of_input()
+        assert [(c[0], *c[2:]) for c in t.changes()] == [("+I", "a", 9, 1)]

@@ -205,6 +205,7 @@ NAMED = {
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
+    "codegen/planner/window_ranks.py": {"Rank", "WindowAggregate"},
     "codegen/planner/windows.py": {
         *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
     },

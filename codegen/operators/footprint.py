@@ -21,7 +21,7 @@ from aggloom.physical import is_pooled
 KEY_TABLE = 14
 """Those of a key in the table of keys: in live state on Spark it has 3/2 to 15/8, of a word."""
 # Offset, hash, length, references, a mark, and a place in the list of what nothing refers to yet.
-_TEXT = 2 * WORD + 3 * CELL + 1
+TEXT = 2 * WORD + 3 * CELL + 1 + TABLE
 
 
 def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
         "parts": parts,
         "texts": _holds_texts(plan),
     }
-    return found | ({"bytes_per_text": _TEXT + TABLE} if found["texts"] else {})
+    return found | ({"bytes_per_text": TEXT} if found["texts"] else {})
 
 
 def bounds(state: dict[str, Any]) -> str:

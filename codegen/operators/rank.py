@@ -23,7 +23,7 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import WORD, index_bytes
+from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
 from aggloom.codegen.operators.numbered import Numbered, shown_order
 from aggloom.codegen.operators.words import shown, shown_names
 from aggloom.codegen.spec.agg_spec import AggSpec
@@ -41,6 +41,8 @@ _FLINK: dict[Strategy, str] = {
 # Beside its words a row has: its sort word and arrival, links to its equals, its slot and cells of the index, and an
 # entry of a B+tree that is three quarters full.
 _ROW = 24 + 4 + 12 + 32 * 4 // 3
+_TREE = 4 * WORD
+"""The root of a tree, its block's head and the room behind its last entry."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ class Rank(Stateful):
     """Of the rows of each key those with certain numbers in an order; the input's first columns are the key.
 
     order: none is the order of arrival. number: the name of the number's column, the last one; None: nobody reads it.
-    update_before: whether it emits -U.
+    update_before: whether it emits -U. window: the key column that is the end of the row's window, for whose end it
+    waits; on the clocks of `zone` if it is a wall clock.
     """
 
     input: Node
@@ -59,6 +62,8 @@ class Rank(Stateful):
     number: str | None
     update_before: bool = True
     merges: bool = False
+    window: str | None = None
+    zone: str = "UTC"
 
     @property
     def keys(self) -> Key:
@@ -110,7 +115,8 @@ class Rank(Stateful):
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
-        if self.strategy == "append" and not self.order and self.function == "ROW_NUMBER":
+        by_arrival = not self.order and self.function == "ROW_NUMBER"
+        if self.strategy == "append" and (by_arrival or self.window is not None):
             return ("I",)
         found = {"I", "UB", "UA", "D"}
         if self.never_deletes:
@@ -123,7 +129,7 @@ class Rank(Stateful):
 
     @property
     def never_deletes(self) -> bool:
-        by_place = self.numbers_rows or self.one_row
+        by_place = self.numbers_rows or self.one_row or self.window is not None
         return self.strategy != "retract" and (by_place or not self.order)
 
     @cached_property
@@ -136,10 +142,16 @@ class Rank(Stateful):
 
     @property
     def trends(self) -> dict[str, Trend]:
+        if self.appends_only:
+            return constant(self.schema.names)
         fixed = list(self.partition)
         if self.numbers_rows and self.number is not None:
             fixed.append(self.number)
         return constant(fixed)
+
+    @property
+    def awaits_watermark(self) -> bool:
+        return self.window is not None
 
     @property
     def clock_columns(self) -> frozenset[str]:
@@ -150,7 +162,7 @@ class Rank(Stateful):
         columns = [(field.name, type_name(field.type)) for field in self.input.schema]
         order = [(each.column, each.descending, each.nulls_first) for each in self.order]
         asked = (self.asked.start, self.asked.end, self.asked.end_column)
-        what = (self.partition, order, asked, columns)
+        what = (self.partition, order, asked, columns, self.window, self.zone)
         return f"rank {self.function} {self.strategy} {self.row_key!r} {what!r}"
 
     @property
@@ -169,7 +181,11 @@ class Rank(Stateful):
             "orderBy": shown_order(self.order),
             "select": shown_names(self.schema.names),
         }
-        return "Rank", {name: words for name, words in details.items() if words}
+        shown_details = {name: words for name, words in details.items() if words}
+        if self.window is None:
+            return "Rank", shown_details
+        del shown_details["strategy"]
+        return "WindowRank", {"windowEnd": [shown(self.window)], **shown_details}
 
     @property
     def described(self) -> dict[str, Any]:
@@ -183,15 +199,18 @@ class Rank(Stateful):
         parts: list[dict[str, Any]] = [
             key,
             {"name": "written", "kind": "time", "bytes_per_key": WORD},
-            {"name": "ends", "kind": "numbers", "bytes_per_key": 2 * WORD},
             {
                 "name": "rows",
                 "kind": "sorted",
-                "bytes_per_key": WORD,
+                "bytes_per_key": _TREE,
                 "entries": self._kept,
                 "bytes_per_entry": row,
             },
         ]
+        if self.asked.end_column is not None:
+            parts.insert(2, {"name": "end", "kind": "number", "bytes_per_key": WORD})
+        if self.window is not None:
+            ttl = 0
         bounds = ["the number of keys" if self.partition else "one key", f"per key, {self._kept}"]
         return {
             "bounded_by": bounds,
@@ -200,7 +219,7 @@ class Rank(Stateful):
             "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
             "parts": parts,
             "texts": any(is_pooled(field.type) for field in fields) or len(self.order) > 1,
-            "bytes_per_text": 0,
+            "bytes_per_text": TEXT,
         }
 
     @property
@@ -238,7 +257,8 @@ class Rank(Stateful):
         rows = self.input
         keys = [key for key in rows.unique_keys if set(key) <= rows.constants]
         if rows.appends_only:
-            return "append", (), "rows are only added"
+            until = "" if self.window is None else f", and wait for {self.window}"
+            return "append", (), f"rows are only added{until}"
         own = next((key for key in keys if set(self.partition) <= set(key)), None)
         reason = "; ".join(self._obstacles(own))
         if reason or own is None:

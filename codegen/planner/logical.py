@@ -43,6 +43,7 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
+from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.query import Block
 from aggloom.codegen.sql.scope import Scope, bare, pretty
@@ -87,6 +88,8 @@ class _Builder:
 
     def query(self, tree: exp.Expression) -> Node:
         inner = self._with(tree)
+        if isinstance(tree, exp.Select) and tree.args.get("from_"):
+            tree = lateral_top(tree) or tree
         numbering = numbering_query(self.sql, tree)
         if numbering is not None:
             return numbered(inner, numbering)

@@ -108,7 +108,8 @@ def _chosen(scope: Scope, node: Numbered, asked: Range) -> Node:
         found = choice(node, asked)
         if found is not None:
             return found
-    raise refusal(scope.sql, node.place, f"{node.function} like this is", "see docs/rank.md")
+    what = f"{node.function} by PROCTIME() DESC, but for number 1 of rows that are only added, is"
+    raise refusal(scope.sql, node.place, what, "order by a column that says when the row came")
 
 
 def _column(scope: Scope, name: str, query: NumberingQuery) -> str:

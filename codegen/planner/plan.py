@@ -34,6 +34,7 @@ from aggloom.codegen.planner.tables import Keys, table_nodes
 from aggloom.codegen.planner.two_phase import two_phase
 from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
+from aggloom.codegen.planner.window_ranks import window_ranks
 from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.scalar.expressions import quoted
@@ -47,6 +48,7 @@ Rule = Callable[[Node, PlanOptions, Notes], Node]
 RULES: tuple[Rule, ...] = (
     normalise,
     windows,
+    window_ranks,
     prune_calls,
     monotonic_extremes,
     split_distinct,

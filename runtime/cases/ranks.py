@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from aggloom.codegen.planner import Notes, Plan, PlanOptions, Range, Rank, Scan, SortItem
+import pyarrow as pa
+
+from aggloom.codegen.planner import (
+    Calc,
+    Node,
+    Notes,
+    Plan,
+    PlanOptions,
+    Range,
+    Rank,
+    Scan,
+    SortItem,
+)
 from aggloom.runtime.cases.format import Case, NotSupported, table_schema
 from aggloom.runtime.cases.program import Program, Table
 
@@ -41,9 +53,20 @@ class Improving(Scan):
 
 
 def rank_programs(case: Case) -> Iterator[Program]:
-    """The Rank of a case, once for each strategy that it names."""
+    """The Rank of a case, once for each strategy that it names; that of a window has only one."""
     params = case.params
     schema = table_schema(params["schema"], "*")
+    if case.kind == "window_topn":
+        end = params["window_end_field"]
+        others = [n for n in schema.names if n not in (*params["partition_by"], end)]
+        order = [*params["partition_by"], end, *others]
+        rows = Calc(
+            Scan("t", schema, "append"),
+            tuple((name, f"`{name}`") for name in order),
+            pa.schema([schema.field(name) for name in order]),
+        )
+        yield Program({"t": Table("t", schema)}, partial(_plan_in_windows, params, rows))
+        return
 
     for scan in _scans(params, schema):
         yield Program({"t": Table("t", schema)}, partial(_plan, params, scan))
@@ -81,7 +104,19 @@ def _row_key(params: Any, strategy: str, schema: Any) -> tuple[str, ...]:
     return (*params["partition_by"], *others[:1])
 
 
-def _plan(params: Any, scan: Scan, options: PlanOptions) -> Plan:
+def _plan_in_windows(params: Any, rows: Node, options: PlanOptions) -> Plan:
+    """The rank by key and window, with the columns as the case has them."""
+    end = params["window_end_field"]
+    keys = [*params["partition_by"], end]
+    made = _plan({**params, "partition_by": keys}, rows, options)
+    root = replace(made.root, window=end)  # type: ignore[call-arg]
+    names = list(params["schema"]) + [n for n in root.schema.names if n not in params["schema"]]
+    columns = pa.schema([root.schema.field(name) for name in names])
+    shown = Calc(root, tuple((name, f"`{name}`") for name in names), columns)
+    return replace(made, root=shown, logical=shown)
+
+
+def _plan(params: Any, scan: Node, options: PlanOptions) -> Plan:
     asked = params["rank_range"]
     function = params.get("rank_function", "ROW_NUMBER")
     if function not in _FUNCTIONS:

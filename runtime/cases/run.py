@@ -105,7 +105,7 @@ class Runner:
             return self._run_query(case, windows.window_program(case))
         if case.kind in rows.OPERATOR_KINDS:
             return self._run_query(case, rows.row_program(case))
-        if case.kind == "topn":
+        if case.kind in ("topn", "window_topn"):
             remarks = [self._run_query(case, program) for program in rank_programs(case)]
             return next(filter(None, remarks), "")
         raise NotSupported(f"operators of the kind {case.kind} are not there yet")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, parse_type, quoted, type_name
+from aggloom.codegen import AggSpec, parse_type, type_name
 from aggloom.codegen.planner import (
     Exchange,
     Node,

@@ -14,13 +14,13 @@ from aggloom.runtime.storage.pool import HEAP_LIVE, HIGH, LIVE
 
 
 class Entries(NamedTuple):
-    """The entries of a view: how many, whether their words are texts, how often each was met, the most a key has.
+    """The entries of a view: how many, how many texts each holds, how often each was met, the most a key has.
 
     The last two are None where they are not known, and where a key may have any number.
     """
 
     live: int
-    pooled: bool
+    pooled: int
     met: Array | None
     most: int | None
 
@@ -66,6 +66,7 @@ def _holdings(state: Any) -> Holdings:
     handler = state.handler
     kinds, fields = (handler.VIEWS, handler.FIELDS) if handler else ((), ())
     views = getattr(state.accumulators, "views", {}) if handler else {}
+    rows = {} if handler else getattr(state, "entries", {})
     return Holdings(
         keys=len(slots),
         met=_met(state, slots),
@@ -73,7 +74,8 @@ def _holdings(state: Any) -> Holdings:
             attr: _entries(kind, bool(pooled), width, views[attr])
             for attr, kind, pooled, width in kinds
             if attr in views
-        },
+        }
+        | {name: Entries(live, texts, None, most) for name, (live, texts, most) in rows.items()},
         texts=refs[refs > 0].astype(np.int64),
         text_bytes=int(pool.meta[HEAP_LIVE]) if pool.meta[LIVE] else 0,
         texts_by_key=state.key_texts + sum(bool(pooled) for _, _, _, _, pooled, *_ in fields),
@@ -82,6 +84,8 @@ def _holdings(state: Any) -> Holdings:
 
 def _met(state: Any, slots: Array) -> Array | None:
     """How often rows met each slot: the rows that it holds, or, where it does not know, those that were counted."""
+    if not state.handler:
+        return state.met(slots) if hasattr(state, "met") else None
     if state.handler and state.handler.RETRACTING:
         return np.abs(state.records[slots])
     met: Array = getattr(state.handler, "met", np.zeros(0, np.int64))

@@ -76,7 +76,7 @@ def first_of(slots: Array, mark: Array, touched: Array, first: Array) -> int:
 
     mark: zero for every slot, before and after.
     """
-    found = np.int64(0)
+    found = 0
     for r in range(len(slots)):
         slot = slots[r]
         if mark[slot] == 0:
@@ -124,7 +124,7 @@ def pair_numbers(
     The first `before` rows go, the others come, both in order. marked: whether numbers count; else a place has one row.
     suppresses: whether a row that comes for its equal is no change. kinds: 0 comes, 1 and 2 the halves of an update, 3.
     """
-    i, j, found = np.int64(0), np.int64(before), np.int64(0)
+    i, j, found = np.int64(0), np.int64(before), 0
     while i < before or j < len(ids):
         order = np.int64(0)
         if i == before:

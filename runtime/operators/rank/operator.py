@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from aggloom.errors import AggloomError, DataError, OrphanRetractionError
 from aggloom.runtime.operators.base import Held, OneInput, Partials
 from aggloom.runtime.operators.rank.difference import By, Difference, Messages
-from aggloom.runtime.operators.rank.kernels import first_of, in_range
+from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, first_of, in_range
 from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
@@ -24,7 +24,7 @@ from aggloom.runtime.values.clock import NO_TIME, Clock
 
 _FAR = 1 << 40
 """A number that no row has."""
-_CHUNK = 1 << 16
+_CHUNK = 1 << 18
 
 
 class RankOperator(OneInput):
@@ -42,8 +42,16 @@ class RankOperator(OneInput):
         self.update_before = spec.update_before
         self._function = FUNCTIONS[spec.function]
         owes = spec.strategy == "retract" and spec.on_orphan_retraction == "keep"
+        # With ties there may be more.
+        bounded = spec.strategy != "retract" and spec.function == "ROW_NUMBER"
         self.state = RankState(
-            spec.schema, spec.keys, spec.sort, spec.unique, owes=owes, directory=directory
+            spec.schema,
+            spec.keys,
+            spec.sort,
+            spec.unique,
+            owes=owes,
+            most=spec.end if bounded else None,
+            directory=directory,
         )
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
         self._difference = self._comparison()
@@ -220,7 +228,9 @@ class RankOperator(OneInput):
             batch, slots = batch.filter(pa.array(fits)), slots[fits]
         applied = rows.insert(slots, batch)
         touched, _ = self._distinct(slots)
-        stops = ends_of(rows, self._function, touched, self._ends(touched))
+        stops = self._ends(touched)
+        if self._function != ROW_NUMBER:
+            stops = ends_of(rows, self._function, touched, stops)
         _, cut = rows.between(touched, stops, np.full(len(touched), _FAR))
         rows.take(cut)
         return applied.gone[applied.gone >= 0], cut

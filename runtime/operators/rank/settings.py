@@ -18,6 +18,7 @@ class RankSettings:
     keys: how many of the first columns are the key. first, end: the range of numbers, or end_column, the column that
     says the end in the first row of a key. unique: the columns by which a row is replaced, in the strategy update;
     identity: those by which a row is known to the reader. number: the name of the number's column, if it is read.
+    window: the key column that is the end of the row's window, on the clocks of `zone` if it is a wall clock.
     """
 
     schema: pa.Schema
@@ -35,6 +36,8 @@ class RankSettings:
     per_record: bool = False
     state_ttl_ms: int = 0
     on_orphan_retraction: OrphanPolicy = "drop"
+    window: int | None = None
+    zone: str = "UTC"
 
     @property
     def result(self) -> pa.Schema:

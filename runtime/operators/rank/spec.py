@@ -15,6 +15,7 @@ from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
 from aggloom.runtime.operators.rank.operator import RankOperator
 from aggloom.runtime.operators.rank.settings import RankSettings
+from aggloom.runtime.operators.rank.windowed import WindowRankOperator
 from aggloom.runtime.state.sort_key import SortColumn
 
 _CHANGING = ("update_before", "per_record", "state_ttl_ms", "on_orphan_retraction", "number")
@@ -51,11 +52,15 @@ class RankSpec(RankSettings, OperatorSpec):
             not options.mini_batch_enabled,
             options.state_ttl,
             options.on_orphan_retraction,
+            None if node.window is None else names.index(node.window),
+            node.zone,
         )
 
     def make(
         self, handler_class: Any, bucket: int = 0, directory: Path | None = None
     ) -> RankOperator:
+        if self.window is not None:
+            return WindowRankOperator(self, directory)
         return RankOperator(self, directory)
 
     def to_data(self) -> dict[str, Any]:
@@ -70,6 +75,8 @@ class RankSpec(RankSettings, OperatorSpec):
             "end_column": self.end_column,
             "unique": list(self.unique),
             "identity": list(self.identity),
+            "window": self.window,
+            "zone": self.zone,
             **{name: getattr(self, name) for name in _CHANGING},
         }
 
@@ -95,8 +102,15 @@ class RankSpec(RankSettings, OperatorSpec):
 
     @property
     def ttl_ms(self) -> int:
-        return self.state_ttl_ms
+        # A window goes when it is over.
+        return self.state_ttl_ms if self.window is None else 0
 
     @property
     def time_mode(self) -> TimeMode:
+        if self.window is not None:
+            return "EventTime"
         return "ProcessingTime" if self.state_ttl_ms else "None"
+
+    @property
+    def moves_last(self) -> bool:
+        return self.window is not None

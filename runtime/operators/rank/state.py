@@ -15,12 +15,16 @@ from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
 
+_TELLING = 5
+"""How many rows of a key tell how rare it is."""
+
 
 class RankState:
     """Keys, when each was written, its rows, the last number that it asks for + 1 (0: it is not known yet).
 
     keys: how many of the first columns are the key. unique: the columns by which a row is known, none: all. owes:
-    whether rows that were taken back before they came are remembered. directory: where the arena's arrays are mapped.
+    whether rows that were taken back before they came are remembered. most: the rows that a key keeps, None: all.
+    directory: where the arena's arrays are mapped.
     """
 
     handler = None
@@ -33,11 +37,25 @@ class RankState:
         unique: Sequence[int],
         *,
         owes: bool = False,
+        most: int | None = None,
         directory: Path | None = None,
     ) -> None:
         self.schema, self.fields = schema, list(schema)[:keys]
         self.order, self.unique, self.owes = tuple(order), tuple(unique), owes
+        self.most = most
         self._open(Arena(directory))
+
+    @property
+    def entries(self) -> dict[str, tuple[int, int, int | None]]:
+        """What there may be several of for a key: how many in all, the texts of each, the most that a key has."""
+        texts = int(self.sorted.rows.pooled.sum()) + self.sorted.key.by_bytes
+        return {"rows": (len(self.sorted), texts, self.most)}
+
+    def met(self, slots: Array) -> Array | None:
+        """How often rows met each slot; None where it keeps too few of them to tell."""
+        if self.most is not None and self.most <= _TELLING:
+            return None
+        return self.sorted.sizes(slots)[0]
 
     @property
     def end(self) -> Array:

@@ -1,0 +1,119 @@
+"""The rank of rows in windows: it waits for the end of a window, gives out its rows once, and forgets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen.windows import to_instants
+from aggloom.errors import AggloomError
+from aggloom.runtime.operators.base import Partials
+from aggloom.runtime.operators.rank.difference import Messages
+from aggloom.runtime.operators.rank.operator import RankOperator
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import INSERT, Kinds
+from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
+
+if TYPE_CHECKING:
+    from aggloom.runtime.operators.rank.settings import RankSettings
+
+
+class WindowRankOperator(RankOperator):
+    """One bucket's operator, of which one of the key columns is the end of the row's window.
+
+    Rows are only added. One that comes when its window is over is dropped and counted. The clock moves after a bundle's
+    rows, which windows below give out when the watermark passes their end.
+    """
+
+    def __init__(self, spec: RankSettings, directory: Path | None = None) -> None:
+        super().__init__(spec, directory)
+        self.counters = {**self.counters, "late_dropped": 0, "fired": 0}
+
+    @property
+    def clock(self) -> Array:
+        """The watermark, in milliseconds."""
+        arena = self.state.arena
+        if "clock" not in arena:
+            arena.array("clock", 1, "i8")[:] = BEFORE_ALL
+        return arena.array("clock", 1, "i8")
+
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
+    ) -> Rows:
+        """Take rows, move the clock, and return the rows of windows that are over.
+
+        Raises DataError for a row that takes one back.
+        """
+        if self._failed:
+            raise AggloomError(
+                "the operator failed in an earlier bundle; restore it from a snapshot"
+            )
+        batch, kinds = self._expected(batch, kinds)
+        self.counters["rows"] += batch.num_rows
+        self._failed = True
+        if batch.num_rows and not self.spec.is_empty:
+            self._take(batch)
+        self.clock[0] = max(int(self.clock[0]), clock.watermark)
+        changes = self._fire()
+        self.state.pool.sweep()
+        self._failed = False
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    def contents(self) -> Rows:
+        """Nothing: rows that were given out are not kept."""
+        return no_rows(self.schema)
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        """When the next window is over."""
+        lasts = self._lasts(self.state.used())
+        return (int(lasts.min()) if len(lasts) else None), None
+
+    def snapshot(self) -> bytes:
+        self.clock  # noqa: B018
+        return super().snapshot()
+
+    def _take(self, batch: pa.RecordBatch) -> None:
+        """Store the rows that are in range."""
+        assert self.spec.window is not None
+        late = self._milliseconds(batch.column(self.spec.window)) - 1 <= self.clock[0]
+        self.counters["late_dropped"] += int(late.sum())
+        if late.any():
+            batch = batch.filter(pa.array(~late))
+        slots = self.state.lookup(batch)
+        fits = self._in_range(batch, slots)
+        some = slots[fits]
+        gone, _ = self._apply(batch.filter(pa.array(fits)), some, np.zeros(len(some), np.bool_))
+        self.state.sorted.free(gone)
+
+    def _fire(self) -> Rows:
+        """The rows of windows that are over, in order of time; the windows are forgotten."""
+        used = self.state.used()
+        lasts = self._lasts(used)
+        over = lasts <= self.clock[0]
+        if not over.any():
+            return no_rows(self.schema)
+        slots = used[over][np.argsort(lasts[over], kind="stable")]
+        found = self._seen(slots)
+        kinds = np.full(len(found.ids), INSERT, np.int8)
+        changes = self._rows(Messages(found.places, found.ids, found.numbers, kinds)), kinds
+        self.counters["fired"] += len(slots)
+        self.state.forget(slots)
+        return changes
+
+    def _lasts(self, slots: Array) -> Array:
+        """The last millisecond of the window of each slot."""
+        assert self.spec.window is not None
+        return self._milliseconds(self.state.table.key_columns(slots)[self.spec.window]) - 1
+
+    def _milliseconds(self, ends: pa.Array) -> Array:
+        """Ends of windows as instants; a row without one belongs to a window that is over."""
+        if pa.types.is_timestamp(ends.type):
+            wall = ends.type.tz is None
+            numbers = ends.cast(pa.int64()).fill_null(BEFORE_ALL).to_numpy() // 1000
+            return to_instants(numbers, self.spec.zone) if wall else numbers
+        return np.asarray(ends.cast(pa.int64()).fill_null(BEFORE_ALL).to_numpy())
