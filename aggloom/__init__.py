@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         generate,
         load,
         prepare,
+        rank_sql,
         register,
         unregister,
     )
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.query import sql
+    from aggloom.runtime.spark.rank import rank
     from aggloom.runtime.spark.repartition import repartition
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import read_table, write_changes
@@ -128,6 +130,8 @@ __all__ = [
     "on_time",
     "prepare",
     "progress",
+    "rank",
+    "rank_sql",
     "read_changes",
     "read_table",
     "register",
@@ -178,6 +182,7 @@ _HOMES = {
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
     "progress": "aggloom.runtime.spark.counting",
+    "rank": "aggloom.runtime.spark.rank",
     "read_changes": "aggloom.runtime.spark.sources",
     "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",

@@ -129,6 +129,10 @@ def described(
         return AggSpec.from_yaml(yaml_file.read_text(encoding="utf-8"), trust=trust)
     if sql is None or schema is None:
         raise click.UsageError("a query is --sql with --schema, or --yaml FILE")
+    if changes == "upsert":
+        raise click.UsageError(
+            "a single spec has no table with a key; upserts go with explain --table"
+        )
     return AggSpec.from_sql(sql, schema, input_changes=changes, dialect=dialect)
 
 

@@ -20,6 +20,7 @@ from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "parse_type",
     "plan_of",
     "prepare",
+    "rank_sql",
     "register",
     "same_call",
     "tables_read",

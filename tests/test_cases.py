@@ -137,7 +137,11 @@ def test_a_split_aggregate_in_bundles_of_one_row_is_incremental() -> None:
     plans = [program.plan(setting.options(case)) for setting in each]
     nodes = [{type(node).__name__ for node in walk(plan.root)} for plan in plans]
     assert ["IncrementalAggregate" in names for names in nodes] == [False, True, True]
-    assert [setting.tells(p, case) for setting, p in zip(each, plans, strict=True)] == [True, True, False]
+    assert [setting.tells(p, case) for setting, p in zip(each, plans, strict=True)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 NESTED = "SELECT n, COUNT(*) AS ks FROM (SELECT k, COUNT(*) AS n FROM t GROUP BY k) GROUP BY n"

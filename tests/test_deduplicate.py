@@ -161,6 +161,19 @@ def test_explain_tells_keys_changes_and_state() -> None:
     assert first.key == ("b",)
 
 
+@pytest.mark.parametrize(
+    ("sql", "changes"),
+    [
+        (QUERY.format(order=""), "retract"),
+        (QUERY.format(order="").replace("PROCTIME()", "a"), "append"),
+        (QUERY.format(order="").replace("n = 1", "n = 2"), "append"),
+        (QUERY.format(order="").replace("ROW_NUMBER", "RANK"), "append"),
+    ],
+)
+def test_what_it_cannot_do_is_a_rank(sql: str, changes: str) -> None:
+    assert "Rank(strategy=" in as_text(plan_query(sql, {"t": DDL}, input_changes=changes))
+
+
 @pytest.mark.spark
 def test_a_stream_on_spark_over_a_restart(spark: Any, tmp_path: Any) -> None:
     from aggloom.runtime.spark.failures import await_end

@@ -25,6 +25,7 @@ OPERATORS_BY_NAME = {
     *("Aggregate", "GroupAggregate", "LocalAggregate", "LocalWindowAggregate"),
     *("IncrementalAggregate", "WindowTable", "WindowAssign", "WindowAggregate", "Deduplicate"),
     *("GroupAggOperator", "GroupAggSpec", "LocalAggregator", "DeduplicateOperator"),
+    *("Rank", "RankOperator", "RankSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
 }
@@ -57,6 +58,10 @@ ROOMS: dict[str, set[str]] = {
     "runtime/plain": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "plain"),
     "runtime/operators": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, *OPERATORS),
     "runtime/operators/deduplicate": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
+    "runtime/operators/rank": KERNEL
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
@@ -184,21 +189,23 @@ def test_templates_carry_no_whitespace_marks() -> None:
 NAMED = {
     "codegen/planner/__init__.py": {
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
-        *("WindowAggregate", "Deduplicate", *STEPS),
+        *("WindowAggregate", "Deduplicate", "Rank", *STEPS),
     },
     "codegen/planner/hints.py": {"Aggregate"},
     "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},
     "codegen/planner/logical.py": {"Aggregate"},
     "codegen/planner/monotonic_extremes.py": {"Aggregate"},
     "codegen/planner/plan.py": {"WindowAggregate"},
+    "codegen/planner/rank_strategy.py": {"Rank"},
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
     "codegen/planner/windows.py": {
         *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
     },
+    "runtime/cases/ranks.py": {"Rank"},
     "runtime/cases/replay.py": {"LocalAggregate"},
-    "runtime/cases/settings.py": {"GroupAggregate", "WindowAggregate"},
+    "runtime/cases/settings.py": {"GroupAggregate", "Rank", "WindowAggregate"},
     "runtime/local/given_handler.py": {"WindowAggregate"},
     "runtime/local/harness.py": {"WindowAggregate"},
     "runtime/local/pipeline.py": {

@@ -97,12 +97,17 @@ class Subject:
         same = [entry for entry in entries if entry[2] == identity]
         if retracts and not same:
             return ORPHAN
+        arrival, key = next(self.arrivals), order_of(row, self.order)
         if same and (retracts or self.unique):
             by_arrival = sorted(same, key=lambda entry: entry[1])
-            entries.remove(by_arrival[-1 if self.latest else 0])
+            old = by_arrival[-1 if self.latest else 0]
+            entries.remove(old)
+            if old[0] == key:
+                # A row in the place of another with its sort key stands where that one stood.
+                arrival = old[1]
         if retracts:
             return GONE
-        entries.append((order_of(row, self.order), next(self.arrivals), identity, plain(row)))
+        entries.append((key, arrival, identity, plain(row)))
         entries.sort(key=lambda entry: entry[:2])
         return REPLACED if same and self.unique else NEW
 

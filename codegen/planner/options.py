@@ -39,7 +39,8 @@ class PlanOptions:
     how long after the row that changes them; 0 is with every row. allow_lateness: how long after its end a window
     still takes rows. local_time_zone: on whose clocks windows over instants lie. source_idle_timeout: after how long
     without rows a source holds back the watermark no more; 0 is never. late_rows: whether rows that come too late for
-    the windows of the last aggregate, or for the first row by event time, are handed out.
+    the windows of the last aggregate, or for the first row by event time, are handed out. rank_cache_size: taken so
+    that Flink's scripts run; ranks have no cache beside their state, so that it changes nothing.
     """
 
     mini_batch_enabled: bool = True
@@ -64,6 +65,7 @@ class PlanOptions:
     local_time_zone: str = "UTC"
     source_idle_timeout: int = 0
     late_rows: bool = False
+    rank_cache_size: int = 10_000
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **keywords: Any) -> PlanOptions:
@@ -110,6 +112,8 @@ FLINK_NAMES = {
     "table.exec.emit.allow-lateness": "allow_lateness",
     "table.local-time-zone": "local_time_zone",
     "table.exec.source.idle-timeout": "source_idle_timeout",
+    "table.exec.topn.cache-size": "rank_cache_size",
+    "table.exec.rank.topn-cache-size": "rank_cache_size",
 }
 
 
@@ -174,4 +178,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "local_time_zone": _zone,
     "source_idle_timeout": _length,
     "late_rows": _flag,
+    "rank_cache_size": _count(1),
 }

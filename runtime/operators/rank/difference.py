@@ -6,7 +6,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.operators.rank.kernels import hash_rows, same_rows
+from aggloom.runtime.operators.rank.kernels import (
+    drop_same,
+    hash_rows,
+    pair_numbers,
+    same_rows,
+)
 from aggloom.runtime.operators.rank.seen import Seen
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Array
@@ -37,6 +42,7 @@ class Difference:
     ) -> None:
         self.identity, self.by, self.numbered = identity, by, numbered
         self.suppresses, self.update_before = suppresses, update_before
+        self._mark = np.zeros(0, np.int32)
 
     def messages(
         self, store: RowStore, before: Seen, after: Seen, slots: Array, replaced: Array | None
@@ -48,10 +54,12 @@ class Difference:
         places = np.concatenate([before.places, after.places])
         ids = np.concatenate([before.ids, after.ids])
         numbers = np.concatenate([before.numbers, after.numbers])
-        comes = np.zeros(len(ids), np.bool_)
-        comes[len(before.ids) :] = True
-        left = self._different(ids, numbers, comes)
-        places, ids, numbers, comes = places[left], ids[left], numbers[left], comes[left]
+        left = self._different(store, ids, numbers, len(before.ids))
+        gone = int(np.count_nonzero(left[: len(before.ids)]))
+        places, ids, numbers = places[left], ids[left], numbers[left]
+        if self.by in ("key", "number") and replaced is None:
+            return self._paired(store, places, ids, numbers, gone)
+        comes = np.arange(len(ids)) >= gone
         partner = self._partners(store, places, ids, numbers, comes, slots)
         paired = partner >= 0
         if self.suppresses and paired.any():
@@ -69,17 +77,36 @@ class Difference:
         chosen = chosen[told[chosen]]
         return Messages(places[chosen], ids[chosen], numbers[chosen], kinds[chosen])
 
-    def _different(self, ids: Array, numbers: Array, comes: Array) -> Array:
+    def _different(self, store: RowStore, ids: Array, numbers: Array, before: int) -> Array:
         """Whether each row is not there both before and after, at the same number if that counts."""
-        order = np.lexsort((comes, ids))
-        twice = np.flatnonzero(ids[order][1:] == ids[order][:-1])
-        one, other = order[twice], order[twice + 1]
-        if self.numbered or self.by == "number":
-            alike = numbers[one] == numbers[other]
-            one, other = one[alike], other[alike]
+        if len(self._mark) < store.capacity:
+            self._mark = np.zeros(store.capacity, np.int32)
         left = np.ones(len(ids), np.bool_)
-        left[one] = left[other] = False
+        drop_same(ids, numbers, before, self.numbered or self.by == "number", self._mark, left)
         return left
+
+    def _paired(
+        self, store: RowStore, places: Array, ids: Array, numbers: Array, gone: int
+    ) -> Messages:
+        """The messages where a place, or a number of it, has one row."""
+        chosen, kinds = np.empty(len(ids), np.int64), np.empty(len(ids), np.int8)
+        count = pair_numbers(
+            store.arrays,
+            store.every_column,
+            places,
+            ids,
+            numbers,
+            gone,
+            self.by == "number",
+            self.suppresses,
+            chosen,
+            kinds,
+        )
+        chosen, kinds = chosen[:count], kinds[:count]
+        if not self.update_before:
+            news = kinds != UPDATE_BEFORE
+            chosen, kinds = chosen[news], kinds[news]
+        return Messages(places[chosen], ids[chosen], numbers[chosen], kinds)
 
     def _partners(
         self,

@@ -68,3 +68,88 @@ def same_rows(rows: RowArrays, left: Array, right: Array, columns: Array, out: A
         out[k] = same_row(
             columns, rows.words, rows.flags, left[k], rows.words, rows.flags, right[k]
         )
+
+
+@kernel
+def first_of(slots: Array, mark: Array, touched: Array, first: Array) -> int:
+    """The different slots in the order in which they come, and the row of each that comes first; how many there are.
+
+    mark: zero for every slot, before and after.
+    """
+    found = np.int64(0)
+    for r in range(len(slots)):
+        slot = slots[r]
+        if mark[slot] == 0:
+            mark[slot] = 1
+            touched[found], first[found] = slot, r
+            found += 1
+    for k in range(found):
+        mark[touched[k]] = 0
+    return found
+
+
+@kernel
+def drop_same(
+    ids: Array, numbers: Array, before: int, by_number: bool, mark: Array, left: Array
+) -> None:
+    """Clear `left` for rows that are among the first `before` ones and among the others, at one number if that counts.
+
+    mark: zero for every row of the store, before and after.
+    """
+    for k in range(before):
+        mark[ids[k]] = k + 1
+    for k in range(before, len(ids)):
+        j = np.int64(mark[ids[k]]) - 1
+        if j >= 0 and (not by_number or numbers[j] == numbers[k]):
+            left[j] = left[k] = False
+    for k in range(before):
+        mark[ids[k]] = 0
+
+
+@kernel
+def pair_numbers(
+    rows: RowArrays,
+    every: Array,
+    places: Array,
+    ids: Array,
+    numbers: Array,
+    before: int,
+    marked: bool,
+    suppresses: bool,
+    chosen: Array,
+    kinds: Array,
+) -> int:
+    """The messages of rows that are known by place and number, in this order; how many there are.
+
+    The first `before` rows go, the others come, both in order. marked: whether numbers count; else a place has one row.
+    suppresses: whether a row that comes for its equal is no change. kinds: 0 comes, 1 and 2 the halves of an update, 3.
+    """
+    i, j, found = np.int64(0), np.int64(before), np.int64(0)
+    while i < before or j < len(ids):
+        order = np.int64(0)
+        if i == before:
+            order = np.int64(1)
+        elif j == len(ids):
+            order = np.int64(-1)
+        else:
+            order = places[i] - places[j]
+            if order == 0 and marked:
+                order = numbers[i] - numbers[j]
+        if order < 0:
+            chosen[found], kinds[found] = i, 3
+            found += 1
+            i += 1
+        elif order > 0:
+            chosen[found], kinds[found] = j, 0
+            found += 1
+            j += 1
+        else:
+            if not suppresses or not same_row(
+                every, rows.words, rows.flags, ids[i], rows.words, rows.flags, ids[j]
+            ):
+                chosen[found], kinds[found] = i, 1
+                chosen[found + 1], kinds[found + 1] = j, 2
+                found += 2
+            i += 1
+            j += 1
+    return found

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from aggloom.errors import AggloomError, DataError, OrphanRetractionError
 from aggloom.runtime.operators.base import Held, Operator, Partials
 from aggloom.runtime.operators.rank.difference import By, Difference, Messages
-from aggloom.runtime.operators.rank.kernels import in_range
+from aggloom.runtime.operators.rank.kernels import first_of, in_range
 from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
 from aggloom.runtime.operators.rank.state import RankState
 from aggloom.runtime.operators.steps import Rows, no_rows
@@ -50,6 +50,7 @@ class RankOperator(Operator):
         )
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
         self._difference = self._comparison()
+        self._mark = np.zeros(0, np.int8)
 
     @property
     def name(self) -> str:
@@ -84,14 +85,15 @@ class RankOperator(Operator):
             return no_rows(self.schema)
         self._failed = True
         slots = self.state.lookup(batch)
-        self._learn_ends(batch, slots)
+        self._learn_ends(batch, slots, clock.processing)
         retracts = is_retraction(kinds)
         if self.spec.per_record:
             changes = self._one_by_one(batch, slots, retracts, clock.processing)
         else:
             every = np.arange(len(slots))
             changes, _ = self._bundle(batch, slots, retracts, every, clock.processing)
-        self._leave(np.unique(slots))
+        if self.spec.strategy == "retract":
+            self._leave(self._distinct(slots)[0])
         self.state.pool.sweep()
         self._failed = False
         self.counters["emitted"] += len(changes[1])
@@ -136,7 +138,7 @@ class RankOperator(Operator):
             )
         return batch, kinds
 
-    def _learn_ends(self, batch: pa.RecordBatch, slots: Array) -> None:
+    def _learn_ends(self, batch: pa.RecordBatch, slots: Array, now: int) -> None:
         """Of each new key the last number that is asked for, where the first row says it; no number: none."""
         column = self.spec.end_column
         if column is None:
@@ -146,6 +148,7 @@ class RankOperator(Operator):
         if new.any():
             told = pc.fill_null(batch.column(column).take(pa.array(rows[new])).cast(pa.int64()), 0)
             self.state.end[fresh[new]] = 1 + np.clip(told.to_numpy(), 0, _FAR)
+            self.state.table.stamps("written")[fresh[new]] = now
 
     def _ends(self, slots: Array) -> Array:
         if self.spec.end_column is not None:
@@ -180,13 +183,16 @@ class RankOperator(Operator):
         self, batch: pa.RecordBatch, slots: Array, retracts: Array, rows: Array, now: int
     ) -> tuple[Rows, Array]:
         """Rows together: how what is seen changes, and by message the first row of its key."""
-        touched, first = np.unique(slots, return_index=True)
-        by_arrival = np.argsort(first, kind="stable")
-        touched, first = touched[by_arrival], first[by_arrival]
+        if self.spec.strategy != "retract":
+            fits = self._in_range(batch, slots)
+            if not fits.all():
+                batch, slots, rows = batch.filter(pa.array(fits)), slots[fits], rows[fits]
+        touched, first = self._distinct(slots)
         before = self._seen(touched)
         gone, replaced = self._apply(batch, slots, retracts)
         after = self._seen(touched)
-        shown = replaced if self.spec.per_record else None
+        # Per record, a row that moves up is taken from its old number before it is at the new one.
+        shown = replaced if self.spec.per_record and len(replaced) else None
         told = self._difference.messages(self.state.sorted.rows, before, after, touched, shown)
         changes = self._rows(told), told.kinds
         self.state.sorted.free(gone)
@@ -198,32 +204,49 @@ class RankOperator(Operator):
         if self.spec.strategy == "retract":
             return self._apply_all(batch, slots, retracts), np.zeros(0, np.int64)
         gone, replaced = [], []
-        for start in range(0, len(slots), _CHUNK):
+        for start in range(0, max(len(slots), 1), _CHUNK):
             # What a part of the rows has put out of range need not be stored for the rest of them.
             part = slice(start, start + _CHUNK)
-            some, cut = self._apply_best(batch.slice(start, _CHUNK), slots[part])
+            some, cut = self._apply_best(batch.slice(start, _CHUNK), slots[part], not start)
             replaced.append(some)
             gone += [some, cut]
         return np.concatenate(gone), np.concatenate(replaced)
 
-    def _apply_best(self, batch: pa.RecordBatch, slots: Array) -> tuple[Array, Array]:
-        """Store the rows that are in range: those that newer ones replaced, and those that fell out of range."""
-        rows, state = self.state.sorted, self.state
-        words, tiers = rows.key.words(batch, state.pool)
+    def _apply_best(self, batch: pa.RecordBatch, slots: Array, first: bool) -> tuple[Array, Array]:
+        """Store rows: those that newer ones replaced, and those that fell out of range.
+
+        first: whether they are known to be in range.
+        """
+        rows = self.state.sorted
+        if not first:
+            fits = self._in_range(batch, slots)
+            batch, slots = batch.filter(pa.array(fits)), slots[fits]
+        applied = rows.insert(slots, batch)
+        touched, _ = self._distinct(slots)
+        stops = ends_of(rows, self._function, touched, self._ends(touched))
+        _, cut = rows.between(touched, stops, np.full(len(touched), _FAR))
+        rows.take(cut)
+        return applied.gone[applied.gone >= 0], cut
+
+    def _in_range(self, batch: pa.RecordBatch, slots: Array) -> Array:
+        """Whether each row would be in range if it came now, or takes the place of one that is."""
+        rows = self.state.sorted
+        words, tiers = rows.key.words(batch, self.state.pool)
         fits = np.empty(len(slots), np.bool_)
+        tree, pool, by_bytes = rows.tree.arrays, self.state.pool.arrays, rows.key.by_bytes
         ends = self._ends(slots)
-        tree, pool, by_bytes = rows.tree.arrays, state.pool.arrays, rows.key.by_bytes
         in_range(tree, pool, by_bytes, self._function, slots, words, tiers, ends, fits)
         if rows.unique:
             fits |= rows.find(slots, batch) >= 0
-        if not fits.all():
-            batch, slots = batch.filter(pa.array(fits)), slots[fits]
-        applied = rows.insert(slots, batch)
-        touched = np.unique(slots)
-        stops = ends_of(rows, self._function, touched, self._ends(touched))
-        _, cut = rows.between(touched, stops, rows.sizes(touched)[0])
-        rows.take(cut)
-        return applied.gone[applied.gone >= 0], cut
+        return fits
+
+    def _distinct(self, slots: Array) -> tuple[Array, Array]:
+        """The different slots in the order in which they come, and the first row of each."""
+        if len(self._mark) < self.state.table.capacity:
+            self._mark = np.zeros(self.state.table.capacity, np.int8)
+        touched, first = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+        found = first_of(slots, self._mark, touched, first)
+        return touched[:found], first[:found]
 
     def _apply_all(self, batch: pa.RecordBatch, slots: Array, retracts: Array) -> Array:
         """Add rows and take rows back: those that are gone."""

@@ -34,7 +34,8 @@ def ends_of(rows: SortedRows, function: int, slots: Array, ends: Array) -> Array
 
 def seen(rows: SortedRows, function: int, slots: Array, start: int, ends: Array) -> Seen:
     """The rows of slots that are numbered from `start` to the end of each."""
-    stops = ends_of(rows, function, slots, ends)
+    # Positions behind the last row are none.
+    stops = ends if function == ROW_NUMBER else ends_of(rows, function, slots, ends)
     first = np.full(len(slots), start - 1, np.int64)
     plain = start == 1 or function == ROW_NUMBER
     starts = first if plain else ends_of(rows, function, slots, first)

@@ -1,0 +1,157 @@
+"""The rank operator alone, one thread, over micro-batches; DuckDB's window function asked anew after each of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+import duckdb
+import numpy as np
+import pyarrow as pa
+from measure import Run, Series, ratios, spread
+from results import publish_rows
+
+from aggloom.runtime.operators.rank.operator import RankOperator
+from aggloom.runtime.operators.rank.spec import RankSpec
+from aggloom.runtime.state.sort_key import SortColumn
+from aggloom.runtime.values.changelog import DELETE, INSERT, is_retraction
+
+LOOM, DUCKDB = "aggloom", "DuckDB"
+_COLUMNS = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("v", pa.float64())])
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows (k, n, v) of so many keys, in bundles; `gone`: the share of rows that a later bundle takes back."""
+
+    name: str
+    keys: int
+    end: int = 10
+    gone: float = 0.0
+    numbered: bool = True
+
+    def bundles(self, rows: int, size: int) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+        """The changes."""
+        random = np.random.default_rng(7)
+        before: list[np.ndarray] = []
+        for start in range(0, rows, size):
+            n = min(size, rows - start)
+            new = [random.integers(0, self.keys, n), np.arange(start, start + n), random.random(n)]
+            kinds = np.full(n, INSERT, np.int8)
+            columns = new
+            if before and self.gone:
+                taken = random.choice(len(before[0]), int(self.gone * n), replace=False)
+                columns = [np.concatenate([c[taken], d]) for c, d in zip(before, new, strict=True)]
+                kinds = np.concatenate([np.full(len(taken), DELETE, np.int8), kinds])
+            before = new
+            arrays = [pa.array(each) for each in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), kinds
+
+
+CASES = (
+    Case("Top-10 of 100 k keys, added", 100_000),
+    Case("Top-10 of 100 k keys, added, no number", 100_000, numbered=False),
+    Case("Top-10 of 100 k keys, 30 % taken back", 100_000, gone=0.3),
+    Case("first of 100 k keys, added", 100_000, end=1, numbered=False),
+    Case("Top-10 of one key, added", 1),
+    Case("Top-10 of one key, 30 % taken back", 1, gone=0.3),
+)
+
+
+def loom(case: Case, rows: int, size: int) -> tuple[Run, int]:
+    """The operator over all bundles: what it took, and how many rows are seen in the end."""
+    operator = RankOperator(
+        RankSpec(
+            _COLUMNS,
+            1,
+            "ROW_NUMBER",
+            (SortColumn(2, True, False),),
+            "retract" if case.gone else "append",
+            end=case.end,
+            number="place" if case.numbered else None,
+        )
+    )
+    taken, seconds = 0, 0.0
+    for batch, kinds in case.bundles(rows, size):
+        begin = time.process_time()
+        operator.process(batch, kinds)
+        seconds += time.process_time() - begin
+        taken += len(kinds)
+    return Run(taken, seconds), operator.contents()[0].num_rows
+
+
+def window_function(case: Case, rows: int, size: int) -> tuple[Run, int]:
+    """DuckDB with the net rows in a table and the query over all of them after each bundle."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("CREATE TABLE t (k BIGINT, n BIGINT, v DOUBLE)")
+    ask = (
+        "SELECT COUNT(*) FROM (SELECT k, n, v FROM t QUALIFY "
+        f"ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) <= {case.end})"
+    )
+    taken, seconds, answer = 0, 0.0, 0
+    for batch, kinds in case.bundles(rows, size):
+        gone = is_retraction(kinds)
+        news, olds = batch.filter(pa.array(~gone)), batch.filter(pa.array(gone))
+        begin = time.process_time()
+        connection.register("news", pa.Table.from_batches([news]))
+        connection.execute("INSERT INTO t SELECT * FROM news")
+        if olds.num_rows:
+            connection.register("olds", pa.Table.from_batches([olds]))
+            connection.execute("DELETE FROM t WHERE n IN (SELECT n FROM olds)")
+        answer = connection.execute(ask).fetchall()[0][0]
+        seconds += time.process_time() - begin
+        taken += len(kinds)
+    return Run(taken, seconds), answer
+
+
+def cells(series: Sequence[Series]) -> Iterator[tuple[str, ...]]:
+    """The rows of the table."""
+    ours = {each.case: each.rates for each in series if each.contender == LOOM}
+    for each in series:
+        over = "" if each.contender == LOOM else spread(ratios(ours[each.case], each.rates))
+        yield each.case, each.contender, spread(each.rates, 1e-6), over
+
+
+@click.command()
+@click.option("--rows", default=2_000_000, show_default=True)
+@click.option("--bundle", default=100_000, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--quick", is_flag=True, help="A tenth of the rows.")
+def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
+    """Measure, and write results/rank.md unless --quick."""
+    rows = rows // 10 if quick else rows
+    bundle = bundle // 10 if quick else bundle
+    for case in CASES:
+        # What is compiled is compiled now.
+        loom(case, 2_000, 1_000)
+    found: dict[tuple[str, str], Series] = {}
+    for number in range(1, rounds + 1):
+        for case in CASES:
+            answers = set()
+            for name, play in ((LOOM, loom), (DUCKDB, window_function)):
+                run, answer = play(case, rows, bundle)
+                answers.add(answer)
+                found.setdefault((case.name, name), Series(case.name, name)).runs.append(run)
+                click.echo(f"{case.name}, {name}, round {number}: {run.seconds:.2f} s", err=True)
+            if len(answers) > 1:
+                raise click.ClickException(f"{case.name}: {answers} rows are seen")
+    table = list(cells(list(found.values())))
+    if quick:
+        for row in table:
+            click.echo(" | ".join(row))
+        return
+    heads = ("what", "contender", "M rows/s", f"{LOOM} over it")
+    notes = (
+        "Rows of two BIGINT columns and a DOUBLE, by which they are ranked, one thread, in bundles. After each bundle "
+        "aggloom has told what changed; DuckDB is asked for the whole answer over the net rows, which it keeps in a "
+        "table. Both see as many rows in the end. CPU time; median (least..greatest) of "
+        f"{rounds} rounds in turn; the last column is aggloom's speed by the contender's."
+    )
+    facts = {"rows": f"{rows} added, in bundles of {bundle}"}
+    publish_rows("rank", heads, table, list(found.values()), notes, facts=facts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""rank_sql: the query of a rank as text, from keys, an order and a range of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.sql.numbering import Function
+from aggloom.errors import SpecError, nearest
+
+
+def rank_sql(
+    *,
+    order_by: str | Sequence[str],
+    last: int | str,
+    partition_by: str | Sequence[str] = (),
+    first: int = 1,
+    function: str = "ROW_NUMBER",
+    number: str | None = None,
+    table: str = "t",
+) -> str:
+    """The query of the rows of a table whose number by `order_by`, within each key, is from `first` to `last`.
+
+    order_by: expressions as ORDER BY has them, such as "score DESC NULLS LAST". partition_by: names of columns. last: a
+    number, or the column whose value in the first row of a key says it. number: what to call the number's column; None
+    leaves it out, and then a row that only moves is no change. Raises SpecError.
+    """
+    name = function.upper()
+    if name not in get_args(Function):
+        raise SpecError(f"rank: function is {function!r}. {nearest(name, get_args(Function))}")
+    keys = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+    order = [order_by] if isinstance(order_by, str) else list(order_by)
+    if not order:
+        raise SpecError("rank: order_by is empty; name at least one column, such as 'score DESC'.")
+    for told, value in (("first", first), ("last", last)):
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if not (is_number or (told == "last" and isinstance(value, str) and value)):
+            raise SpecError(f"rank: {told} is {value!r}; it must be a whole number.")
+    if isinstance(last, str) and first != 1:
+        raise SpecError("rank: first goes with a number as last, not with a column; leave it out.")
+    parts = f"PARTITION BY {', '.join(map(quoted, keys))} " if keys else ""
+    window = f"{name}() OVER ({parts}ORDER BY {', '.join(order)})"
+    items = "*" if number is None else f"*, {window} AS {quoted(number)}"
+    asked = f"<= {quoted(last)}" if isinstance(last, str) else f"BETWEEN {first} AND {last}"
+    shown = window if number is None else quoted(number)
+    return f"SELECT {items} FROM {quoted(table)} QUALIFY {shown} {asked}"

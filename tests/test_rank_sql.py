@@ -1,0 +1,252 @@
+"""Every form of SQL that asks for ranked rows, beside DuckDB; what EXPLAIN says of it; and what is refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+import aggloom as al
+from aggloom import Harness
+from aggloom.codegen.planner import as_text, plan_query
+from aggloom.errors import SpecError
+
+DDL = "g STRING, id INT, x DOUBLE, n INT"
+SCHEMA = pa.schema([("g", pa.string()), ("id", pa.int32()), ("x", pa.float64()), ("n", pa.int32())])
+Row = tuple[Any, ...]
+# No two rows have the same id, and ids break all ties, so that there is one answer.
+NUMBERED = "SELECT *, {f}() OVER (PARTITION BY g ORDER BY x DESC, id) AS rn FROM t"
+FORMS = [
+    f"SELECT * FROM ({NUMBERED}) WHERE rn = 1",
+    f"SELECT * FROM ({NUMBERED}) WHERE rn <= 2",
+    f"SELECT * FROM ({NUMBERED}) WHERE 3 > rn",
+    f"SELECT g, id FROM ({NUMBERED}) WHERE rn BETWEEN 2 AND 3",
+    f"SELECT g, rn, x FROM ({NUMBERED}) r WHERE r.rn > 1 AND r.rn <= 3 AND x > 0",
+    f"SELECT id FROM ({NUMBERED}) WHERE rn = 2",
+    f"SELECT * FROM ({NUMBERED} WHERE n > 1) WHERE rn <= 2 AND (n < 4 OR rn = 1)",
+    f"WITH ranked AS ({NUMBERED}) SELECT id, rn AS place FROM ranked WHERE rn <= 2",
+    f"SELECT * FROM (SELECT id AS i, rn AS place FROM ({NUMBERED})) WHERE place <= 2 AND i > 1",
+    f"SELECT g, COUNT(*) AS c, SUM(rn) AS s FROM ({NUMBERED}) WHERE rn <= 2 GROUP BY g",
+    f"SELECT * FROM ({NUMBERED}) WHERE rn <= 3 AND rn <= 2",
+    f"SELECT * FROM ({NUMBERED}) WHERE rn <= 0",
+    "SELECT g, id, x FROM t QUALIFY {f}() OVER (PARTITION BY g ORDER BY x NULLS LAST, id DESC) <= 2",
+    "SELECT id, {f}() OVER (ORDER BY n + id % 2 DESC, id) AS r FROM t QUALIFY r <= 3",
+    "SELECT id FROM t QUALIFY {f}() OVER (PARTITION BY n % 2 ORDER BY id) <= 2 AND x > 1",
+    "SELECT * FROM (SELECT id, {f}() OVER w AS r FROM t WINDOW w AS (PARTITION BY g ORDER BY id)) WHERE r < 3",
+    "SELECT g, SUM(n) AS s FROM t GROUP BY g QUALIFY {f}() OVER (ORDER BY SUM(n) DESC, g) <= 2",
+    "SELECT * FROM (SELECT g, n, COUNT(*) AS c, {f}() OVER (PARTITION BY g ORDER BY COUNT(*) DESC, n) AS r "
+    "FROM t GROUP BY g, n) WHERE r <= 2",
+]
+LIMITS = [
+    "SELECT id, x FROM t ORDER BY x DESC, id LIMIT 3",
+    "SELECT g FROM t ORDER BY id LIMIT 2 OFFSET 1",
+    "SELECT id AS i, x AS y FROM t ORDER BY y NULLS LAST, 1 DESC LIMIT 2",
+    "SELECT id, x FROM t ORDER BY id OFFSET 1 ROWS FETCH FIRST 2 ROWS ONLY",
+    "SELECT g, MAX(x) AS m FROM t GROUP BY g ORDER BY m DESC NULLS LAST, g NULLS FIRST LIMIT 2",
+    "SELECT g, COUNT(*) AS c FROM t GROUP BY g ORDER BY COUNT(*) DESC, g LIMIT 1",
+    "SELECT DISTINCT n FROM t ORDER BY n LIMIT 2",
+    "SELECT id FROM t UNION ALL SELECT n FROM t ORDER BY id LIMIT 3",
+    "SELECT COUNT(*) AS c FROM (SELECT id FROM t ORDER BY id LIMIT 3)",
+    "SELECT id FROM t ORDER BY id LIMIT 0",
+]
+rows_ = st.lists(
+    st.tuples(
+        st.sampled_from([None, "a", "b"]),
+        st.integers(0, 30),
+        st.sampled_from([None, 0.0, 1.5, 2.0]),
+        st.integers(0, 4),
+    ),
+    max_size=8,
+)
+
+
+def expected(sql: str, net: list[Row]) -> Counter[Row]:
+    columns = list(zip(*net, strict=True)) if net else [[]] * 4
+    table = pa.table(
+        [pa.array(list(c), f.type) for c, f in zip(columns, SCHEMA, strict=True)], SCHEMA
+    )
+    connection = duckdb.connect()
+    # Spark's and Flink's order: NULL is the least of all.
+    connection.execute("SET default_null_order='nulls_first_on_asc_last_on_desc'")
+    connection.register("t", table)
+    return Counter(connection.execute(sql).fetchall())
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [form.format(f=f) for form in FORMS for f in ("ROW_NUMBER", "RANK", "DENSE_RANK")] + LIMITS,
+)
+@examples(max_examples=4, deadline=None)
+@given(data=st.data(), mini=st.booleans())
+def test_forms_beside_duckdb(sql: str, data: Any, mini: bool) -> None:
+    net: dict[int, Row] = {}
+    with Harness.from_sql(
+        sql, tables={"t": DDL}, buckets=2, backend="python", mini_batch_enabled=mini
+    ) as t:
+        for rows in data.draw(st.lists(rows_, min_size=1, max_size=3)):
+            changes: list[Row] = []
+            for row in rows:
+                old = net.pop(row[1], None)
+                if old is not None:
+                    changes.append(("-U", *old))
+                if row[3] or old is None:
+                    net[row[1]] = row
+                    changes.append(("+I" if old is None else "+U", *row))
+            t.process(changes)
+            t.flush()
+            assert Counter(t.table()) == expected(sql, list(net.values()))
+
+
+def test_ties_are_fetched_too() -> None:
+    sql = "SELECT id, x FROM t ORDER BY x DESC FETCH FIRST 2 ROWS WITH TIES"
+    with Harness.from_sql(sql, tables={"t": DDL}) as t:
+        t.process([("+I", "a", n, x, 0) for n, x in enumerate([1.0, 3.0, 2.0, 2.0, 0.5])])
+        t.flush()
+        assert sorted(t.table()) == [(1, 3.0), (2, 2.0), (3, 2.0)]
+
+
+def test_a_limit_without_an_order_takes_the_first_that_came() -> None:
+    with Harness.from_sql(
+        "SELECT id FROM t LIMIT 2", tables={"t": DDL}, input_changes="append"
+    ) as t:
+        for n in (5, 3, 4):
+            t.process([("+I", "a", n, None, 0)])
+            t.flush()
+        assert t.changes() == [("+I", 5), ("+I", 3)]
+
+
+def test_ranks_over_ranks_and_aggregates_over_ranks() -> None:
+    best = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY g ORDER BY x DESC) AS r FROM t) WHERE r = 1"
+    sql = f"SELECT g, x FROM ({best}) ORDER BY x DESC LIMIT 2"
+    with Harness.from_sql(sql, tables={"t": DDL}, buckets=3) as t:
+        t.process(
+            [("+I", g, n, x, 0) for n, (g, x) in enumerate([("a", 1.0), ("b", 2.0), ("c", 3.0)])]
+        )
+        t.flush()
+        assert sorted(t.table()) == [("b", 2.0), ("c", 3.0)]
+        t.process([("-D", "c", 2, 3.0, 0), ("+I", "a", 9, 5.0, 0)])
+        t.flush()
+        assert sorted(t.table()) == [("a", 5.0), ("b", 2.0)]
+
+
+def plan(sql: str, changes: str = "append") -> str:
+    return as_text(plan_query(sql, {"t": DDL}, input_changes=changes))
+
+
+def test_explain_says_flinks_line_and_why() -> None:
+    top = f"SELECT g, id FROM ({NUMBERED.format(f='ROW_NUMBER')}) WHERE rn <= 2"
+    text = plan(top)
+    assert (
+        "Rank(strategy=[AppendFastStrategy], rankType=[ROW_NUMBER], rankRange=[rankStart=1, rankEnd=2], "
+        "partitionBy=[g], orderBy=[x DESC, id ASC], select=[g, id, x]" in text
+    )
+    assert "rank_strategy fired: rows are only added" in text
+    assert "rank_number fired: nothing reads the number" in text
+    assert "strategy=[RetractStrategy]" in plan(top, "retract")
+    counted = (
+        "SELECT * FROM (SELECT g, n, c, ROW_NUMBER() OVER (PARTITION BY g ORDER BY c DESC) AS r "
+        "FROM (SELECT g, n, COUNT(*) AS c FROM t GROUP BY g, n)) WHERE r <= 3"
+    )
+    assert "strategy=[UpdateFastStrategy[0,1]]" in plan(counted)
+    worse = plan(counted.replace("c DESC", "c ASC"))
+    assert "strategy=[RetractStrategy]" in worse and "c is not known to be decreasing" in worse
+    assert "changelogMode=[I," in worse
+
+
+def test_the_end_may_be_a_column() -> None:
+    sql = f"SELECT id FROM ({NUMBERED.format(f='ROW_NUMBER')}) WHERE rn <= n"
+    assert "rankRange=[rankEnd=n]" in plan(sql)
+    with Harness.from_sql(sql, tables={"t": DDL}, input_changes="append") as t:
+        t.process([("+I", "a", n, float(n), 2) for n in range(5)])
+        t.flush()
+        assert sorted(t.table()) == [(3,), (4,)]
+
+
+def test_rank_sql_says_the_same() -> None:
+    sql = al.rank_sql(partition_by="g", order_by=["x DESC", "id"], last=2, number="place")
+    assert expected(sql, []) == Counter()
+    with Harness.from_sql(sql, tables={"t": DDL}) as t:
+        t.process([("+I", "a", n, float(n), 2) for n in range(3)])
+        t.flush()
+        assert sorted(t.table()) == [("a", 1, 1.0, 2, 2), ("a", 2, 2.0, 2, 1)]
+    for wrong in ({"last": "x", "first": 2}, {"last": True}, {"last": 1, "function": "NTILE"}):
+        with pytest.raises(SpecError, match="rank: "):
+            al.rank_sql(order_by="x", **wrong)
+    with pytest.raises(SpecError, match="order_by is empty"):
+        al.rank_sql(order_by=(), last=1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "match"),
+    [
+        (NUMBERED.format(f="RANK"), "RANK without a last number is"),
+        (f"SELECT * FROM ({NUMBERED.format(f='RANK')}) WHERE rn > 3", "without a last number is"),
+        ("SELECT ROW_NUMBER() OVER (PARTITION BY g) AS r FROM t QUALIFY r = 1", "needs an order"),
+        ("SELECT ROW_NUMBER() OVER (ORDER BY id) + 1 AS r FROM t", "inside an expression is"),
+        ("SELECT RANK(id) OVER (ORDER BY id) AS r FROM t QUALIFY r = 1", "has no arguments"),
+        ("SELECT RANK() OVER w AS r FROM t QUALIFY r = 1", "there is no window 'w'"),
+        ("SELECT id FROM t ORDER BY id OFFSET 3", "OFFSET without LIMIT is"),
+        ("SELECT id FROM t LIMIT -1", "LIMIT needs a whole number"),
+        ("SELECT id FROM t ORDER BY nope LIMIT 1", "no column 'nope'"),
+        ("SELECT id FROM t ORDER BY 7 LIMIT 1", "ORDER BY 7"),
+        (
+            "SELECT ROW_NUMBER() OVER (ORDER BY id) a, RANK() OVER (ORDER BY id) b FROM t QUALIFY a < 3",
+            "a second numbering",
+        ),
+        (
+            "SELECT id FROM t ORDER BY x OFFSET 1 ROWS FETCH FIRST 2 ROWS WITH TIES",
+            "WITH TIES after OFFSET is",
+        ),
+        (
+            "SELECT id FROM t QUALIFY ROW_NUMBER() OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) = 1",
+            "a frame for",
+        ),
+        ("SELECT SUM(id) OVER (ORDER BY id) FROM t", "OVER is"),
+        ("SELECT id FROM t ORDER BY id", "ORDER BY is"),
+    ],
+)
+def test_what_is_refused(sql: str, match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        plan(sql)
+
+
+@pytest.mark.spark
+def test_a_stream_of_changes_on_spark_over_a_restart(spark: Any, tmp_path: Any) -> None:
+    from aggloom.runtime.spark.failures import await_end
+    from aggloom.runtime.spark.rank import rank
+    from aggloom.runtime.spark.sinks import read_table, write_changes
+
+    source, net = tmp_path / "in", {}
+    for number in range(3):
+        rows = []
+        for n in range(number, 60):
+            old = net.get(n)
+            net[n] = (f"g{n % 7}", n, float((n * 37 + number * 11) % 50), number)
+            rows += [("delete", *old)] if old else []
+            rows.append(("insert", *net[n]))
+        frame = spark.createDataFrame(rows, f"_change_type STRING, {DDL}")
+        frame.coalesce(1).write.mode("append").parquet(str(source))
+        t = spark.readStream.schema(frame.schema).parquet(str(source))
+        out = rank(t, partition_by="g", order_by=["x DESC", "id"], last=3, number="rn", buckets=4)
+        await_end(write_changes(out, "table", tmp_path / "state"))
+        sql = f"SELECT * FROM ({NUMBERED.format(f='ROW_NUMBER')}) WHERE rn <= 3"
+        found = read_table(tmp_path / "state").to_pylist()
+        assert Counter(tuple(row.values()) for row in found) == expected(sql, list(net.values()))
+
+
+@pytest.mark.spark
+def test_a_batch_gives_the_final_table(spark: Any) -> None:
+    from aggloom.runtime.spark.rank import rank
+
+    rows = [("a", n, float(n % 5), 0) for n in range(20)]
+    out = rank(
+        spark.createDataFrame(rows, DDL), partition_by="g", order_by=["x DESC", "id"], last=2
+    )
+    found = [(row._change_type, row.id, row.x) for row in out.collect()]
+    assert sorted(found) == [("insert", 4, 4.0), ("insert", 9, 4.0)]
