@@ -459,3 +459,22 @@ def test_late_rows_and_the_state_of_what_waits(spark: Any, tmp_path: Any) -> Non
     assert [(row.b, row.v) for row in al.late_rows(rows_out).collect()] == [("x", 4)]
     shown = al.state(tmp_path / "state")
     assert "first row by b" in str(shown)
+
+
+@pytest.mark.spark
+def test_one_row_of_each_window_on_spark(spark: Any, tmp_path: Any) -> None:
+    import aggloom as al
+
+    ddl, start = "b STRING, ts TIMESTAMP, v INT", dt.datetime(2026, 1, 1)
+    source = tmp_path / "in"
+    for rows in (
+        [("x", 2, 2), ("x", 1, 1), ("y", 3, 7), ("x", 14, 3)],
+        [("x", 11, 4), ("x", 60, 5)],
+    ):
+        timed = [(b, start + dt.timedelta(seconds=s), v) for b, s, v in rows]
+        spark.createDataFrame(timed, ddl).coalesce(1).write.mode("append").parquet(str(source))
+        t = spark.readStream.schema(ddl).parquet(str(source))
+        out = al.sql(WINDOWS.format(way="DESC"), t=t, watermarks={"t": ("ts", 0)}, buckets=2)
+        al.await_end(al.write_changes(out, "table", tmp_path / "state"))
+    table = al.read_table(tmp_path / "state").to_pylist()
+    assert sorted((row["b"], row["v"]) for row in table) == [("x", 2), ("x", 3), ("y", 7)]

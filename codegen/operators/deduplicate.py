@@ -312,11 +312,9 @@ def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
             "input_changes='upsert'; or 'append' if nothing is ever taken back"
         )
         raise SpecError(f"deduplicate: the last row to arrive may be taken back; {fix}.")
-    items = (
-        ()
-        if order is None
-        else (SortItem(order, descending=keep == "last", nulls_first=keep == "first"),)
-    )
+    items: tuple[SortItem, ...] = ()
+    if order is not None:
+        items = (SortItem(order, descending=keep == "last", nulls_first=keep == "first"),)
     others = [name for name in rows.schema.names if name not in keys]
     below = pick(rows, [*keys, *others])
     found = Rank(below, keys, "ROW_NUMBER", items, Range(1, 1), None)
