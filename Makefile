@@ -41,7 +41,7 @@ soak-stream: $(READY) java ## stream over a constant set of keys, and hold memor
 	@$(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
 
 doors: $(READY) java ## read random files, good, bad and damaged: make doors EXAMPLES=10000 SEED=0
-	@$(BIN)/python tests/doors.py --examples $(or $(EXAMPLES),1000) --seed $(or $(SEED),0)
+	@PYTHONPATH=tests $(BIN)/python -m doors --examples $(or $(EXAMPLES),1000) --seed $(or $(SEED),0)
 
 simulate: $(READY) ## play queries under faults, without Spark: make simulate SEEDS=10000, or SEED=7 for the script of one
 	@$(BIN)/python tests/simulator.py $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))

@@ -61,6 +61,10 @@ class UnsupportedExpressionError(SpecError):
     """A scalar expression whose type cannot be told, or that needs Spark to be evaluated."""
 
 
+class UntoldTypeError(UnsupportedExpressionError):
+    """A scalar expression whose type cannot be told without Spark's analyser."""
+
+
 class GeneratedSourceError(AggloomError):
     """A generated module that is missing, damaged or not a handler."""
 

@@ -59,8 +59,8 @@ def show_state(
     from aggloom.runtime.spark.inspecting import state
 
     key = read_key(keys) if keys else None
-    told = state(checkpoint, key=key, limit=limit, **given)
-    _print(told, form, *([] if limit is None else [limit]))
+    report = state(checkpoint, key=key, limit=limit, **given)
+    _print(report, form, *([] if limit is None else [limit]))
 
 
 def show_why(
@@ -69,8 +69,8 @@ def show_why(
     """Print how a key came to its value."""
     from aggloom.runtime.spark.inspecting import why
 
-    told = why(checkpoint, key=read_key(keys), **given)
-    _print(told, form, *([] if limit is None else [limit]))
+    report = why(checkpoint, key=read_key(keys), **given)
+    _print(report, form, *([] if limit is None else [limit]))
 
 
 def read_key(pairs: tuple[str, ...]) -> dict[str, str | None]:
@@ -88,8 +88,8 @@ def read_key(pairs: tuple[str, ...]) -> dict[str, str | None]:
     return key
 
 
-def _print(told: Any, form: Form, *limit: int) -> None:
+def _print(report: Any, form: Form, *limit: int) -> None:
     if form == "json":
-        click.echo(json.dumps(told.to_dict(), ensure_ascii=False, indent=2))
+        click.echo(json.dumps(report.to_dict(), ensure_ascii=False, indent=2))
     else:
-        click.echo(told.text(*limit), nl=False)
+        click.echo(report.text(*limit), nl=False)

@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 import yaml
 
+from aggloom.codegen.spec.choices import TABLE_CHANGES, TableChanges
 from aggloom.errors import SpecError, nearest
 from aggloom.tables import TableSource, relative_to, table_source
-
-Changes = Literal["append", "retract", "upsert"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Job:
     tables: tuple[TableSource, ...]
     checkpoint: Path
     sink: str = "console"
-    changes: Changes = "retract"
+    changes: TableChanges = "retract"
     dialect: Literal["spark", "flink"] = "spark"
     backend: Literal["numba", "python"] = "numba"
     continuous: bool = False
@@ -107,7 +106,7 @@ def complete(given: Mapping[str, Any], where: str) -> Job:
 
 
 _CHOICES = {
-    "changes": ("retract", "append", "upsert"),
+    "changes": TABLE_CHANGES,
     "dialect": ("spark", "flink"),
     "backend": ("numba", "python"),
 }

@@ -35,11 +35,3 @@ def row_widths(
         fixed = 17 if is_wide_decimal(dtype) else 9
         widths.append((-2 if descending else -1) if variable else fixed)
     return tuple(widths)
-
-
-def registers_for(error: float) -> int:
-    """How many HyperLogLog registers give this relative standard error: a power of two from 16 to 2**18."""
-    registers = 16
-    while registers < 2**18 and registers * error**2 < 1.04**2:
-        registers *= 2
-    return registers

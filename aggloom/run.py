@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 import pyarrow as pa
 
-from aggloom.codegen.planner import PlanOptions, plan_query
-from aggloom.errors import AggloomError
+from aggloom.codegen.planner import Plan, PlanOptions, plan_query
+from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.interrupts import Interrupts
 
 if TYPE_CHECKING:
@@ -22,23 +24,16 @@ _PAUSE_SECONDS = 0.1
 def run(job: Job) -> None:
     """Stream the tables of a job through its query into its sink."""
     from aggloom.runtime.spark.checkpoint import TABLE_FILE
+    from aggloom.runtime.spark.expressions import asking
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.session import session
     from aggloom.runtime.spark.sinks import read_table, write_changes
     from aggloom.runtime.spark.sources import read_changes
 
     schemas = {table.name: table.columns() for table in job.tables}
-    changes = {table.name: table.changes or job.changes for table in job.tables}
-    keys = {table.name: table.keys for table in job.tables if table.keys}
-    # What is wrong with the query is said before Spark starts.
-    plan = plan_query(
-        job.sql,
-        schemas,
-        input_changes=changes,
-        dialect=job.dialect,
-        keys=keys,
-        options=PlanOptions.of(job.options),
-    )
+    # What is wrong with the query is said before Spark starts, unless only Spark knows.
+    with suppress(UntoldTypeError):
+        _plan(job, schemas)
     with Interrupts() as interrupts:
         # What fails is said once, below, and not by each thread of Spark that it passes through.
         spark = session("aggloom run", **{"spark.log.level": "OFF"})
@@ -51,13 +46,15 @@ def run(job: Job) -> None:
                 )
                 for table in job.tables
             },
-            input_changes=changes,
-            keys=keys,
+            input_changes=_changes(job),
+            keys=_keys(job),
             dialect=job.dialect,
             backend=job.backend,
             watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
             options=job.options,
         )
+        with asking(spark):
+            plan = _plan(job, schemas)
         latency = plan.options.mini_batch_allow_latency or 1000
         trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
         query = write_changes(out, job.sink, job.checkpoint, trigger=trigger)
@@ -70,6 +67,25 @@ def run(job: Job) -> None:
     _tell(counts, job, table)
     if interrupts.asked.is_set() and not job.continuous:
         raise KeyboardInterrupt
+
+
+def _changes(job: Job) -> dict[str, str]:
+    return {table.name: table.changes or job.changes for table in job.tables}
+
+
+def _keys(job: Job) -> dict[str, tuple[str, ...]]:
+    return {table.name: table.keys for table in job.tables if table.keys}
+
+
+def _plan(job: Job, schemas: Mapping[str, pa.Schema]) -> Plan:
+    return plan_query(
+        job.sql,
+        schemas,
+        input_changes=_changes(job),
+        dialect=job.dialect,
+        keys=_keys(job),
+        options=PlanOptions.of(job.options),
+    )
 
 
 def _watched(query: Any, interrupts: Interrupts) -> Counts:

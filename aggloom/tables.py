@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggloom.codegen import milliseconds
+from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import InputFormatError, SpecError, nearest
 
@@ -35,7 +36,6 @@ _FORM = (
     "t=PATH[,format=FORMAT][,schema=DDL][,watermark=COLUMN DELAY][,keys=COLUMN,...][,changes=KIND]"
     "[,option=value ...]"
 )
-_CHANGES = ("append", "retract", "upsert")
 _CHANGE_COLUMNS = ("_change_type", "op")
 _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl"}
 _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
@@ -126,8 +126,8 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     watermark = _watermark(given.pop("watermark", None), where)
     keys = _keys(given.pop("keys", None), where) or declared
     changes = given.pop("changes", None)
-    if changes is not None and changes not in _CHANGES:
-        raise SpecError(f"{where}: changes is {changes!r}. {nearest(str(changes), _CHANGES)}")
+    if changes is not None and changes not in TABLE_CHANGES:
+        raise SpecError(f"{where}: changes is {changes!r}. {nearest(str(changes), TABLE_CHANGES)}")
     return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes)
 
 

@@ -20,11 +20,14 @@ from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.sql.depth import on_large_stack
 from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
+from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
     "ANALYSER",
+    "VIEW_KINDS",
     "AggCall",
     "AggSpec",
     "Aggregate",
@@ -51,6 +54,7 @@ __all__ = [
     "load_text",
     "lower_calc",
     "milliseconds",
+    "on_large_stack",
     "parse_type",
     "plan_of",
     "prepare",

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "dbf81885879e3a70"
-DIGEST = "19381f5a0950ae35"
+SUPPORT = "3a9417cbda19251f"
+DIGEST = "a7a157401a4a3720"
 
 
 class Inputs(NamedTuple):
@@ -195,12 +195,17 @@ def value_row(state, s, out, k):
 @rt.part
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
     """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    if keep_orphans:
+        # What is kept may come in any order: no row leads through zero rows, where accumulators are made as new.
+        state.records[s] += rt.AWAY_FROM_ZERO
+    elif retracts[i] and state.records[s] <= 0:
+        return False
     if retracts[i]:
-        if not keep_orphans and state.records[s] <= 0:
-            return False
         retract_row(state, inputs, i, s)
-        return True
-    accumulate_row(state, inputs, i, s)
+    else:
+        accumulate_row(state, inputs, i, s)
+    if keep_orphans:
+        state.records[s] -= rt.AWAY_FROM_ZERO
     return True
 
 

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "dbf81885879e3a70"
-DIGEST = "ba967ca9d6d29af4"
+SUPPORT = "3a9417cbda19251f"
+DIGEST = "a5e803e62f472fc2"
 
 
 class Inputs(NamedTuple):
@@ -139,12 +139,17 @@ def value_row(state, s, out, k):
 @rt.part
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
     """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    if keep_orphans:
+        # What is kept may come in any order: no row leads through zero rows, where accumulators are made as new.
+        state.records[s] += rt.AWAY_FROM_ZERO
+    elif retracts[i] and state.records[s] <= 0:
+        return False
     if retracts[i]:
-        if not keep_orphans and state.records[s] <= 0:
-            return False
         retract_row(state, inputs, i, s)
-        return True
-    accumulate_row(state, inputs, i, s)
+    else:
+        accumulate_row(state, inputs, i, s)
+    if keep_orphans:
+        state.records[s] -= rt.AWAY_FROM_ZERO
     return True
 
 

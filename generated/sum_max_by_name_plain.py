@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "51ac41680d06bd38"
-DIGEST = "042f1a84d11cd790"
+SUPPORT = "31298c861d0dbab1"
+DIGEST = "69fafee49eb6b44d"
 
 
 class Inputs(NamedTuple):
@@ -123,12 +123,17 @@ def value_row(state, s, out, k):
 
 def apply_row(state, inputs, retracts, keep_orphans, i, s):
     """Apply row i to slot s, unless it is an orphan retraction that is not kept; says whether it was."""
+    if keep_orphans:
+        # What is kept may come in any order: no row leads through zero rows, where accumulators are made as new.
+        state.records[s] += rt.AWAY_FROM_ZERO
+    elif retracts[i] and state.records[s] <= 0:
+        return False
     if retracts[i]:
-        if not keep_orphans and state.records[s] <= 0:
-            return False
         retract_row(state, inputs, i, s)
-        return True
-    accumulate_row(state, inputs, i, s)
+    else:
+        accumulate_row(state, inputs, i, s)
+    if keep_orphans:
+        state.records[s] -= rt.AWAY_FROM_ZERO
     return True
 
 

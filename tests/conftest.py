@@ -45,12 +45,12 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture
 def registry() -> Iterator[None]:
     """What a test registers is forgotten after it."""
-    from aggloom.codegen.catalogue.registry import OWN
+    from aggloom.codegen.catalogue.registry import USER_DEFINED
 
-    before = dict(OWN)
+    before = dict(USER_DEFINED)
     yield
-    OWN.clear()
-    OWN.update(before)
+    USER_DEFINED.clear()
+    USER_DEFINED.update(before)
 
 
 @pytest.fixture(scope="session")

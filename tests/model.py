@@ -15,7 +15,7 @@ from aggloom.codegen.catalogue.entry import Aggregate, Field, View
 from aggloom.codegen.catalogue.registry import CATALOGUE, arguments_of, options_of
 
 ADDS = ("+I", "+U")
-_SKETCHES = ("registers", "quantiles", "bins")
+_SKETCHES = ("hyperloglog", "quantiles", "ddsketch")
 _TEXTS = ("text", "json_array", "json_object", "join")
 UNJUDGED = object()
 """Stands where an oracle does not know the value."""

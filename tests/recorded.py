@@ -6,20 +6,22 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from aggloom.codegen.planner import Stateful, described, lineage, walk
-from aggloom.runtime.inspection import Description
+from aggloom.codegen.planner import Stateful
+from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.local.harness import Harness
-from aggloom.runtime.operators.registry import operator_of
+from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.fragment import fragment_of
+from aggloom.runtime.spark.blobs import with_kinds, write_blob
+from aggloom.runtime.spark.factory import factory_of
 from aggloom.runtime.spark.framing import Owner
-from aggloom.runtime.spark.inspecting import Look
+from aggloom.runtime.spark.inspecting import Look, Node
 from aggloom.runtime.spark.state_reader import (
     BucketFiles,
     StoredBucket,
     StoredOperator,
     described_by,
 )
-from aggloom.runtime.spark.store import BucketStore, Bundle, Head
-from aggloom.runtime.values.changelog import Kinds
+from aggloom.runtime.spark.store import Blob, BucketStore, Came, Head
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
@@ -53,22 +55,28 @@ class Single(Variable):
 
 
 class Recorded:
-    """A harness of one operator with its buckets; it stands for a checkpoint."""
+    """A harness of one fragment with its buckets; it stands for a checkpoint."""
 
     path = "recorded"
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
-        (node,) = (each for each in walk(harness.plan.root) if isinstance(each, Stateful))
-        operators = harness.pipeline.operators
-        self.about = _about(node, harness.plan.options, len(operators))
+        root = harness.plan.root
+        while not isinstance(root, Stateful):
+            (root,) = root.inputs
+        spec, _, nodes = fragment_of(root, harness.plan.options)
+        fragments = harness.pipeline.fragments
+        handlers = (None,) * len(nodes)
+        factory = factory_of(nodes, 0, len(fragments), handlers, spec)
+        self.about = json.loads(factory.description)
         self.variables: list[tuple[Single, Variable, Variable, Single]] = []
-        for bucket, operator in enumerate(operators):
-            self._record(bucket, operator)
+        for bucket, fragment in enumerate(fragments):
+            self._record(bucket, fragment)
 
-    def look(self, trust: bool = False) -> Look:
-        """What `state` and `why` look with."""
-        return Look(self, StoredOperator(0, 1, (0, 0)), None, trust)  # type: ignore[arg-type]
+    def look(self, trust: bool = False, part: int = -1) -> Look:
+        """What `state` and `why` look with, at the last operator or another."""
+        node = Node(self, StoredOperator(0, 1, (0, 0)), None, trust)  # type: ignore[arg-type]
+        return node.looks[part]
 
     def files(self, operator: int, batch: int) -> list[BucketFiles]:
         return [
@@ -76,7 +84,7 @@ class Recorded:
             for bucket, stored in self._stored()
         ]
 
-    def description(self, operator: int, batch: int, trust: bool) -> Description:
+    def description(self, operator: int, batch: int, trust: bool) -> FragmentDescription:
         bucket, stored = next(self._stored())
         return described_by(stored.about, bucket, trust)
 
@@ -92,35 +100,30 @@ class Recorded:
                 blobs = ([row[0] for row in each.rows] for each in (snapshot, log))
                 yield bucket, StoredBucket(bucket, Head(*head.rows[0]), about.rows[0][0], *blobs)
 
-    def _record(self, bucket: int, operator: Any) -> None:
+    def _record(self, bucket: int, fragment: Any) -> None:
         about = self.about
         owner = Owner(about["operator"], about["digest"], bucket, about["buckets"])
         variables = Single(), Variable(), Variable(), Single()
         self.variables.append(variables)
         store = BucketStore(*variables, owner, json.dumps(about))
-        process = operator.process
+        run = fragment.run
 
-        def recording(batch: Any, kinds: Kinds, clock: Clock = NO_TIME, partials: Any = ()) -> Any:
-            made = process(batch, kinds, clock, partials)
-            blobs = tuple(bytes(data) for data in partials)
-            store.commit(store.head(), operator, Bundle(batch, kinds, blobs, blobs), clock)
-            return made
+        def recording(bundles: list[Bundle], clock: Clock = NO_TIME) -> Any:
+            changes = run(bundles, clock)
+            store.commit(store.head(), fragment, Came(bundles, tuple(blobs(bundles))), clock)
+            return changes
 
-        operator.process = recording
+        fragment.run = recording
 
 
-def _about(node: Any, options: Any, buckets: int) -> dict[str, Any]:
-    settings = operator_of(node, options)
-    return {
-        "operator": node.name,
-        "kind": settings.kind,
-        "keys": list(node.keys),
-        "place": 0,
-        "buckets": buckets,
-        "digest": lineage(node),
-        **described(node),
-        "settings": settings.to_data(),
-    }
+def blobs(bundles: list[Bundle]) -> Iterator[Blob]:
+    """Bundles as the binaries that a log keeps."""
+    for number, bundle in enumerate(bundles):
+        if bundle.batch.num_rows:
+            whole = with_kinds(bundle.batch, bundle.kinds)
+            yield Blob(number, 0, 0, write_blob(whole.schema, [(whole, b"")]))
+        for place, data in enumerate(bundle.partials):
+            yield Blob(number, 0, place, bytes(data))
 
 
 def _size(blobs: list[bytes]) -> int:

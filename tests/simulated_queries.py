@@ -27,7 +27,7 @@ from aggloom.codegen.windows import (
     Tumble,
     Windowing,
 )
-from aggloom.runtime.spark.host import OperatorProcessor
+from aggloom.runtime.spark.host import FragmentProcessor
 from aggloom.runtime.spark.lower import Lowering, Settings, Table
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.routes import HandlerText
@@ -70,7 +70,7 @@ class Query:
 
     name: str
     pack: Pack
-    operators: tuple[OperatorProcessor, ...]
+    operators: tuple[FragmentProcessor, ...]
     unpack: Unpack
     retracts: bool
     orphans: bool
@@ -150,7 +150,7 @@ class _Stages:
 
     def __init__(self, plan: Plan, retracts: bool, buckets: int) -> None:
         self.pack: Pack | None = None
-        self.operators: list[OperatorProcessor] = []
+        self.operators: list[FragmentProcessor] = []
         self.unpack: Unpack | None = None
         table = Table(self, "op" if retracts else None, True)  # type: ignore[arg-type]
         lowering = _PackedLowering(plan, {"t": table}, _text, Settings(buckets, None, "flink"))

@@ -10,11 +10,10 @@ import pyarrow as pa
 from simulated_queries import Batch, Query, Row
 from simulated_spark import PackedRow
 
-from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.spark.blobs import late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.routes import Packer
-from aggloom.runtime.spark.store import Bundle, gather
+from aggloom.runtime.spark.store import Blob, gather
 from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
 
 Change = tuple[str, ...]
@@ -64,13 +63,12 @@ class Undisturbed:
         factory, mode = processor._factory, processor._options.time_mode
         if key not in operators:
             operators[key] = factory.open(None, hash_int(key))
-        schema = factory.input_schema
-        bundle = gather([row[1:] for row in rows], schema) or Bundle(*no_rows(schema))
+        came = gather([Blob(*row[1:]) for row in rows], factory.fragment.inputs)
         # Spark's watermark is a time at which rows may still come, an operator's one at which none does.
         mark = batch.watermark - 1 if mode == "EventTime" and batch.watermark else BEFORE_ALL
         clock = NO_TIME if mode == "None" else Clock(batch.now, mark)
         operator = operators[key]
-        changes, kinds = operator.process(bundle.batch, bundle.kinds, clock, bundle.partials)
+        changes, kinds = operator.run(came.bundles, clock)
         late = operator.take_late()
         return changes, kinds, late
 

@@ -1,6 +1,6 @@
 """Spark's side of a stateful query, without Spark: versioned state by key and batch, tasks and their attempts.
 
-What is played is what `OperatorProcessor` may count on: an attempt sees the state of the last committed batch, its
+What is played is what `FragmentProcessor` may count on: an attempt sees the state of the last committed batch, its
 writes are seen by nobody else, and they are kept only if the driver takes this attempt and then commits the batch.
 Attempts run the real processor. Whatever they do that the world outside could see is a step, at which they may be
 killed, or stopped and left to go on later, when another attempt has long taken their place.
@@ -21,7 +21,7 @@ import pandas as pd
 from aggloom.runtime.spark import host as host_module
 from aggloom.runtime.spark import residency, routes, store
 from aggloom.runtime.spark.blobs import cut
-from aggloom.runtime.spark.host import OperatorProcessor
+from aggloom.runtime.spark.host import FragmentProcessor
 from aggloom.runtime.storage import arena
 
 QUERY = "01234567-89ab-cdef-0123-456789abcdef"
@@ -158,7 +158,7 @@ class Task:
     """One partition of a stateful node in a batch: its rows by key, the clock, the state it starts from."""
 
     name: str
-    processor: OperatorProcessor
+    processor: FragmentProcessor
     rows: dict[int, list[PackedRow]]
     timers: Timers
     committed: State
@@ -277,7 +277,7 @@ class Attempt:
     def _work(self) -> None:
         task, given = self.task, self.task.processor
         options = replace(given._options, state_directory=str(self.host.root))
-        processor = OperatorProcessor(_Factory(given._factory, self), options)  # type: ignore[arg-type]
+        processor = FragmentProcessor(_Factory(given._factory, self), options)  # type: ignore[arg-type]
         handle: Any = Handle(task.committed, self.reach)
         processor.init(handle)
         for key, rows in sorted(task.rows.items()):
@@ -310,7 +310,7 @@ class _Factory:
         """The operator of a bucket."""
         operator = self._real.open(directory, bucket)
         self._attempt.operator = operator
-        for name in ("process", "snapshot", "close"):
+        for name in ("run", "snapshot", "close"):
             setattr(operator, name, _told(getattr(operator, name), name))
         return operator
 
@@ -336,7 +336,6 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     patch.setattr(host_module, "_query_id", lambda: QUERY)
     patch.setattr(host_module, "_clean_up_once", lambda root, limit: None)
     patch.setattr(host_module, "cut", lambda batch: cut(batch, blob_bytes))
-    patch.setattr(store, "cut", lambda batch: cut(batch, blob_bytes))
     patch.setattr(store, "BLOB_BYTES", 64 * blob_bytes)
     patch.setattr(store, "LOG_MAXIMUM_ENTRIES", log_entries)
     patch.setattr(residency, "_boot_id", _boot)

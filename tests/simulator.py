@@ -152,7 +152,7 @@ class World:
                 taken = self.rng.choice(done).outputs
                 if place < len(self.query.operators) - 1:
                     packed += [
-                        row[:4]
+                        row[:5]
                         for frames in taken.values()
                         for f in frames
                         for row in f.itertuples(index=False)

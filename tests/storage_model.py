@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,62 @@ def reopened(arena: Arena) -> tuple[Arena, Pool]:
     new = Arena(Path(arena.directory))
     assert new.reopened
     return new, Pool(new)
+
+
+class StoredSubject(ABC):
+    """Rows in an arena beside a model of them, through a history of `steps`."""
+
+    arena: Arena
+    pool: Pool
+    held: Any
+
+    @abstractmethod
+    def open(self) -> None:
+        """Find the rows in the arena again."""
+
+    @abstractmethod
+    def apply(self, changes: list[tuple[int, Row, bool]]) -> None:
+        """Apply a batch to both, and compare what becomes of each change."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Take all rows out."""
+
+    @abstractmethod
+    def turn(self) -> None:
+        """Give the model's slots the opposite order."""
+
+    def step(self, step: Any) -> None:
+        if step == "restore":
+            self.arena, self.pool = restored(self.arena)
+        elif step == "reopen" and self.arena.directory:
+            self.arena, self.pool = reopened(self.arena)
+        elif step == "compact":
+            # Slots change their places, as keys do that are copied.
+            into = Arena()
+            turned = SLOTS - 1 - np.arange(SLOTS)
+            copied, moved = self.held.copied(into, Pool(into), turned, SLOTS)
+            assert sorted(moved[moved >= 0].tolist()) == list(range(len(copied)))
+            self.arena.adopt(into)
+            self.pool = Pool(self.arena)
+            self.turn()
+        elif step == "clear":
+            self.clear()
+        elif isinstance(step, list):
+            self.apply(step)
+        self.open()
+
+
+def identity_of(row: Row, unique: Sequence[int]) -> Row:
+    """What a row is known by: the columns of a unique key, or all."""
+    return tuple(plain(row)[c] for c in unique) if unique else plain(row)
+
+
+def arrays_of(changes: list[tuple[int, Row, bool]]) -> tuple[Any, pa.RecordBatch, Any]:
+    """A batch as components take it: slots, rows, and which are taken back."""
+    slots = numbers([slot for slot, _, _ in changes])
+    retracts = np.array([taken for _, _, taken in changes], np.bool_)
+    return slots, batch_of([row for _, row, _ in changes]), retracts
 
 
 def order_of(row: Row, order: Sequence[SortColumn]) -> tuple[Any, ...]:

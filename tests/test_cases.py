@@ -18,7 +18,7 @@ from aggloom.runtime.cases.settings import settings
 
 HERE = Path(__file__).resolve().parent
 SHARED = HERE.parent.parent / "shared" / "cases"
-OWN = HERE / "cases"
+USER_DEFINED = HERE / "cases"
 WHOLE = ("group_agg", "mini_batch_agg", "incremental_agg")
 
 
@@ -33,7 +33,7 @@ def test_shared_cases_pass() -> None:
 
 @pytest.mark.parametrize("backend", ["python", pytest.param("numba", marks=pytest.mark.slow)])
 def test_own_cases_pass(backend: str) -> None:
-    outcomes = run_directory(OWN, backends=(backend,))
+    outcomes = run_directory(USER_DEFINED, backends=(backend,))
     assert [(o.id, o.status, o.reason) for o in outcomes if o.status != "passed"] == []
 
 
@@ -44,7 +44,9 @@ def _write(folder: Path, *cases: dict[str, Any]) -> Path:
 
 def _own(identifier: str) -> dict[str, Any]:
     cases = [
-        case for path in sorted(OWN.glob("*.json")) for case in json.loads(path.read_text("utf-8"))
+        case
+        for path in sorted(USER_DEFINED.glob("*.json"))
+        for case in json.loads(path.read_text("utf-8"))
     ]
     found: dict[str, Any] = next(case for case in cases if case["id"] == identifier)
     return found
@@ -52,7 +54,11 @@ def _own(identifier: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "identifier",
-    [c["id"] for p in sorted(OWN.glob("*.json")) for c in json.loads(p.read_text("utf-8"))],
+    [
+        c["id"]
+        for p in sorted(USER_DEFINED.glob("*.json"))
+        for c in json.loads(p.read_text("utf-8"))
+    ],
 )
 def test_a_wrong_expectation_fails(identifier: str, tmp_path: Path) -> None:
     case = _own(identifier)
@@ -193,7 +199,7 @@ def test_an_event_of_no_table_is_told(tmp_path: Path) -> None:
 
 
 def test_the_exit_code_tells(tmp_path: Path) -> None:
-    good = CliRunner().invoke(main, [str(OWN), "--backend", "python"])
+    good = CliRunner().invoke(main, [str(USER_DEFINED), "--backend", "python"])
     assert (good.exit_code, "0 failed" in good.output) == (0, True)
     case = _own("ordered changes")
     case["expect"]["rows"] = []

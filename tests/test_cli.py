@@ -182,6 +182,27 @@ def test_run_reads_a_table_and_writes_the_changelog(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+def test_run_asks_spark_for_a_type_that_only_spark_knows(tmp_path: Path) -> None:
+    data, out = tmp_path / "in", tmp_path / "out"
+    data.mkdir()
+    (data / "1.jsonl").write_text('{"name": "a", "cnt": 3}')
+    point = "st_geomfromwkb(unhex('0101000000000000000000F03F0000000000000040'))"
+    sql = f"SELECT name, SUM(cnt + st_srid({point})) AS s FROM t GROUP BY name"
+    result = call(
+        *("run", "--sql", sql, "--table", f"t={data},format=jsonl,schema={SCHEMA}"),
+        *("--sink", f"jsonl:{out}", "--checkpoint", str(tmp_path / "checkpoint")),
+    )
+    assert result.exit_code == 0, result.output
+    assert [(row["name"], row["s"]) for row in rows(out)] == [("a", 3)]
+    result = call(
+        *("run", "--sql", "SELECT SUM(no_such(cnt)) AS s FROM t", "--checkpoint", "y"),
+        *("--table", f"t={data},format=jsonl,schema={SCHEMA}"),
+    )
+    assert result.exit_code == 2
+    assert "Spark says" in result.stderr and "NO_SUCH" in result.stderr.upper()
+
+
+@pytest.mark.spark
 def test_run_refuses_another_table_name(tmp_path: Path) -> None:
     table = f"flights={tmp_path},format=jsonl,schema={SCHEMA}"
     result = call("run", "--sql", SQL, "--table", table, "--checkpoint", "x")

@@ -83,6 +83,13 @@ JSON_LINES = [
     ('{"name":"a","NAME":"b","Name":"c"}\n' + A, None),
     ('{"NAME":"b","Name":"c"}\n' + A, "'name' is there twice"),
     (_line(name='"a"', cnt=3_000_000_000), "column 'cnt' cannot hold '3000000000' as INT"),
+    (_line(NAME='"a"', CNT=3_000_000_000), "column 'cnt' cannot hold '3000000000' as INT"),
+    ('{"name":"a","name":"b","cnt":1}', "'name' is there twice"),
+    ('{"name":"a","cnt":1,"op":"+I","op":"-D"}', "'op' is there twice"),
+    (r'{"name":"a","cnt":1,"n\u0061me":"b"}', "'name' is there twice"),
+    (_line(name=r'"\ud83d"', cnt=1), "half of a surrogate pair"),
+    (_line(NAME=r'"\udc0d?"', cnt=1), "half of a surrogate pair|malformed line"),
+    ('{"NAME":"a","cnt":1,"x":1,"x":2}', None),
 ]
 DEBEZIUM = [
     (f'{{"op":"c","after":{A}}}{{"op":"c","after":{A}}}', "text after the object"),
@@ -95,6 +102,16 @@ DEBEZIUM = [
     ('{"schema":{}}', "`op` is not one of"),
     (_row(__op='"d"'), "`op` is not one of"),
     ('{"op":"c","after":{"name":"a","cnt":3000000000}}', "column 'cnt' cannot hold '3000000000'"),
+    ('{"op":"c","after":{"NAME":"a","CNT":3000000000}}', "column 'cnt' cannot hold '3000000000'"),
+    ('{"op":"u","before":{"NAME":"a","CNT":"x"},"after":' + A + "}", "'cnt' cannot hold 'x'"),
+    ('{"op":"c","after":{"name":"a","name":"b","cnt":1}}', "`after` has 'name' twice"),
+    (
+        f'{{"op":"u","before":{{"cnt":2,"name":"a","cnt":1}},"after":{A}}}',
+        "`before` has 'cnt' twice",
+    ),
+    (r'{"op":"c","after":{"name":"\ud83d","cnt":1}}', "half of a surrogate pair"),
+    (r'{"op":"c","after":{"NAME":"\ud83d","cnt":1}}', "half of a surrogate pair|malformed line"),
+    ('{"op":"c","after":{"NAME":"a","cnt":1,"x":1,"x":2}}', None),
 ]
 CSV = [
     ("name,cnt,op\na,1,\n", f"line 2: {WORD}"),
@@ -110,6 +127,9 @@ CSV = [
     ("name,cnt,NAME\na,1,b\n", None),
     ("Name,cnt,NAME\na,1,b\n", "'name' is there twice"),
     (b"name,cnt\n\xff,1\n", "not UTF-8"),
+    ('name,cnt\n"a"b,1\n', "line 2: text after a quoted value; .*escape="),
+    ('name,cnt\n"a""b",1\n', "line 2: text after a quoted value; .*escape="),
+    ('name,cnt,"x"y"\na,1,2\n', "line 1: text after a quoted value; .*escape="),
     ("name,cnt\na,3000000000\n", "line 2: column 'cnt' cannot hold '3000000000' as INT"),
 ]
 PARQUET = [
@@ -204,6 +224,11 @@ GOOD = [
         [("a", 1, "insert"), ("b", 2, "-D")],
     ),
     ("csv", ["name\na\n"], {"missing": "null"}, [("a", None, "insert")]),
+    ("csv", ['name,cnt\n"a""b","1" \n'], {"escape": '"'}, [('a"b', 1, "insert")]),
+    ("csv", ['name,cnt\n"a\\"b",1\n'], {}, [('a"b', 1, "insert")]),
+    ("csv", ["name||cnt\n'a|b'||1\n"], {"quote": "'", "sep": "||"}, [("a|b", 1, "insert")]),
+    ("csv", ['name,cnt\n"a"b,1\n'], {"quote": ""}, [('"a"b', 1, "insert")]),
+    ("jsonl", [r'{"name":"\ud83d\udc0d?\\ud83d","cnt":1}'], {}, [("🐍?\\ud83d", 1, "insert")]),
     (
         "csv by Spark",
         ["Name,cnt\na,1\n", "Name,cnt\nb,2\n"],

@@ -10,23 +10,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from recorded import blobs
 from test_evolution import Change, messages
 from test_framing import Single, Variable
 from udafs import define_sum
 
 import aggloom as al
-from aggloom.codegen.planner import GroupAggregate, PlanOptions, lineage, plan_query, walk
+from aggloom.codegen.planner import PlanOptions, Stateful, plan_query
 from aggloom.errors import StateCorruptError, StateMismatchError
+from aggloom.runtime.operators.base import Bundle
 from aggloom.runtime.operators.comparison import call_text, compare
-from aggloom.runtime.operators.group_aggregate import GroupAggSpec
-from aggloom.runtime.operators.registry import operator_of
+from aggloom.runtime.operators.fragment import fragment_of
 from aggloom.runtime.spark import sinks
 from aggloom.runtime.spark.evolution import evolved
-from aggloom.runtime.spark.factory import OperatorFactory, description_of
+from aggloom.runtime.spark.factory import FragmentFactory, factory_of
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.query import handler_texts
-from aggloom.runtime.spark.store import BucketStore, Bundle
+from aggloom.runtime.spark.store import BucketStore, Came
 from aggloom.runtime.values.clock import NO_TIME
 
 DDL = "name STRING, city STRING, cnt INT"
@@ -39,20 +40,21 @@ def factory(
     changes: str = "retract",
     backend: str = "python",
     **options: Any,
-) -> OperatorFactory:
+) -> FragmentFactory:
     sql = f"SELECT {rest.partition('GROUP BY ')[2]}, {calls} FROM t {rest}"
     plan = plan_query(sql, {"t": DDL}, input_changes=changes, options=PlanOptions.of(options))
-    node = next(each for each in walk(plan.root) if isinstance(each, GroupAggregate))
-    handler = (TEXTS if backend == "python" else handler_texts("numba"))(node.spec)
-    settings = operator_of(node, plan.options)
-    return OperatorFactory(
-        "GROUP BY name",
-        lineage(node),
-        description_of(node, "GROUP BY name", 0, 4, handler, settings),
-        handler,
-        node.spec.handler_schema,
-        settings,
-    )
+    return factory_of_plan(plan, backend)
+
+
+def factory_of_plan(plan: Any, backend: str = "python") -> FragmentFactory:
+    """The factory of the fragment that gives a plan's result."""
+    root = plan.root
+    while not isinstance(root, Stateful):
+        (root,) = root.inputs
+    fragment, _, nodes = fragment_of(root, plan.options)
+    texts = TEXTS if backend == "python" else handler_texts("numba")
+    handlers = tuple(None if spec is None else texts(spec) for spec in fragment.handler_specs)
+    return factory_of(nodes, 0, 4, handlers, fragment)
 
 
 class Bucket:
@@ -61,11 +63,11 @@ class Bucket:
     def __init__(self) -> None:
         self.variables = Single(), Variable(), Variable(), Single()
 
-    def store(self, made: OperatorFactory) -> BucketStore:
+    def store(self, made: FragmentFactory) -> BucketStore:
         owner = Owner(made.name, made.digest, 0, 4)
         return BucketStore(*self.variables, owner, made.description)
 
-    def wake(self, made: OperatorFactory, added_calls: str = "refuse") -> tuple[Any, list[Change]]:
+    def wake(self, made: FragmentFactory, added_calls: str = "refuse") -> tuple[Any, list[Change]]:
         """The operator as the host finds it, and the changes that a step of the query brings."""
         store = self.store(made)
         head = store.head()
@@ -77,25 +79,27 @@ class Bucket:
             store.rebuild(head, operator)
         return operator, []
 
-    def run(self, made: OperatorFactory, rows: Sequence[Change], **how: Any) -> list[Change]:
+    def run(self, made: FragmentFactory, rows: Sequence[Change], **how: Any) -> list[Change]:
         operator, changes = self.wake(made, **how)
-        names = made.input_schema.names
+        (schema,) = made.fragment.inputs
+        names = schema.names
         places = [
             DDL.split(", ").index(next(c for c in DDL.split(", ") if c.split()[0] == n))
             for n in names
         ]
         columns = [
             pa.array([row[1 + place] for row in rows], field.type)
-            for place, field in zip(places, made.input_schema, strict=True)
+            for place, field in zip(places, schema, strict=True)
         ]
-        batch = pa.RecordBatch.from_arrays(columns, schema=made.input_schema)
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
         kinds = np.array([3 if row[0] == "-D" else 0 for row in rows], np.int8)
-        changes += messages(operator.process(batch, kinds))
+        bundles = [Bundle(batch, kinds)]
+        changes += messages(operator.run(bundles, NO_TIME))
         store = self.store(made)
-        store.commit(store.head(), operator, Bundle(batch, kinds), NO_TIME)
+        store.commit(store.head(), operator, Came(bundles, tuple(blobs(bundles))), NO_TIME)
         return changes
 
-    def table(self, made: OperatorFactory) -> list[Change]:
+    def table(self, made: FragmentFactory) -> list[Change]:
         return sorted(row[1:] for row in messages(self.wake(made)[0].contents()))
 
 
@@ -220,12 +224,7 @@ def test_an_aggregate_below_is_compared_too() -> None:
     texts = []
     for call in ("SUM(cnt)", "MIN(cnt)"):
         plan = plan_query(f"SELECT COUNT(x) AS n FROM ({inner.format(call)})", {"t": DDL})
-        *_, node = (each for each in walk(plan.root) if isinstance(each, GroupAggregate))
-        texts.append(
-            json.loads(
-                description_of(node, "GROUP BY ()", 0, 1, TEXTS(node.spec), GroupAggSpec(node.spec))
-            )
-        )
+        texts.append(json.loads(factory_of_plan(plan).description)["parts"][-1])
     with pytest.raises(StateMismatchError, match="the aggregate below") as raised:
         compare(*texts, "state of GROUP BY ()")
     assert "the aggregate below: SUM(cnt) AS x GROUP BY name -> MIN(cnt) AS x GROUP BY name" in str(

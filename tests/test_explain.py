@@ -35,12 +35,12 @@ from aggloom.errors import (
     UnsupportedSqlError,
 )
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
-from aggloom.runtime.storage.tree import STRIDE
+from aggloom.runtime.storage.blocks import STRIDE
 from aggloom.runtime.views.sequence import SequenceView
 
 T = {"t": "a BIGINT, b INT, c STRING, d DOUBLE"}
 SPLIT = PlanOptions.of({"table.optimizer.distinct-agg.split.enabled": "true"})
-OWN = """
+USER_DEFINED = """
 class MyCount:
     def create(self):
         return 0
@@ -131,7 +131,7 @@ def test_rows_that_are_taken_back_show() -> None:
 
 def test_a_function_of_the_users_is_called_by_its_name() -> None:
     arguments = {"arguments": {"x": "INT"}, "result": "BIGINT"}
-    al.register({"name": "MY_COUNT", **arguments, "source": OWN})
+    al.register({"name": "MY_COUNT", **arguments, "source": USER_DEFINED})
     try:
         tree = tree_of("SELECT a, MY_COUNT(b) AS n, SUM(b) AS s FROM t GROUP BY a", "retract")
     finally:

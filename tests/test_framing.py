@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aggloom.errors import StateCorruptError, StateError, StateMismatchError
+from aggloom.runtime.operators.base import Bundle
 from aggloom.runtime.spark import store as store_module
+from aggloom.runtime.spark.blobs import with_kinds, write_blob
 from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
-from aggloom.runtime.spark.store import BucketStore, Bundle
+from aggloom.runtime.spark.store import Blob, BucketStore, Came, gather
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
@@ -69,15 +72,13 @@ class Summing:
     def __init__(self) -> None:
         self.seen: list[int] = []
 
-    def process(
-        self,
-        batch: pa.RecordBatch,
-        kinds: Kinds,
-        clock: Clock = NO_TIME,
-        partials: Sequence[bytes | memoryview] = (),
-    ) -> tuple[pa.RecordBatch, Kinds]:
-        self.seen += [sum(batch.column(0).to_pylist()), clock.processing, *map(len, partials)]
-        return batch, kinds
+    spec = SimpleNamespace(inputs=[pa.schema([("x", pa.int64())])])
+
+    def run(self, inputs: Sequence[Bundle], clock: Clock = NO_TIME) -> tuple[pa.RecordBatch, Kinds]:
+        (bundle,) = inputs
+        total = sum(bundle.batch.column(0).to_pylist())
+        self.seen += [total, clock.processing, *map(len, bundle.partials)]
+        return bundle.batch, bundle.kinds
 
     def snapshot(self) -> bytes:
         return np.array(self.seen, np.int64).tobytes()
@@ -118,14 +119,22 @@ class Single(Variable):
         self.rows = [row]
 
 
-def _committed(batches: int) -> tuple[BucketStore, Summing, Variable, Variable]:
+def came(batch: pa.RecordBatch, kinds: Kinds, pieces: int = 1) -> Came:
+    """Rows as a batch brings them to a bucket, in so many binaries."""
+    whole, size = with_kinds(batch, kinds), -(-len(kinds) // pieces)
+    parts = [whole.slice(at, size) for at in range(0, len(kinds), max(1, size))]
+    blobs = [Blob(0, 0, n, write_blob(p.schema, [(p, b"")])) for n, p in enumerate(parts)]
+    return gather(blobs, [batch.schema])
+
+
+def _committed(batches: int, pieces: int = 1) -> tuple[BucketStore, Summing, Variable, Variable]:
     snapshot, log = Variable(), Variable()
     store, operator = BucketStore(Single(), snapshot, log, Single(), OWNER, "{}"), Summing()
     for number in range(batches):
         batch = pa.record_batch({"x": pa.array(range(number, number + 50))})
         kinds = np.zeros(50, np.int8)
-        operator.process(batch, kinds, Clock(1000 + number))
-        store.commit(store.head(), operator, Bundle(batch, kinds), Clock(1000 + number))
+        operator.run([Bundle(batch, kinds)], Clock(1000 + number))
+        store.commit(store.head(), operator, came(batch, kinds, pieces), Clock(1000 + number))
     return store, operator, snapshot, log
 
 
@@ -147,17 +156,16 @@ def test_snapshot_and_log_give_the_state_back(monkeypatch: pytest.MonkeyPatch) -
 def test_an_empty_batch_is_written_only_where_nothing_is_yet() -> None:
     store, operator, _, log = _committed(0)
     nothing, kinds = pa.record_batch({"x": pa.array([], pa.int64())}), np.empty(0, np.int8)
-    token = store.commit(None, operator, Bundle(nothing, kinds), NO_TIME)
+    token = store.commit(None, operator, came(nothing, kinds), NO_TIME)
     assert len(log.rows) == 1
-    assert store.commit(store.head(), operator, Bundle(nothing, kinds), NO_TIME) == token
+    assert store.commit(store.head(), operator, came(nothing, kinds), NO_TIME) == token
     assert len(log.rows) == 1
-    assert store.commit(store.head(), operator, Bundle(nothing, kinds), Clock(5)) != token
+    assert store.commit(store.head(), operator, came(nothing, kinds), Clock(5)) != token
 
 
 def test_large_batches_and_snapshots_are_cut_and_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "cut", lambda batch: [batch.slice(0, 20), batch.slice(20)])
     monkeypatch.setattr(store_module, "BLOB_BYTES", 24)
-    store, operator, _, log = _committed(3)
+    store, operator, _, log = _committed(3, pieces=2)
     assert len(log.rows) == 6
     assert _rebuilt(store) == operator.seen
     monkeypatch.setattr(store_module, "LOG_MINIMUM_BYTES", 0)

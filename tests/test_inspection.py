@@ -24,7 +24,7 @@ from aggloom.errors import (
     StateMismatchError,
     UntrustedCodeError,
 )
-from aggloom.runtime.inspection import Description
+from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.operators.windows.make import WindowSettings
 from aggloom.runtime.spark import store as store_module
 
@@ -397,7 +397,7 @@ def test_code_in_a_checkpoint_runs_only_if_it_is_trusted(registry: None) -> None
 def test_a_damaged_description_is_refused() -> None:
     for text in (b"{", b"[]", b'{"operator": "x"}'):
         with pytest.raises(StateCorruptError, match="description in the checkpoint cannot be read"):
-            Description.parse(text)
+            FragmentDescription.parse(text)
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

@@ -12,10 +12,11 @@ import pytest
 
 from aggloom.codegen import having_kinds
 from aggloom.errors import DataError
+from aggloom.runtime.operators.base import Bundle
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.partitioning import bucket_keys, hash_int, hash_long, int_with_hash
 from aggloom.runtime.spark.routes import Route
-from aggloom.runtime.spark.store import gather
+from aggloom.runtime.spark.store import Blob, gather
 from aggloom.runtime.spark.unpack import Having
 from aggloom.runtime.values.changelog import KIND_NAMES, kinds_to_arrow, parse_kinds
 from aggloom.runtime.values.key_hash import key_hashes
@@ -100,11 +101,13 @@ def _packed(pack: Pack, batches: list[pa.RecordBatch], partition: int = 0) -> li
     return [row for out in pack.pack(batches, partition) for row in out.to_pylist()]
 
 
+def came(rows: list[dict[str, Any]], schema: pa.Schema = SCHEMA) -> Bundle:
+    blobs = [Blob(0, row["partition"], row["seq"], row["blob"]) for row in rows]
+    return gather(blobs, [schema]).bundles[0]
+
+
 def _gathered(rows: list[dict[str, Any]], bucket: int) -> list[tuple[Any, ...]]:
-    found = gather([(r["partition"], r["seq"], r["blob"]) for r in rows if r["bucket"] == bucket])
-    if found is None:
-        return []
-    batch, kinds = found.batch, found.kinds
+    batch, kinds, _ = came([row for row in rows if row["bucket"] == bucket])
     return [(KIND_NAMES[k], *row.values()) for k, row in zip(kinds, batch.to_pylist(), strict=True)]
 
 
@@ -113,7 +116,7 @@ def _gathered(rows: list[dict[str, Any]], bucket: int) -> list[tuple[Any, ...]]:
 def test_rows_reach_their_bucket_in_order_however_they_are_cut(size: int, blob_bytes: int) -> None:
     rows = [(f"key{i % 13}" if i % 5 else None, i) for i in range(1000)]
     words = [KIND_NAMES[i % 4] for i in range(1000)]
-    pack = Pack(Route(SCHEMA, 1, 4, blob_bytes=blob_bytes), SCHEMA, "test", change_column="op")
+    pack = Pack(Route(SCHEMA, (0,), 4, blob_bytes=blob_bytes), SCHEMA, "test", change_column="op")
     batches = [
         _batch(rows[at : at + size], words[at : at + size]) for at in range(0, len(rows), size)
     ]
@@ -133,14 +136,14 @@ def test_rows_reach_their_bucket_in_order_however_they_are_cut(size: int, blob_b
 
 
 def test_map_partitions_are_applied_in_their_order() -> None:
-    pack = Pack(Route(SCHEMA, 0, 1), SCHEMA, "test")
+    pack = Pack(Route(SCHEMA, (), 1), SCHEMA, "test")
     late = _packed(pack, [_batch([("a", 2)])], partition=1)
     early = _packed(pack, [_batch([("a", 1)])], partition=0)
     assert _gathered(late + early, bucket_keys(1)[0]) == [("+I", "a", 1), ("+I", "a", 2)]
 
 
 def test_files_are_applied_in_the_order_they_were_written() -> None:
-    pack = Pack(Route(SCHEMA, 0, 1), SCHEMA, "test", ordered=True)
+    pack = Pack(Route(SCHEMA, (), 1), SCHEMA, "test", ordered=True)
     columns = [
         pa.array(["a"] * 4),
         pa.array([3, 4, 1, 2]),
@@ -153,7 +156,7 @@ def test_files_are_applied_in_the_order_they_were_written() -> None:
 
 
 def test_an_append_only_input_may_not_retract() -> None:
-    pack = Pack(Route(SCHEMA, 1, 2), SCHEMA, "GROUP BY k", change_column="op", append_only=True)
+    pack = Pack(Route(SCHEMA, (0,), 2), SCHEMA, "GROUP BY k", change_column="op", append_only=True)
     with pytest.raises(
         DataError, match=r"GROUP BY k.*'op': 1 retraction in an input declared append"
     ):
@@ -162,20 +165,16 @@ def test_an_append_only_input_may_not_retract() -> None:
 
 def test_bucket_0_is_in_every_task_that_has_rows() -> None:
     for rows in ([("a", 1)], [("b", 1)], [("c", 1)], [("d", 1)]):
-        packed = _packed(Pack(Route(SCHEMA, 1, 7), SCHEMA, "GROUP BY k"), [_batch(rows)])
+        packed = _packed(Pack(Route(SCHEMA, (0,), 7), SCHEMA, "GROUP BY k"), [_batch(rows)])
         assert packed[0]["bucket"] == bucket_keys(7)[0]
-        found = gather([(r["partition"], r["seq"], r["blob"]) for r in packed])
-        assert found is not None
-        assert found[0].to_pylist() == [{"k": rows[0][0], "v": 1}]
-    assert _packed(Pack(Route(SCHEMA, 1, 7), SCHEMA, "GROUP BY k"), [_batch([])]) == []
+        assert came(packed).batch.to_pylist() == [{"k": rows[0][0], "v": 1}]
+    assert _packed(Pack(Route(SCHEMA, (0,), 7), SCHEMA, "GROUP BY k"), [_batch([])]) == []
 
 
 def test_no_columns_still_have_rows() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([0, 0, 0])], names=["nothing"])
-    packed = _packed(Pack(Route(pa.schema([]), 0, 1), pa.schema([]), "COUNT(*)"), [batch])
-    found = gather([(r["partition"], r["seq"], r["blob"]) for r in packed])
-    assert found is not None
-    assert found[0].num_rows == 3
+    packed = _packed(Pack(Route(pa.schema([]), (), 1), pa.schema([]), "COUNT(*)"), [batch])
+    assert came(packed, pa.schema([])).batch.num_rows == 3
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])

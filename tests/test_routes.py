@@ -13,12 +13,13 @@ import pytest
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import Bucket, Column, Constant, Expand, Scan
 from aggloom.errors import AggloomError
+from aggloom.runtime.operators.base import Bundle
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.spark.blobs import is_partial
 from aggloom.runtime.spark.partitioning import bucket_keys
 from aggloom.runtime.spark.routes import SIDE, HandlerText, Packer, Route
-from aggloom.runtime.spark.store import gather
+from aggloom.runtime.spark.store import Blob, gather
 from aggloom.runtime.values.clock import NO_TIME
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
@@ -34,13 +35,17 @@ def route(of: type[Any] | None, **options: Any) -> Route:
     text = None
     if of is not None:
         text = HandlerText(Path(of.SOURCE_PATH).read_text(), of.DIGEST)
-    return Route(SCHEMA, 1, 3, local=text, **options)
+    return Route(SCHEMA, (0,), 3, local=text, **options)
 
 
 def packed(path: Route, batches: list[pa.RecordBatch], source: int = 0) -> list[Any]:
     packer = Packer(path, source)
     rows = [row for b in batches for row in packer.add(b, np.zeros(len(b), np.int8))]
     return rows + list(packer.finish())
+
+
+def came(rows: list[Any], schema: pa.Schema = SCHEMA) -> Bundle:
+    return gather([Blob(*row[1:]) for row in rows], [schema]).bundles[0]
 
 
 def batch(keys: Any, values: Any) -> pa.RecordBatch:
@@ -51,9 +56,7 @@ def table(of: type[Any], rows: list[Any]) -> dict[Any, tuple[Any, ...]]:
     """What an operator for each bucket makes of packed rows."""
     found = {}
     for key in bucket_keys(3):
-        bundle = gather([row[1:] for row in rows if row[0] == key], SCHEMA)
-        if bundle is None:
-            continue
+        bundle = came([row for row in rows if row[0] == key])
         operator = GroupAggOperator(of, on_orphan_retraction="keep")
         out, _ = operator.process(bundle.batch, bundle.kinds, NO_TIME, bundle.partials)
         found |= {
@@ -86,10 +89,10 @@ def test_rows_are_aggregated_where_that_makes_them_fewer(rows: int, keys: int, l
     if rows == 300_000:
         of = handler(DISTINCT)
         out = packed(route(of), whole[:4])
-        assert not any(is_partial(row[3]) for row in out)
+        assert not any(is_partial(row[4]) for row in out)
         return
     out = packed(route(of), whole)
-    assert any(is_partial(row[3]) for row in out) == local
+    assert any(is_partial(row[4]) for row in out) == local
     assert table(of, out) == expected(whole)
 
 
@@ -99,11 +102,11 @@ def test_a_task_gives_up_once_keys_turn_out_to_be_many(monkeypatch: pytest.Monke
     few, many = np.arange(5000) % 10, np.arange(5000)
     whole = [batch(few, few), *(batch(many + 5000 * i, many) for i in range(6))]
     out = packed(route(of), whole)
-    assert not any(is_partial(row[3]) for row in out)
+    assert not any(is_partial(row[4]) for row in out)
     assert table(of, out) == expected(whole)
     # The other way round it has decided before it knows, and goes on.
     decided = packed(route(of), [batch(few, few)] * 4 + whole)
-    assert any(is_partial(row[3]) for row in decided)
+    assert any(is_partial(row[4]) for row in decided)
     assert table(of, decided) == expected([batch(few, few)] * 4 + whole)
 
 
@@ -113,7 +116,7 @@ def test_accumulators_leave_before_they_take_too_much_room(monkeypatch: pytest.M
     of = handler(SQL)
     whole = [batch(np.arange(5000) % 10, np.arange(5000)) for _ in range(6)]
     out = packed(route(of), whole)
-    assert sum(is_partial(row[3]) for row in out) > 3
+    assert sum(is_partial(row[4]) for row in out) > 3
     assert table(of, out) == expected(whole)
 
 
@@ -122,13 +125,13 @@ def test_retractions_that_cancel_in_a_task_still_arrive() -> None:
     operator = GroupAggOperator(of, on_orphan_retraction="keep")
     before = batch([1, 1], [5, 9])
     operator.process(before, np.zeros(2, np.int8))
-    packer = Packer(Route(SCHEMA, 1, 1, local=route(of).local), 0)
+    packer = Packer(Route(SCHEMA, (0,), 1, local=route(of).local), 0)
     rows = batch([1, 1] * 3000, [9, 4] * 3000)
     # Each pair takes a 9 back and brings a 4: no net row, but another maximum.
     kinds = np.tile(np.array([1, 2], np.int8), 3000)
     pieces = [*packer.add(rows, kinds), *packer.finish()]
-    bundle = gather([row[1:] for row in pieces], SCHEMA)
-    assert bundle is not None and bundle.partials
+    bundle = came(pieces)
+    assert bundle.partials
     out, codes = operator.process(bundle.batch, bundle.kinds, NO_TIME, bundle.partials)
     assert codes.tolist() == [1, 2]
     assert out.column("m").to_pylist() == [9, 5]
@@ -168,9 +171,9 @@ def test_what_takes_orphans_for_errors_merges_nothing() -> None:
 def test_sides_of_a_union_do_not_mix_their_order() -> None:
     first = packed(route(None), [batch([1], [1])], 5)
     second = packed(route(None, side=1), [batch([1], [2])], 2)
-    bundle = gather([row[1:] for row in second + first if row[3]], SCHEMA)
-    assert {row[1] for row in first} == {5} and {row[1] for row in second} == {SIDE + 2}
-    assert bundle is not None and bundle.batch.column("v").to_pylist() == [1, 2]
+    bundle = came(second + first)
+    assert {row[2] for row in first} == {5} and {row[2] for row in second} == {SIDE + 2}
+    assert bundle.batch.column("v").to_pylist() == [1, 2]
 
 
 def test_steps_run_before_the_rows_are_split() -> None:
@@ -183,10 +186,9 @@ def test_steps_run_before_the_rows_are_split() -> None:
         ),
         wide,
     )
-    packer = Packer(Route(wide, 2, 1, steps=(expand,)), 0)
+    packer = Packer(Route(wide, (0, 1), 1, steps=(expand,)), 0)
     rows = [*packer.add(batch([1, 2], [7, 7]), np.array([0, 3], np.int8)), *packer.finish()]
-    bundle = gather([row[1:] for row in rows])
-    assert bundle is not None
+    bundle = came(rows, wide)
     out = bundle.batch.to_pydict()
     assert out["k"] == [1, 2, 1, 2] and out["g"] == [True, True, False, False]
     assert out["h"][0] == out["h"][1] and 0 <= out["h"][0] < 4 and out["h"][2:] == [None, None]

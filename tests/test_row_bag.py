@@ -18,11 +18,12 @@ from storage_model import (
     FIELDS,
     SLOTS,
     Row,
+    StoredSubject,
+    arrays_of,
     batch_of,
+    identity_of,
     numbers,
     plain,
-    reopened,
-    restored,
     rows_of,
     steps,
 )
@@ -43,7 +44,7 @@ class Model:
         self.rows: dict[tuple[int, Row], list[Any]] = {}
 
     def identity(self, row: Row) -> Row:
-        return tuple(plain(row)[c] for c in self.unique) if self.unique else plain(row)
+        return identity_of(row, self.unique)
 
     def apply(self, slot: int, row: Row, retracts: bool) -> int:
         key = slot, self.identity(row)
@@ -72,7 +73,7 @@ class Model:
         ]
 
 
-class Subject:
+class Subject(StoredSubject):
     """A bag in an arena of a directory, beside its model."""
 
     def __init__(self, directory: Path, unique: tuple[int, ...]) -> None:
@@ -82,53 +83,37 @@ class Subject:
         self.fresh = self.arena.nbytes
 
     def open(self) -> None:
-        self.bag = RowBag(
+        self.held = RowBag(
             self.arena, self.pool, "bag", FIELDS, SLOTS, unique=self.unique, degrees=True
         )
 
-    def step(self, step: Any) -> None:
-        if step == "restore":
-            self.arena, self.pool = restored(self.arena)
-        elif step == "reopen" and self.arena.directory:
-            self.arena, self.pool = reopened(self.arena)
-        elif step == "compact":
-            # Slots change their places, as keys do that are copied.
-            into = Arena()
-            turned = SLOTS - 1 - np.arange(SLOTS)
-            copied, moved = self.bag.copied(into, Pool(into), turned, SLOTS)
-            assert sorted(moved[moved >= 0].tolist()) == list(range(len(copied)))
-            self.arena.adopt(into)
-            self.pool = Pool(self.arena)
-            self.model.rows = {
-                (SLOTS - 1 - slot, identity): value
-                for (slot, identity), value in self.model.rows.items()
-            }
-        elif step == "clear":
-            ids = numbers([i for _, found in self.bag.walk(np.arange(SLOTS)) for i in found])
-            self.bag.take(ids)
-            self.bag.free(ids)
-            self.model.rows.clear()
-        elif isinstance(step, list):
-            self.apply(step)
-        self.open()
+    def turn(self) -> None:
+        self.model.rows = {
+            (SLOTS - 1 - slot, identity): value
+            for (slot, identity), value in self.model.rows.items()
+        }
+
+    def clear(self) -> None:
+        ids = numbers([i for _, found in self.held.walk(np.arange(SLOTS)) for i in found])
+        self.held.take(ids)
+        self.held.free(ids)
+        self.model.rows.clear()
 
     def apply(self, changes: list[tuple[int, Row, bool]]) -> None:
-        slots = numbers([slot for slot, _, _ in changes])
-        retracts = np.array([taken for _, _, taken in changes], np.bool_)
-        batch = batch_of([row for _, row, _ in changes])
+        slots, batch, retracts = arrays_of(changes)
         wanted = [self.model.apply(*change) for change in changes]
-        applied = self.bag.apply(slots, batch, retracts)
+        applied = self.held.apply(slots, batch, retracts)
         assert applied.outcomes.tolist() == wanted
         # What is gone can be read, and what was retracted is known, until it is freed.
         gone = applied.gone[applied.gone >= 0]
-        identities = list(map(self.model.identity, rows_of(self.bag.rows.gather(gone))))
+        identities = list(map(self.model.identity, rows_of(self.held.rows.gather(gone))))
         asked = [self.model.identity(changes[r][1]) for r in np.flatnonzero(applied.gone >= 0)]
         assert identities == asked
-        self.bag.free(gone)
+        self.held.free(gone)
         # A degree of 1 for each row there that the batch names.
-        there = np.unique(self.bag.find(slots, batch))
+        there = np.unique(self.held.find(slots, batch))
         there = there[there >= 0]
-        self.bag.add_degrees(np.concatenate([there, there]), np.repeat([2, -1], len(there)))
+        self.held.add_degrees(np.concatenate([there, there]), np.repeat([2, -1], len(there)))
         for change in {(slot, self.model.identity(row)) for slot, row, _ in changes}:
             if change in self.model.rows:
                 self.model.rows[change][2] += 1
@@ -137,13 +122,13 @@ class Subject:
         asked = numbers([3, -1, 0, 1, 0, 4, 2])
         for limit in (1, 3, 1 << 16):
             found: list[list[tuple[Row, int, int]]] = [[] for _ in asked]
-            for positions, ids in self.bag.walk(asked, limit):
+            for positions, ids in self.held.walk(asked, limit):
                 assert 0 < len(ids) <= limit
-                shown = rows_of(self.bag.rows.gather(ids))
+                shown = rows_of(self.held.rows.gather(ids))
                 beside = zip(
                     shown,
-                    self.bag.counts(ids).tolist(),
-                    self.bag.degrees(ids).tolist(),
+                    self.held.counts(ids).tolist(),
+                    self.held.degrees(ids).tolist(),
                     strict=True,
                 )
                 for position, row in zip(positions.tolist(), beside, strict=True):
@@ -152,9 +137,9 @@ class Subject:
                 assert sorted(has, key=str) == sorted(self.model.of(slot), key=str)
         keys = list(self.model.rows)
         batch = batch_of([self.model.rows[key][0] for key in keys])
-        ids = self.bag.find(numbers([slot for slot, _ in keys]), batch)
-        assert len(set(ids.tolist())) == len(keys) == len(self.bag) and (ids >= 0).all()
-        elsewhere = self.bag.find(numbers([(slot + 1) % SLOTS for slot, _ in keys]), batch)
+        ids = self.held.find(numbers([slot for slot, _ in keys]), batch)
+        assert len(set(ids.tolist())) == len(keys) == len(self.held) and (ids >= 0).all()
+        elsewhere = self.held.find(numbers([(slot + 1) % SLOTS for slot, _ in keys]), batch)
         there = [((slot + 1) % SLOTS, identity) in self.model.rows for slot, identity in keys]
         assert (elsewhere >= 0).tolist() == there
 

@@ -29,7 +29,7 @@ from aggloom.errors import (
     UnknownColumnError,
     UnsupportedExpressionError,
 )
-from aggloom.runtime.operators.steps import run_steps
+from aggloom.runtime.operators.stateless import run_steps
 
 PAGE = Path(__file__).parent.parent / "docs" / "expressions.md"
 SAMPLES = sample_table()

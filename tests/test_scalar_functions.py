@@ -13,7 +13,12 @@ from aggloom.codegen.scalar.expressions import infer_type
 from aggloom.codegen.scalar.function_types import RULES
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.dtypes import parse_type, type_name
-from aggloom.errors import SpecError, UnsupportedExpressionError, UnsupportedSqlError
+from aggloom.errors import (
+    SpecError,
+    UnsupportedExpressionError,
+    UnsupportedSqlError,
+    UntoldTypeError,
+)
 
 DDL = (
     "i INT, l BIGINT, y TINYINT, h SMALLINT, s STRING, b BINARY, d DATE, ts TIMESTAMP, n TIMESTAMP_NTZ, f FLOAT, "
@@ -421,3 +426,21 @@ def test_no_function_of_sparks_that_changes_is_left_out(spark: Any) -> None:
     assert [sql for sql, fixed in zip(SAMPLES, settled, strict=True) if not fixed] == []
     assert {name for name in found if name not in CHANGING} == set()
     assert len(found) > 20
+
+
+@pytest.mark.spark
+def test_a_harness_with_a_session_tells_the_types_that_al_sql_does(spark: Any) -> None:
+    spark.udf.register("thrice", lambda value: value * 3, "bigint")
+    query = "SELECT SUM(thrice(l)) AS s, MAX(thrice(l)) AS m FROM t"
+    with pytest.raises(UntoldTypeError, match="CAST"):
+        al.Harness.from_sql(query, {"t": DDL})
+    with al.Harness.from_sql(query, {"t": DDL}, session=spark) as harness:
+        assert harness.plan.schema == to_schema(
+            al.sql(query, t=spark.createDataFrame([], DDL)).drop("_change_type")
+        )
+        row = dict.fromkeys(to_schema(DDL).names) | {"l": 4}
+        harness.process([("+I", *row.values()), ("+I", *(row | {"l": 5}).values())])
+        harness.flush()
+        assert harness.table() == [(27, 15)]
+    with pytest.raises(UnsupportedExpressionError, match="Spark says"):
+        al.Harness.from_sql("SELECT SUM(nowhere(l)) AS s FROM t", {"t": DDL}, session=spark)

@@ -16,7 +16,7 @@ import simulated_spark
 from simulator import Failure, play
 
 from aggloom.runtime.spark import store
-from aggloom.runtime.spark.host import OperatorProcessor
+from aggloom.runtime.spark.host import FragmentProcessor
 from aggloom.runtime.spark.residency import Residence
 from aggloom.runtime.spark.store import BucketStore, Head
 from aggloom.runtime.storage import arena
@@ -74,7 +74,7 @@ FAULTS: dict[str, list[tuple[Any, str, Any]]] = {
     "every commit has the same token": [(store, "uuid", SimpleNamespace(uuid4=lambda: _SAME))],
     "a commit leaves out the head": [(BucketStore, "_update_head", _without_the_head)],
     "the log is not replayed": [(BucketStore, "rebuild", _forgets_the_log)],
-    "no timer is set": [(OperatorProcessor, "_set_timer", lambda self, operator: None)],
+    "no timer is set": [(FragmentProcessor, "_set_timer", lambda self, operator: None)],
 }
 
 

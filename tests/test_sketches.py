@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggloom.physical import registers_for
+from aggloom.codegen.views.hyperloglog import registers_for
 from aggloom.runtime.plain import sketches as plain_sketches
-from aggloom.runtime.plain.sketches import new_sketch
+from aggloom.runtime.plain.kinds import VIEW_TYPES
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.blocks import USED
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import USED, tree_start, tree_step
-from aggloom.runtime.values.columns import float_words
+from aggloom.runtime.storage.tree import tree_start, tree_step
+from aggloom.runtime.values.scalars import float_words
 from aggloom.runtime.views import bits, quantiles
 from aggloom.runtime.views import ddsketch as bins
 from aggloom.runtime.views import hyperloglog as registers
@@ -27,8 +28,8 @@ from aggloom.runtime.views import hyperloglog as registers
 SLOTS = 3
 OWNERS: dict[str, Any] = {
     "bits": (bits, bits.BitsView, "any_bits"),
-    "registers": (registers, registers.RegistersView, "estimate"),
-    "bins": (bins, bins.BinsView, "binned_percentile"),
+    "hyperloglog": (registers, registers.HyperLogLogView, "estimate"),
+    "ddsketch": (bins, bins.DDSketchView, "binned_percentile"),
     "quantiles": (quantiles, quantiles.QuantilesView, "summary_percentile"),
 }
 
@@ -41,7 +42,7 @@ class _Subject:
         self.module, owner, self.reader = OWNERS[kind]
         self.pool = Pool(self.arena)
         self.view = owner(self.arena, "v", SLOTS, width)
-        self.plain = new_sketch(kind, SLOTS, width) if plain else None
+        self.plain = VIEW_TYPES[kind](SLOTS, width) if plain else None
 
     def word(self, value: Any) -> int:
         if not self.pooled:
@@ -113,7 +114,7 @@ class _Subject:
 @kernel
 def _add_registers(view: Any, pool: Any, slot: int, words: Array) -> None:
     for word in words:
-        registers.registers_accumulate(view, pool, False, slot, word)
+        registers.hyperloglog_accumulate(view, pool, False, slot, word)
 
 
 @kernel
@@ -122,7 +123,7 @@ def _add_quantiles(view: Any, pool: Any, slot: int, words: Array) -> None:
         quantiles.quantiles_accumulate(view, pool, False, slot, word)
 
 
-LOOPS: dict[str, Any] = {"registers": _add_registers, "quantiles": _add_quantiles}
+LOOPS: dict[str, Any] = {"hyperloglog": _add_registers, "quantiles": _add_quantiles}
 changes = st.lists(st.tuples(st.booleans(), st.integers(-128, 127)), max_size=40)
 
 
@@ -164,7 +165,7 @@ def test_registers_for_an_error() -> None:
 
 @pytest.mark.parametrize("width", [16, 512, 16384])
 def test_distinct_counts_are_near_and_small_ones_exact(width: int) -> None:
-    subject = _Subject("registers", width, plain=False)
+    subject = _Subject("hyperloglog", width, plain=False)
     few = min(width // 4, registers.MOST_ENTRIES)
     assert subject.none(0) and subject.read("estimate", 0) == 0
     for n in range(1, few + 1):
@@ -181,7 +182,7 @@ def test_distinct_counts_are_near_and_small_ones_exact(width: int) -> None:
 
 def test_the_mean_error_of_distinct_counts_is_as_said() -> None:
     rng = np.random.default_rng(5)
-    subject, errors = _Subject("registers", 256, plain=False), []
+    subject, errors = _Subject("hyperloglog", 256, plain=False), []
     for n in (65, 100, 300, 1000, 30_000) * 20:
         subject.clear(0)
         subject.add_words(0, rng.integers(-(2**62), 2**62, n))
@@ -196,7 +197,7 @@ words = st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 30), max_size
 @settings(max_examples=40, deadline=None)
 @given(words, words, st.sampled_from((16, 64)))
 def test_merging_distinct_counts_is_the_union(a: list[int], b: list[int], width: int) -> None:
-    one, two, whole = (_Subject("registers", width) for _ in range(3))
+    one, two, whole = (_Subject("hyperloglog", width) for _ in range(3))
     one.add(0, *a)
     two.add(2, *b)
     whole.add(0, *b, *a)
@@ -211,7 +212,7 @@ def test_merging_distinct_counts_is_the_union(a: list[int], b: list[int], width:
 
 @pytest.mark.parametrize("width", [16, 512])
 def test_distinct_texts_count_alike_in_both_backends(width: int) -> None:
-    one, two = (_Subject("registers", width, pooled=True) for _ in range(2))
+    one, two = (_Subject("hyperloglog", width, pooled=True) for _ in range(2))
     for n in range(300):
         (one if n % 2 else two).add(0, f"näme {n % 150}")
     one.merge(0, two, 0)
@@ -219,11 +220,11 @@ def test_distinct_texts_count_alike_in_both_backends(width: int) -> None:
 
 
 def test_wide_decimals_have_the_hashes_of_their_bytes() -> None:
-    subject = _Subject("registers", 16, pooled=True)
+    subject = _Subject("hyperloglog", 16, pooled=True)
     for n in range(100):
         number = (n - 50) * 10**30
         subject.add(0, (number + (1 << 127)).to_bytes(16, "big"))
-        plain_sketches.registers_accumulate(subject.plain, None, True, 1, number)
+        plain_sketches.hyperloglog_accumulate(subject.plain, None, True, 1, number)
     subject.read("estimate", 0)
     assert subject.plain[0] == subject.plain[1]
 
@@ -253,7 +254,7 @@ def _near(estimate: float, exact: float, alpha: float) -> bool:
 def test_binned_percentiles_are_within_the_relative_error(
     kept: list[float], gone: list[float], width: int, fraction: float
 ) -> None:
-    one, two, whole = (_Subject("bins", width) for _ in range(3))
+    one, two, whole = (_Subject("ddsketch", width) for _ in range(3))
     for k, x in enumerate(kept):
         for target in (whole, one if k % 2 else two):
             target.add(0, _float_word(x))
@@ -386,7 +387,7 @@ def test_slots_come_and_go_and_state_is_in_the_arena(kind: str) -> None:
     subject = _Subject(kind, 64)
     subject.add(1, *range(40))
     subject.view.reserve_slots(50)
-    subject.plain.extend(new_sketch(kind, 47, 64))
+    subject.plain.extend(VIEW_TYPES[kind](47, 64))
     subject.add(49, *range(30))
     parameters = (0.5,) if "percentile" in subject.reader else ()
     before = [subject.read(subject.reader, slot, *parameters) for slot in (1, 49)]

@@ -18,12 +18,13 @@ from storage_model import (
     SLOTS,
     SORTED_VALUES,
     Row,
+    StoredSubject,
+    arrays_of,
     batch_of,
+    identity_of,
     numbers,
     order_of,
     plain,
-    reopened,
-    restored,
     rows_of,
     steps,
 )
@@ -45,7 +46,7 @@ Entry = tuple[Any, int, Row, Row]
 """Sort key, arrival, identity, row."""
 
 
-class Subject:
+class Subject(StoredSubject):
     """Sorted rows in an arena of a directory, beside lists of entries by slot."""
 
     def __init__(
@@ -59,40 +60,27 @@ class Subject:
         self.fresh = self.arena.nbytes
 
     def open(self) -> None:
-        self.sorted = SortedRows(
+        self.held = SortedRows(
             self.arena, self.pool, "sorted", FIELDS, self.order, SLOTS, unique=self.unique
         )
 
-    def step(self, step: Any) -> None:
-        if step == "restore":
-            self.arena, self.pool = restored(self.arena)
-        elif step == "reopen" and self.arena.directory:
-            self.arena, self.pool = reopened(self.arena)
-        elif step == "compact":
-            into = Arena()
-            turned = SLOTS - 1 - np.arange(SLOTS)
-            copied, moved = self.sorted.copied(into, Pool(into), turned, SLOTS)
-            assert sorted(moved[moved >= 0].tolist()) == list(range(len(copied)))
-            self.arena.adopt(into)
-            self.pool = Pool(self.arena)
-            self.model.reverse()
-        elif step == "clear":
-            # All but the middle of each slot, and then that.
-            slots = np.arange(SLOTS)
-            sizes, _ = self.sorted.sizes(slots)
-            _, middle = self.sorted.between(slots, sizes // 4, sizes - sizes // 4)
-            _, ids = self.sorted.first(slots, 1 << 40)
-            for some in (np.setdiff1d(ids, middle), middle):
-                self.sorted.take(some)
-                self.sorted.free(some)
-            self.model = [[] for _ in range(SLOTS)]
-        elif isinstance(step, list):
-            self.apply(step)
-        self.open()
+    def turn(self) -> None:
+        self.model.reverse()
+
+    def clear(self) -> None:
+        # All but the middle of each slot, and then that.
+        slots = np.arange(SLOTS)
+        sizes, _ = self.held.sizes(slots)
+        _, middle = self.held.between(slots, sizes // 4, sizes - sizes // 4)
+        _, ids = self.held.first(slots, 1 << 40)
+        for some in (np.setdiff1d(ids, middle), middle):
+            self.held.take(some)
+            self.held.free(some)
+        self.model = [[] for _ in range(SLOTS)]
 
     def changed(self, slot: int, row: Row, retracts: bool) -> int:
         """What becomes of a change, in the model."""
-        identity = tuple(plain(row)[c] for c in self.unique) if self.unique else plain(row)
+        identity = identity_of(row, self.unique)
         entries = self.model[slot]
         same = [entry for entry in entries if entry[2] == identity]
         if retracts and not same:
@@ -112,20 +100,18 @@ class Subject:
         return REPLACED if same and self.unique else NEW
 
     def apply(self, changes: list[tuple[int, Row, bool]]) -> None:
-        slots = numbers([slot for slot, _, _ in changes])
-        retracts = np.array([taken for _, _, taken in changes], np.bool_)
-        batch = batch_of([row for _, row, _ in changes])
+        slots, batch, retracts = arrays_of(changes)
         wanted = [self.changed(*change) for change in changes]
-        applied = self.sorted.apply(slots, batch, retracts, latest=self.latest)
+        applied = self.held.apply(slots, batch, retracts, latest=self.latest)
         assert applied.outcomes.tolist() == wanted
-        self.sorted.free(applied.gone[applied.gone >= 0])
+        self.held.free(applied.gone[applied.gone >= 0])
 
     def check(self) -> None:
         slots = np.arange(SLOTS)
-        sizes, keys = self.sorted.sizes(slots)
-        at, ids = self.sorted.first(slots, 1 << 40)
-        shown = rows_of(self.sorted.rows.gather(ids))
-        places = self.sorted.places(ids)
+        sizes, keys = self.held.sizes(slots)
+        at, ids = self.held.first(slots, 1 << 40)
+        shown = rows_of(self.held.rows.gather(ids))
+        places = self.held.places(ids)
         for slot, entries in enumerate(self.model):
             mine = np.flatnonzero(at == slot)
             assert [shown[i] for i in mine] == [row for _, _, _, row in entries]
@@ -137,9 +123,9 @@ class Subject:
             assert places.dense_rank[mine].tolist() == [distinct.index(key) for key in order]
             wanted = [order.index(key) for key in distinct] + [len(order)] * 2
             asked = np.arange(len(wanted))
-            assert self.sorted.key_starts(asked * 0 + slot, asked).tolist() == wanted
+            assert self.held.key_starts(asked * 0 + slot, asked).tolist() == wanted
         starts, stops = numbers([1, 0, 2, 5, 3]), numbers([3, 1, 2, 100, 0])
-        _, some = self.sorted.between(slots, starts, stops)
+        _, some = self.held.between(slots, starts, stops)
         parts = [ids[at == s][starts[s] : stops[s]] for s in slots]
         assert some.tolist() == np.concatenate(parts).tolist()
 

@@ -37,14 +37,16 @@ pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark import (  # noqa: E402
     ProgressPrinter,
+    await_end,
     explained,
     group_aggregate,
     read_changes,
     read_table,
+    sql,
     write_changes,
 )
 from aggloom.runtime.spark.checkpoint import QUERY_FILE  # noqa: E402
-from aggloom.runtime.spark.factory import OperatorFactory  # noqa: E402
+from aggloom.runtime.spark.factory import FragmentFactory  # noqa: E402
 from aggloom.runtime.spark.partitioning import hash_int, hash_long  # noqa: E402
 
 DDL = "name STRING, cnt INT"
@@ -153,18 +155,18 @@ def test_the_order_of_files_is_the_order_they_were_written(spark: Any, tmp_path:
 
 
 @dataclass(frozen=True)
-class DeadlyFactory(OperatorFactory):
+class DeadlyFactory(FragmentFactory):
     """Makes operators that fail, or kill their process, in the middle of a batch, while a file is there."""
 
     trigger: str = ""
     kills: bool = True
 
     def open(self, directory: Path | None, bucket: int) -> Any:
-        operator = super().open(directory, bucket)
-        process = operator.process
+        fragment = super().open(directory, bucket)
+        run = fragment.run
 
         def deadly(*bundle: Any) -> Any:
-            result = process(*bundle)
+            result = run(*bundle)
             trigger = Path(self.trigger)
             if trigger.exists():
                 trigger.unlink()
@@ -173,8 +175,8 @@ class DeadlyFactory(OperatorFactory):
                 os.kill(os.getpid(), signal.SIGKILL)
             return result
 
-        operator.process = deadly
-        return operator
+        fragment.run = deadly
+        return fragment
 
 
 @pytest.mark.parametrize("kills", [True, False])
@@ -184,10 +186,10 @@ def test_a_worker_that_ends_in_the_middle_of_a_batch(
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    module = sys.modules["aggloom.runtime.spark.lower"]
+    module = sys.modules["aggloom.runtime.spark.factory"]
     trigger = tmp_path / "die"
     factory = partial(DeadlyFactory, trigger=str(trigger), kills=kills)
-    monkeypatch.setattr(module, "OperatorFactory", factory)
+    monkeypatch.setattr(module, "FragmentFactory", factory)
     write_file(tmp_path / "in", 0, history(0))
     run(spark, tmp_path)
     write_file(tmp_path / "in", 1, history(1))
@@ -339,6 +341,28 @@ def test_a_key_lives_on_within_its_time_to_live(spark: Any, tmp_path: Path) -> N
     write_file(tmp_path / "in", 1, [("+I", "a", 5)])
     changes = stream_to_json(spark, tmp_path, state_ttl=3_600_000)
     assert changes == [("+I", "a", 1, 1), ("-U", "a", 1, 1), ("+U", "a", 6, 5)]
+
+
+def test_a_hint_says_when_a_key_is_forgotten(spark: Any, tmp_path: Path) -> None:
+    """By the hint, not by the option; the aggregate above has no hint."""
+    query = (
+        "SELECT total, COUNT(*) AS n FROM "
+        "(SELECT /*+ STATE_TTL('t' = '{}') */ name, SUM(cnt) AS total FROM t GROUP BY name) GROUP BY total"
+    )
+
+    def after(name: str, ttl: str, number: int, cnt: int) -> list[dict[str, Any]]:
+        source, checkpoint = tmp_path / name / "in", tmp_path / name / "checkpoint"
+        write_file(source, number, [("+I", "a", cnt)])
+        t = read_changes(spark, str(source), "jsonl", DDL)
+        out = sql(query.format(ttl), t=t, buckets=1, state_ttl="1 h")
+        await_end(write_changes(out, "table", checkpoint))
+        return sorted(read_table(checkpoint).to_pylist(), key=lambda row: int(row["total"]))
+
+    assert after("short", "1 ms", 0, 1) == [{"total": 1, "n": 1}]
+    # Forgotten without a message: what the key begins with again comes beside what it had.
+    assert after("short", "1 ms", 1, 5) == [{"total": 1, "n": 1}, {"total": 5, "n": 1}]
+    after("long", "1 d", 0, 1)
+    assert after("long", "1 d", 1, 5) == [{"total": 6, "n": 1}]
 
 
 def test_a_table_without_update_before_needs_its_keys(spark: Any, tmp_path: Path) -> None:

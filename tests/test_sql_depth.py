@@ -181,12 +181,20 @@ def test_a_key_is_forgotten_after_its_hint() -> None:
     plan = plan_query(sql, TABLES)
     assert plan.forgets and isinstance(plan.root, GroupAggregate)
     with al.Harness.from_sql(sql, TABLES, backend="python") as harness:
-        harness.process([("+I", 1, 2, "a")])
-        harness.flush()
-        harness.set_ttl_time(11_000)
-        harness.process([("+I", 1, 3, "a")])
-        harness.flush()
-        assert [tuple(change)[-1] for change in harness.changes()][-1] == 3
+
+        def after(ms: int, *rows: tuple[int, int]) -> list[tuple[Any, ...]]:
+            harness.set_ttl_time(ms)
+            harness.process([("+I", k, v, "a") for k, v in rows])
+            harness.flush()
+            return [tuple(change) for change in harness.changes()]
+
+        assert after(0, (1, 2), (2, 7)) == [("+I", 1, 2), ("+I", 2, 7)]
+        assert after(5_000, (2, 1)) == [("-U", 2, 7), ("+U", 2, 8)]
+        # A millisecond before key 1 expires it is written again; key 2, written later, has expired by then.
+        assert after(9_999, (1, 3)) == [("-U", 1, 2), ("+U", 1, 5)]
+        assert after(15_000, (1, 1), (2, 4)) == [("-U", 1, 5), ("+U", 1, 6), ("+I", 2, 4)]
+        assert after(25_000, (1, 1)) == [("+I", 1, 1)]
+        assert harness.operator.keys == 1
 
 
 @pytest.mark.parametrize(
@@ -208,6 +216,53 @@ def test_hints_that_say_nothing(hint: str, rest: str, error: type[Exception], me
 def test_a_hint_without_an_aggregate_is_refused() -> None:
     with pytest.raises(UnsupportedSqlError, match=r"STATE_TTL.*GROUP BY"):
         plan_query("SELECT /*+ STATE_TTL('t' = '1 d') */ k, v + 1 AS w FROM t", TABLES)
+
+
+def test_a_long_line_is_shown_around_the_fault() -> None:
+    terms = " + ".join(["v"] * 5_000)
+    for sql, column in (
+        (f"SELECT k, SUM({terms}) AS x, NO_SUCH(v) AS y FROM t GROUP BY k", 20_020),
+        (f"SELECT k, SUMM(v) AS x, SUM({terms}) AS y FROM t GROUP BY k", 11),
+        (f"SELECT k, NO_SUCH({terms}) AS x FROM t GROUP BY k", 11),
+    ):
+        with pytest.raises(al.errors.AggloomError) as raised:
+            plan_query(sql, TABLES)
+        _, place, line, carets = str(raised.value).splitlines()
+        assert place == f"At line 1, column {column}:"
+        assert len(line) < 220 and len(carets) <= len(line)
+        begin = carets.index("^")
+        assert sql[column - 1 :].startswith(line[begin : begin + 5])
+        assert line.endswith(("...", "BY k"))
+
+
+def test_hundreds_of_chained_queries_run_in_the_harness() -> None:
+    chain = "WITH a0 AS (SELECT k, SUM(v) AS v FROM t GROUP BY k)"
+    for n in range(1, 250):
+        chain += f", a{n} AS (SELECT k, SUM(v) AS v FROM a{n - 1} GROUP BY k)"
+    with al.Harness.from_sql(f"{chain} SELECT k, v FROM a249", TABLES, backend="python") as harness:
+        harness.process([("+I", 1, 5, "a"), ("+I", 1, 2, "a"), ("+I", 2, 1, "a")])
+        harness.flush()
+        assert harness.table() == [(1, 7), (2, 1)]
+        saved = harness.snapshot()
+        harness.restore(saved)
+        harness.process([("-D", 2, 1, "a")])
+        harness.flush()
+        assert harness.table() == [(1, 7)]
+
+
+def test_a_hint_of_a_block_above_its_aggregate_is_refused() -> None:
+    """Though the aggregate below has the same: a projection forgets nothing."""
+    hint = "/*+ STATE_TTL('t' = '1 d') */"
+    inner = f"SELECT {hint} k, SUM(v) AS x FROM t GROUP BY k"
+    outer = hint.replace("'t'", "'u'")
+    for above in ("k, x + 1 AS w FROM", "* FROM", "k, x AS w FROM"):
+        plan_query(f"SELECT {above} ({inner}) AS u", TABLES)
+        with pytest.raises(UnsupportedSqlError, match=r"(?s)STATE_TTL.*GROUP BY.*take it out"):
+            plan_query(f"SELECT {outer} {above} ({inner}) AS u", TABLES)
+    both = f"SELECT {outer} x, COUNT(*) AS n FROM ({inner}) AS u GROUP BY x"
+    assert [
+        each.state_ttl for each in walk(plan_query(both, TABLES).root) if hasattr(each, "state_ttl")
+    ] == [86_400_000] * 2
 
 
 def test_a_spec_shows_itself_in_a_line() -> None:

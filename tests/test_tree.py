@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.blocks import USED
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import USED, TreeView, tree_beside, tree_end
+from aggloom.runtime.storage.tree import TreeView, tree_beside, tree_end
 from aggloom.runtime.views.ordered import (
     greatest,
     least,

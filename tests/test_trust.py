@@ -70,7 +70,8 @@ def test_reading_explaining_and_generating_run_nothing(
     assert spec.untrusted == ("EVIL",)
     again = al.AggSpec.from_json(spec.to_json())
     assert again == spec and repr(again) and again.to_yaml() and again.functions
-    assert "not trusted" in al.explain(spec)
+    text = al.explain(spec)
+    assert "is not trusted, and was not tried" in text and "cannot be compiled" not in text
     assert al.explain(spec, format="json") and al.explain(spec, format="svg")
     assert al.explain(spec, window=al.Tumble(1000))
     source = al.generate(spec, directory=tmp_path / "made", name="made")
@@ -127,9 +128,9 @@ def test_a_compiled_module_is_written_again_only_if_its_source_may_run(tmp_path:
     made = call("generate", "--yaml", str(file), "--trust", "-o", str(tmp_path), "--name", "made")
     assert "numba" in made
     module = tmp_path / "made.py"
-    from aggloom.codegen.user import trust as own_trust
+    from aggloom.codegen.user import trust as user_trust
 
-    own_trust._TRUSTED.clear()
+    user_trust._TRUSTED.clear()
     refused = CliRunner().invoke(main, ["refresh", str(module)], prog_name="aggloom")
     assert refused.exit_code == 2 and "--trust" in refused.output
     call("refresh", str(module), "--trust")

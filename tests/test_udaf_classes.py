@@ -26,7 +26,7 @@ from udafs import (
 )
 
 import aggloom as al
-from aggloom.codegen.catalogue.registry import OWN
+from aggloom.codegen.catalogue.registry import USER_DEFINED
 from aggloom.errors import ArithmeticOverflowError, DataError, SpecError, TypeMismatchError
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -106,7 +106,7 @@ def test_hostile_and_wrong_sources_are_refused(body: str, before: str, message: 
     with pytest.raises(SpecError, match=message) as caught:
         define_source([["x", "INT"]], body, before)
     assert str(caught.value).startswith("F: ")
-    assert not OWN
+    assert not USER_DEFINED
 
 
 def test_a_base_class_or_a_wrong_definition_is_refused() -> None:
@@ -150,7 +150,7 @@ def test_what_a_class_takes_along() -> None:
         def value(self, state: float) -> float:
             return state
 
-    text = OWN["SCALED"].code.source  # type: ignore[union-attr]
+    text = USER_DEFINED["SCALED"].code.source  # type: ignore[union-attr]
     for line in ("LIMIT = 3", "import math", "import numpy as np", "scale = 10"):
         assert line in text
     assert "@" not in text.partition("class")[0]

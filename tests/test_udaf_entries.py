@@ -11,7 +11,7 @@ import pytest
 from udafs import BACKENDS, CHANGES, COUNT, PRODUCT, define, entry, one, source, spec_of, table
 
 import aggloom as al
-from aggloom.codegen.catalogue.registry import OWN
+from aggloom.codegen.catalogue.registry import USER_DEFINED
 from aggloom.errors import ArithmeticOverflowError, SpecError, TypeMismatchError
 
 pytestmark = pytest.mark.usefixtures("registry")
@@ -123,7 +123,7 @@ FIELD = al.Field
 WRONG: list[tuple[Any, str, str]] = [
     ([COUNT], "cnt", "G: value, 'cnt': there is no 'cnt'. Did you mean 'count'"),
     ([COUNT], "x + 1", "It sees no arguments"),
-    ([COUNT], "med(count)", "there is no word 'med'. Known: 'min'"),
+    ([COUNT], "med(count)", "there is no function 'med'. Known: 'min'"),
     ([COUNT], "count.real", "is not possible here"),
     ([COUNT], "[count][0]", "is not possible here"),
     ([COUNT], "__import__('os').system('x')", "is not possible here"),
@@ -136,7 +136,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ([SUM], "deviation(s, s, s, 3)", "takes fields of kind 'real'"),
     ([al.View("ordered")], "least(ordered) + 1", "can only be the whole of a value"),
     ([al.View("ordered")], "percentile(ordered, 0.5)", "takes View('ranked', 'real')"),
-    ([al.View("bins")], "1", "is not possible; known are"),
+    ([al.View("ddsketch")], "1", "is not possible; known are"),
     (
         [FIELD("c", "count", "c + 0.5", "c + other_c")],
         "c",
@@ -171,7 +171,7 @@ def test_wrong_expressions_are_refused_with_their_place(
     with pytest.raises(SpecError, match=re.escape(message)) as caught:
         entry("G", fields, value)
     assert str(caught.value).startswith("G: ")
-    assert not OWN
+    assert not USER_DEFINED
 
 
 def test_results_that_no_value_fits_are_refused() -> None:

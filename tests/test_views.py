@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggloom.runtime.plain import views as plain_views
+from aggloom.runtime.plain.kinds import VIEW_TYPES
 from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.blocks import USED
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import USED, TreeView
+from aggloom.runtime.storage.tree import TreeView
 from aggloom.runtime.views import lists, ordered, ranked, sequence, stamped
 from aggloom.runtime.views.ranked import RankedView
 from aggloom.runtime.views.sequence import SequenceView
@@ -43,7 +45,7 @@ class _Pair:
     def __init__(self, kind: str, pooled: bool) -> None:
         self.kind, self.pooled, self.arena = kind, pooled, Arena()
         self.pool, self.view = Pool(self.arena), VIEWS[kind](self.arena)
-        self.plain = plain_views.new_view(kind, SLOTS, 1)
+        self.plain = VIEW_TYPES[kind](SLOTS, 1)
 
     def word(self, value: Any) -> int:
         if not self.pooled:

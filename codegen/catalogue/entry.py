@@ -2,9 +2,9 @@
 
 An entry says which arguments a function takes, what it returns in each dialect, which state it keeps and, as
 expressions over that state *before* the step (like an SQL UPDATE), how a row changes it. Expressions may use
-the names of the entry's fields, views, arguments and options, `other_<field>` (in merge) and the words of
-`codegen/handler/lower.py`. State is a Field (one value a key) or a View (a collection a key); equal state over equal
-arguments is kept once.
+the names of the entry's fields, views, arguments and options, `other_<field>` (in merge) and the functions of
+`codegen/handler/lower.py` and `codegen/views/`. State is a Field (one value a key) or a View (a collection a key);
+equal state over equal arguments is kept once.
 """
 
 from __future__ import annotations
@@ -58,9 +58,6 @@ class Option:
 
 
 FieldKind = Literal["count", "number", "real", "word", "double"]
-ViewKind = Literal[
-    "ordered", "sequence", "ranked", "stamped", "bits", "registers", "quantiles", "bins"
-]
 Over = Literal["word", "real", "rank"]
 
 
@@ -86,12 +83,10 @@ class View:
 
     It is over the argument's words, over it as a DOUBLE (`real`), or as a DOUBLE if it is a number (`rank`).
 
-    Kinds: ordered (values with counts, in order), sequence (values in arrival order), ranked (as ordered, and the
-    value at any rank at hand), stamped (as ordered, and when each arrived), bits (how many values have each bit),
-    registers, quantiles, bins (sketches). `latest`: a stamped value is stamped anew each time that it comes.
+    The kinds are those of `codegen/views/`. `latest`: a stamped value is stamped anew each time that it comes.
     """
 
-    kind: ViewKind
+    kind: str
     over: Over = "word"
     latest: bool = False
 
@@ -107,7 +102,8 @@ State = Field | View
 class Shape:
     """State, the value over it, and the condition under which the value is NULL (None: never).
 
-    The condition none(view) is that a view shows no value. `let` names numbers that both may use.
+    The condition none(view) is that a view shows no value. `let` names numbers that both may use; only those that
+    they use are computed.
     """
 
     state: tuple[State, ...]
@@ -151,7 +147,7 @@ class Aggregate:
     oracle: the call in DuckDB's SQL; "" where only the examples judge.
     keeps, cost: for the documentation, what a key keeps and what a row and a read cost.
     positions: arguments and options in SQL's order, where it is not arguments first.
-    own: whether a user registered it; code: its source, if it is a class. What only documents is not compared.
+    user_defined: whether a user registered it; code: its source, if it is a class. What only documents is not compared.
     """
 
     name: str
@@ -177,7 +173,7 @@ class Aggregate:
     oracle: str = field(default="", compare=False)
     aliases: tuple[str, ...] = ()
     positions: tuple[str, ...] = ()
-    own: bool = False
+    user_defined: bool = False
     code: Code | None = None
 
     def shape(self, retracting: bool, ordered: bool) -> Shape:

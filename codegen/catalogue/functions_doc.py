@@ -11,12 +11,13 @@ from typing import Any
 from aggloom.codegen.catalogue import registry as catalogue
 from aggloom.codegen.catalogue.entry import Aggregate, Argument, Example, Field, Option, Shape, View
 from aggloom.codegen.catalogue.registry import CATALOGUE, REFUSED
-from aggloom.codegen.handler.lower import VIEW_WORDS
 from aggloom.codegen.spec.agg_call import ON_NULL, AggCall, places
+from aggloom.codegen.spec.call_types import result_type
+from aggloom.codegen.spec.choices import DIALECTS
 from aggloom.codegen.spec.dtypes import parse_type, type_name
-from aggloom.codegen.sql.calls import _OVER_SORTED as OVER_SORTED
+from aggloom.codegen.sql.calls import OVER_SORTED
+from aggloom.codegen.views import VIEW_FUNCTIONS, VIEW_KINDS
 
-DIALECTS = ("spark", "flink")
 _ANY = ("INT", "BIGINT", "DOUBLE", "DECIMAL(10,2)", "STRING")
 _SAMPLES = {
     "any": _ANY,
@@ -37,16 +38,6 @@ _VALUES = {
     "whole": "an integer of at least {least}",
     "fraction": "a number between 0 and 1",
     "fractions": "a number from 0 to 1, or an array of them (then the result is an array)",
-}
-_VIEWS = {
-    "ordered": "every distinct value with its count, in order",
-    "sequence": "every value, in order of arrival",
-    "ranked": "every distinct value with its count, by rank",
-    "stamped": "every distinct row with its count, by order key, and when it came",
-    "bits": "for every bit, how many values have it",
-    "bins": "how many values are in each bin",
-    "registers": "a sketch",
-    "quantiles": "a sketch",
 }
 _NOTHING = {"join": "NULL", "json_array": "`[]`", "json_object": "`{}`", "map": "an empty map"}
 _INTRO = """\
@@ -198,7 +189,7 @@ def _result_over(entry: Aggregate, kind: str, dialect: str) -> str:
     options = {o.name: 0.5 for o in entry.options if o.required}
     names = tuple(f"c{place}" for place in range(len(types)))
     call = AggCall(entry.name, names, options=tuple(options.items()))
-    return type_name(catalogue.result_type(call, tuple(map(parse_type, types)), dialect))
+    return type_name(result_type(call, tuple(map(parse_type, types)), dialect))
 
 
 def _nulls(entry: Aggregate) -> str:
@@ -232,8 +223,8 @@ def _null_rule(entry: Aggregate, dialect: int) -> str:
 def empty_value(entry: Aggregate, dialect: str) -> str:
     """What the function gives without a row."""
     shape = entry.append
-    word = shape.value.partition("(")[0]
-    form = VIEW_WORDS.get(word, ("", ""))[1]
+    function = shape.value.partition("(")[0]
+    form = VIEW_FUNCTIONS[function].form if function in VIEW_FUNCTIONS else ""
     if (shape.empty is not None and dialect in entry.empty_in) or form in ("found", "single"):
         return "NULL"
     if form == "list":
@@ -253,7 +244,7 @@ def retraction(entry: Aggregate) -> str:
 
 
 def _kept(shape: Shape) -> str:
-    views = [_VIEWS[state.kind] for state in shape.state if isinstance(state, View)]
+    views = [VIEW_KINDS[state.kind].holds for state in shape.state if isinstance(state, View)]
     sums = [state for state in shape.state if isinstance(state, Field)]
     texts = [f"keeps {' and '.join(views)}"] if views else []
     if sums and not views:

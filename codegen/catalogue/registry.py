@@ -8,20 +8,14 @@ from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from aggloom.codegen.catalogue import basic as catalogue_basic
 from aggloom.codegen.catalogue import collecting as catalogue_collections
 from aggloom.codegen.catalogue import sketches as catalogue_sketches
 from aggloom.codegen.catalogue import statistical as catalogue_statistics
-from aggloom.codegen.catalogue.entry import ARGUMENT_KINDS, Aggregate, Argument, Option, Types
-from aggloom.codegen.catalogue.result_types import is_number, widens
-from aggloom.codegen.spec.dtypes import parse_type, type_name
-from aggloom.codegen.user import checks as own_check
-from aggloom.errors import SpecError, TypeMismatchError, nearest
+from aggloom.codegen.catalogue.entry import Aggregate, Argument
 
 if TYPE_CHECKING:
-    from aggloom.codegen.spec.agg_call import AggCall
+    pass
 
 _FAMILIES = (catalogue_basic, catalogue_statistics, catalogue_collections, catalogue_sketches)
 
@@ -29,7 +23,7 @@ CATALOGUE: dict[str, Aggregate] = {
     entry.name: entry for family in _FAMILIES for entry in family.ENTRIES
 }
 
-OWN: dict[str, Aggregate] = {}
+USER_DEFINED: dict[str, Aggregate] = {}
 """What users registered in this process, by name."""
 
 _CAPTURED: ContextVar[Mapping[str, Aggregate]] = ContextVar(
@@ -58,18 +52,18 @@ REFUSED: dict[str, str] = dict.fromkeys(
 def canonical(function: str) -> str:
     """The catalogue's spelling of a function name."""
     name = function.upper()
-    return name if name in _CAPTURED.get() or name in OWN else ALIASES.get(name, name)
+    return name if name in _CAPTURED.get() or name in USER_DEFINED else ALIASES.get(name, name)
 
 
 def find(function: str) -> Aggregate | None:
     """The entry of a function, by any of its names; None if there is none."""
     name = canonical(function)
-    return _CAPTURED.get().get(name) or OWN.get(name) or CATALOGUE.get(name)
+    return _CAPTURED.get().get(name) or USER_DEFINED.get(name) or CATALOGUE.get(name)
 
 
 def known() -> list[str]:
     """Every name that a call may use."""
-    return [*CATALOGUE, *ALIASES, *OWN, *_CAPTURED.get()]
+    return [*CATALOGUE, *ALIASES, *USER_DEFINED, *_CAPTURED.get()]
 
 
 @contextmanager
@@ -87,104 +81,7 @@ def options_of(entry: Aggregate, given: Mapping[str, Any], dialect: str) -> dict
     return {o.name: given.get(o.name, o.default_in(dialect)) for o in entry.options}
 
 
-def result_type(call: AggCall, types: Types, dialect: str) -> pa.DataType:
-    """The type that a call returns over arguments of these types.
-
-    Raises TypeMismatchError if the arguments do not fit, SpecError if the options do not.
-    """
-    entry = entry_of(call)
-    check_arguments(call, types, dialect)
-    if not isinstance(entry.result, str):
-        return entry.result(types, dialect, options_of(entry, dict(call.options), dialect))
-    result = types[0] if entry.result == "argument" else parse_type(entry.result)
-    own_check.check_types(entry, types, result)
-    return result
-
-
-def entry_of(call: AggCall) -> Aggregate:
-    """The entry of a call whose function exists."""
-    assert call.entry is not None
-    return call.entry
-
-
 def arguments_of(entry: Aggregate, given: int) -> tuple[Argument, ...]:
     """What each of the given arguments is."""
     repeated = entry.arguments[-1:] if entry.arguments and entry.arguments[-1].many else ()
     return (entry.arguments + repeated * given)[:given]
-
-
-def check_arguments(call: AggCall, types: Types, dialect: str) -> None:
-    """Raise TypeMismatchError or SpecError unless a call's arguments and options are what its entry says."""
-    entry = entry_of(call)
-    least = sum(not a.optional for a in entry.arguments)
-    most = None if entry.arguments and entry.arguments[-1].many else len(entry.arguments)
-    if len(types) < least or (most is not None and len(types) > most):
-        wanted = _numbered(least) if most == least else f"{least} to {most} arguments"
-        raise TypeMismatchError(f"{entry.name} takes {wanted}, got {len(types)}")
-    for argument, dtype in zip(arguments_of(entry, len(types)), types, strict=True):
-        problem = _unfit(argument, dtype)
-        if problem:
-            raise TypeMismatchError(
-                f"{entry.name} needs {problem}, got {type_name(dtype)}; cast the argument or use another function"
-            )
-    if call.distinct and any(a.name == "frequency" for a in entry.arguments[: len(types)][1:]):
-        raise TypeMismatchError(
-            f"{entry.name} takes DISTINCT or a frequency, not both; leave one of them out"
-        )
-    _check_options(entry, dict(call.options))
-
-
-def _numbered(count: int) -> str:
-    words = {0: "no argument", 1: "one argument", 2: "two arguments"}
-    return words.get(count, f"{count} arguments")
-
-
-def _unfit(argument: Argument, dtype: pa.DataType) -> str:
-    """What the argument should be, if the type is not that."""
-    if argument.kind not in ARGUMENT_KINDS:
-        return "" if widens(dtype, parse_type(argument.kind)) else argument.kind
-    fits, wanted = {
-        "any": (True, ""),
-        "number": (is_number(dtype), "a number"),
-        "integer": (pa.types.is_integer(dtype), "an integer"),
-        "boolean": (pa.types.is_boolean(dtype), "a BOOLEAN"),
-        "scalar": (
-            not pa.types.is_nested(dtype) and not pa.types.is_binary(dtype),
-            "a single value that has a text",
-        ),
-    }[argument.kind]
-    return "" if fits else wanted
-
-
-def _check_options(entry: Aggregate, given: Mapping[str, Any]) -> None:
-    known = {option.name: option for option in entry.options}
-    for name, value in given.items():
-        if name not in known:
-            hint = nearest(name, known) if known else "It has none."
-            raise SpecError(f"{entry.name} has no option {name!r}. {hint}")
-        problem = _unfit_value(known[name], value)
-        if problem:
-            raise SpecError(f"{entry.name}: option {name!r} must be {problem}, not {value!r}")
-    for option in entry.options:
-        if option.required and option.name not in given:
-            raise SpecError(f"{entry.name} needs the option {option.name!r}, such as 0.5")
-
-
-def _unfit_value(option: Option, value: Any) -> str:
-    """What the option should be, if the value is not that."""
-    if option.kind == "text":
-        return "" if isinstance(value, str) else "a text"
-    if option.kind == "choice":
-        return "" if value in option.choices else " or ".join(map(repr, option.choices))
-    if option.kind == "whole":
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= option.least
-        return "" if whole else f"an integer of at least {option.least}"
-    if option.kind == "fraction":
-        return "" if _is_fraction(value) and 0 < value < 1 else "a number between 0 and 1"
-    several = value if isinstance(value, tuple) else (value,)
-    right = bool(several) and all(_is_fraction(each) for each in several)
-    return "" if right else "a number from 0 to 1, or a list of them"
-
-
-def _is_fraction(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1

@@ -14,7 +14,7 @@ ENTRIES = (
         "About how many distinct values there are: HyperLogLog with the given relative standard error.",
         (X,),
         bigint,
-        Shape((View("registers"),), "estimate(registers)"),
+        Shape((View("hyperloglog"),), "estimate(hyperloglog)"),
         (Example((3, None, 4, 3), 2),),
         "(1.04 / error)**2 bytes, up to the next power of two: 512 for 0.05",
         "O(1) a row, O(registers) a read",
@@ -42,7 +42,9 @@ ENTRIES = (
         "A value within a relative error of the percentile: a histogram of logarithmic bins, which rows can leave.",
         (NUMBER,),
         percentile,
-        Shape((View("bins", "real"),), "binned_percentile(bins, fraction)", "none(bins)"),
+        Shape(
+            (View("ddsketch", "real"),), "binned_percentile(ddsketch, fraction)", "none(ddsketch)"
+        ),
         (Example((100, None), 100.49456770856703, (("fraction", 0.5),)),),
         "24 bytes a bin that is in use: at most 2,100 at error 0.01 for values from 1e-9 to 1e9",
         "O(log bins) a row and a read",

@@ -54,11 +54,12 @@ def _sum_of(name: str, left: str, right: str | None = None) -> Field:
 
 _Y, _X = _sum_of("total_y", "y"), _sum_of("total_x", "x")
 _YY, _XX, _XY = _sum_of("yy", "y", "y"), _sum_of("xx", "x", "x"), _sum_of("xy", "x", "y")
-_LETS = {
-    "sxx": "deviation(total_x, total_x, xx, count)",
-    "syy": "deviation(total_y, total_y, yy, count)",
-    "sxy": "deviation(total_x, total_y, xy, count)",
-}
+# The sums about the means.
+_LETS = (
+    ("sxx", "deviation(total_x, total_x, xx, count)"),
+    ("syy", "deviation(total_y, total_y, yy, count)"),
+    ("sxy", "deviation(total_x, total_y, xy, count)"),
+)
 _PAIR = (Argument("y", "number"), Argument("x", "number"))
 _POINTS = ((1.0, 2.0), (3.0, 4.0), (4.0, 8.0), (None, 9.0))
 _O1 = "O(1) a row and a read"
@@ -95,17 +96,12 @@ def _pair(
         doc,
         _PAIR,
         result,
-        Shape((COUNT, *state), value, empty, _lets(value, empty)),
+        Shape((COUNT, *state), value, empty, _LETS),
         (Example(_POINTS, example, types=("DOUBLE", "DOUBLE")),),
         f"{8 + 56 * len(state)} bytes",
         _O1,
         oracle=f"{name.lower()}({{y}}, {{x}})",
     )
-
-
-def _lets(value: str, empty: str | None) -> tuple[tuple[str, str], ...]:
-    """The sums about the means that a value uses."""
-    return tuple((name, text) for name, text in _LETS.items() if name in f"{value} {empty}")
 
 
 _DEVIATION = (("deviation", "deviation(total, total, squares, count)"),)

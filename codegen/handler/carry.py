@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from aggloom.codegen.handler.plan import CallPlan, Planner
+from aggloom.codegen.handler.draft import CallPlan
+from aggloom.codegen.handler.plan import Planner
 from aggloom.codegen.handler.plan_parts import Names, StateField
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
@@ -91,16 +92,16 @@ class _Parts:
     distinct: tuple[str, int] | None
 
     @classmethod
-    def of(cls, planner: Planner, made: CallPlan) -> _Parts:
-        fields = dict(made.names)
-        if made.entry.code is not None:
-            output = planner.outputs[planner.made.index(made)]
+    def of(cls, planner: Planner, entered: CallPlan) -> _Parts:
+        fields = dict(entered.fields)
+        if entered.entry.code is not None:
+            output = planner.outputs[planner.calls.index(entered)]
             fields = {str(place): each for place, each in enumerate(output.loads)}
-        views = {name: view.attr for name, view in made.views.items()}
-        ordered = {name for name, view in made.views.items() if view.kind == "sequence"}
+        views = {name: view.attr for name, view in entered.views.items()}
+        ordered = {name for name, view in entered.views.items() if view.kind.arrival}
         for each in planner.distincts.values():
             for block in each.blocks:
-                if block is made.block:
+                if block is entered.block:
                     return cls(fields, views, ordered, (each.view.attr, block.column))
         return cls(fields, views, ordered, None)
 
@@ -118,11 +119,11 @@ class _Carrying:
     spills: dict[int, int] = field(default_factory=dict)
 
     def result(self) -> Carried:
-        old = {same_call(made.call) for made in self.before.made}
-        known = {same_call(m.call): _Parts.of(self.united, m) for m in self.united.made}
+        old = {same_call(entered.call) for entered in self.before.calls}
+        known = {same_call(m.call): _Parts.of(self.united, m) for m in self.united.calls}
         calls = [
-            (made.call, _Parts.of(self.after, made), known[same_call(made.call)])
-            for made in self.after.made
+            (entered.call, _Parts.of(self.after, entered), known[same_call(entered.call)])
+            for entered in self.after.calls
         ]
         added = [each for each in calls if same_call(each[0]) not in old]
         for call, here, there in calls:

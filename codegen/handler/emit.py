@@ -20,7 +20,7 @@ from typing import Any, Literal
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.handler.render import render, stated_digest, text_digest
 from aggloom.codegen.spec.agg_spec import AggSpec
-from aggloom.codegen.user import trust as own_trust
+from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
 from aggloom.private import own_directory, refuse_foreign
 
@@ -45,7 +45,7 @@ class GeneratedSource:
 
     def refuse_untrusted(self) -> None:
         """Raise UntrustedCodeError if a function in it may not run here."""
-        own_trust.refuse(self.untrusted)
+        user_trust.refuse(self.untrusted)
 
 
 def generate(
@@ -86,7 +86,7 @@ def refresh(path: Path, *, trust: bool = False) -> GeneratedSource:
     stated = _stated(path)
     spec = AggSpec.from_json(stated["SPEC_JSON"], trust=trust)
     if stated["BACKEND"] == "numba":
-        own_trust.refuse(spec.untrusted)
+        user_trust.refuse(spec.untrusted)
     return generate(spec, stated["BACKEND"], path.parent, path.stem)  # type: ignore[arg-type]
 
 

@@ -1,17 +1,20 @@
 """Lowering: a catalogue expression over fields, views and arguments becomes the text of generated code.
 
-The words that catalogue expressions may use, and what they become for each kind of number, stand here and
-only here. A kind is how state holds a number: `int` (int64), `wide` (192 bits), `float` (an exact sum of doubles),
-`word` (64 bits that sort as the value does) or `double` (a float64 as it is).
+The functions that catalogue expressions may use, and what they become for each kind of number, stand here; those over
+views, with each kind of view (codegen/views/). What is lowered comes with the names that it uses. A kind is how state
+holds a number: `int` (int64), `wide` (192 bits), `float` (an exact sum of doubles), `word` (64 bits that sort as the
+value does) or `double` (a float64 as it is).
 """
 
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
+
+from aggloom.codegen.views import VIEW_FUNCTIONS
 
 Kind = Literal["int", "wide", "float", "word", "double", "object"]
 
@@ -23,37 +26,13 @@ _SUMS = {
         "combine": "rt.combine_wide({0}, {1})",
     },
 }
-# Exact sums of doubles may spill (runtime/arithmetic/floats.py), so their words say where: state or other, slot, place.
+# Exact sums of doubles may spill (runtime/arithmetic/floats.py), so their functions take where: state or other, slot,
+# place.
 _FLOAT_STEPS = ("add", "subtract", "add_product", "subtract_product", "add_power", "subtract_power")
 _FLOAT_VALUES = ("deviation", "skewness", "kurtosis")
 _FUNCTIONS = {
-    **{word: word for word in ("sqrt", "correlation", "log", "exp")},
+    **{name: name for name in ("sqrt", "correlation", "log", "exp")},
     "pow": "power",
-}
-_POOLLESS = ("all_bits", "any_bits", "estimate")
-# Words over a view: the function, and the form of what it gives. A found word comes with whether there is one.
-VIEW_WORDS = {
-    "least": ("least", "found"),
-    "greatest": ("greatest", "found"),
-    "oldest": ("oldest", "found"),
-    "newest": ("newest", "found"),
-    "earliest": ("earliest", "found"),
-    "latest": ("latest", "found"),
-    "mode": ("mode", "found"),
-    "only": ("only", "single"),
-    "all_bits": ("all_bits", "word"),
-    "any_bits": ("any_bits", "word"),
-    "estimate": ("estimate", "word"),
-    "product": ("product", "float"),
-    "percentile": ("percentile", "float"),
-    "discrete_percentile": ("discrete_percentile", "word"),
-    "binned_percentile": ("binned_percentile", "float"),
-    "summary_percentile": ("summary_percentile", "word"),
-    "elements": ("list_sequence", "list"),
-    "sorted_elements": ("list_ordered", "list"),
-    "distinct_elements": ("list_ordered", "list"),
-    "counted_elements": ("list_ordered", "list"),
-    "top_elements": ("list_top", "list"),
 }
 
 
@@ -70,23 +49,42 @@ def number_kind(argument: pa.DataType, dialect: str) -> Kind:
 class Scope:
     """What names mean: `names` to text, `kinds` of the sums, `spills` (places of exact float sums), `views`.
 
-    views: to the arguments of a call. pooled: whether words are ids of the pool. widths: the components of an order
-    key, for `earlier`. scales: of sums of decimals, which are held as integers. own: whether a user wrote it.
+    views: to the text of the array and of the pool, as calls take them. pooled: whether words are ids of the pool.
+    widths: the components of an order key, for `earlier`. scales: of sums of decimals, which are held as integers.
+    user_defined: whether a user wrote it.
     """
 
     names: dict[str, str]
     kinds: dict[str, Kind] = field(default_factory=dict)
     spills: dict[str, int] = field(default_factory=dict)
-    views: dict[str, str] = field(default_factory=dict)
+    views: dict[str, tuple[str, str]] = field(default_factory=dict)
     pooled: bool = False
     widths: tuple[int, ...] = ()
     scales: dict[str, int] = field(default_factory=dict)
-    own: bool = False
+    user_defined: bool = False
 
 
-def lower(expression: str, scope: Scope) -> str:
-    """The generated text of an expression: names replaced, words spelled out."""
-    return str(_Lowering(scope).visit(ast.parse(expression, mode="eval").body))
+@dataclass(frozen=True)
+class Lowered:
+    """The generated text of an expression, and the names of fields, views, arguments and options in it."""
+
+    text: str = ""
+    names: frozenset[str] = frozenset()
+
+
+def lower(expression: str, scope: Scope) -> Lowered:
+    """An expression with names replaced and functions spelled out."""
+    text = str(_Lowering(scope).visit(ast.parse(expression, mode="eval").body))
+    return Lowered(text, names_in(expression))
+
+
+def names_in(expression: str | None) -> frozenset[str]:
+    """The names that an expression uses, but for those of functions."""
+    if not expression:
+        return frozenset()
+    nodes = list(ast.walk(ast.parse(expression, mode="eval")))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return frozenset(n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in called)
 
 
 class _Lowering(ast.NodeVisitor):
@@ -95,60 +93,54 @@ class _Lowering(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> str:
         assert isinstance(node.func, ast.Name)
-        word, scope = node.func.id, self.scope
+        function, scope = node.func.id, self.scope
         names = [a.id if isinstance(a, ast.Name) else "" for a in node.args]
-        if word == "none":
-            return f"rt.{names[0]}_none({scope.views[names[0]]})"
-        if word in VIEW_WORDS:
-            return self._view_word(word, node)
+        if function == "none":
+            return f"rt.{names[0]}_none({', '.join(scope.views[names[0]])}, s)"
+        if function in VIEW_FUNCTIONS:
+            return self._view_function(function, node)
         texts = [self.visit(a) for a in node.args]
-        if word == "before":
+        if function == "before":
             return f"rt.compare(state.pool, {scope.pooled}, {', '.join(texts)}) < 0"
-        if word == "earlier":
+        if function == "earlier":
             return f"rt.compare_keys(state.pool, {scope.widths}, {', '.join(texts)}) < 0"
-        if word in ("min", "max", "abs"):
-            return f"{word}({', '.join(texts)})"
-        if word in _FUNCTIONS:
-            return f"rt.{_FUNCTIONS[word]}({', '.join(texts)})"
-        if word in _FLOAT_VALUES:
+        if function in ("min", "max", "abs"):
+            return f"{function}({', '.join(texts)})"
+        if function in _FUNCTIONS:
+            return f"rt.{_FUNCTIONS[function]}({', '.join(texts)})"
+        if function in _FLOAT_VALUES:
             sums = [f"{scope.spills[n]}, {t}" for n, t in zip(names[:-1], texts[:-1], strict=True)]
-            return f"rt.{word}(state.spill, s, {', '.join(sums)}, {texts[-1]})"
-        return self._sum_word(word, names[0], texts)
+            return f"rt.{function}(state.spill, s, {', '.join(sums)}, {texts[-1]})"
+        return self._sum_function(function, names[0], texts)
 
-    def _sum_word(self, word: str, name: str, texts: list[str]) -> str:
+    def _sum_function(self, function: str, name: str, texts: list[str]) -> str:
         kind = self.scope.kinds[name]
-        if kind != "float" and word in ("total", "average"):
+        if kind != "float" and function in ("total", "average"):
             total = _as_real(kind, texts[0], self.scope.scales.get(name, 0))
-            return total if word == "total" else f"({total}) / ({texts[1]})"
+            return total if function == "total" else f"({total}) / ({texts[1]})"
         if kind != "float":
-            return _SUMS[kind][word].format(*texts)
+            return _SUMS[kind][function].format(*texts)
         place = f"state.spill, s, {self.scope.spills[name]}"
-        if word == "combine":
+        if function == "combine":
             return f"rt.combine_float({place}, {texts[0]}, other.spill, o, {texts[1]})"
-        if word in _FLOAT_STEPS:
-            step = f"{word}_float" if "_" not in word else word
+        if function in _FLOAT_STEPS:
+            step = f"{function}_float" if "_" not in function else function
             return f"rt.{step}({place}, {', '.join(texts)})"
-        return f"rt.float_{word}({place}, {', '.join(texts)})"
+        return f"rt.float_{function}({place}, {', '.join(texts)})"
 
-    def _view_word(self, word: str, node: ast.Call) -> str:
+    def _view_function(self, name: str, node: ast.Call) -> str:
         view, *rest = node.args
         assert isinstance(view, ast.Name)
-        here = self.scope.views[view.id]
-        if word in _POOLLESS:
-            here = f"{here.split(', ')[0]}, s"
-        texts = [here, *(self.visit(a) for a in rest)]
-        if VIEW_WORDS[word][1] == "list":
-            texts.insert(0, f"out.{self.scope.names['out']}, k")
-        if word in ("earliest", "latest"):
-            texts.append(str(self.scope.widths))
-        if word == "sorted_elements":
-            texts.append(f"True, {self.scope.names['backwards']}")
-        elif VIEW_WORDS[word][0] == "list_ordered":
-            texts.append("False, False")
-        return f"rt.{VIEW_WORDS[word][0]}({', '.join(texts)})"
+        scope, what = self.scope, VIEW_FUNCTIONS[name]
+        array, pool = scope.views[view.id]
+        texts = [f"out.{scope.names['out']}", "k"] if what.form == "list" else []
+        texts += [array, pool, "s"] if what.pool else [array, "s"]
+        texts += [self.visit(argument) for argument in rest]
+        texts += [str(scope.widths) if m == "widths" else scope.names.get(m, m) for m in what.more]
+        return f"rt.{what.function}({', '.join(texts)})"
 
     def visit_BinOp(self, node: ast.BinOp) -> str:
-        if isinstance(node.op, ast.Pow) and self.scope.own:
+        if isinstance(node.op, ast.Pow) and self.scope.user_defined:
             return f"rt.power({self.visit(node.left)}, {self.visit(node.right)})"
         return self.generic_visit(node)
 
@@ -174,12 +166,13 @@ class Value:
 
     form: word, float, limbs (128 bits), list, or words and floats (`texts`: several side by side).
     check: "" or what comes with the value: "found" (else NULL), "fits" (else overflow), "single" (one row, else an
-    error).
+    error). names: those in the expression.
     """
 
     texts: tuple[str, ...]
     form: str
     check: str = ""
+    names: frozenset[str] = frozenset()
 
 
 def lower_value(
@@ -191,43 +184,50 @@ def lower_value(
     reals: bool = False,
 ) -> Value:
     """The value of a call. `fractions`: of a percentile that gives several; `reals`: a view's words are DOUBLEs."""
-    if fractions is not None:
+    if fractions is None:
+        value = _single_value(expression, scope, argument, result, reals)
+    else:
         single = [
-            lower_value(
-                expression.replace("fraction)", f"{f!r})"),
-                scope,
+            _single_value(
+                expression,
+                replace(scope, names={**scope.names, "fraction": repr(fraction)}),
                 argument,
-                _item(result),
-                None,
+                result.value_type,
                 reals,
             )
-            for f in fractions
+            for fraction in fractions
         ]
-        return Value(tuple(v.texts[0] for v in single), f"{single[0].form}s")
+        value = Value(tuple(v.texts[0] for v in single), f"{single[0].form}s")
+    return replace(value, names=names_in(expression))
+
+
+def _single_value(
+    expression: str,
+    scope: Scope,
+    argument: pa.DataType | None,
+    result: pa.DataType,
+    reals: bool,
+) -> Value:
     call = ast.parse(expression, mode="eval").body
     if isinstance(call, ast.Name) and scope.kinds.get(call.id) in ("int", "word"):
         return Value((scope.names[call.id],), "word")
     if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-        word = call.func.id
-        if word in VIEW_WORDS:
-            form = VIEW_WORDS[word][1]
-            text = lower(expression, scope)
+        function = call.func.id
+        if function in VIEW_FUNCTIONS:
+            form = VIEW_FUNCTIONS[function].form
+            text = lower(expression, scope).text
             if form in ("found", "single"):
                 return Value((text,), "word", form)
             if form == "word" and reals:
                 return Value((f"rt.word_to_float({text})",), "float")
             return Value((text,), form)
-        if word in ("total", "average"):
+        if function in ("total", "average"):
             names = [a.id for a in call.args if isinstance(a, ast.Name)]
-            return sum_value(word, names, scope, argument, result)
-    text = lower(expression, scope)
+            return sum_value(function, names, scope, argument, result)
+    text = lower(expression, scope).text
     if pa.types.is_boolean(result):
         return Value((f"rt.truth({text})",), "word")
     return float_value(text, result)
-
-
-def _item(result: pa.DataType) -> pa.DataType:
-    return result.value_type
 
 
 def float_value(text: str, result: pa.DataType) -> Value:
@@ -242,15 +242,15 @@ def float_value(text: str, result: pa.DataType) -> Value:
 
 
 def sum_value(
-    word: str, names: list[str], scope: Scope, argument: pa.DataType | None, result: pa.DataType
+    function: str, names: list[str], scope: Scope, argument: pa.DataType | None, result: pa.DataType
 ) -> Value:
     total, kind = scope.names[names[0]], scope.kinds[names[0]]
     if kind == "float":
         place = f"state.spill, s, {scope.spills[names[0]]}, {total}"
-        if word == "total":
+        if function == "total":
             return float_value(f"rt.float_total({place})", result)
         return float_value(f"rt.float_average({place}, {scope.names[names[1]]})", result)
-    if word == "total":
+    if function == "total":
         return _total(total, kind, result)
     return _average(total, scope.names[names[1]], kind, argument, result)
 

@@ -8,7 +8,7 @@ come from its words.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -124,39 +124,49 @@ def ranks_as_real(operand: Operand) -> bool:
     return is_number(operand.types[0])
 
 
-def number_of(word: str, dtype: pa.DataType, dialect: str) -> str:
+class WordText(NamedTuple):
+    """Text that gives the word of a value, or at once the 128 bits behind it (`wide`)."""
+
+    text: str
+    wide: bool = False
+
+
+def number_of(source: WordText, dtype: pa.DataType, dialect: str) -> str:
     """Text that turns the word of a value into the number that a sum takes."""
+    word = source.text
     if pa.types.is_integer(dtype) and number_kind(dtype, dialect) == "int":
         return word
     if pa.types.is_floating(dtype):
         return f"rt.word_to_float({word})"
     if pa.types.is_decimal(dtype) and dtype.precision > 18:
-        return _wide(word)
+        return _wide(source)
     return f"rt.word_to_wide({word})"
 
 
-def real_of(word: str, dtype: pa.DataType) -> str:
+def real_of(source: WordText, dtype: pa.DataType) -> str:
     """Text that turns the word of a number into a DOUBLE."""
+    word = source.text
     if pa.types.is_floating(dtype):
         return f"rt.word_to_float({word})"
     if pa.types.is_decimal(dtype) and dtype.precision > 18:
-        return f"rt.wide_real({_wide(word)}, {dtype.scale})"
+        return f"rt.wide_real({_wide(source)}, {dtype.scale})"
     if pa.types.is_decimal(dtype):
         return f"rt.decimal_real({word}, {dtype.scale})"
     return f"rt.int_real({word})"
 
 
-def _wide(word: str) -> str:
-    """The 128 bits behind a word; a component of a row has been read as such."""
-    return word if word.startswith("rt.row_wide") else f"rt.pooled_to_wide(state.pool, {word})"
+def _wide(source: WordText) -> str:
+    """The 128 bits behind a word."""
+    return source.text if source.wide else f"rt.pooled_to_wide(state.pool, {source.text})"
 
 
-def component_of(word: str, operand: Operand, column: str) -> str:
+def component_of(word: str, operand: Operand, column: str) -> WordText:
     """Text that reads a fixed-width component of a row as its word."""
     offset = 1
     for name, dtype in zip(operand.columns, operand.types, strict=True):
         wide = pa.types.is_decimal(dtype) and dtype.precision > 18
         if name == column:
-            return f"rt.row_{'wide' if wide else 'word'}(state.pool, {word}, {offset})"
+            kind = "wide" if wide else "word"
+            return WordText(f"rt.row_{kind}(state.pool, {word}, {offset})", wide)
         offset += 17 if wide else 9
     raise KeyError(column)

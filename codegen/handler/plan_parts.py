@@ -8,8 +8,14 @@ from typing import Any
 
 from aggloom.codegen.handler.lower import Kind
 from aggloom.codegen.handler.operands import Operand
+from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.user.classes import Rendered
+from aggloom.codegen.views import SPILL
+from aggloom.codegen.views.kind import ViewKind
+
+NOT_LIVE = "state.records[s] <= 0"
+"""Where a key has no rows: it is not shown, and a user's value need not know of it."""
 
 
 @dataclass(frozen=True)
@@ -81,34 +87,44 @@ class StateView:
     """A view of State. `width`: counts a value of a multiset, or the size of a sketch."""
 
     attr: str
-    kind: str
+    kind: ViewKind
     pooled: bool
     width: int = 1
 
     @property
+    def parts(self) -> tuple[str, str]:
+        """Its arguments in a call but for the slot: itself; the pool and whether that is used."""
+        return f"state.{self.attr}", f"state.pool, {self.pooled}"
+
+    @property
     def here(self) -> str:
         """Its arguments in a call: itself, the pool, whether that is used, the slot."""
-        return f"state.{self.attr}, state.pool, {self.pooled}, s"
+        return f"{', '.join(self.parts)}, s"
 
 
 @dataclass(frozen=True)
 class ViewStep:
-    """How a step changes a view, as text."""
+    """How a step changes a view, as text; real: its words are those of DOUBLEs."""
 
     view: StateView
     accumulate: str
     retract: str
     merge: str
+    real: bool = False
 
 
 @dataclass(frozen=True)
 class Update:
-    """How a step changes a field: the new value over the old state, as text."""
+    """How a step changes a field: the new value over the old state, as text.
+
+    scale: the digits after the point of a sum of decimals.
+    """
 
     field: StateField
     accumulate: str
     retract: str | None
     merge: str
+    scale: int = 0
 
     @property
     def counts_rows(self) -> bool:
@@ -140,14 +156,19 @@ class Local:
 class Block:
     """Calls over the same arguments under one FILTER."""
 
-    comment: str
     guards: list[str]
     operand: Operand | None
     locals: dict[str, Local] = field(default_factory=dict)
     updates: list[Update] = field(default_factory=list)
     views: list[ViewStep] = field(default_factory=list)
     users: list[UserStep] = field(default_factory=list)
+    calls: list[AggCall] = field(default_factory=list)
     column: int = 0
+
+    @property
+    def comment(self) -> str:
+        """The calls, as a reader would write them."""
+        return ", ".join(map(describe_call, self.calls))
 
     @property
     def guard(self) -> str:
@@ -188,9 +209,19 @@ class Distinct:
 
 
 @dataclass(frozen=True)
+class Let:
+    """A number that several values use: its local name, its text, and the names in it."""
+
+    name: str
+    text: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Output:
     """One call's result: `texts` give it (with a flag if `check`), NULL where `empty` holds.
 
+    loads, views: the state that it reads. let: what is computed first.
     returns, options, element: how a list of words or a row's bytes becomes the result (runtime/values/results.py).
     """
 
@@ -201,7 +232,8 @@ class Output:
     check: str
     empty: str
     loads: tuple[StateField, ...]
-    let: tuple[tuple[str, str], ...]
+    views: tuple[StateView, ...]
+    let: tuple[Let, ...]
     returns: str
     options: tuple[tuple[str, Any], ...]
     element: tuple[Any, ...] | None
@@ -258,7 +290,7 @@ class HandlerPlan:
 
     @property
     def spills(self) -> bool:
-        return any(view.kind == "spill" for view in self.views)
+        return any(view.kind is SPILL for view in self.views)
 
     @property
     def lists(self) -> list[str]:
@@ -274,8 +306,8 @@ class HandlerPlan:
             size = (int(f.dtype[1:])) * max(1, f.columns)
             lines.append(f"{f.attr:<32} {f.kind:<6} {size:>3} bytes a key")
         for v in self.views:
-            width = f", {v.width} counts a value" if v.kind == "multiset" else ""
-            lines.append(f"{v.attr:<32} {v.kind} view, a value{width}")
+            width = f", {v.width} counts a value" if v.kind.shared else ""
+            lines.append(f"{v.attr:<32} {v.kind.name} view, a value{width}")
         return "\n".join(lines)
 
 

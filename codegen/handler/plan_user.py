@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from aggloom.codegen.catalogue.entry import Aggregate, Field
+from aggloom.codegen.handler.draft import CallPlan, Draft
 from aggloom.codegen.handler.lower import number_kind
-from aggloom.codegen.handler.operands import named_arguments, respects_nulls
-from aggloom.codegen.handler.plan_parts import Local, Output, StateField, UserStep
+from aggloom.codegen.handler.operands import respects_nulls
+from aggloom.codegen.handler.plan_blocks import is_distinct
+from aggloom.codegen.handler.plan_parts import NOT_LIVE, Local, Output, StateField, UserStep
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.user import classes as own_code
-from aggloom.codegen.user import trust as own_trust
+from aggloom.codegen.user import classes as user_code
+from aggloom.codegen.user import trust as user_trust
 from aggloom.codegen.user.classes import Rendered
 from aggloom.codegen.user.probe import Verdict
 
-if TYPE_CHECKING:
-    from aggloom.codegen.handler.plan import CallPlan, Planner
-
-NOT_LIVE = "state.records[s] <= 0"
-"""Where a key has no rows: it is not shown, and a user's value need not know of it."""
 _INEXACT = ("double", "word", "object")
 
 
@@ -50,12 +46,12 @@ def class_calls(spec: AggSpec, backend: str) -> dict[AggCall, ClassCall]:
         verdict = Verdict("plain Python was asked for")
         if backend == "numba" and respects_nulls(call, entry, spec.dialect):
             verdict = Verdict("its arguments may be None (RESPECT NULLS)")
-        elif backend == "numba" and not own_trust.is_trusted(entry):
-            verdict = Verdict(own_trust.NOT_TRIED)
+        elif backend == "numba" and not user_trust.is_trusted(entry):
+            verdict = Verdict(user_trust.NOT_TRIED)
         elif backend == "numba":
-            verdict = own_code.verdict(entry, types, spec.result_type(call))
-        forms = own_code.forms(entry, types)
-        found[call] = ClassCall(own_code.render(entry, prefix), forms, verdict)
+            verdict = user_code.verdict(entry, types, spec.result_type(call))
+        forms = user_code.forms(entry, types)
+        found[call] = ClassCall(user_code.render(entry, prefix), forms, verdict)
     return found
 
 
@@ -66,29 +62,24 @@ def _prefix(name: str, taken: dict[str, str]) -> str:
     return f"user{len(taken) + 1}_{name.lower()}" if near else stem
 
 
-def own_parts(planner: Planner) -> dict[str, Any]:
+def user_parts(spec: AggSpec, classes: dict[AggCall, ClassCall]) -> dict[str, Any]:
     """What a plan says of users' functions."""
-    spec = planner.spec
-    own = [(call, spec.entry(call)) for call in spec.calls if spec.entry(call).own]
+    user_calls = [(call, spec.entry(call)) for call in spec.calls if spec.entry(call).user_defined]
     plain = {
-        e.name for c, e in own if e.code and "merge" not in e.code.methods and not _distinct(c, e)
+        e.name
+        for c, e in user_calls
+        if e.code and "merge" not in e.code.methods and not is_distinct(c, e)
     }
-    again = [e for c, e in own if _distinct(c, e) and _is_inexact(e)]
-    rendered = {each.rendered.name: each.rendered for each in planner.classes.values()}
+    again = [e for c, e in user_calls if is_distinct(c, e) and _is_inexact(e)]
+    rendered = {each.rendered.name: each.rendered for each in classes.values()}
     return {
         "functions": list(rendered.values()),
-        "names": tuple(sorted({entry.name for _, entry in own})),
+        "names": tuple(sorted({entry.name for _, entry in user_calls})),
         "unmergeable": tuple(sorted(plain)),
         # Merging distinct values adds them in their own order, not in that in which they came.
         "compacts": not plain and not again,
-        "verdicts": tuple(
-            (call.text, planner.classes[call].verdict.reason) for call in planner.classes
-        ),
+        "verdicts": tuple((call.text, of.verdict.reason) for call, of in classes.items()),
     }
-
-
-def _distinct(call: AggCall, entry: Aggregate) -> bool:
-    return call.distinct and not entry.ignores_distinct and bool(call.args)
 
 
 def _is_inexact(entry: Aggregate) -> bool:
@@ -98,101 +89,82 @@ def _is_inexact(entry: Aggregate) -> bool:
     )
 
 
-def summed(state: Field, made: CallPlan) -> str:
-    """The column that a field of kind number sums."""
-    named = named_arguments(made.call, made.entry)
-    found = [
-        column for name, column in named.items() if re.search(rf"\b{name}\b", state.accumulate)
-    ]
-    return found[0] if found else made.call.args[0]
-
-
-def scales(planner: Planner, made: CallPlan) -> dict[str, int]:
-    """The scales of a call's exact sums of decimals."""
-    sums = [s for s in made.shape.state if isinstance(s, Field) and s.kind == "number"]
-    types = {state.name: planner._type(summed(state, made)) for state in sums}
-    return {name: t.scale for name, t in types.items() if pa.types.is_decimal(t)}
-
-
-def own_argument(planner: Planner, state: Field, made: CallPlan, column: str) -> str:
+def user_argument(draft: Draft, state: Field, call: CallPlan, column: str) -> str:
     """What an argument is called in the expressions of a user's field."""
-    dtype = planner._type(column)
+    dtype = draft.type_of(column)
     if state.kind == "word":
-        return planner._word(made)
+        return draft.word(call)
     if state.kind == "count":
-        return _local(planner, made, column, "flag" if pa.types.is_boolean(dtype) else "whole")
-    exact = number_kind(dtype, planner.spec.dialect) != "float"
+        return _local(draft, call, column, "flag" if pa.types.is_boolean(dtype) else "whole")
+    exact = number_kind(dtype, draft.spec.dialect) != "float"
     return (
-        planner._number(made, column)
-        if state.kind == "number" and exact
-        else planner._real(made, column)
+        draft.number(call, column) if state.kind == "number" and exact else draft.real(call, column)
     )
 
 
-def _local(planner: Planner, made: CallPlan, column: str, form: str) -> str:
+def _local(draft: Draft, call: CallPlan, column: str, form: str) -> str:
     """The local name of an argument in a form, entered into its block."""
     if form == "real":
-        return planner._real(made, column)
-    name = f"{'arg' if form == 'value' else form}_{planner.columns[column]}"
-    word = planner._component(made, column)
+        return draft.real(call, column)
+    name = f"{'arg' if form == 'value' else form}_{draft.columns[column]}"
+    word = draft.component(call, column).text
     from_word = {"flag": f"{word} != 0", "whole": word}.get(form) or _value_of_word(
-        planner, made, column
+        draft, call, column
     )
     read = {"whole": "number"}.get(form, form)
-    made.block.locals[name] = Local(name, planner._input(column, read), from_word)
+    call.block.locals[name] = Local(name, draft.read(column, read), from_word)
     return name
 
 
-def _value_of_word(planner: Planner, made: CallPlan, column: str) -> str:
+def _value_of_word(draft: Draft, call: CallPlan, column: str) -> str:
     """Text that gives the Python value of a column, out of the word of a DISTINCT view."""
-    operand = made.operand
+    operand = call.operand
     if operand is None or operand.form != "row":
-        return f"rt.word_value(word, {type_name(planner._type(column))!r})"
+        return f"rt.word_value(word, {type_name(draft.type_of(column))!r})"
     names = tuple(type_name(t) for t in operand.types)
     return f"rt.row_value(word, {names!r}, {operand.parts!r}, {operand.columns.index(column)})"
 
 
-def plan_class(planner: Planner, made: CallPlan) -> None:
+def enter_class(draft: Draft, call: CallPlan, of: ClassCall) -> None:
     """Enter the state, the steps and the output of a call of a user's class."""
-    of = planner.classes[made.call]
-    key = (id(made.block), made.entry.name)
-    known = [f for k, f in planner.fields.items() if isinstance(k, tuple) and k[:2] == key]
+    key = (id(call.block), call.entry.name)
+    known = [f for k, f in draft.fields.items() if isinstance(k, tuple) and k[:2] == key]
     if not known:
-        arguments = ", ".join(_arguments(planner, made, of))
-        known = _fields(planner, made, of)
-        make = _compiled_step if planner.backend == "numba" else _python_step
-        made.block.users.append(make(made.entry, of.rendered, known, arguments))
-    _output(planner, made, of, known)
+        arguments = ", ".join(_arguments(draft, call, of))
+        known = _fields(draft, call, of)
+        make = _compiled_step if draft.backend == "numba" else _python_step
+        call.block.users.append(make(call.entry, of.rendered, known, arguments))
+    _output(draft, call, of, known)
 
 
-def _arguments(planner: Planner, made: CallPlan, of: ClassCall) -> list[str]:
-    nullable = respects_nulls(made.call, made.entry, planner.spec.dialect)
+def _arguments(draft: Draft, call: CallPlan, of: ClassCall) -> list[str]:
+    nullable = respects_nulls(call.call, call.entry, draft.spec.dialect)
     listed = []
-    for form, column in zip(of.forms, made.call.args, strict=True):
+    for form, column in zip(of.forms, call.call.args, strict=True):
         if not nullable:
-            listed.append(_local(planner, made, column, form))
+            listed.append(_local(draft, call, column, form))
             continue
-        name = _local(planner, made, column, "value")
+        name = _local(draft, call, column, "value")
         listed.append(f"rt.real_or_none({name})" if form == "real" else name)
     return listed
 
 
-def _fields(planner: Planner, made: CallPlan, of: ClassCall) -> list[StateField]:
-    stem = f"{made.entry.name.lower()}_{planner._suffix(made)}"
-    if planner.backend == "python":
+def _fields(draft: Draft, call: CallPlan, of: ClassCall) -> list[StateField]:
+    stem = f"{call.entry.name.lower()}_{draft.suffix(call)}"
+    if draft.backend == "python":
         create = of.rendered.call("create")
-        listed = [StateField(planner._unique(f"state_{stem}"), "object", "O", initial=create)]
+        listed = [StateField(draft.unique(f"state_{stem}"), "object", "O", initial=create)]
     else:
-        state = own_code.first_state(made.entry)
+        state = user_code.first_state(call.entry)
         numbers = state if isinstance(state, tuple) else (state,)
         listed = []
         for place, (number, kind) in enumerate(zip(numbers, of.verdict.state, strict=True)):
-            attr = planner._unique(f"state{place}_{stem}")
+            attr = draft.unique(f"state{place}_{stem}")
             first = float(number) if kind == "double" else int(number)
             layout = ("double", "f8") if kind == "double" else ("int", "i8")
             listed.append(StateField(attr, *layout, initial=literal(first)))  # type: ignore[arg-type]
     for place, field in enumerate(listed):
-        planner.fields[id(made.block), made.entry.name, place] = field
+        draft.fields[id(call.block), call.entry.name, place] = field
     return listed
 
 
@@ -206,7 +178,7 @@ def literal(number: float) -> str:
 def _compiled_step(
     entry: Aggregate, rendered: Rendered, fields: list[StateField], arguments: str
 ) -> UserStep:
-    single = not isinstance(own_code.first_state(entry), tuple)
+    single = not isinstance(user_code.first_state(entry), tuple)
 
     def tuple_of(texts: list[str]) -> str:
         return texts[0] if single else f"({', '.join(texts)},)"
@@ -252,35 +224,36 @@ def has(entry: Aggregate, method: str) -> bool:
     return entry.code is not None and method in entry.code.methods
 
 
-def _output(planner: Planner, made: CallPlan, of: ClassCall, fields: list[StateField]) -> None:
-    result = planner.spec.result_type(made.call)
+def _output(draft: Draft, call: CallPlan, of: ClassCall, fields: list[StateField]) -> None:
+    result = draft.spec.result_type(call.call)
     form = "float" if pa.types.is_floating(result) else "word"
     attrs = [field.attr for field in fields]
-    if planner.backend == "python":
+    if draft.backend == "python":
         called = f"{of.rendered.call('value')}({attrs[0]})"
-        text = f"rt.own_result({made.entry.name!r}, {type_name(result)!r}, {called})"
+        text = f"rt.user_result({call.entry.name!r}, {type_name(result)!r}, {called})"
         check = "found"
     else:
-        single = not isinstance(own_code.first_state(made.entry), tuple)
+        single = not isinstance(user_code.first_state(call.entry), tuple)
         held = attrs[0] if single else f"({', '.join(attrs)},)"
-        called, check = f"{of.rendered.call('value')}({held})", "own"
+        called, check = f"{of.rendered.call('value')}({held})", "user"
         if pa.types.is_boolean(result):
-            text = f"rt.own_truth({called})"
+            text = f"rt.user_truth({called})"
         else:
             text = (
-                f"rt.own_integer({called}, {result.bit_width})"
+                f"rt.user_integer({called}, {result.bit_width})"
                 if form == "word"
-                else f"rt.own_real({called})"
+                else f"rt.user_real({called})"
             )
-    planner.outputs.append(
+    draft.outputs.append(
         Output(
-            f"out_{planner.results[made.call.output_name]}",
-            describe_call(made.call),
+            f"out_{draft.results[call.call.output_name]}",
+            describe_call(call.call),
             (text,),
             form,
             check,
             NOT_LIVE,
             tuple(fields),
+            (),
             (),
             "",
             (),

@@ -11,10 +11,10 @@ import re
 from pathlib import Path
 
 import black
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from aggloom.codegen.handler.plan_parts import HandlerPlan
 from aggloom.codegen.spec.agg_call import describe_call
+from aggloom.codegen.templating import docstring, environment, literal
 
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _STATED = re.compile(r'^(DIGEST = )"([0-9a-f]*)"$', re.MULTILINE)
@@ -32,14 +32,14 @@ def render(plan: HandlerPlan) -> str:
     calls = ", ".join(describe_call(c) for c in spec.calls) or "keys only"
     keys = ", ".join(spec.group_by[:-1] if spec.namespace else spec.group_by)
     title = f"{calls} GROUP BY {keys}" if keys else calls
-    title = _docstring(f"{title} in windows" if spec.namespace else title)
+    title = docstring(f"{title} in windows" if spec.namespace else title)
     text = (
-        _environment()
+        environment()
         .get_template("handler.py.j2")
         .render(
             plan=plan,
             title=title,
-            spec_json=_literal(spec.to_json()),
+            spec_json=literal(spec.to_json()),
             support=support_digest(plan.backend),
         )
     )
@@ -80,42 +80,3 @@ def support_files(backend: str) -> list[Path]:
         for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
             waiting += [module, *(f"{module}.{name.strip()}" for name in names.split(","))]
     return sorted(found)
-
-
-@functools.cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_ROOT / "templates"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    environment.filters["literal"] = _literal
-    environment.filters["comment"] = _comment
-    environment.filters["data"] = _data
-    environment.filters["docstring"] = _docstring
-    return environment
-
-
-def _literal(value: str) -> str:
-    """A Python string literal, quoted as black does: the one way by which user text enters generated code."""
-    text = ascii(value)
-    return text if '"' in text else f'"{text[1:-1]}"'
-
-
-def _data(value: object) -> str:
-    """A literal of nested tuples, texts and numbers."""
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_data, value))}{',' * (len(value) == 1)})"
-    return _literal(value) if isinstance(value, str) else ascii(value)
-
-
-def _comment(text: str) -> str:
-    """User text inside a comment: one line, no control characters."""
-    return re.sub(r"[\x00-\x1f\x7f\u0085\u2028\u2029]+", " ", text)
-
-
-def _docstring(text: str) -> str:
-    """User text inside a docstring: one line, nothing that ends or escapes it."""
-    return _comment(text).replace("\\", "\\\\").replace('"', '\\"')

@@ -126,7 +126,7 @@ class Aggregate(Grouped):
 class GroupAggregate(Grouped, Stateful):
     """A keyed operator; `merges`: its input are accumulators. update_before: whether it emits -U."""
 
-    input: Exchange
+    input: Node
     spec: AggSpec
     role: Role = ""
     merges: bool = False
@@ -155,8 +155,8 @@ class GroupAggregate(Grouped, Stateful):
         return frozenset()
 
     @property
-    def distribution(self) -> frozenset[str]:
-        return frozenset(self.keys)
+    def spreads(self) -> bool:
+        return self.role == "partial"
 
     @property
     def title(self) -> Title:
@@ -196,6 +196,10 @@ class LocalAggregate(Accumulators):
     @property
     def handlers(self) -> tuple[AggSpec, ...]:
         return (self.spec,)
+
+    @property
+    def accumulators(self) -> AggSpec:
+        return self.spec
 
     @property
     def schema(self) -> pa.Schema:

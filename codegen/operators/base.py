@@ -18,6 +18,7 @@ from aggloom.codegen.spec.agg_spec import AggSpec
 Trend = Literal["constant", "increasing", "decreasing"]
 Key = tuple[str, ...]
 Title = tuple[str, dict[str, list[str]]]
+Waker = Literal["", "time to live", "the clock", "the watermark"]
 KINDS = ("I", "UB", "UA", "D")
 """The kinds of rows of a changelog, in the order in which they are listed."""
 
@@ -84,7 +85,7 @@ class Node(ABC):
 
     @property
     @abstractmethod
-    def distribution(self) -> frozenset[str] | None:
+    def distribution(self) -> Key | None:
         """The columns by which rows lie together: rows that agree in them are in one place. None: nothing is known."""
 
     @property
@@ -127,6 +128,11 @@ class Node(ABC):
         return ()
 
     @property
+    def accumulators(self) -> AggSpec | None:
+        """What the handler of the accumulators that leave it is generated from; None: rows leave it."""
+        return None
+
+    @property
     def rows(self) -> Node:
         """The node whose rows these are: accumulators on their way stand for the rows that they were made of."""
         return self
@@ -139,6 +145,10 @@ class Node(ABC):
     def exchanged(self) -> Node:
         """The node as it runs, over exchanged rows if it has keyed state."""
         return self
+
+    def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
+        """For each input the columns there that these are; or why rows cannot pass inside a stateful node."""
+        return f"{self.title[0]} stands between them"
 
     def without_before(self) -> Node:
         """The plan up to here where nobody reads the old half of an update: its last operators emit no -U."""
@@ -153,7 +163,7 @@ class Subject(Protocol):
 
 
 class Stateful(Node):
-    """A node that becomes an operator with state, over one Exchange for each input.
+    """A node that becomes an operator with state. Each input comes over an Exchange, or from operators of its fragment.
 
     merges: its input are accumulators.
     """
@@ -175,9 +185,29 @@ class Stateful(Node):
         """What it remembers, as data: its parts, what bounds them, and the bytes that a key takes."""
 
     @property
+    def distribution(self) -> Key | None:
+        return self.inputs[0].distribution
+
+    @property
     def name(self) -> str:
         """What messages call its operator."""
         return f"GROUP BY {', '.join(self.keys) or '()'}"
+
+    @property
+    def onward(self) -> tuple[Node, ...]:
+        """The steps that its changes take before accumulators are made of them, each over a scan."""
+        return ()
+
+    @property
+    def spreads(self) -> bool:
+        """Whether it is there to spread a key over several places, so that it shares none with what is above."""
+        return False
+
+    def wakes_by(self, ttl: int) -> Waker:
+        """What calls it where no rows do, if it forgets keys after so many milliseconds (0: never)."""
+        if self.awaits_watermark:
+            return "the watermark"
+        return "time to live" if ttl else ""
 
     @property
     @abstractmethod
@@ -216,7 +246,7 @@ class Passing(Node):
         return self.input.trends
 
     @property
-    def distribution(self) -> frozenset[str] | None:
+    def distribution(self) -> Key | None:
         return self.input.distribution
 
 
@@ -252,7 +282,11 @@ def transform(node: Node, change: Callable[[Node], Node]) -> Node:
 
 def walk(node: Node) -> list[Node]:
     """All nodes, each after its inputs."""
-    return [*(found for each in node.inputs for found in walk(each)), node]
+    found, waiting = [], [node]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += found[-1].inputs
+    return found[::-1]
 
 
 def mark(*schemas: pa.Schema) -> str:

@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, listed
 from aggloom.codegen.operators.words import shown_projection
+from aggloom.codegen.scalar.calc import lower_calc
 from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quoted
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.shape import is_clock
+from aggloom.errors import UnsupportedExpressionError
 
 NO_TIME = "CAST(NULL AS TIMESTAMP)"
 """What stands for the time of day where nothing reads it."""
@@ -88,12 +90,21 @@ class Calc(Node):
         )
 
     @cached_property
-    def distribution(self) -> frozenset[str] | None:
+    def distribution(self) -> Key | None:
         below = self.input.distribution
         names = {column_name(sql): name for name, sql in reversed(self.select)}
-        if below is None or not below <= set(names):
+        if below is None or not set(below) <= set(names):
             return None
-        return frozenset(names[column] for column in below)
+        return tuple(names[column] for column in below)
+
+    def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
+        if self.picked is None:
+            try:
+                lower_calc(self.where, self.select, self.columns, self.input.schema)
+            except UnsupportedExpressionError as error:
+                return f"between them stands what only Spark evaluates ({error})"
+        known = {name: column_name(sql) for name, sql in self.select}
+        return ({name: own for name in names if (own := known[name]) is not None},)
 
     @property
     def lineage(self) -> str:

@@ -145,10 +145,6 @@ class Deduplicate(Stateful):
         return frozenset()
 
     @property
-    def distribution(self) -> frozenset[str]:
-        return frozenset(self.key)
-
-    @property
     def lineage(self) -> str:
         columns = [(field.name, type_name(field.type)) for field in self.schema]
         words = [f"by {self.order!r}"] if self.order is not None else []

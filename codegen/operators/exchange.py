@@ -30,8 +30,8 @@ class Exchange(Passing):
         return frozenset()
 
     @property
-    def distribution(self) -> frozenset[str]:
-        return frozenset(self.keys)
+    def distribution(self) -> Key:
+        return self.keys
 
     @property
     def rows(self) -> Node:

@@ -13,21 +13,15 @@ from typing import Any
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.handler.plan_parts import Block, HandlerPlan, StateView
 from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.views.room import CELL as CELL
+from aggloom.codegen.views.room import TABLE as TABLE
+from aggloom.codegen.views.room import WORD as WORD
 from aggloom.physical import is_pooled
 
-WORD = 8
-CELL = 4
-TABLE = 5 * CELL // 2
-"""The cells of anything else in its table, which has 4/3 to 16/3 as the table fills up."""
 KEY_TABLE = 14
 """Those of a key in the table of keys: in live state on Spark it has 3/2 to 15/8, of a word."""
-_SEQUENCE_NODE = WORD + 5 * CELL
 # Offset, hash, length, references, a mark, and a place in the list of what nothing refers to yet.
 _TEXT = 2 * WORD + 3 * CELL + 1
-_WORDS_AN_ENTRY = {"ordered": 2, "ranked": 3, "stamped": 3, "bins": 3, "quantiles": 4}
-_TREE_ROOM = {"quantiles": 1.6}
-_MOST_TREES = 1.8
-"""Room in blocks for each entry: with many entries a key 1.5 times what it takes, with twenty 2.3."""
 
 
 def state_of(spec: AggSpec, backend: str, ttl: int) -> dict[str, Any]:
@@ -85,7 +79,7 @@ def _parts(plan: HandlerPlan, ttl: int) -> Iterator[dict[str, Any]]:
         yield {"name": each.attr, "kind": each.kind, "bytes_per_key": room}
     kept = _columns_of_views(plan)
     for view in plan.views:
-        yield {"name": view.attr, "kind": view.kind, **_view(view, kept.get(view.attr, ()))}
+        yield {"name": view.attr, "kind": view.kind.name, **_view(view, kept.get(view.attr, ()))}
     if ttl:
         yield {"name": "written", "kind": "time", "bytes_per_key": WORD}
 
@@ -99,34 +93,9 @@ def index_bytes(columns: int) -> int:
 def _view(view: StateView, columns: tuple[str, ...]) -> dict[str, Any]:
     """The room that a view takes by key and, if it grows with the values, by entry and what an entry is."""
     what = columns[0] if len(columns) == 1 else f"({', '.join(columns)})"
-    match view.kind:
-        case "bits":
-            return {"bytes_per_key": WORD * (view.width + 1)}
-        case "registers":
-            return {"bytes_per_key": view.width + CELL}
-        case "spill":
-            return {"bytes_per_key": CELL * view.width}
-        case "sequence":
-            entries, entry = f"the rows, for {what}", _SEQUENCE_NODE + TABLE
-        case "multiset":
-            entries, entry = f"the distinct values of {what}", _tree_entry(
-                view.kind, 1 + view.width
-            )
-        case "bins":
-            entries = f"the bins in use of {what}, each within an error of 1/{view.width}"
-            entry = _tree_entry(view.kind, _WORDS_AN_ENTRY[view.kind])
-        case "quantiles":
-            entries = f"some {2 * view.width} of the values of {what}"
-            entry = _tree_entry(view.kind, _WORDS_AN_ENTRY[view.kind])
-        case _:
-            entries = f"the distinct values of {what}"
-            entry = _tree_entry(view.kind, _WORDS_AN_ENTRY[view.kind])
-    by_slot = 3 * WORD if view.kind == "quantiles" else WORD
-    return {"bytes_per_key": by_slot, "entries": entries, "bytes_per_entry": entry}
-
-
-def _tree_entry(kind: str, words: int) -> int:
-    return round(WORD * words * _TREE_ROOM.get(kind, _MOST_TREES))
+    room = view.kind.room(view.width, what)
+    grows = {"entries": room.entries, "bytes_per_entry": room.entry} if room.entries else {}
+    return {"bytes_per_key": room.key, **grows}
 
 
 def _columns_of_views(plan: HandlerPlan) -> dict[str, tuple[str, ...]]:

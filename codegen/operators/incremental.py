@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from aggloom.codegen.operators.aggregate import GroupAggregate
 from aggloom.codegen.operators.base import Accumulators, Key, Node, Stateful, Title
-from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import state_of
 from aggloom.codegen.operators.words import shown_calls, shown_names
 from aggloom.codegen.spec.agg_spec import AggSpec
@@ -24,7 +23,7 @@ class IncrementalAggregate(Accumulators, Stateful):
     What leaves are accumulators of `final`; `steps` (Calc and Expand) stand between the halves.
     """
 
-    input: Exchange
+    input: Node
     spec: AggSpec
     final: AggSpec
     steps: tuple[Node, ...] = ()
@@ -42,6 +41,18 @@ class IncrementalAggregate(Accumulators, Stateful):
     @property
     def handlers(self) -> tuple[AggSpec, ...]:
         return (self.spec, self.final)
+
+    @property
+    def accumulators(self) -> AggSpec:
+        return self.final
+
+    @property
+    def onward(self) -> tuple[Node, ...]:
+        return self.steps
+
+    @property
+    def spreads(self) -> bool:
+        return True
 
     @property
     def schema(self) -> pa.Schema:

@@ -95,10 +95,6 @@ class Normalise(Stateful):
         return frozenset()
 
     @property
-    def distribution(self) -> frozenset[str]:
-        return frozenset(self.key)
-
-    @property
     def lineage(self) -> str:
         columns = [(field.name, type_name(field.type)) for field in self.schema]
         return f"normalise {self.key!r} {columns!r} {self.condition!r}"

@@ -144,10 +144,6 @@ class Rank(Stateful):
     def clock_columns(self) -> frozenset[str]:
         return frozenset()
 
-    @property
-    def distribution(self) -> frozenset[str]:
-        return frozenset(self.partition)
-
     @cached_property
     def lineage(self) -> str:
         columns = [(field.name, type_name(field.type)) for field in self.input.schema]

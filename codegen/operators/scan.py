@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import KINDS, Key, Node, Pruner, Title, Trend, constant
 from aggloom.codegen.operators.words import shown, shown_names
-
-Changes = Literal["append", "retract", "upsert"]
+from aggloom.codegen.spec.choices import TableChanges
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class Scan(Node):
 
     table: str
     columns: pa.Schema
-    changes: Changes = "retract"
+    changes: TableChanges = "retract"
     key: Key = ()
 
     @property

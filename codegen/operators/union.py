@@ -65,9 +65,15 @@ class Union(Node):
         ]
         return frozenset(self.schema.names[place] for place in set.intersection(*places))
 
-    @property
-    def distribution(self) -> None:
-        return None
+    @cached_property
+    def distribution(self) -> Key | None:
+        found = {self._named(part, part.distribution) for part in self.parts}
+        return found.pop() if len(found) == 1 else None
+
+    def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
+        places = [self.schema.names.index(name) for name in names]
+        columns = ([part.schema.names[place] for place in places] for part in self.parts)
+        return tuple(dict(zip(names, own, strict=True)) for own in columns)
 
     @property
     def lineage(self) -> str:
@@ -95,3 +101,9 @@ class Union(Node):
 
     def without_before(self) -> Node:
         return self.over(*(part.without_before() for part in self.parts))
+
+    def _named(self, part: Node, columns: Key | None) -> Key | None:
+        """A part's columns under the names that they have here."""
+        if columns is None:
+            return None
+        return tuple(self.schema.names[part.schema.names.index(name)] for name in columns)

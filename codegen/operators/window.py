@@ -18,6 +18,7 @@ from aggloom.codegen.operators.base import (
     Stateful,
     Title,
     Trend,
+    Waker,
     constant,
     listed,
 )
@@ -126,6 +127,9 @@ class WindowAssign(Passing):
     def clock_columns(self) -> frozenset[str]:
         return frozenset()
 
+    def within(self, names: Key) -> tuple[dict[str, str], ...] | str:
+        return ({name: name for name in names if name != self.name},)
+
     @property
     def lineage(self) -> str:
         return f"assign {self.windowing.text} {self.name!r}"
@@ -213,9 +217,8 @@ class WindowAggregate(Stateful):
     def clock_columns(self) -> frozenset[str]:
         return frozenset() if self.windowing.assigner.event_time else frozenset({self.bounds.time})
 
-    @property
-    def distribution(self) -> frozenset[str]:
-        return frozenset(self.keys)
+    def wakes_by(self, ttl: int) -> Waker:
+        return "the watermark" if self.awaits_watermark else "the clock"
 
     @property
     def lineage(self) -> str:

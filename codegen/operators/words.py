@@ -36,7 +36,11 @@ def shown_calls(spec: AggSpec) -> list[str]:
     calls = []
     for call in spec.calls:
         function, _, rest = describe_call(replace(call, alias=None)).partition("(")
-        if spec.input_changes == "retract" and not call.monotonic and not spec.entry(call).own:
+        if (
+            spec.input_changes == "retract"
+            and not call.monotonic
+            and not spec.entry(call).user_defined
+        ):
             function += "_RETRACT"
         calls.append(f"{function}({rest} AS {shown(call.output_name)}")
     return [*shown_names(spec.group_by), *calls]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, get_args
 
 from sqlglot import exp
@@ -19,6 +19,7 @@ from aggloom.codegen.spec.agg_call import describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.depth import deep
+from aggloom.codegen.user.trust import NOT_TRIED
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, nearest
 
@@ -162,12 +163,21 @@ def _lines(spec: AggSpec, asked: str) -> Iterator[str]:
     yield "state of a key"
     for line in plan.describe().splitlines():
         yield f"  {line}"
-    slow = list(dict.fromkeys(text.partition("(")[0].upper() for text, why in plan.verdicts if why))
     why = ""
-    if asked == "numba" and slow:
-        why = f", for {' and '.join(slow)} cannot be compiled"
+    if asked == "numba":
+        strange = _named(text for text, why in plan.verdicts if why == NOT_TRIED)
+        slow = _named(text for text, why in plan.verdicts if why not in ("", NOT_TRIED))
+        reasons = [f"{names} cannot be compiled" for names in slow]
+        reasons += [f"{names} is not trusted, and was not tried" for names in strange]
+        why = ", for " * bool(reasons) + ", and ".join(reasons)
     yield f"backend {'compiled by Numba' if plan.compiled else 'plain Python'}{why}"
     yield from _functions(spec, plan)
+
+
+def _named(texts: Iterable[str]) -> list[str]:
+    """The functions of calls, in one text; none if there are no calls."""
+    names = list(dict.fromkeys(text.partition("(")[0].upper() for text in texts))
+    return [" and ".join(names)] if names else []
 
 
 def _functions(spec: AggSpec, plan: HandlerPlan) -> Iterator[str]:
@@ -176,7 +186,7 @@ def _functions(spec: AggSpec, plan: HandlerPlan) -> Iterator[str]:
     yield "your functions"
     reasons = dict(plan.verdicts)
     for call in spec.calls:
-        if not spec.entry(call).own:
+        if not spec.entry(call).user_defined:
             continue
         if spec.entry(call).code is None:
             yield f"  {call.text}: expressions, as the built-in functions"

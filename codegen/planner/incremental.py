@@ -25,9 +25,10 @@ def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
     def change(node: Node) -> Node:
         if not isinstance(node, GroupAggregate) or node.role != "final":
             return node
-        local = node.input.input
-        if not isinstance(local, LocalAggregate):
+        exchange = node.input
+        if not isinstance(exchange, Exchange) or not isinstance(exchange.input, LocalAggregate):
             return node
+        local = exchange.input
         steps: list[Node] = []
         below: Node = local.input
         while isinstance(below, Calc | Expand):
@@ -47,6 +48,6 @@ def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
         halves = tuple(reversed(steps))
         ttl = below.state_ttl
         joined = IncrementalAggregate(below.input, below.spec, node.spec, halves, state_ttl=ttl)
-        return replace(node, input=Exchange(joined, node.input.keys), merges=True)
+        return replace(node, input=Exchange(joined, exchange.keys), merges=True)
 
     return transform(root, change)

@@ -35,7 +35,8 @@ from aggloom.codegen.planner.window_query import (
 )
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.scalar.result_types import common, infer
+from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.spec.dtypes import type_name
@@ -198,8 +199,13 @@ class _Builder:
         if ttl is None:
             return self.block(tree, source, names)
         node = keeping(self.block(tree, source, names), source, ttl)
-        settled = walk(windows(node, self.options, Notes()))
-        if not any(isinstance(each, Aggregate) and each.state_ttl == ttl for each in settled):
+
+        def heed(of: Node) -> int:
+            settled = walk(windows(of, self.options, Notes()))
+            return sum(isinstance(each, Aggregate) and each.state_ttl == ttl for each in settled)
+
+        # What the source has is another block's: it may have the same hint.
+        if heed(node) == heed(source):
             what = "STATE_TTL on a query whose aggregate is not a GROUP BY without windows is"
             raise refusal(self.sql, span(tree.args["hint"]), what, "take it out")
         return node
@@ -336,7 +342,7 @@ class _Builder:
                 raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
             schema = schema.append(pa.field(GROUP_ID, pa.int64()))
         block = Block(self.sql, tree, schema, self.dialect, names)
-        return plan_of_spec(block.spec(self.changes(source)), source, block.sets)
+        return plan_of_spec(AggSpec.of(block.content(self.changes(source))), source, block.sets)
 
     def changes(self, node: Node) -> str:
         """What an aggregate gets from a node, whose windows are aggregates that know their windows by then."""

@@ -27,6 +27,7 @@ class PlanOptions:
     aggregate that meet become one node. state_ttl: after how long without a change a key is forgotten; 0 is never.
     update_before: whether updates of the result come with the row that they replace. on_orphan_retraction: what
     becomes of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count.
+    fragments_enabled: whether operators whose rows can lie by the same columns run in one stateful node.
     added_calls: what becomes of a call that a checkpoint does not know, over rows that may be taken back: it is
     refused, or counts changes from now on.
 
@@ -52,6 +53,7 @@ class PlanOptions:
     incremental_agg_enabled: bool = True
     state_ttl: int = 0
     update_before: bool = True
+    fragments_enabled: bool = True
     on_orphan_retraction: OrphanPolicy = "drop"
     added_calls: AddedCalls = "refuse"
     deduplicate_compact_changes: bool = True
@@ -165,6 +167,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "incremental_agg_enabled": _flag,
     "state_ttl": _length,
     "update_before": _flag,
+    "fragments_enabled": _flag,
     "on_orphan_retraction": _choice(OrphanPolicy, str.lower),
     "added_calls": _choice(AddedCalls, str.lower),
     "deduplicate_compact_changes": _flag,

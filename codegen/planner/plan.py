@@ -19,6 +19,7 @@ from aggloom.codegen.operators import (
     walk,
 )
 from aggloom.codegen.planner.exchanges import exchanges
+from aggloom.codegen.planner.fragments import fragments
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
@@ -52,6 +53,7 @@ RULES: tuple[Rule, ...] = (
     # Once more, for what the split has made.
     monotonic_extremes,
     exchanges,
+    fragments,
     two_phase,
     incremental,
     rank_strategy,

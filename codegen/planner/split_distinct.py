@@ -106,7 +106,7 @@ def _passes(call: AggCall, spec: AggSpec) -> bool:
 def _fills(call: AggCall, spec: AggSpec) -> bool:
     """Whether a call that stays whole has a result other than NULL over no rows."""
     entry = spec.entry(call)
-    if _part(call, spec) != "whole" or entry.own:
+    if _part(call, spec) != "whole" or entry.user_defined:
         return False
     shape = entry.shape(spec.input_changes == "retract", bool(call.order_by))
     return shape.empty is None or spec.dialect not in entry.empty_in

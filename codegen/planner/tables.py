@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from aggloom.codegen.operators import Node, Scan, normalised
-from aggloom.codegen.operators.scan import Changes
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
+from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 
@@ -67,6 +67,6 @@ def _column(table: str, names: list[str], wanted: str) -> str:
 
 def _changes(name: str, input_changes: str | Mapping[str, str]) -> str:
     chosen = input_changes if isinstance(input_changes, str) else input_changes.get(name, "retract")
-    if chosen not in get_args(Changes):
-        raise SpecError(f"input_changes is {chosen!r}. {nearest(chosen, get_args(Changes))}")
+    if chosen not in TABLE_CHANGES:
+        raise SpecError(f"input_changes is {chosen!r}. {nearest(chosen, TABLE_CHANGES)}")
     return chosen

@@ -16,6 +16,8 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.user.definition import unmergeable
 
+_IN_PLACE = "the rows of a key are in one place already"
+
 
 def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Put a local half before the exchange of every aggregate for which that is sound (SEMANTICS 3.3 and 3.7)."""
@@ -23,8 +25,10 @@ def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
     def change(node: Node) -> Node:
         if not isinstance(node, Stateful) or node.merges:
             return node
-        (exchange,) = node.inputs
-        assert isinstance(exchange, Exchange)
+        exchange = node.inputs[0]
+        if not isinstance(exchange, Exchange):
+            notes.add("two_phase", node.subject, False, _IN_PLACE)
+            return node
         reason = node.local_obstacle
         for spec in node.handlers:
             reason = reason or _obstacle(spec, exchange, options)
@@ -63,8 +67,8 @@ def _obstacle(spec: AggSpec, exchange: Exchange, options: PlanOptions) -> str:
             f"the input may take back rows that never came, and on_orphan_retraction={policy!r} "
             "asks for each whether it did"
         )
-    if exchange.keys and rows.distribution == frozenset(exchange.keys):
-        return "the rows of a key are in one place already"
+    if exchange.keys and set(rows.distribution or ()) == set(exchange.keys):
+        return _IN_PLACE
     return ""
 
 

@@ -13,6 +13,7 @@ from aggloom.codegen.scalar.entry import entry, kernel, whole_number
 from aggloom.codegen.scalar.logic import number
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import (
     FLOATS,
     INTEGERS,
@@ -22,7 +23,6 @@ from aggloom.codegen.scalar.promotion import (
     is_decimal,
     is_number,
 )
-from aggloom.codegen.scalar.result_types import unsupported
 
 _WORDS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "remainder"}
 _PLAIN: Final = {

@@ -11,8 +11,8 @@ from sqlglot import exp
 from aggloom.codegen.scalar.entry import entry
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import FLOATS
-from aggloom.codegen.scalar.result_types import unsupported
 
 Arm = tuple[exp.Expression, exp.Expression]
 
@@ -54,13 +54,11 @@ def _choose(
         return constant(None, pa.null())
     if any(each.raises for each in (*conditions[1:], *values)):
         pairs = zip(conditions, values[:-1], strict=True)
-        told = ", ".join(f"({low.branch(c)}, {low.branch(v)})" for c, v in pairs)
-        text = (
-            f"scalar.case([{told}], {low.branch(values[-1])}, {type_text(dtype)}, {low.arguments})"
-        )
+        listing = ", ".join(f"({low.branch(c)}, {low.branch(v)})" for c, v in pairs)
+        text = f"scalar.case([{listing}], {low.branch(values[-1])}, {type_text(dtype)}, {low.arguments})"
         return _of(text, dtype, [*conditions, *values])
-    told = ", ".join(each.text for each in values)
-    text = f"pc.case_when(pc.make_struct({', '.join(c.text for c in conditions)}), {told})"
+    listing = ", ".join(each.text for each in values)
+    text = f"pc.case_when(pc.make_struct({', '.join(c.text for c in conditions)}), {listing})"
     return _of(text, dtype, [*conditions, *values])
 
 
@@ -71,9 +69,9 @@ def _coalesce(low: Lowering, node: exp.Coalesce) -> Lowered:
     if any(value.is_null for value in values):
         return constant(None, pa.null())
     if any(value.raises for value in values[1:]):
-        told = ", ".join(low.branch(value) for value in values)
+        listing = ", ".join(low.branch(value) for value in values)
         return _of(
-            f"scalar.first_valid([{told}], {type_text(dtype)}, {low.arguments})", dtype, values
+            f"scalar.first_valid([{listing}], {type_text(dtype)}, {low.arguments})", dtype, values
         )
     return _of(f"pc.coalesce({', '.join(value.text for value in values)})", dtype, values)
 
@@ -88,8 +86,8 @@ def _extreme(floats: str, others: str, low: Lowering, node: exp.Expression) -> L
 
 
 def _of(text: str, dtype: pa.DataType, values: list[Lowered]) -> Lowered:
-    made = call("", dtype, *values)
-    return Lowered(text, dtype, made.columns, made.raises)
+    whole = call("", dtype, *values)
+    return Lowered(text, dtype, whole.columns, whole.raises)
 
 
 def _refuse_nested(dtype: pa.DataType, node: exp.Expression) -> None:

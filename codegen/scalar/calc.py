@@ -25,21 +25,27 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 
 @dataclass(frozen=True)
 class LoweredCalc:
-    """A filter and a projection as a worker gets them: the text of a module.
+    """A filter and a projection as a worker gets them: the text of a module, and what it was made of.
+
+    rows, schema: the columns in and out. zone: the session's time zone.
 
     shown: the changes are a result, so an update that leaves the condition becomes a deletion, one that enters it an
     insertion; `upsert`: of updates only the +U comes. Otherwise each row is judged alone: aggregates read only signs.
     """
 
     text: str
-    filters: bool
+    where: str | None
+    select: tuple[tuple[str, str], ...]
+    schema: pa.Schema
+    rows: pa.Schema
+    zone: str = "UTC"
     shown: bool = False
     upsert: bool = False
 
     def run(self, batch: pa.RecordBatch, kinds: NDArray[np.int8]) -> Rows:
         """The rows that pass, projected."""
         module = load_module(self.text)
-        if self.filters:
+        if self.where is not None:
             keep = module.where(batch).to_numpy(zero_copy_only=False).astype(np.bool_)
             if self.shown:
                 keep, kinds = having_kinds(kinds, keep, self.upsert)
@@ -63,7 +69,7 @@ def lower_calc(
     Raises UnsupportedExpressionError for an expression that only Spark evaluates.
     """
     text = module_text(where, select, schema, {ROWS: rows}, zone)
-    return LoweredCalc(text, where is not None, shown, upsert)
+    return LoweredCalc(text, where, select, schema, rows, zone, shown, upsert)
 
 
 def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:

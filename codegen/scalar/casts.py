@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
 from aggloom.codegen.scalar.lowering import Lowering
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
-from aggloom.codegen.scalar.result_types import unsupported
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_type, type_name
 from aggloom.errors import SpecError
 

@@ -11,7 +11,7 @@ from aggloom.codegen.scalar import casts
 from aggloom.codegen.scalar.entry import CLOCK, clock, entry, kernel, literal_text
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _INT: Final = pa.int32()

@@ -10,7 +10,7 @@ from sqlglot import exp
 from aggloom.codegen.scalar.casts import wall_clock
 from aggloom.codegen.scalar.lowered import Lowered, call, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _PARTS = frozenset({"this", "expression", "expressions"})

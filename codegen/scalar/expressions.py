@@ -12,7 +12,8 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from aggloom.codegen.scalar.changing import STORED, changes, differs
-from aggloom.codegen.scalar.result_types import infer, unsupported
+from aggloom.codegen.scalar.operand_types import unsupported, untold
+from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.errors import syntax_error
 from aggloom.errors import UnknownColumnError, nearest
@@ -54,7 +55,7 @@ def infer_type(sql: str, schema: pa.Schema, dialect: str = "spark") -> pa.DataTy
     types = dict(zip(schema.names, schema.types, strict=True))
     dtype = deep(lambda: infer(node, types))
     if pa.types.is_null(dtype):
-        raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
+        raise untold(node)
     return dtype
 
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.fixed_types import FIXED
-from aggloom.codegen.scalar.type_promotion import arithmetic_type, common, is_number, rounded
+from aggloom.codegen.scalar.operand_types import arithmetic_type, common, rounded
+from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_schema, parse_type
 from aggloom.errors import SpecError
 
@@ -88,8 +89,8 @@ def _same(given: Arguments) -> pa.DataType:
 
 
 def _number(given: Arguments) -> pa.DataType | None:
-    own = given.type(0)
-    return own if pa.types.is_integer(own) or _inexact(own) else None
+    argument = given.type(0)
+    return argument if pa.types.is_integer(argument) or _inexact(argument) else None
 
 
 def _inexact(kind: pa.DataType) -> bool:
@@ -127,18 +128,18 @@ def _map(key: pa.DataType | None, item: pa.DataType | None) -> pa.DataType | Non
 
 def _item(given: Arguments, place: int = 0) -> pa.DataType | None:
     """What an array holds."""
-    own = given.type(place)
-    return own.value_type if pa.types.is_list(own) else None
+    argument = given.type(place)
+    return argument.value_type if pa.types.is_list(argument) else None
 
 
 def _array(given: Arguments) -> pa.DataType | None:
-    own = given.type(0)
-    return own if pa.types.is_list(own) else None
+    argument = given.type(0)
+    return argument if pa.types.is_list(argument) else None
 
 
 def _element(given: Arguments) -> pa.DataType | None:
-    own = given.type(0)
-    return own.item_type if pa.types.is_map(own) else _item(given)
+    argument = given.type(0)
+    return argument.item_type if pa.types.is_map(argument) else _item(given)
 
 
 def _grown(given: Arguments) -> pa.DataType | None:
@@ -158,10 +159,10 @@ def _concat(given: Arguments) -> pa.DataType | None:
 
 
 def _entries(given: Arguments) -> pa.DataType | None:
-    own = given.type(0)
-    if not pa.types.is_map(own):
+    argument = given.type(0)
+    if not pa.types.is_map(argument):
         return None
-    return pa.list_(pa.struct([("key", own.key_type), ("value", own.item_type)]))
+    return pa.list_(pa.struct([("key", argument.key_type), ("value", argument.item_type)]))
 
 
 def _from_entries(given: Arguments) -> pa.DataType | None:
@@ -210,17 +211,17 @@ def _from_json(given: Arguments) -> pa.DataType | None:
 
 def _whole(given: Arguments) -> pa.DataType | None:
     """CEIL and FLOOR: a decimal keeps its whole digits and one for the carry."""
-    own = given.type(0)
+    argument = given.type(0)
     if len(given) > 1:
         return None
-    if pa.types.is_decimal(own):
-        return pa.decimal128(min(38, own.precision - own.scale + 1), 0)
+    if pa.types.is_decimal(argument):
+        return pa.decimal128(min(38, argument.precision - argument.scale + 1), 0)
     return pa.int64()
 
 
 def _shifted(given: Arguments) -> pa.DataType | None:
-    own = given.type(0)
-    return own if own in _BIG else pa.int32() if own in _SMALL else None
+    argument = given.type(0)
+    return argument if argument in _BIG else pa.int32() if argument in _SMALL else None
 
 
 def _rounded(given: Arguments) -> pa.DataType | None:
@@ -300,19 +301,19 @@ def _zipped(given: Arguments) -> pa.DataType | None:
 
 def _mapped(keys: bool) -> Rule:
     def rule(given: Arguments) -> pa.DataType | None:
-        own = given.type(0)
-        if not pa.types.is_map(own):
+        argument = given.type(0)
+        if not pa.types.is_map(argument):
             return None
-        made = given.applied(1, own.key_type, own.item_type)
-        return _map(made, own.item_type) if keys else _map(own.key_type, made)
+        element = given.applied(1, argument.key_type, argument.item_type)
+        return _map(element, argument.item_type) if keys else _map(argument.key_type, element)
 
     return rule
 
 
 def _of_map(part: str) -> Rule:
     def rule(given: Arguments) -> pa.DataType | None:
-        own = given.type(0)
-        return pa.list_(getattr(own, part)) if pa.types.is_map(own) else None
+        argument = given.type(0)
+        return pa.list_(getattr(argument, part)) if pa.types.is_map(argument) else None
 
     return rule
 

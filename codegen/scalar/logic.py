@@ -12,8 +12,9 @@ from aggloom.codegen.scalar import casts
 from aggloom.codegen.scalar.entry import entry, literal_text
 from aggloom.codegen.scalar.lowered import Lowered, array_text, call, constant, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import FLOATS
-from aggloom.codegen.scalar.result_types import infer, unsupported
+from aggloom.codegen.scalar.result_types import infer
 
 _NULL_BOOL: Final = constant(None, pa.bool_())
 

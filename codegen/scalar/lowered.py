@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from aggloom.codegen.handler.render import _literal
+from aggloom.codegen.templating import literal
 
 Column = tuple[str, str]
 """The name of an input and of a column in it."""
 
-quoted: Final = _literal
+quoted: Final = literal
 """User text as a Python string literal."""
 
 

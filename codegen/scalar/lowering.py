@@ -10,8 +10,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import common_type
-from aggloom.codegen.scalar.result_types import unsupported
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.errors import TypeMismatchError, UnknownColumnError, nearest
 

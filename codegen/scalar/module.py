@@ -14,14 +14,14 @@ import black
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.handler.render import _environment
 from aggloom.codegen.scalar.casts import cast
 from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE
 from aggloom.codegen.scalar.lowered import Lowered, quoted, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Lowering, nesting
-from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.sql.depth import deep
+from aggloom.codegen.templating import environment
 
 ROWS: Final = "rows"
 """The name of the input in a module that has only one."""
@@ -98,7 +98,7 @@ def _module_text(
         where=None if passes is None else _item(passes, str(where), parse_scalar(str(where))),
         columns=tuple(columns),
     )
-    text = _environment().get_template("expressions.py.j2").render(module=module)
+    text = environment().get_template("expressions.py.j2").render(module=module)
     return black.format_str(text, mode=black.Mode(line_length=100, preview=False))
 
 

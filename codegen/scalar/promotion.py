@@ -29,7 +29,7 @@ def common_type(types: list[pa.DataType], texts: bool = True) -> pa.DataType | N
 
     texts: whether a text beside another type becomes that type, as in comparisons and branches.
     """
-    return reduce(lambda found, each: found and _wider(found, each, texts), types, pa.null())
+    return reduce(lambda found, each: found and wider(found, each, texts), types, pa.null())
 
 
 def as_decimal(dtype: pa.DataType) -> pa.DataType:
@@ -59,7 +59,8 @@ def _adjusted(precision: int, scale: int) -> pa.DataType:
     return pa.decimal128(precision, scale)
 
 
-def _wider(left: pa.DataType, right: pa.DataType, texts: bool) -> pa.DataType | None:
+def wider(left: pa.DataType, right: pa.DataType, texts: bool) -> pa.DataType | None:
+    """The common type of two; None if there is none."""
     if left == right or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):

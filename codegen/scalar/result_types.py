@@ -1,7 +1,7 @@
 """The type of a scalar expression, by Spark's rules: literals, promotion, decimal arithmetic.
 
 Spark later computes the column as CAST(expression AS inferred type), so a type told here is the
-type the handler gets. Functions have their table (scalar_functions). What no rule covers is asked of Spark's analyser
+type the handler gets. Functions have their table (function_types.py). What no rule covers is asked of Spark's analyser
 where a session is there, else of sqlglot; what that cannot tell is refused.
 """
 
@@ -19,10 +19,14 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.codegen.scalar.function_types import part_type, result_type
-from aggloom.codegen.scalar.type_promotion import arithmetic_type, rounded
-from aggloom.codegen.scalar.type_promotion import common as common
-from aggloom.codegen.scalar.type_promotion import is_number as is_number
-from aggloom.codegen.scalar.type_promotion import unsupported as unsupported
+from aggloom.codegen.scalar.operand_types import (
+    arithmetic_type,
+    common,
+    rounded,
+    unsupported,
+    untold,
+)
+from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
 from aggloom.errors import SpecError
 
@@ -71,8 +75,8 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, _STRING):
         return _checked(node, pa.string(), types)
     if isinstance(node, exp.Substring | exp.Overlay):
-        own = infer(node.this, types)
-        return own if own == pa.binary() else pa.string()
+        argument = infer(node.this, types)
+        return argument if argument == pa.binary() else pa.string()
     if isinstance(node, exp.Round):
         return rounded(node, infer(node.this, types)) or _by_sqlglot(node, types)
     if isinstance(node, _CHOICE):
@@ -82,9 +86,9 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, _ARITHMETIC):
         return _operated(node, types)
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1:
-        own = infer(node.this, types)
-        if pa.types.is_list(own) or pa.types.is_map(own):
-            return own.value_type if pa.types.is_list(own) else own.item_type
+        argument = infer(node.this, types)
+        if pa.types.is_list(argument) or pa.types.is_map(argument):
+            return argument.value_type if pa.types.is_list(argument) else argument.item_type
     if isinstance(node, exp.Extract):
         return _checked(node, part_type(node.name), types)
     found = _called(node, types) if isinstance(node, _CALLS) else None
@@ -162,14 +166,14 @@ def _is_time(dtype: pa.DataType) -> bool:
 def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
     """The type of a call by the table of Spark's functions; None if that does not know it."""
 
-    def told(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
+    def type_of(part: exp.Expression, bound: Types | None = None) -> pa.DataType:
         return infer(part, {**types, **bound} if bound else types)
 
     if isinstance(node, exp.DPipe):
-        return result_type("concat", list(node.flatten(unnest=False)), told)
+        return result_type("concat", list(node.flatten(unnest=False)), type_of)
     call = node if isinstance(node, exp.Anonymous) else _as_written(node.sql("spark"))
     if isinstance(call, exp.Anonymous):
-        return result_type(call.name, call.expressions, told)
+        return result_type(call.name, call.expressions, type_of)
     return None if type(call) is type(node) else infer(call, types)
 
 
@@ -203,7 +207,7 @@ def _asked(node: exp.Expression, types: Types) -> pa.DataType:
         return found
     if isinstance(node, exp.Func | exp.Sub):
         # What sqlglot says of functions that the table does not know, and of times, is not always Spark's answer.
-        raise unsupported(node, "its type cannot be told; write CAST(... AS type) around it.")
+        raise untold(node)
     return _by_sqlglot(node, types)
 
 
@@ -234,17 +238,16 @@ def _cast_target(node: exp.Cast) -> pa.DataType:
 
 def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:
     typed = node.copy().transform(_typed_column(types))
-    fix = "its type cannot be told; write CAST(... AS type) around it."
     if any(pa.types.is_decimal(types[c.name]) for c in node.find_all(exp.Column)):
-        raise unsupported(node, "a decimal's type cannot be told; write CAST(... AS DECIMAL(p,s)).")
+        raise untold(node, "a decimal's type cannot be told; write CAST(... AS DECIMAL(p,s)).")
     try:
         dtype = annotate_types(typed, dialect="spark").type
         name = "" if dtype is None else dtype.sql("spark")
         if not name or name.upper() in ("UNKNOWN", "NULL"):
-            raise unsupported(node, fix)
+            raise untold(node)
         return parse_type(name)
     except (SqlglotError, SpecError):
-        raise unsupported(node, fix) from None
+        raise untold(node) from None
 
 
 def _typed_column(types: Types) -> Callable[[exp.Expression], exp.Expression]:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from aggloom.codegen.scalar.entry import entry, kernel, literal_text, whole_number
 from aggloom.codegen.scalar.lowered import Lowered, call, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.result_types import unsupported
+from aggloom.codegen.scalar.operand_types import unsupported
 
 _TEXT: Final = pa.string()
 _TRIMS: Final = {"BOTH": "utf8_trim", "LEADING": "utf8_ltrim", "TRAILING": "utf8_rtrim"}
@@ -52,8 +52,10 @@ def _substring(low: Lowering, node: exp.Substring) -> Lowered:
     numbers = [whole_number(node.args.get("start"), node)]
     if node.args.get("length") is not None:
         numbers.append(whole_number(node.args["length"], node))
-    told = ", ".join(map(str, numbers))
-    return call("scalar.substring({0}, {told})", _TEXT, low.cast(value, _TEXT, node), told=told)
+    digits = ", ".join(map(str, numbers))
+    return call(
+        "scalar.substring({0}, {digits})", _TEXT, low.cast(value, _TEXT, node), digits=digits
+    )
 
 
 def _left(low: Lowering, node: exp.Left) -> Lowered:

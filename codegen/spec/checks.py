@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from aggloom.codegen.catalogue import registry as catalogue
+from aggloom.codegen.catalogue.entry import Aggregate
 from aggloom.codegen.scalar import expressions
+from aggloom.codegen.spec.agg_call import AggCall
+from aggloom.codegen.spec.call_types import entry_of, result_type
+from aggloom.codegen.spec.choices import CHANGES, DIALECTS, NULLS
+from aggloom.codegen.spec.content import SpecContent
 from aggloom.codegen.spec.dtypes import is_supported, type_name
-from aggloom.codegen.user import definition as own
+from aggloom.codegen.user import definition
 from aggloom.errors import (
     DuplicateNameError,
     NotRetractableError,
@@ -20,14 +24,6 @@ from aggloom.errors import (
     UnknownFunctionError,
     nearest,
 )
-
-if TYPE_CHECKING:
-    from aggloom.codegen.catalogue.entry import Aggregate
-    from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
-
-CHANGES = ("append", "retract")
-DIALECTS = ("spark", "flink")
-NULLS = ("ignore", "respect")
 
 
 def check_choices(input_changes: str, dialect: str) -> None:
@@ -39,7 +35,7 @@ def check_choices(input_changes: str, dialect: str) -> None:
         raise SpecError(f"dialect is {dialect!r}. {nearest(str(dialect), DIALECTS)}")
 
 
-def check(spec: AggSpec) -> None:
+def check(spec: SpecContent) -> None:
     """Everything that can be known to be wrong before any row is read."""
     _check_computed(spec)
     if not spec.group_by and not spec.calls:
@@ -59,7 +55,7 @@ def check(spec: AggSpec) -> None:
     _check_after(spec)
 
 
-def _check_namespace(spec: AggSpec) -> None:
+def _check_namespace(spec: SpecContent) -> None:
     if not spec.group_by or spec.input_schema.field(spec.group_by[-1]).type != pa.int64():
         raise SpecError(
             "namespace: the last of group_by must be the window's column, of type BIGINT; add it, or "
@@ -67,7 +63,7 @@ def _check_namespace(spec: AggSpec) -> None:
         )
 
 
-def _refuse_two_meanings(spec: AggSpec) -> None:
+def _refuse_two_meanings(spec: SpecContent) -> None:
     """A function's name means the same in every call of a spec."""
     meanings: dict[str, Aggregate | None] = {}
     for call in spec.calls:
@@ -78,12 +74,12 @@ def _refuse_two_meanings(spec: AggSpec) -> None:
             )
 
 
-def _check_retractable(call: AggCall, spec: AggSpec) -> None:
+def _check_retractable(call: AggCall, spec: SpecContent) -> None:
     entry = spec.entry(call)
     instead = entry.instead
     if spec.input_changes != "retract":
         return
-    lacking = own.unretractable(entry, bool(call.order_by)) if entry.own else ""
+    lacking = definition.unretractable(entry, bool(call.order_by)) if entry.user_defined else ""
     if lacking:
         raise NotRetractableError(
             f"call {call.text}: {lacking}, or say input_changes='append' if the input only inserts."
@@ -118,7 +114,7 @@ def check_call(call: AggCall, schema: pa.Schema, dialect: str) -> pa.DataType:
             )
     types = tuple(schema.field(name).type for name in call.args)
     try:
-        return catalogue.result_type(call, types, dialect)
+        return result_type(call, types, dialect)
     except SpecError as error:
         raise type(error)(f"{where}: {error}") from None
 
@@ -128,7 +124,7 @@ def _check_nulls(call: AggCall, where: str) -> None:
         return
     if call.nulls not in NULLS:
         raise SpecError(f"{where}: nulls is {call.nulls!r}. {nearest(call.nulls, NULLS)}")
-    entry = catalogue.entry_of(call)
+    entry = entry_of(call)
     if entry.nulls is None:
         fix = "take it out"
         if call.nulls == "ignore" and call.args:
@@ -139,7 +135,7 @@ def _check_nulls(call: AggCall, where: str) -> None:
 def _check_order(call: AggCall, schema: pa.Schema, where: str) -> None:
     if not call.order_by:
         return
-    entry = catalogue.entry_of(call)
+    entry = entry_of(call)
     if entry.ordered is None:
         why = "its rows come in order of arrival" if entry.by_arrival else "no order changes it"
         raise SpecError(f"{where}: {entry.name} takes no ORDER BY, for {why}; take it out.")
@@ -162,7 +158,7 @@ def _check_order(call: AggCall, schema: pa.Schema, where: str) -> None:
 
 def _check_separator(call: AggCall, where: str) -> None:
     """An option that may be a column instead is one of the two."""
-    entry = catalogue.entry_of(call)
+    entry = entry_of(call)
     given = {argument.name for argument in catalogue.arguments_of(entry, len(call.args))}
     for name, _ in call.options:
         if name in given:
@@ -210,7 +206,7 @@ def check_columns(sql: str, schema: pa.Schema, where: str) -> None:
         require_column(name, schema, where)
 
 
-def _check_computed(spec: AggSpec) -> None:
+def _check_computed(spec: SpecContent) -> None:
     names = [*spec.schema.names, *(column.name for column in spec.computed)]
     _refuse_duplicates(names, "computed column {name!r} has the name of another; rename it.")
     for column in spec.computed:
@@ -221,7 +217,7 @@ def _check_computed(spec: AggSpec) -> None:
         _require_boolean(spec.where, spec.schema, spec.dialect, "where")
 
 
-def _check_after(spec: AggSpec) -> None:
+def _check_after(spec: SpecContent) -> None:
     if spec.having is not None:
         check_columns(spec.having, spec.aggregate_schema, "having")
         _require_boolean(spec.having, spec.aggregate_schema, spec.dialect, "having")

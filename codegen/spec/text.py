@@ -7,28 +7,29 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import yaml
 
 from aggloom.codegen.catalogue import registry as catalogue
+from aggloom.codegen.spec.agg_call import AggCall
+from aggloom.codegen.spec.content import Computed, SpecContent
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.user import definition as own
+from aggloom.codegen.user import definition
 from aggloom.errors import SpecError, nearest
 
-if TYPE_CHECKING:
-    from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
+_Spec = TypeVar("_Spec", bound=SpecContent)
 
 
-def dump_json(spec: AggSpec) -> str:
+def dump_json(spec: SpecContent) -> str:
     """Sorted keys, no whitespace: equal specs give equal text."""
     return json.dumps(
         _content(spec), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
 
 
-def dump_yaml(spec: AggSpec) -> str:
+def dump_yaml(spec: SpecContent) -> str:
     """The same content in reading order."""
     content = _content(spec)
     content["schema"] = dict(content["schema"])
@@ -90,22 +91,24 @@ _SHAPES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 """What the entries of a call look like in text: in words, and as a check."""
 
 
-def build(cls: type[AggSpec], content: Any, form: str, trust: bool) -> AggSpec:
+def build(
+    cls: type[_Spec], from_sql: Callable[..., _Spec], content: Any, form: str, trust: bool
+) -> _Spec:
     """The spec of a mapping; `sql` may stand in for keys, calls and everything after them.
 
-    trust: let the Python source of functions in it run.
+    from_sql: the spec of a query and a schema. trust: let the Python source of functions in it run.
     """
     if not isinstance(content, Mapping):
         raise SpecError(f"the {form} must be a mapping with `schema` and `calls`, or `sql`.")
     if "schema" not in content:
         raise SpecError(f"the {form} has no `schema`; add it as names and types.")
-    with catalogue.using(own.read(content.get("functions") or (), form, trust)):
-        return _built(cls, content, form)
+    with catalogue.using(definition.read(content.get("functions") or (), form, trust)):
+        return _built(cls, from_sql, content, form)
 
 
-def _built(cls: type[AggSpec], content: Mapping[str, Any], form: str) -> AggSpec:
-    from aggloom.codegen.spec.agg_spec import AggCall, Computed
-
+def _built(
+    cls: type[_Spec], from_sql: Callable[..., _Spec], content: Mapping[str, Any], form: str
+) -> _Spec:
     schema = content["schema"]
     if isinstance(schema, list):
         schema = dict(schema)
@@ -113,7 +116,7 @@ def _built(cls: type[AggSpec], content: Mapping[str, Any], form: str) -> AggSpec
         allowed = ("sql", "schema", "input_changes", "dialect", "functions")
         _refuse_unknown(content, allowed, f"{form} with `sql`")
         options = {key: content[key] for key in ("input_changes", "dialect") if key in content}
-        return cls.from_sql(content["sql"], schema, **options)
+        return from_sql(content["sql"], schema, **options)
     _refuse_unknown(content, [*(field.name for field in fields(cls)), "functions"], form)
     built = ("calls", "computed", "functions")
     options = {key: value for key, value in content.items() if key not in built}
@@ -145,7 +148,7 @@ def _refuse_unknown(content: Mapping[Any, Any], allowed: Any, where: str) -> Non
             raise SpecError(f"{where}: there is no entry {key!r}. {nearest(str(key), allowed)}")
 
 
-def _content(spec: AggSpec) -> dict[str, Any]:
+def _content(spec: SpecContent) -> dict[str, Any]:
     content: dict[str, Any] = {
         "schema": [[field.name, _portable(field.type)] for field in spec.schema],
         "group_by": list(spec.group_by),

@@ -22,7 +22,7 @@ from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import SpecError, SqlError, TypeMismatchError, nearest
 
 _FIRST_OR_LAST: Final = ("FIRST_VALUE", "LAST_VALUE", "ANY_VALUE")
-_OVER_SORTED: Final = ("PERCENTILE_CONT", "PERCENTILE_DISC", "MODE")
+OVER_SORTED: Final = ("PERCENTILE_CONT", "PERCENTILE_DISC", "MODE")
 _DESCENDING: Final = {
     "PERCENTILE_DISC": "write ORDER BY without DESC, and 1 minus the fraction",
     "MODE": "of equally frequent values it takes the smallest; take DESC out",
@@ -85,7 +85,7 @@ class _Lowering:
         keys = _keys(self.node, "within")
         if not keys:
             return
-        if self.entry.name not in _OVER_SORTED:
+        if self.entry.name not in OVER_SORTED:
             if self.entry.ordered is None:
                 raise self._error(
                     "takes no WITHIN GROUP; write its argument in the parentheses", keys[0]

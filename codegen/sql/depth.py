@@ -64,10 +64,11 @@ def deep(call: Callable[[], _Result]) -> _Result:
     except RecursionError:
         if threading.current_thread().name == __name__:
             raise
-    return _on_large_stack(call)
+    return on_large_stack(call)
 
 
-def _on_large_stack(call: Callable[[], _Result]) -> _Result:
+def on_large_stack(call: Callable[[], _Result]) -> _Result:
+    """What a call returns that is known to need a large stack."""
     found: list[Any] = []
     context = copy_context()
 

@@ -9,6 +9,9 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from aggloom.errors import SqlError
 
+_AROUND = 100
+"""Characters of a long line that are shown on either side of where a piece begins."""
+
 
 def excerpt(sql: str, start: int, end: int) -> str:
     """The line that holds a piece of text (`end` exclusive), underlined, with its position."""
@@ -19,6 +22,13 @@ def excerpt(sql: str, start: int, end: int) -> str:
     line = sql[line_start:line_end]
     width = max(1, min(end, line_end) - start)
     indent = "".join("\t" if character == "\t" else " " for character in line[: start - line_start])
+    if len(line) > 2 * _AROUND:
+        # Of a long line, what stands around the piece.
+        first, last = max(0, start - line_start - _AROUND), start - line_start + _AROUND
+        cut, marks = line[first:last], ("..." * (first > 0), "..." * (last < len(line)))
+        indent = " " * len(marks[0]) + indent[first:]
+        width = min(width, len(cut) - (start - line_start - first))
+        line = f"{marks[0]}{cut}{marks[1]}"
     number = sql.count("\n", 0, start) + 1
     column = start - line_start + 1
     return f"line {number}, column {column}:\n  {line}\n  {indent}{'^' * width}"

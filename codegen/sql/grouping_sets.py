@@ -31,8 +31,8 @@ def count_sets(group: exp.Group) -> int:
     for clause in ("rollup", "cube"):
         for node in group.args.get(clause) or ():
             keys = len(node.expressions) or len(group.expressions)
-            made = keys + 1 if clause == "rollup" else 2**keys
-            total = total * made if node.expressions else made
+            several = keys + 1 if clause == "rollup" else 2**keys
+            total = total * several if node.expressions else several
     return total
 
 

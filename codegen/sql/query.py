@@ -14,9 +14,10 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.spec import checks as spec_check
-from aggloom.codegen.spec.agg_spec import AggCall, AggSpec, SchemaLike, to_schema
+from aggloom.codegen.spec.agg_call import AggCall
+from aggloom.codegen.spec.content import SpecContent
+from aggloom.codegen.spec.schemas import SchemaLike, to_schema
 from aggloom.codegen.sql.calls import lower
-from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located
 from aggloom.codegen.sql.grouping_sets import (
@@ -34,18 +35,14 @@ from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
 
 def parse(
     sql: str, schema: SchemaLike, input_changes: Any = "retract", dialect: Any = "spark"
-) -> AggSpec:
-    """The spec of one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]`; errors show the place."""
+) -> SpecContent:
+    """What one `SELECT ... FROM t [WHERE] [GROUP BY] [HAVING]` says; errors show the place."""
     spec_check.check_choices(input_changes, dialect)
     columns = to_schema(schema, dialect)
-
-    def spec() -> AggSpec:
-        tree = read(sql)
-        table = tree.args["from_"].this
-        names = {name for name in (table.name, table.alias) if name}
-        return Block(sql, tree, columns, dialect, names).spec(input_changes)
-
-    return deep(spec)
+    tree = read(sql)
+    table = tree.args["from_"].this
+    names = {name for name in (table.name, table.alias) if name}
+    return Block(sql, tree, columns, dialect, names).content(input_changes)
 
 
 class Block(Scope):
@@ -68,7 +65,7 @@ class Block(Scope):
         self.outputs: list[tuple[str, exp.Expression]] = []
         self.aliases: dict[str, exp.Expression] = {}
 
-    def spec(self, input_changes: Any) -> AggSpec:
+    def content(self, input_changes: Any) -> SpecContent:
         projections = self._projections()
         where = self.where_of(self.tree)
         self._find_keys(projections)
@@ -86,7 +83,7 @@ class Block(Scope):
             nodes = self._as_flink(nodes, names, input_changes)
         texts = [node.sql("spark") for node in nodes]
         select = list(zip((name for name, _ in self.outputs), texts, strict=False))
-        return AggSpec(
+        return SpecContent(
             self.schema,
             tuple(self.keys.values()),
             tuple(self.calls),
@@ -262,7 +259,7 @@ class Block(Scope):
         """Expressions over keys and calls in which integers divide as in Flink."""
         keys, calls = tuple(self.keys.values()), tuple(self.calls)
         computed = tuple(self.computed.values())
-        spec = AggSpec(self.schema, keys, calls, input_changes, "flink", computed)
+        spec = SpecContent(self.schema, keys, calls, input_changes, "flink", computed)
         types = dict(zip(names, spec.aggregate_schema.types, strict=True))
         return [self.flink_divisions(node.copy(), types) for node in nodes]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.scalar.result_types import infer
-from aggloom.codegen.spec.agg_spec import Computed
+from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import AggloomSpark, Call
 from aggloom.codegen.sql.errors import located, span
@@ -34,7 +34,7 @@ class Scope:
         self.sql, self.schema, self.dialect = sql, schema, dialect
         self.tables = {name.casefold() for name in tables}
         self.computed: dict[str, Computed] = {}
-        self.made: dict[str, Computed] = {}
+        self.by_name: dict[str, Computed] = {}
         self.taken = set(schema.names)
 
     @property
@@ -46,8 +46,8 @@ class Scope:
         """Some of the input columns and of the computed ones."""
         fields = []
         for name in dict.fromkeys(names):
-            made = self.made.get(name)
-            fields.append(self.schema.field(name) if made is None else pa.field(name, made.type))
+            known = self.by_name.get(name)
+            fields.append(self.schema.field(name) if known is None else pa.field(name, known.type))
         return pa.schema(fields)
 
     def column(self, node: exp.Expression) -> str:
@@ -77,7 +77,7 @@ class Scope:
         while name in self.taken:
             name, number = f"{base}_{number}", number + 1
         self.taken.add(name)
-        self.computed[sql] = self.made[name] = Computed(name, sql, dtype)
+        self.computed[sql] = self.by_name[name] = Computed(name, sql, dtype)
         return name
 
     def input_sql(self, node: exp.Expression) -> str:

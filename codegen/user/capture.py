@@ -8,7 +8,7 @@ import linecache
 import textwrap
 from typing import Any
 
-from aggloom.codegen.user import source as own_source
+from aggloom.codegen.user import source as user_source
 from aggloom.errors import SpecError
 
 
@@ -18,7 +18,7 @@ def capture(cls: Any, function: str) -> str:
         raise SpecError(f"{function}: @al.aggregate decorates a class, not {cls!r}")
     text = _class_text(cls, function)
     try:
-        tree = own_source.bare(text)
+        tree = user_source.bare(text)
     except SyntaxError as error:
         raise SpecError(
             f"{function}: the source of {cls.__name__} cannot be read: {error}"
@@ -28,7 +28,7 @@ def capture(cls: Any, function: str) -> str:
     for item in tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else ():
         if isinstance(item, ast.FunctionDef):
             item.decorator_list = []
-            for name in sorted(own_source.free_names(item) - own_names - used.keys()):
+            for name in sorted(user_source.free_names(item) - own_names - used.keys()):
                 line = _line_of(name, item.name, cls, function)
                 used |= {name: line} if line else {}
     lines = sorted(used.values(), key=lambda line: (not line.startswith(("import", "from")), line))
@@ -70,9 +70,9 @@ def _line_of(name: str, method: str, cls: Any, function: str) -> str:
     """The line that gives a name its meaning outside the class; "" for a builtin."""
     found, value = _lookup(name, cls)
     if not found:
-        if name in own_source.BUILTINS or name in vars(cls):
+        if name in user_source.BUILTINS or name in vars(cls):
             return ""
-        raise SpecError(f"{function}: {method} uses {name!r}, {own_source.unknown_name(name)}")
+        raise SpecError(f"{function}: {method} uses {name!r}, {user_source.unknown_name(name)}")
     line = _import_of(name, value)
     if line:
         return line
@@ -102,13 +102,13 @@ def _lookup(name: str, cls: Any) -> tuple[bool, Any]:
 def _import_of(name: str, value: Any) -> str:
     """The import line of a known module, or of something in one; "" for anything else."""
     if inspect.ismodule(value):
-        if value.__name__ not in own_source.MODULES:
+        if value.__name__ not in user_source.MODULES:
             return ""
         return f"import {value.__name__}" + f" as {name}" * (name != value.__name__)
     home = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
     inner = getattr(value, "__name__", "")
     module: str
-    for module in own_source.MODULES:
+    for module in user_source.MODULES:
         if home == module and inner and getattr(__import__(module), inner, None) is value:
             return f"from {module} import {inner}" + f" as {name}" * (name != inner)
     return ""

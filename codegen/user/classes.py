@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from aggloom.codegen.catalogue.entry import Aggregate
 from aggloom.codegen.spec.dtypes import parse_type, type_name
-from aggloom.codegen.user import source as own_source
-from aggloom.codegen.user import trust as own_trust
+from aggloom.codegen.user import source as user_source
+from aggloom.codegen.user import trust as user_trust
 from aggloom.codegen.user.probe import Verdict, probe
 from aggloom.errors import SpecError
 
@@ -37,9 +37,9 @@ class Rendered:
 def render(entry: Aggregate, prefix: str) -> Rendered:
     """A class as functions whose names begin with a prefix."""
     assert entry.code is not None
-    source = own_source.parse(entry.code.source, entry.name)
-    constants, methods = own_source.functions(source, prefix)
-    modules = frozenset(own_source.modules(source))
+    source = user_source.parse(entry.code.source, entry.name)
+    constants, methods = user_source.functions(source, prefix)
+    modules = frozenset(user_source.modules(source))
     return Rendered(entry.name, prefix, tuple(constants), tuple(methods), modules)
 
 
@@ -63,8 +63,8 @@ def _form(kind: str, dtype: pa.DataType) -> str:
 def first_state(entry: Aggregate) -> Any:
     """What create returns."""
     assert entry.code is not None
-    own_trust.refuse(own_trust.untrusted([entry]))
-    return _made(entry.code.source, entry.name)[1]
+    user_trust.refuse(user_trust.untrusted([entry]))
+    return _instance(entry.code.source, entry.name)[1]
 
 
 def check_create(entry: Aggregate) -> None:
@@ -78,9 +78,9 @@ def check_create(entry: Aggregate) -> None:
         )
     if isinstance(state, list | dict | set):
         return
-    source = own_source.parse(entry.code.source, entry.name)
+    source = user_source.parse(entry.code.source, entry.name)
     for step in ("accumulate", "retract", "merge"):
-        if step in source.methods and not own_source.returns(source.methods[step]):
+        if step in source.methods and not user_source.returns(source.methods[step]):
             raise SpecError(
                 f"{entry.name}: {step} returns nothing, and its state, a {type(state).__name__}, cannot be changed in "
                 "place; return the new state"
@@ -101,7 +101,7 @@ def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataTyp
     )
     if wanted == "bool" and not pa.types.is_boolean(result):
         return Verdict(f"the result is {type_name(result)}, a Python object")
-    own_trust.refuse(own_trust.untrusted([entry]))
+    user_trust.refuse(user_trust.untrusted([entry]))
     found = _probed(entry.code.source, entry.name, given)
     if found.compiled and found.value != wanted and (found.value, wanted) != ("int", "double"):
         return Verdict(f"value: it gives {found.value}, and the result is {type_name(result)}")
@@ -110,20 +110,20 @@ def verdict(entry: Aggregate, types: tuple[pa.DataType, ...], result: pa.DataTyp
 
 @functools.lru_cache(maxsize=256)
 def _probed(source: str, name: str, given: tuple[str, ...]) -> Verdict:
-    functions, state = _made(source, name)
+    functions, state = _instance(source, name)
     numbers = state if isinstance(state, tuple) else (state,)
     if not numbers or not all(type(number) in (int, float, bool) for number in numbers):
         return Verdict(f"create: its state is {_kind(state)}, not a number or a tuple of numbers")
-    _, methods = own_source.functions(own_source.parse(source, name), "user")
+    _, methods = user_source.functions(user_source.parse(source, name), "user")
     return probe(functions, dict(methods), state, given)
 
 
-def _made(source: str, name: str) -> tuple[dict[str, Any], Any]:
+def _instance(source: str, name: str) -> tuple[dict[str, Any], Any]:
     """The functions of a source, run here, and what create returns."""
-    parsed = own_source.parse(source, name)
-    constants, methods = own_source.functions(parsed, "user")
+    parsed = user_source.parse(source, name)
+    constants, methods = user_source.functions(parsed, "user")
     scope: dict[str, Any] = {"__name__": "aggloom_user_function"}
-    for module, alias in own_source.MODULES.items():
+    for module, alias in user_source.MODULES.items():
         scope[alias] = __import__(module)
     for text in (*constants, *(text for _, text in methods)):
         exec(compile(text, "<aggloom>", "exec"), scope)

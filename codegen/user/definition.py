@@ -11,9 +11,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from aggloom.codegen.catalogue.entry import Aggregate, Argument, Code, Field, Option, Shape, View
-from aggloom.codegen.user import checks as own_check
-from aggloom.codegen.user import source as own_source
-from aggloom.codegen.user import trust as own_trust
+from aggloom.codegen.user import checks as user_check
+from aggloom.codegen.user import source as user_source
+from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import SpecError
 
 _SHAPES = ("append", "retract", "ordered", "ordered_retract")
@@ -26,7 +26,7 @@ def to_data(entry: Aggregate) -> dict[str, Any]:
     """The definition of a user's function as JSON can hold it."""
     if entry.code is None:
         data: dict[str, Any] = _plain(entry)
-        del data["own"]
+        del data["user_defined"]
         return data
     return {
         "name": entry.name,
@@ -51,7 +51,7 @@ def from_data(data: Any) -> Aggregate:
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"{data['name']!r}: the definition is malformed: {error}") from None
-    own_check.check(entry)
+    user_check.check(entry)
     return entry
 
 
@@ -68,7 +68,7 @@ def read(content: Any, form: str, trust: bool = False) -> dict[str, Aggregate]:
         raise SpecError(f"{form}, functions: two definitions have one name; drop one")
     if trust:
         for entry in entries:
-            own_trust.trust(entry)
+            user_trust.trust(entry)
     return found
 
 
@@ -79,7 +79,7 @@ def class_entry(
     if nulls not in ("ignore", "respect"):
         raise SpecError(f"{name}: nulls is {nulls!r}; write 'ignore' or 'respect'")
     listed = tuple(Argument(*pair) for pair in arguments)
-    parsed = own_source.parse(source, name)
+    parsed = user_source.parse(source, name)
     entry = Aggregate(
         name,
         doc=parsed.doc,
@@ -87,11 +87,11 @@ def class_entry(
         result=result,
         nulls=("respect", "respect") if nulls == "respect" else None,
         by_arrival=True,
-        own=True,
+        user_defined=True,
         code=Code(source, tuple(parsed.methods)),
     )
-    own_check.check_signature(entry)
-    own_source.check_methods(parsed, name, [argument.name for argument in listed])
+    user_check.check_signature(entry)
+    user_source.check_methods(parsed, name, [argument.name for argument in listed])
     return entry
 
 
@@ -150,21 +150,21 @@ def _of_class(data: Mapping[str, Any]) -> Aggregate:
 
 
 def _entry(data: Mapping[str, Any]) -> Aggregate:
-    made: dict[str, Any] = dict(data)
-    made["arguments"] = tuple(Argument(**each) for each in data.get("arguments", ()))
-    made["options"] = tuple(_option(each) for each in data.get("options", ()))
-    made |= {name: _shape(data[name]) for name in _SHAPES if data.get(name) is not None}
-    made |= {name: tuple(data[name]) for name in _TUPLES if data.get(name) is not None}
-    return Aggregate(**made, own=True)
+    values: dict[str, Any] = dict(data)
+    values["arguments"] = tuple(Argument(**each) for each in data.get("arguments", ()))
+    values["options"] = tuple(_option(each) for each in data.get("options", ()))
+    values |= {name: _shape(data[name]) for name in _SHAPES if data.get(name) is not None}
+    values |= {name: tuple(data[name]) for name in _TUPLES if data.get(name) is not None}
+    return Aggregate(**values, user_defined=True)
 
 
 def _option(data: Mapping[str, Any]) -> Option:
-    made = dict(data)
-    if isinstance(made.get("default"), list):
-        made["default"] = tuple(made["default"])
-    if "choices" in made:
-        made["choices"] = tuple(made["choices"])
-    return Option(**made)
+    values = dict(data)
+    if isinstance(values.get("default"), list):
+        values["default"] = tuple(values["default"])
+    if "choices" in values:
+        values["choices"] = tuple(values["choices"])
+    return Option(**values)
 
 
 def _field(data: Mapping[str, Any]) -> Field:
@@ -173,9 +173,9 @@ def _field(data: Mapping[str, Any]) -> Field:
 
 
 def _shape(data: Mapping[str, Any]) -> Shape:
-    made: dict[str, Any] = dict(data)
-    made["state"] = tuple(
+    values: dict[str, Any] = dict(data)
+    values["state"] = tuple(
         _field(each) if "name" in each else View(**each) for each in data.get("state", ())
     )
-    made["let"] = tuple((name, text) for name, text in data.get("let", ()))
-    return Shape(**made)
+    values["let"] = tuple((name, text) for name, text in data.get("let", ()))
+    return Shape(**values)

@@ -15,12 +15,12 @@ _BITS = (ast.BitAnd, ast.BitOr, ast.BitXor)
 _EQUAL = (ast.Eq, ast.NotEq)
 _ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _REALS = {"sqrt": 1, "log": 1, "exp": 1, "pow": 2, "correlation": 3}
-# How many values, beside the sum itself, a word that changes an exact sum takes.
+# How many values, beside the sum itself, a function that changes an exact sum takes.
 _CHANGES = {"add": 1, "subtract": 1, "combine": 1}
 _PRODUCTS = {"add_product": 2, "subtract_product": 2, "add_power": 2, "subtract_power": 2}
 _MOMENTS = {"deviation": 4, "skewness": 4, "kurtosis": 5}
 _OTHERS = ("min", "max", "abs", "before", "earlier", "none", "total", "average")
-# Of a word over a view: the view that it takes, what it takes besides, and the type that it gives.
+# Of a function over a view: the view that it takes, what it takes besides, and the type that it gives.
 _OF_VIEWS = {
     "least": (View("ordered"), 0, "word"),
     "greatest": (View("ordered"), 0, "word"),
@@ -31,7 +31,7 @@ _OF_VIEWS = {
     "percentile": (View("ranked", "real"), 1, "double"),
 }
 VIEWS = tuple(dict.fromkeys(view for view, _, _ in _OF_VIEWS.values()))
-WORDS = (*_OTHERS, *_REALS, *_CHANGES, *_PRODUCTS, *_MOMENTS, *_OF_VIEWS)
+FUNCTIONS = (*_OTHERS, *_REALS, *_CHANGES, *_PRODUCTS, *_MOMENTS, *_OF_VIEWS)
 
 
 @dataclass
@@ -86,11 +86,11 @@ class Typing:
             body = ast.parse(text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise self._error("it is no expression") from None
-        word = (
+        function = (
             body.func.id if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) else ""
         )
-        if whole and isinstance(body, ast.Call) and word in _OF_VIEWS:
-            return self._view_word(body, word)
+        if whole and isinstance(body, ast.Call) and function in _OF_VIEWS:
+            return self._view_function(body, function)
         return self._type(body)
 
     def _type(self, node: ast.expr) -> str:
@@ -185,100 +185,100 @@ class Typing:
     def _call(self, node: ast.Call) -> str:
         if not isinstance(node.func, ast.Name) or node.keywords:
             raise self._error(f"{ast.unparse(node)!r} is not possible here")
-        word = node.func.id
-        if word not in WORDS:
-            raise self._error(f"there is no word {word!r}. {nearest(word, WORDS)}")
+        function = node.func.id
+        if function not in FUNCTIONS:
+            raise self._error(f"there is no function {function!r}. {nearest(function, FUNCTIONS)}")
         if any(isinstance(each, ast.Starred) for each in node.args):
             raise self._error("* is not possible here")
-        if word in _REALS:
-            self._need(node, word, _REALS[word])
+        if function in _REALS:
+            self._need(node, function, _REALS[function])
             for each in node.args:
                 self._number(each)
             return "double"
-        if word in ("min", "max", "abs"):
-            return self._extreme(node, word)
-        if word in ("before", "earlier"):
-            return self._before(node, word)
-        if word in _OF_VIEWS:
-            found = self._view_word(node, word)
+        if function in ("min", "max", "abs"):
+            return self._extreme(node, function)
+        if function in ("before", "earlier"):
+            return self._before(node, function)
+        if function in _OF_VIEWS:
+            found = self._view_function(node, function)
             if found != "double":
-                raise self._error(f"{word} can only be the whole of a value")
+                raise self._error(f"{function} can only be the whole of a value")
             return found
-        if word == "none":
-            self._need(node, word, 1)
-            self._view(node, word)
+        if function == "none":
+            self._need(node, function, 1)
+            self._view(node, function)
             return "bool"
-        return self._sum_word(node, word)
+        return self._sum_function(node, function)
 
-    def _extreme(self, node: ast.Call, word: str) -> str:
-        if (word == "abs") != (len(node.args) == 1) or not node.args:
+    def _extreme(self, node: ast.Call, function: str) -> str:
+        if (function == "abs") != (len(node.args) == 1) or not node.args:
             raise self._error(
-                f"{word} takes {'one value' if word == 'abs' else 'two values or more'}"
+                f"{function} takes {'one value' if function == 'abs' else 'two values or more'}"
             )
         found = self._common(node, [self._number(each) for each in node.args])
         return "int" if found == "bool" else found
 
-    def _before(self, node: ast.Call, word: str) -> str:
-        self._need(node, word, 2)
+    def _before(self, node: ast.Call, function: str) -> str:
+        self._need(node, function, 2)
         if any(self._type(each) != "word" for each in node.args):
-            raise self._error(f"{word} compares words")
+            raise self._error(f"{function} compares words")
         return "bool"
 
-    def _sum_word(self, node: ast.Call, word: str) -> str:
-        needed = {**_MOMENTS, "total": 1, "average": 2}.get(word)
-        needed = needed or 1 + {**_CHANGES, **_PRODUCTS}[word]
-        self._need(node, word, needed)
+    def _sum_function(self, node: ast.Call, function: str) -> str:
+        needed = {**_MOMENTS, "total": 1, "average": 2}.get(function)
+        needed = needed or 1 + {**_CHANGES, **_PRODUCTS}[function]
+        self._need(node, function, needed)
         found = self._type(node.args[0])
         if not found.startswith("sum "):
-            raise self._error(f"the first value of {word} is a field of kind number or real")
-        if word in ("total", "average") or word in _MOMENTS:
-            return self._summary(node, word)
+            raise self._error(f"the first value of {function} is a field of kind number or real")
+        if function in ("total", "average") or function in _MOMENTS:
+            return self._summary(node, function)
         if self.field is None or found != f"sum {self.field.name}":
-            raise self._error(f"{word} changes the field itself")
+            raise self._error(f"{function} changes the field itself")
         rest = [self._type(each) for each in node.args[1:]]
-        if word == "combine":
+        if function == "combine":
             if rest != [f"sum other_{self.field.name}"]:
                 raise self._error(f"write combine({self.field.name}, other_{self.field.name})")
         elif self.field.kind == "number":
-            if word in _PRODUCTS or not rest[0].startswith("argument "):
+            if function in _PRODUCTS or not rest[0].startswith("argument "):
                 raise self._error(
-                    f"{word} of a field of kind 'number' takes an argument as it is; kind 'real' takes expressions"
+                    f"{function} of a field of kind 'number' takes an argument as it is; kind 'real' takes expressions"
                 )
         elif any(each not in _NUMBERS for each in rest):
-            raise self._error(f"{word} takes numbers")
+            raise self._error(f"{function} takes numbers")
         return found
 
-    def _summary(self, node: ast.Call, word: str) -> str:
-        sums = 3 if word == "deviation" else len(node.args) - 1
-        for each in node.args[:sums] if word in _MOMENTS else ():
+    def _summary(self, node: ast.Call, function: str) -> str:
+        sums = 3 if function == "deviation" else len(node.args) - 1
+        for each in node.args[:sums] if function in _MOMENTS else ():
             found = self._type(each)
             real = found.startswith("sum ") and self.state.get(found[4:]) == "real"
             if not real:
-                raise self._error(f"{word} takes fields of kind 'real'")
-        if word != "total":
+                raise self._error(f"{function} takes fields of kind 'real'")
+        if function != "total":
             self._number(node.args[-1])
         return "double"
 
-    def _view_word(self, node: ast.Call, word: str) -> str:
-        wanted, besides, found = _OF_VIEWS[word]
-        self._need(node, word, 1 + besides)
-        if self._view(node, word) != wanted:
-            raise self._error(f"{word} takes View({wanted.kind!r}, {wanted.over!r})")
+    def _view_function(self, node: ast.Call, function: str) -> str:
+        wanted, besides, found = _OF_VIEWS[function]
+        self._need(node, function, 1 + besides)
+        if self._view(node, function) != wanted:
+            raise self._error(f"{function} takes View({wanted.kind!r}, {wanted.over!r})")
         for each in node.args[1:]:
             self._number(each)
         return found
 
-    def _view(self, node: ast.Call, word: str) -> View:
+    def _view(self, node: ast.Call, function: str) -> View:
         name = node.args[0]
         view = self.state.get(name.id) if isinstance(name, ast.Name) else None
         if not isinstance(view, View):
-            raise self._error(f"{word} takes a view")
+            raise self._error(f"{function} takes a view")
         return view
 
-    def _need(self, node: ast.Call, word: str, count: int) -> None:
+    def _need(self, node: ast.Call, function: str, count: int) -> None:
         if len(node.args) != count:
             raise self._error(
-                f"{word} takes {count} value{'s' * (count > 1)}, not {len(node.args)}"
+                f"{function} takes {count} value{'s' * (count > 1)}, not {len(node.args)}"
             )
 
     def _number(self, node: ast.expr) -> str:

@@ -9,17 +9,18 @@ import pyarrow as pa
 
 from aggloom.codegen.catalogue.entry import Shape, View
 from aggloom.codegen.handler.lower import (
-    VIEW_WORDS,
     Scope,
     Value,
     float_value,
     lower,
     lower_value,
+    names_in,
     sum_value,
 )
+from aggloom.codegen.views import VIEW_FUNCTIONS
 
 
-def own_shape(shape: Shape) -> Shape:
+def user_shape(shape: Shape) -> Shape:
     """The shape with its `let` put in where it is used, and NULL where a view that is computed with holds nothing."""
     known: dict[str, ast.expr] = {}
     for name, text in shape.let:
@@ -41,36 +42,45 @@ class _Filling(ast.NodeTransformer):
         return self.known.get(node.id, node)
 
 
-def own_value(
+def user_value(
     expression: str, given: str, scope: Scope, argument: pa.DataType | None, result: pa.DataType
 ) -> Value:
     """The value of a call. given: the expression's type (codegen/user/expression_types.py)."""
+    value = _checked_value(expression, given, scope, argument, result)
+    return replace(value, names=names_in(expression))
+
+
+def _checked_value(
+    expression: str, given: str, scope: Scope, argument: pa.DataType | None, result: pa.DataType
+) -> Value:
     body = ast.parse(expression, mode="eval").body
-    word = body.func.id if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) else ""
-    if given == "word" or (word in VIEW_WORDS and result == pa.float64()):
+    function = (
+        body.func.id if isinstance(body, ast.Call) and isinstance(body.func, ast.Name) else ""
+    )
+    if given == "word" or (function in VIEW_FUNCTIONS and result == pa.float64()):
         return lower_value(expression, scope, argument, result)
-    if word in ("total", "average") and isinstance(body, ast.Call):
+    if function in ("total", "average") and isinstance(body, ast.Call):
         names = [ast.unparse(each) for each in body.args]
-        exact = _exact(word, scope.kinds[names[0]], argument, result)
+        exact = _exact(function, scope.kinds[names[0]], argument, result)
         if exact and all(name in scope.names for name in names):
-            return sum_value(word, names, scope, argument, result)
-    text = lower(expression, scope)
+            return sum_value(function, names, scope, argument, result)
+    text = lower(expression, scope).text
     if pa.types.is_boolean(result):
         return Value((f"rt.truth({text})",), "word")
     if given in ("int", "bool") and pa.types.is_integer(result):
-        return Value((f"rt.own_integer({text}, {result.bit_width})",), "word", "own")
+        return Value((f"rt.user_integer({text}, {result.bit_width})",), "word", "user")
     return float_value(f"rt.real({text})", result)
 
 
-def _exact(word: str, kind: str, argument: pa.DataType | None, result: pa.DataType) -> bool:
+def _exact(function: str, kind: str, argument: pa.DataType | None, result: pa.DataType) -> bool:
     """Whether a sum becomes this result without passing through a DOUBLE."""
     if kind == "float" or argument is None:
         return False
     if pa.types.is_decimal(argument):
         more = (
-            word == "average" or result.scale == argument.scale
+            function == "average" or result.scale == argument.scale
             if pa.types.is_decimal(result)
             else False
         )
         return more and result.scale >= argument.scale
-    return word == "total" and kind == "wide" and bool(result == pa.int64())
+    return function == "total" and kind == "wide" and bool(result == pa.int64())

@@ -11,11 +11,11 @@ from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.catalogue.entry import Aggregate, Option
-from aggloom.codegen.catalogue.registry import ALIASES, CATALOGUE, OWN, REFUSED, using
-from aggloom.codegen.user import checks as own_check
-from aggloom.codegen.user import classes as own_code
-from aggloom.codegen.user import definition as own
-from aggloom.codegen.user import trust as own_trust
+from aggloom.codegen.catalogue.registry import ALIASES, CATALOGUE, REFUSED, USER_DEFINED, using
+from aggloom.codegen.user import checks as user_check
+from aggloom.codegen.user import classes as user_code
+from aggloom.codegen.user import definition
+from aggloom.codegen.user import trust as user_trust
 from aggloom.codegen.user.capture import capture
 from aggloom.errors import (
     NotRetractableError,
@@ -52,26 +52,26 @@ def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) 
     made before keep the definition that they were made with. Python source in it may run from now on: to register it
     is to trust it.
     """
-    entry = own.from_data(function) if isinstance(function, Mapping) else _named(function)
+    entry = definition.from_data(function) if isinstance(function, Mapping) else _named(function)
     # What is registered is what a spec's text gives back, so that both are the same.
     entry = _restored(entry)
-    own_trust.trust(entry)
-    if OWN.get(entry.name) == entry:
+    user_trust.trust(entry)
+    if USER_DEFINED.get(entry.name) == entry:
         return entry
     _refuse_taken(entry.name, replace)
     if entry.code is not None:
-        own_code.check_create(entry)
+        user_code.check_create(entry)
     else:
         _plan_samples(entry)
-    OWN[entry.name] = entry
+    USER_DEFINED[entry.name] = entry
     return entry
 
 
 def unregister(name: str) -> None:
     """Forget a registered function; a built-in one that it replaced is back."""
-    if OWN.pop(name.upper(), None) is None:
+    if USER_DEFINED.pop(name.upper(), None) is None:
         raise UnknownFunctionError(
-            f"no function {name.upper()} is registered. {nearest(name, OWN)}"
+            f"no function {name.upper()} is registered. {nearest(name, USER_DEFINED)}"
         )
 
 
@@ -89,14 +89,14 @@ def aggregate(
     argument is NULL, "respect" gives None. The source travels with every spec that uses the function.
     """
 
-    def made(cls: Class) -> Class:
+    def decorate(cls: Class) -> Class:
         source = capture(cls, _upper(name))
         pairs = [(given, kind) for given, kind in dict(arguments).items()]
-        entry = own.class_entry(_upper(name), pairs, result, nulls, source)
+        entry = definition.class_entry(_upper(name), pairs, result, nulls, source)
         register(entry, replace=replace)
         return cls
 
-    return made
+    return decorate
 
 
 def _upper(name: Any) -> str:
@@ -110,17 +110,17 @@ def _named(entry: Any) -> Aggregate:
         raise SpecError(
             f"register: {entry!r} is no Aggregate; a class is registered by @al.aggregate(...)"
         )
-    made = replace(entry, name=_upper(entry.name), own=True)
-    if made.code is None:
-        own_check.check(made)
-    return made
+    result = replace(entry, name=_upper(entry.name), user_defined=True)
+    if result.code is None:
+        user_check.check(result)
+    return result
 
 
 def _restored(entry: Aggregate) -> Aggregate:
     documented = {
         name: getattr(entry, name) for name in ("doc", "examples", "keeps", "cost", "oracle")
     }
-    return replace(own.from_data(own.to_data(entry)), **documented)
+    return replace(definition.from_data(definition.to_data(entry)), **documented)
 
 
 def _refuse_taken(name: str, replacing: bool) -> None:
@@ -130,7 +130,7 @@ def _refuse_taken(name: str, replacing: bool) -> None:
         return
     if name in CATALOGUE or name in ALIASES or name in REFUSED:
         raise SpecError(f"{name} is a built-in function; use another name, or say replace=True")
-    if name in OWN:
+    if name in USER_DEFINED:
         raise SpecError(
             f"{name} is registered already with another definition; say replace=True, or unregister it first"
         )

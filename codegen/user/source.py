@@ -101,14 +101,14 @@ def functions(source: Source, prefix: str) -> tuple[list[str], list[tuple[str, s
     """(lines of constants, [(method, its text)]) for a generated module, every name behind the prefix."""
     named = {**source.constants, **source.members}
     constants = [f"{prefix}_{name} = {ast.unparse(value)}" for name, value in named.items()]
-    made = []
+    parts = []
     for name, method in source.methods.items():
         rewritten = _Rewriting(source, prefix, source.selves.get(name), _bound(method)).visit(
             copy.deepcopy(method)
         )
         rewritten.name = f"{prefix}_{name}"
-        made.append((name, ast.unparse(ast.fix_missing_locations(rewritten))))
-    return constants, made
+        parts.append((name, ast.unparse(ast.fix_missing_locations(rewritten))))
+    return constants, parts
 
 
 def returns(method: ast.FunctionDef) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.planner import LocalAggregate, PlanOptions, walk
+from aggloom.codegen.planner import PlanOptions, walk
 from aggloom.runtime.cases.compare import Change, difference, net, typed
 from aggloom.runtime.cases.format import (
     MODES,
@@ -25,7 +25,7 @@ from aggloom.runtime.cases.program import Program, Table
 from aggloom.runtime.cases.settings import Setting, asks_for_messages, single_aggregate
 from aggloom.runtime.cases.source import Bundles
 from aggloom.runtime.cases.windows import watermark_of
-from aggloom.runtime.handlers.handler import rows_to_batch
+from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.local.pipeline import Handlers, Pipeline, handlers
 from aggloom.runtime.values.changelog import fold, parse_kinds
@@ -171,9 +171,10 @@ class _Replay:
         small = self.setting.bundle in (None, 1)
         if aggregate is None or not asked or not self.setting.two_phase or small:
             return None, ()
-        input_ = aggregate.input.input
-        if isinstance(input_, LocalAggregate):
-            input_ = input_.input
+        (exchange,) = aggregate.inputs
+        (input_,) = exchange.inputs
+        if input_.accumulators is not None:
+            (input_,) = input_.inputs
         rows = replace(self.plan, root=input_, logical=input_, options=PlanOptions())
         below = Pipeline(rows, _handlers(self.setting.backend), session=self.session)
         keys = aggregate.spec.group_by

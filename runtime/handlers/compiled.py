@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.arithmetic.superaccumulator import Spill, SpillView
+from aggloom.codegen import VIEW_KINDS
+from aggloom.runtime.arithmetic.floats import float_total
+from aggloom.runtime.arithmetic.superaccumulator import Spill
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import Tree, TreeView, tree_beside, tree_end
-from aggloom.runtime.values import columns
+from aggloom.runtime.storage.tree import tree_beside, tree_end
+from aggloom.runtime.values import columns, scalars
 from aggloom.runtime.values.words import Limbs
-from aggloom.runtime.views.bits import BitsView
-from aggloom.runtime.views.ddsketch import BinsView
-from aggloom.runtime.views.hyperloglog import Registers, RegistersView
+from aggloom.runtime.views.hyperloglog import HyperLogLogs
+from aggloom.runtime.views.kinds import VIEW_TYPES
 from aggloom.runtime.views.lists import (
     USED,
     ListOut,
@@ -27,23 +29,7 @@ from aggloom.runtime.views.lists import (
     new_list_out,
     rows_of,
 )
-from aggloom.runtime.views.quantiles import QuantilesView
-from aggloom.runtime.views.ranked import RankedView
-from aggloom.runtime.views.sequence import Sequence, SequenceView
-from aggloom.runtime.views.stamped import StampedView
-
-_VIEW_TYPES: dict[str, Any] = {
-    "multiset": TreeView,
-    "ordered": TreeView,
-    "sequence": SequenceView,
-    "ranked": RankedView,
-    "stamped": StampedView,
-    "spill": SpillView,
-    "bits": BitsView,
-    "registers": RegistersView,
-    "bins": BinsView,
-    "quantiles": QuantilesView,
-}
+from aggloom.runtime.views.sequence import Sequence
 
 
 class Accumulators:
@@ -59,7 +45,7 @@ class Accumulators:
                 array[:] = initial[0]
         self.slots = len(arena.array("acc.records", slots, "i8"))
         self.views = {
-            attr: _VIEW_TYPES[kind](arena, f"view.{attr}", self.slots, width)
+            attr: VIEW_TYPES[kind](arena, f"view.{attr}", self.slots, width)
             for attr, kind, _, width in handler.VIEWS
         }
 
@@ -78,6 +64,30 @@ class Accumulators:
     def shift_records(self, slots: Array, by: int) -> None:
         """Let accumulators hold so many rows more."""
         self.records[slots] += by
+
+    def as_new(self, slots: Array) -> Array:
+        """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
+        new, sums = np.ones(len(slots), np.bool_), []
+        for attr, _, _, kind, _, *initial in self.handler.FIELDS[1:]:
+            values = self.arena.array(f"acc.{attr}", 0, "i8")[slots]
+            if kind == "float":
+                sums.append(values)
+            elif kind != "double":
+                equal = values == (initial[0] if initial else 0)
+                new &= equal.all(axis=1) if equal.ndim == 2 else equal
+        for view in self.views.values():
+            arrays = view.arrays
+            if isinstance(arrays, Spill):
+                new &= _cancelled(arrays, slots, sums, new)
+                continue
+            tree = arrays if isinstance(arrays, Tree) else getattr(arrays, "tree", None)
+            if tree is not None:
+                new &= tree.root[slots] == 0
+            elif isinstance(arrays, Sequence):
+                new &= arrays.head[slots] == 0
+            else:
+                new &= (arrays.counts[slots] == 0).all(axis=1)
+        return new
 
     def resize(self, slots: int) -> None:
         """Room for more accumulators, or fewer when those beyond are as new."""
@@ -152,9 +162,8 @@ class Accumulators:
         view = self.views[attr].arrays
         tree = view if isinstance(view, Tree) else getattr(view, "tree", None)
         if tree is not None:
-            by_bytes = pooled and kind != "multiset"
-            counts = {"multiset": width, "quantiles": 3}.get(kind, 1)
-            return self._entries(tree, pooled, by_bytes, s, counts)
+            by_bytes = pooled and VIEW_KINDS[kind].by_bytes
+            return self._entries(tree, pooled, by_bytes, s, VIEW_KINDS[kind].numbers_of(width))
         if isinstance(view, Sequence):
             values, node = [], int(view.head[s])
             while node:
@@ -164,7 +173,7 @@ class Accumulators:
             return values
         if isinstance(view, Spill):
             return (view.index[s] > 0).tolist()
-        if isinstance(view, Registers):
+        if isinstance(view, HyperLogLogs):
             return int(view.filled[s]), view.cells[s].tolist()
         return view.counts[s].tolist()
 
@@ -175,6 +184,17 @@ class Accumulators:
             found.append((self._word(word, pooled), counts))
             entry = tree_beside(tree, self.pool.arrays, by_bytes, s, word, 1)
         return sorted(found, key=repr)
+
+
+def _cancelled(spill: Spill, slots: Array, sums: list[Array], asked: Array) -> Array:
+    """In which of the slots asked for all float sums are 0: parts may be left that cancel each other."""
+    zero = asked.copy()
+    for place, parts in enumerate(sums):
+        plain = (parts == 0).all(axis=1) & (spill.index[slots, place] == 0)
+        for k in np.flatnonzero(zero & ~plain):
+            total = float_total(spill, slots[k], np.int64(place), tuple(parts[k]))
+            zero[k] = total == 0.0
+    return zero
 
 
 class Handler(HandlerBase):
@@ -188,7 +208,7 @@ class Handler(HandlerBase):
         if form == "flag":
             bound[name, form] = columns.flags(column)
         elif form == "valid":
-            bound[name, form] = columns.validity(column)
+            bound[name, form] = scalars.validity(column)
         elif form == "word":
             numbers = bound.get((name, "number"))
             if numbers is not None and columns.is_own_word(column):
@@ -198,7 +218,7 @@ class Handler(HandlerBase):
         elif form == "real":
             bound[name, form] = columns.reals(column)
         elif form == "real_word":
-            bound[name, form] = columns.float_words(columns.reals(column))
+            bound[name, form] = scalars.float_words(columns.reals(column))
         else:
             low, high, _ = columns.numbers(column)
             bound[name, form] = Limbs(low, high) if form == "wide" else low
@@ -264,9 +284,9 @@ class Handler(HandlerBase):
 
     def scalars(self, data: Array, valid: Array, form: str, dtype: pa.DataType) -> pa.Array:
         if form in ("float", "floats"):
-            return columns.from_floats(data, valid, dtype)
+            return scalars.from_floats(data, valid, dtype)
         if form == "limbs":
-            return columns.from_limbs(data, valid, dtype)
+            return scalars.from_limbs(data, valid, dtype)
         return columns.from_words(data, valid, dtype, self._current().pool)
 
     def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Array]:

@@ -39,7 +39,7 @@ def fit_integer(value: int, bits: int) -> tuple[int, bool]:
 
 
 @kernel
-def own_integer(value: int | None, bits: int) -> tuple[int, bool, bool]:
+def user_integer(value: int | None, bits: int) -> tuple[int, bool, bool]:
     """(value, whether it is not NULL, whether it fits) of what a user's function gives."""
     if value is None:
         return np.int64(0), False, True
@@ -49,14 +49,14 @@ def own_integer(value: int | None, bits: int) -> tuple[int, bool, bool]:
 
 
 @kernel
-def own_real(value: float | None) -> tuple[float, bool, bool]:
+def user_real(value: float | None) -> tuple[float, bool, bool]:
     if value is None:
         return np.float64(0.0), False, True
     return value * 1.0, True, True
 
 
 @kernel
-def own_truth(value: bool | None) -> tuple[int, bool, bool]:
+def user_truth(value: bool | None) -> tuple[int, bool, bool]:
     if value is None:
         return np.int64(0), False, True
     return np.int64(1) if value else np.int64(0), True, True

@@ -1,28 +1,22 @@
 """What modules generated for Numba import as `rt`: every jitted building block, and the base class."""
 
 from aggloom.runtime.views.arrivals import *
-from aggloom.runtime.views.ddsketch import *
-from aggloom.runtime.views.bits import *
 from aggloom.runtime.handlers.compiled import Handler as Handler
 from aggloom.runtime.handlers.compiled import NamespaceHandler as NamespaceHandler
 from aggloom.runtime.arithmetic.floats import *
-from aggloom.runtime.handlers.handler import Kernels as Kernels
+from aggloom.runtime.handlers.columns import Kernels as Kernels
+from aggloom.runtime.handlers.handler import AWAY_FROM_ZERO as AWAY_FROM_ZERO
 from aggloom.runtime.storage.jit import cold_kernel as cold_kernel
 from aggloom.runtime.storage.jit import kernel as kernel
 from aggloom.runtime.storage.jit import part as part
+from aggloom.runtime.views.kinds import *
 from aggloom.runtime.views.lists import *
 from aggloom.runtime.arithmetic.moments import *
-from aggloom.runtime.views.multiset import *
 from aggloom.runtime.arithmetic.numeric import *
-from aggloom.runtime.views.ordered import *
 from aggloom.runtime.handlers.user import *
 from aggloom.runtime.views.percentiles import *
 from aggloom.runtime.storage.pool import *
-from aggloom.runtime.views.quantiles import *
-from aggloom.runtime.views.ranked import *
-from aggloom.runtime.views.hyperloglog import *
-from aggloom.runtime.views.sequence import *
-from aggloom.runtime.views.stamped import *
 from aggloom.runtime.arithmetic.superaccumulator import *
+from aggloom.runtime.storage.blocks import *
 from aggloom.runtime.storage.tree import *
 from aggloom.runtime.values.words import *

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from aggloom.runtime.inspection.description import Description
+from aggloom.runtime.inspection.description import FragmentDescription
+from aggloom.runtime.inspection.facts import BucketSize, KeyState, OperatorState, Part
 from aggloom.runtime.inspection.keys import WindowFilter, bucket_of, nearest_keys, split_key
 from aggloom.runtime.inspection.parts import described, keys_of, parts_of
 from aggloom.runtime.inspection.replay import Entry, replay, times
-from aggloom.runtime.inspection.report import (
-    BucketSize,
-    KeyState,
-    OperatorState,
-    Part,
-    State,
-    Why,
-)
+from aggloom.runtime.inspection.report import State, Why
 
 __all__ = [
     "BucketSize",
-    "Description",
     "Entry",
+    "FragmentDescription",
     "KeyState",
     "OperatorState",
     "Part",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
@@ -11,16 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, describe_call, plan_of
+from aggloom.codegen import VIEW_KINDS, AggSpec, describe_call, plan_of
 from aggloom.runtime.arithmetic.floats import float_total, load_float
-from aggloom.runtime.inspection.report import Accumulator, View
-from aggloom.runtime.storage.tree import Tree, tree_start, tree_step
-from aggloom.runtime.values import columns, rows
+from aggloom.runtime.inspection.facts import Accumulator, View
+from aggloom.runtime.storage.blocks import Tree
+from aggloom.runtime.storage.tree import tree_start, tree_step
+from aggloom.runtime.values import columns, rows, scalars
 from aggloom.runtime.views.sequence import Sequence
-
-_COUNTS = {"ordered": 1, "ranked": 1, "stamped": 1}
-"""How many of an entry's numbers are counts; of a multiset all are."""
-_SKETCHES = ("bits", "registers", "bins", "quantiles")
 
 
 class Layout:
@@ -37,13 +33,11 @@ class Layout:
         for block in [*plan.blocks, *(b for d in plan.distincts for b in d.blocks)]:
             for update in block.updates:
                 self._operands[update.field.attr] = block.operand
-                types = block.operand.types if block.operand is not None else ()
-                scaled = bool(types) and pa.types.is_decimal(types[0])
-                if scaled and re.search(r"\bnumber\b", update.accumulate):
-                    self._decimals[update.field.attr] = types[0].scale
+                if update.scale:
+                    self._decimals[update.field.attr] = update.scale
             for step in block.views:
                 self._operands[step.view.attr] = block.operand
-                if re.search(r"\brank_\w+", step.accumulate):
+                if step.real:
                     self._reals.add(step.view.attr)
         for distinct in plan.distincts:
             self._operands[distinct.view.attr] = distinct.blocks[0].operand
@@ -59,31 +53,25 @@ class Layout:
     def views(self, kept: Any, slot: int, limit: int | None = None) -> Iterator[View]:
         """The views at a slot, with their first `limit` values."""
         for view in self._plan.views:
-            if view.kind == "spill":
+            if view.kind is VIEW_KINDS["spill"]:
                 continue
             calls = tuple(self._calls.get(view.attr, ()))
             words, counts = self._entries(kept, view, slot)
             size = len(counts)
-            if view.kind in _SKETCHES:
-                yield View(view.attr, view.kind, calls, size)
+            if view.kind.sketch:
+                yield View(view.attr, view.kind.name, calls, size)
                 continue
             values = self._values(kept, view, words[:limit])
             entries = tuple(zip(values, counts[:limit], strict=True))
-            yield View(view.attr, view.kind, calls, size, entries)
+            yield View(view.attr, view.kind.name, calls, size, entries)
 
     def _name_calls(self, spec: AggSpec) -> None:
         plan = self._plan
         for call, output in zip(spec.calls, plan.outputs, strict=True):
-            name = describe_call(call)
-            text = " ".join([*output.texts, output.empty, *(t for _, t in output.let)])
-            used = {field.attr for field in output.loads}
-            used |= set(re.findall(r"\bstate\.(\w+)", text))
-            if call.distinct:
-                used |= {
-                    d.view.attr for d in plan.distincts if any(name in b.comment for b in d.blocks)
-                }
+            used = {field.attr for field in output.loads} | {v.attr for v in output.views}
+            used |= {d.view.attr for d in plan.distincts for b in d.blocks if call in b.calls}
             for attr in used:
-                self._calls.setdefault(attr, []).append(name)
+                self._calls.setdefault(attr, []).append(describe_call(call))
 
     def _field(self, kept: Any, field: Any, slot: int) -> Any:
         if not self._compiled:
@@ -120,8 +108,8 @@ class Layout:
         arrays = owner.arrays
         tree = arrays if isinstance(arrays, Tree) else getattr(arrays, "tree", None)
         if tree is not None:
-            by_bytes = view.pooled and view.kind != "multiset"
-            counts = view.width if view.kind == "multiset" else _COUNTS.get(view.kind, 1)
+            by_bytes = view.pooled and view.kind.by_bytes
+            counts = view.kind.counts(view.width)
             return _tree_entries(tree, kept.pool, by_bytes, slot, counts)
         if isinstance(arrays, Sequence):
             return _sequence_entries(arrays, slot)
@@ -137,7 +125,7 @@ class Layout:
         if not self._compiled and operand.form != "row":
             return words
         if part.attr in self._reals:
-            return columns.words_to_floats(np.array(words, np.int64)).tolist()
+            return scalars.words_to_floats(np.array(words, np.int64)).tolist()
         if operand.form != "row":
             array = np.array(words, np.int64)
             valid = np.ones(len(words), np.bool_)

@@ -21,44 +21,89 @@ from aggloom.errors import (
     UntrustedCodeError,
 )
 from aggloom.runtime.operators.base import OperatorSpec
+from aggloom.runtime.operators.fragment import (
+    Fragment,
+    FragmentSpec,
+    Part,
+    feeds_from,
+    inputs_from,
+)
 from aggloom.runtime.operators.registry import operator_from
 
-_WRITTEN = ("operator", "buckets", "digest", "kind", "keys", "spec", "windows", "settings")
+_FRAGMENT = ("operator", "buckets", "digest", "inputs", "parts")
+_WRITTEN = ("operator", "digest", "kind", "keys", "spread", "feeds", "spec", "windows", "settings")
 _PLAIN_STATE = b'"plain.state"'
 """The array in which the plain backend keeps its accumulators: arenas list their arrays by name."""
+
+
+@dataclass(frozen=True)
+class FragmentDescription:
+    """The fragment of a stateful node: its name, its operators, each after those that feed it, and its inputs."""
+
+    operator: str
+    buckets: int
+    digest: str
+    parts: tuple[Description, ...]
+    inputs: Sequence[Any]
+
+    @classmethod
+    def parse(cls, text: bytes, trust: bool = False) -> FragmentDescription:
+        """What the JSON text of a description says; raises StateCorruptError."""
+        try:
+            data = json.loads(text)
+            name, buckets, digest, inputs, listed = (data[key] for key in _FRAGMENT)
+            parts = tuple(Description.read(part, buckets, trust) for part in listed)
+            return cls(name, buckets, digest, parts, inputs)
+        except (ValueError, KeyError, TypeError) as error:
+            raise StateCorruptError(
+                f"the description in the checkpoint cannot be read: {error!r}. "
+                "Restore the checkpoint from a copy, or run the version of aggloom that wrote it."
+            ) from None
+
+    @cached_property
+    def fragment(self) -> FragmentSpec:
+        """What the fragment is made from; raises StateMismatchError if it cannot be made again."""
+        try:
+            made = (each.part for each in self.parts)
+            return FragmentSpec(tuple(made), inputs_from(self.inputs))
+        except SpecError as error:
+            raise unreadable(self.operator, error) from error
+
+    def handlers(self, *states: bytes | memoryview) -> list[type[Any] | None]:
+        """The handler class of each operator, for the backend that wrote these states; None where it has none."""
+        return [each.handler(*states) for each in self.parts]
+
+    def open(self, handlers: Sequence[Any], bucket: int) -> Fragment:
+        """The fragment as it runs a bucket of the query, without state."""
+        return self.fragment.make(handlers, bucket)
 
 
 @dataclass(frozen=True)
 class Description:
     """An operator by name, and what its state is made from, as data.
 
-    trust: whether Python source in the spec may run.
+    spread: the columns of its key by which rows lie in buckets. trust: whether Python source in the spec may run.
     """
 
     operator: str
-    buckets: int
     digest: str
     kind: str
     keys: Sequence[str]
+    spread: Sequence[str]
+    feeds: Sequence[Any]
     spec: Mapping[str, Any]
     windows: str | None
     settings: Mapping[str, Any]
+    buckets: int = 1
     trust: bool = False
 
     @classmethod
-    def parse(cls, text: bytes, trust: bool = False) -> Description:
-        """What the JSON text of a description says; raises StateCorruptError."""
-        try:
-            data = json.loads(text)
-            values = {name: data[name] for name in _WRITTEN}
-            if not isinstance(values["spec"], dict) or not isinstance(values["settings"], dict):
-                raise TypeError("spec and settings must be mappings")
-            return cls(**values, trust=trust)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateCorruptError(
-                f"the description in the checkpoint cannot be read: {error!r}. "
-                "Restore the checkpoint from a copy, or run the version of aggloom that wrote it."
-            ) from None
+    def read(cls, data: Mapping[str, Any], buckets: int, trust: bool) -> Description:
+        """The operator of what a fragment's description says; raises KeyError and TypeError."""
+        values = {name: data[name] for name in _WRITTEN}
+        if not isinstance(values["spec"], dict) or not isinstance(values["settings"], dict):
+            raise TypeError("spec and settings must be mappings")
+        return cls(**values, buckets=buckets, trust=trust)
 
     @property
     def where(self) -> str:
@@ -90,10 +135,13 @@ class Description:
         try:
             return operator_from(self.kind, self.settings, self.agg_spec)
         except SpecError as error:
-            raise StateMismatchError(
-                f"{self.where}: it cannot be made again from the checkpoint. {error} "
-                "Run the version of aggloom that wrote it."
-            ) from error
+            raise unreadable(self.operator, error) from error
+
+    @property
+    def part(self) -> Part:
+        """The operator in its fragment; raises StateMismatchError and SpecError."""
+        keys, spread = tuple(self.keys), tuple(self.spread)
+        return Part(self.settings_of, self.operator, keys, spread, feeds_from(self.feeds))
 
     @property
     def key_names(self) -> tuple[str, ...]:
@@ -120,6 +168,10 @@ class Description:
         plain = any(_PLAIN_STATE in bytes(state) for state in states)
         return load(generate(self.agg_spec, "python" if plain else "numba"))
 
-    def open(self, handler: type[Any] | None, bucket: int) -> Any:
-        """An operator as it runs a bucket of the query, without state."""
-        return self.settings_of.make(handler, bucket)
+
+def unreadable(operator: str, error: SpecError) -> StateMismatchError:
+    """The error for what this version cannot make again."""
+    return StateMismatchError(
+        f"operator {operator}: it cannot be made again from the checkpoint. {error} "
+        "Run the version of aggloom that wrote it."
+    )

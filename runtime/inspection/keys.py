@@ -16,7 +16,7 @@ from aggloom.codegen import type_name
 from aggloom.codegen.planner import Bounds
 from aggloom.errors import CheckpointError, nearest
 from aggloom.physical import is_nested
-from aggloom.runtime.inspection.report import Bundle, Part
+from aggloom.runtime.inspection.facts import Bundle, Part
 from aggloom.runtime.operators.steps import split
 
 _CANDIDATES = 20_000
@@ -104,7 +104,7 @@ def bucket_of(key: pa.RecordBatch, buckets: int) -> int:
     if not key.num_columns:
         return 0
     return next(
-        bucket for bucket, _ in split((key, np.zeros(1, np.int8)), key.num_columns, buckets)
+        bucket for bucket, _ in split((key, np.zeros(1, np.int8)), range(key.num_columns), buckets)
     )
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.inspection.accumulators import Layout
+from aggloom.runtime.inspection.facts import Part, Row
 from aggloom.runtime.inspection.keys import distinct
-from aggloom.runtime.inspection.report import Part, Row
 from aggloom.runtime.operators.base import Held, Operator
 
 

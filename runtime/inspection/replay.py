@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.inspection.facts import Bundle, Change, Effect, Part, Row
 from aggloom.runtime.inspection.parts import counts_rows, parts_of
-from aggloom.runtime.inspection.report import Bundle, Change, Effect, Part, Row
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.storage.arena import Array

@@ -1,118 +1,20 @@
-"""What is told of a state, as small values: `to_dict` for machines, `text` for people."""
+"""The reports of `state` and `why`: `to_dict` for machines, `text` for people."""
 
 from __future__ import annotations
 
-import datetime as dt
-from dataclasses import dataclass, fields, is_dataclass
-from decimal import Decimal
-from typing import Any
+from dataclasses import dataclass
 
-Window = tuple[Any, Any]
-Row = dict[str, Any]
-
-
-class Report:
-    """What all of them have."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as JSON can hold it: times and decimals as text, bytes in hexadecimal digits."""
-        plain: dict[str, Any] = _plain(self)
-        return plain
-
-
-@dataclass(frozen=True)
-class Accumulator(Report):
-    """A field of the accumulators, and the calls that read it."""
-
-    name: str
-    kind: str
-    calls: tuple[str, ...]
-    value: Any
-
-
-@dataclass(frozen=True)
-class View(Report):
-    """A view: what it holds, in order. entries: (value, counts), the first of `size`; none of a sketch."""
-
-    name: str
-    kind: str
-    calls: tuple[str, ...]
-    size: int
-    entries: tuple[tuple[Any, tuple[int, ...]], ...] = ()
-
-
-@dataclass(frozen=True)
-class Part(Report):
-    """What an operator holds of a key: all of it, or one window.
-
-    records: rows in it, None where nothing counts them. results: by column, None where there is no row, or where rows
-    are only kept until the window fires. given: the results that were given out of a window that may change.
-    written: when the key was written last, where keys expire.
-    """
-
-    window: Window | None
-    records: int | None
-    results: Row | None
-    given: Row | None = None
-    written: dt.datetime | None = None
-    accumulators: tuple[Accumulator, ...] = ()
-    views: tuple[View, ...] = ()
-
-
-@dataclass(frozen=True)
-class KeyState(Report):
-    """A key in an operator; no parts: it is not there, and `nearest` are keys that read alike."""
-
-    key: Row
-    bucket: int
-    parts: tuple[Part, ...]
-    nearest: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class BucketSize(Report):
-    """What one bucket takes: compressed bytes in the store, entries of the log, and what it is once rebuilt."""
-
-    bucket: int
-    partition: int
-    snapshot_bytes: int
-    log_bytes: int
-    log_entries: int
-    keys: int | None = None
-    held: int | None = None
-    live_bytes: int | None = None
-
-
-@dataclass(frozen=True)
-class OperatorState(Report):
-    """An operator of a checkpoint. keys, held, live_bytes: None where the operator could not be made again (`note`).
-
-    held: what the state holds, which in windows are slices, windows or sessions. clock: of the last entry of a log.
-    """
-
-    number: int
-    name: str
-    key_columns: tuple[str, ...]
-    calls: tuple[str, ...]
-    digest: str
-    layout: int
-    buckets: int
-    windows: str | None
-    settings: Row
-    batch: int
-    first_batch: int
-    last_batch: int
-    keys: int | None
-    held: int | None
-    snapshot_bytes: int
-    log_bytes: int
-    log_entries: int
-    live_bytes: int | None
-    processing: dt.datetime | None
-    watermark: dt.datetime | None
-    largest: tuple[BucketSize, ...]
-    key: KeyState | None = None
-    note: str = ""
+from aggloom.runtime.inspection.facts import Bundle, OperatorState, Part, Report, Row
+from aggloom.runtime.inspection.text import (
+    NOT_THERE,
+    Page,
+    absent,
+    key_text,
+    part_text,
+    write_bundle,
+    write_key,
+    write_operator,
+)
 
 
 @dataclass(frozen=True)
@@ -124,46 +26,14 @@ class State(Report):
 
     def text(self, limit: int = 20) -> str:
         """As tables; views are cut after `limit` values."""
-        from aggloom.runtime.inspection.text import state_text
-
-        return state_text(self, limit)
-
-
-@dataclass(frozen=True)
-class Effect(Report):
-    """What a change did to a key or to one of its windows; before, after: None where there was no row."""
-
-    window: Window | None
-    before: Row | None
-    after: Row | None
-    records: tuple[int | None, int | None]
-
-
-@dataclass(frozen=True)
-class Change(Report):
-    """A change: a row of a kind, accumulators that were `merged`, or the `clock`: windows end, keys expire."""
-
-    kind: str
-    row: Row
-    effects: tuple[Effect, ...]
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Bundle(Report):
-    """What one bundle did to a key. rows: of all keys in it. emitted: (kind, row) that left for the key.
-
-    agrees: whether the key's own changes, one by one, come to what the whole bundle came to.
-    """
-
-    entry: int
-    rows: int
-    processing: dt.datetime | None
-    watermark: dt.datetime | None
-    changes: tuple[Change, ...]
-    emitted: tuple[tuple[str, Row], ...]
-    agrees: bool = True
-    note: str = ""
+        page = Page()
+        for number, operator in enumerate(self.operators):
+            if number:
+                page.line("")
+            write_operator(page, operator)
+            if operator.key is not None:
+                write_key(page, operator.key, limit)
+        return page.text
 
 
 @dataclass(frozen=True)
@@ -193,26 +63,36 @@ class Why(Report):
 
     def text(self, limit: int = 100) -> str:
         """As tables, of the last `limit` changes."""
-        from aggloom.runtime.inspection.text import why_text
+        page = Page()
+        page.line(
+            f"operator {self.operator}: {self.name}, batch {self.batch}, bucket {self.bucket}"
+        )
+        page.line(key_text(self.key))
+        if not self.snapshot and not self.bundles:
+            page.line(absent(self.nearest))
+            return page.text
+        if self.has_snapshot:
+            held = "; ".join(map(part_text, self.snapshot)) or NOT_THERE
+            page.line(f"in the snapshot: {held}. Which rows it was made of is not kept")
+        else:
+            page.line("there is no snapshot yet: the log holds every change")
+        self._write_bundles(page, limit)
+        now = "; ".join(map(part_text, self.now)) or NOT_THERE
+        page.line(f"now: {now}")
+        if not self.agrees:
+            page.line(
+                "The key's changes one by one do not come to what the bundles came to where it says so: "
+                "please report it."
+            )
+        return page.text
 
-        return why_text(self, limit)
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, dt.date | dt.time):
-        return value.isoformat()
-    if isinstance(value, float) and value - value != 0:
-        return str(value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    return str(value)
+    def _write_bundles(self, page: Page, limit: int) -> None:
+        total = sum(len(bundle.changes) for bundle in self.bundles)
+        if total > limit:
+            page.line(f"the last {limit} of {total} changes are shown (--limit)")
+        skip = max(0, total - limit)
+        for bundle in self.bundles:
+            shown = bundle.changes[skip:]
+            skip = max(0, skip - len(bundle.changes))
+            if shown or not total:
+                write_bundle(page, bundle, shown)

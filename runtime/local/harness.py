@@ -28,7 +28,7 @@ from aggloom.errors import AggloomError, SpecError, UnknownTableError, nearest
 from aggloom.runtime.local.given_handler import Backend, spec_handler, window_handler
 from aggloom.runtime.local.harness_rows import read_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
-from aggloom.runtime.local.pipeline import Handlers, Pipeline, handlers
+from aggloom.runtime.local.pipeline import Handlers, Pipeline, asking, handlers
 from aggloom.runtime.local.timeline import Timeline, timeline
 from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.operators.base import Operator
@@ -50,7 +50,7 @@ class Harness:
     spec: an AggSpec, a loaded handler class or a generated module's path; `from_sql` takes whole queries. In mode
     mini_batch rows are buffered until `flush`, until `bundle_size` of them are there, or until a watermark or the
     processing time ends the bundle; in mode per_record each row acts at once.
-    session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does.
+    session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does, and their types.
 
     window: an assigner such as Tumble("1 hour", on="ts"), with trigger, evictor, allowed_lateness and late_rows as in
     Windowing. handler: the class to run, made from the spec, or in windows from `window_spec` (default: generated).
@@ -132,14 +132,15 @@ class Harness:
         """
         if not isinstance(options, PlanOptions):
             options = PlanOptions.of(options or {})
-        plan = plan_query(
-            sql,
-            tables,
-            input_changes=input_changes,
-            dialect=dialect,
-            options=options.updated(keywords),
-            keys=keys,
-        )
+        with asking(session):
+            plan = plan_query(
+                sql,
+                tables,
+                input_changes=input_changes,
+                dialect=dialect,
+                options=options.updated(keywords),
+                keys=keys,
+            )
         return cls.of_plan(
             plan,
             handlers(backend),

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import DataError
-from aggloom.runtime.handlers.handler import rows_to_batch
+from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import parse_kinds
 

@@ -10,6 +10,7 @@ import json
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
@@ -41,6 +42,35 @@ class State(Protocol):
     def flush_files(self) -> None: ...
 
 
+def joined_blocks(blocks: Sequence[bytes]) -> bytes:
+    """Blocks of bytes as one, with their sizes before them."""
+    sizes = json.dumps([len(block) for block in blocks]).encode()
+    return b"".join([_SIZES.pack(_MAGIC, len(sizes)), sizes, *blocks])
+
+
+def blocks_of(
+    data: bytes | memoryview, count: int, owner: str = "the operators that it was taken from"
+) -> list[memoryview]:
+    """The blocks that were joined; raises StateCorruptError unless they are as many, and whole."""
+    view = memoryview(data)
+    try:
+        magic, length = _SIZES.unpack_from(view)
+        at = _SIZES.size + length
+        sizes = json.loads(bytes(view[_SIZES.size : at]))
+        if magic != _MAGIC or at + sum(sizes) != len(view):
+            raise ValueError("wrong length")
+    except (ValueError, TypeError, struct.error) as e:
+        raise StateCorruptError(
+            f"state snapshot cannot be read: {e}. Restart from an older checkpoint or replay the source."
+        ) from e
+    if len(sizes) != count:
+        raise StateCorruptError(
+            f"the snapshot holds {len(sizes)} parts, and {count} are wanted; restore it into {owner}."
+        )
+    starts = [at, *(at + end for end in accumulate(sizes))]
+    return [view[start:end] for start, end in pairwise(starts)]
+
+
 class Held(NamedTuple):
     """What an operator holds of a key in one window, or of the key as a whole.
 
@@ -56,6 +86,14 @@ class Held(NamedTuple):
     records: int | None = None
     written: int = 0
     results: dict[str, Any] | None = None
+
+
+class Bundle(NamedTuple):
+    """What an input of an operator brings: rows in the order in which they are to be applied, and accumulators."""
+
+    batch: pa.RecordBatch
+    kinds: Kinds
+    partials: Partials = ()
 
 
 class Operator(ABC):
@@ -77,10 +115,8 @@ class Operator(ABC):
     _failed: bool = False
 
     @abstractmethod
-    def process(
-        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
-    ) -> Rows:
-        """Apply a bundle of rows, and of accumulators, and return the changes that it brings."""
+    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+        """Apply a bundle of each input, and return the changes that they bring."""
 
     @abstractmethod
     def contents(self) -> Rows:
@@ -137,26 +173,13 @@ class Operator(ABC):
 
     def snapshot(self) -> bytes:
         """The whole state as bytes."""
-        blocks = [state.snapshot() for state in self.states]
-        sizes = json.dumps([len(block) for block in blocks]).encode()
-        return b"".join([_SIZES.pack(_MAGIC, len(sizes)), sizes, *blocks])
+        return joined_blocks([state.snapshot() for state in self.states])
 
     def restore(self, data: bytes | memoryview) -> None:
         """Replace the state by a snapshot's; raises StateCorruptError."""
-        view = memoryview(data)
-        try:
-            magic, length = _SIZES.unpack_from(view)
-            at = _SIZES.size + length
-            sizes = json.loads(bytes(view[_SIZES.size : at]))
-            if magic != _MAGIC or len(sizes) != len(self.states) or at + sum(sizes) != len(view):
-                raise ValueError("wrong length")
-        except (ValueError, TypeError, struct.error) as e:
-            raise StateCorruptError(
-                f"state snapshot cannot be read: {e}. Restart from an older checkpoint or replay the source."
-            ) from e
-        for state, size in zip(self.states, sizes, strict=True):
-            state.restore(view[at : at + size])
-            at += size
+        blocks = blocks_of(data, len(self.states))
+        for state, block in zip(self.states, blocks, strict=True):
+            state.restore(block)
         self.settle()
         self._failed = False
 
@@ -182,6 +205,20 @@ class Operator(ABC):
     def arenas(self) -> list[Arena]:
         """Where its state lies."""
         return [state.arena for state in self.states]
+
+
+class OneInput(Operator):
+    """An operator with one input."""
+
+    @abstractmethod
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
+    ) -> Rows:
+        """Apply a bundle of rows, and of accumulators, and return the changes that it brings."""
+
+    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+        (bundle,) = inputs
+        return self.process(bundle.batch, bundle.kinds, clock, bundle.partials)
 
 
 class OperatorSpec(ABC):
@@ -219,6 +256,11 @@ class OperatorSpec(ABC):
     @abstractmethod
     def rows(self) -> pa.Schema:
         """The columns of the rows that it takes; its keys are the first."""
+
+    @property
+    def inputs(self) -> tuple[pa.Schema, ...]:
+        """The columns of the rows of each of its inputs."""
+        return (self.rows,)
 
     @abstractmethod
     def resettled(self, data: Mapping[str, Any]) -> OperatorSpec:
@@ -261,4 +303,4 @@ class OperatorSpec(ABC):
         if spec is None or spec.input_changes == "retract":
             return True
         entries = [spec.entry(call) for call in spec.calls]
-        return any(entry.by_arrival or entry.own for entry in entries)
+        return any(entry.by_arrival or entry.user_defined for entry in entries)

@@ -143,10 +143,12 @@ class Applier:
         merged: Sequence[tuple[Array, KeyedState, Array | None]] = (),
         *,
         keep: bool,
+        owing: bool = False,
     ) -> int:
         """Add up rows (batch, slots, retracts) and other states (target slots, state, its slots).
 
-        Returns how many orphan retractions were dropped.
+        owing: a slot without rows stays as it is, for what it may owe. Returns how many orphan retractions were
+        dropped.
         """
         batch, slots, retracts = rows
         handler = state.handler
@@ -166,7 +168,8 @@ class Applier:
             state.merge(targets, other, others)
         if away:
             state.accumulators.shift_records(touched, -away)
-            state.reset(touched[state.records[touched] == 0])
+            if not owing:
+                state.reset(touched[state.records[touched] == 0])
         return dropped
 
     def fold(
@@ -177,6 +180,7 @@ class Applier:
         merged: Sequence[tuple[Array, KeyedState, Array | None]] = (),
         *,
         keep: bool,
+        owing: bool = False,
     ) -> tuple[int, Noted]:
         """As apply, with the results of the touched slots before and after."""
         batch, slots, retracts = rows
@@ -191,7 +195,7 @@ class Applier:
                 ),
             )
         was, before = state.records[touched] > 0, handler.values(touched)
-        dropped = self.apply(state, touched, rows, merged, keep=keep)
+        dropped = self.apply(state, touched, rows, merged, keep=keep, owing=owing)
         after, now = handler.values(touched), state.records[touched] > 0
         return dropped, handler.noted(before, after, was, now)
 

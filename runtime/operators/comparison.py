@@ -37,6 +37,36 @@ class CallChanges:
         return "; ".join(f"{word} {', '.join(calls)}" for word, calls in parts if calls)
 
 
+def check_fragments(old: Description, new: Description, where: str) -> None:
+    """Raise StateMismatchError unless two fragments have as many operators, whose rows lie by the same columns.
+
+    What differs in an operator is told by `compare`.
+    """
+    was, now = (_arranged(each) for each in (old, new))
+    if was == now or len(was) == len(now) == 1:
+        return
+    lines = (
+        f"{LINE}{word}: {'; '.join(parts)}" for word, parts in (("written by", was), ("now", now))
+    )
+    raise StateMismatchError(
+        f"{where}: the operators of its stateful node are others, or lie by other columns. {_OWN_WAY} "
+        f"fragments_enabled says whether operators share a node.{''.join(lines)}"
+    )
+
+
+def _arranged(description: Description) -> list[str]:
+    """The operators of a fragment, and how they are fed, in a line each."""
+    found = []
+    for part in description["parts"]:
+        feeds = [
+            [("operator" if inner else "input", source) for source, inner, _ in each]
+            for each in part["feeds"]
+        ]
+        ways = ", ".join(f"{what} {number}" for each in feeds for what, number in each)
+        found.append(f"{part['operator']} by ({', '.join(part['spread'])}) from {ways}")
+    return found
+
+
 def compare(old: Description, new: Description, where: str) -> CallChanges:
     """The calls that differ; raises StateMismatchError with a comparison if anything else does.
 

@@ -87,9 +87,9 @@ class Counts:
     def to_dict(self) -> dict[str, Any]:
         """All of it as JSON has it."""
         names = ("orphans", "late", "expired", *LEVELS)
-        told = asdict(self) | {name: getattr(self, name) for name in names}
+        plain = asdict(self) | {name: getattr(self, name) for name in names}
         watermark = self.watermark and self.watermark.isoformat()
-        return told | {"watermark": watermark, "operators": [asdict(o) for o in self.operators]}
+        return plain | {"watermark": watermark, "operators": [asdict(o) for o in self.operators]}
 
     def __str__(self) -> str:
         """One line; what is usually zero is left out while it is."""
@@ -131,12 +131,12 @@ class Tally:
 
 def counts_of(operators: Iterable[Any], **totals: Any) -> Counts:
     """The counts of operators that have been there from the start, each by itself."""
-    told = []
+    parts = []
     for operator in operators:
         counted: dict[str, Any] = dict(zip(FLOWS, _flows(operator), strict=True))
         counted |= dict(zip(LEVELS, _levels(operator), strict=True))
-        told.append(OperatorCounts(operator.name, **counted))
-    return Counts(operators=tuple(told), **totals)
+        parts.append(OperatorCounts(operator.name, **counted))
+    return Counts(operators=tuple(parts), **totals)
 
 
 def time_of(ms: int) -> dt.datetime | None:

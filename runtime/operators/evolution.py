@@ -19,12 +19,12 @@ from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.plain.backend import Accumulators as PlainAccumulators
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays
-from aggloom.runtime.storage.tree import Tree
 from aggloom.runtime.values.changelog import transitions
 from aggloom.runtime.values.clock import Clock
-from aggloom.runtime.values.columns import validity
+from aggloom.runtime.values.scalars import validity
 from aggloom.runtime.views.multiset import (
     multiset_after,
     multiset_change,
@@ -104,26 +104,26 @@ def _in_new_layout(old: Any, handler: Any, parts: Carried) -> Any:
                 _put(arena, f"view.{new_name}.{name.removeprefix(start)}", array)
     if "spill" in old.views and any(place >= 0 for place in parts.spills):
         _put_spill(arena, old.arena, parts.spills)
-    made = Accumulators(type(handler), arena, old.slots)
+    target = Accumulators(type(handler), arena, old.slots)
     for new_name, (old_name, places) in parts.counts.items():
-        view, source = made.views[new_name], old.views[old_name]
+        view, source = target.views[new_name], old.views[old_name]
         view.reserve(source.live)
         pooled = next(v[2] for v in handler.VIEWS if v[0] == new_name)
-        _copy_counts(view.arrays, made.pool.arrays, pooled, source.arrays, np.array(places))
-    return made
+        _copy_counts(view.arrays, target.pool.arrays, pooled, source.arrays, np.array(places))
+    return target
 
 
 def _plain_in_new_layout(old: PlainAccumulators, handler: Any, parts: Carried) -> Any:
-    made = PlainAccumulators(type(handler), Arena(), old.slots)
+    target = PlainAccumulators(type(handler), Arena(), old.slots)
     for new_name, old_name in parts.fields.items():
-        made.fields[new_name] = old.fields[old_name]
+        target.fields[new_name] = old.fields[old_name]
     for new_name, old_name in parts.views.items():
-        made.views[new_name] = old.views[old_name]
+        target.views[new_name] = old.views[old_name]
     for new_name, (old_name, places) in parts.counts.items():
-        for here, there in zip(made.views[new_name], old.views[old_name], strict=True):
+        for here, there in zip(target.views[new_name], old.views[old_name], strict=True):
             for word, counts in there.items():
                 here[word] = [counts[place] if place >= 0 else 0 for place in places]
-    return made
+    return target
 
 
 def _put(arena: Arena, name: str, array: Array) -> None:

@@ -20,7 +20,7 @@ from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import AggloomError, DataError, SpecError
 from aggloom.runtime.handlers.handler import Noted
-from aggloom.runtime.operators.base import Held, Operator, OperatorSpec, Partials, TimeMode
+from aggloom.runtime.operators.base import Held, OneInput, OperatorSpec, Partials, TimeMode
 from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.storage.arena import Array
@@ -32,10 +32,11 @@ Mode = Literal["mini_batch", "per_record"]
 OrphanPolicy = Literal["drop", "error", "keep"]
 
 
-class GroupAggOperator(Operator):
+class GroupAggOperator(OneInput):
     """One bucket's operator. Deterministic: the same bundles in the same order give the same changes.
 
     directory: where its state's arrays are mapped; None keeps them on the heap.
+    complete: the input takes back nothing that never came; a key without rows owes nothing.
     state_ttl_ms: a key not written for so long is forgotten without a message; 0 means never.
     After a DataError in the middle of a bundle the operator refuses further work: restore a snapshot.
     """
@@ -49,6 +50,7 @@ class GroupAggOperator(Operator):
         mode: Mode = "mini_batch",
         update_before: bool = True,
         on_orphan_retraction: OrphanPolicy = "drop",
+        complete: bool = False,
         state_ttl_ms: int = 0,
         directory: Path | None = None,
     ) -> None:
@@ -57,6 +59,8 @@ class GroupAggOperator(Operator):
         self.handler_class = handler_class
         self.mode, self.update_before = mode, update_before
         self.on_orphan_retraction, self.state_ttl_ms = on_orphan_retraction, state_ttl_ms
+        self.complete = complete
+        self._owing = on_orphan_retraction == "keep" and not complete
         self.state = KeyedState(
             handler_class, directory, stamps=("written",) if state_ttl_ms else ()
         )
@@ -206,7 +210,9 @@ class GroupAggOperator(Operator):
             self.state, np.concatenate([slots, *targets]) if targets else slots
         )
         rows = batch, slots, retracts
-        dropped, noted = self._applier.fold(self.state, touched, rows, merged, keep=keep)
+        dropped, noted = self._applier.fold(
+            self.state, touched, rows, merged, keep=keep, owing=self._owing
+        )
         self.handler.refuse_overflow(noted.after, self.state.place)
         if not len(touched):
             return (
@@ -240,6 +246,10 @@ class GroupAggOperator(Operator):
         records = self.state.records[touched]
         keep = self.on_orphan_retraction == "keep"
         empty = touched[records == 0 if keep else records <= 0]
+        if self._owing and self.handler.RETRACTING:
+            # What came and what was taken back are as many rows, but perhaps not the same ones.
+            empty = empty[self.state.accumulators.as_new(empty)]
+            self.state.reset(empty)
         if self._one_row:
             self.state.reset(empty)
         else:
@@ -280,6 +290,7 @@ class GroupAggSpec(OperatorSpec):
     mode: Mode = "mini_batch"
     update_before: bool = True
     on_orphan_retraction: OrphanPolicy = "drop"
+    complete: bool = False
     state_ttl_ms: int = 0
 
     @classmethod
@@ -291,6 +302,7 @@ class GroupAggSpec(OperatorSpec):
             getattr(node, "update_before", True),
             # What merges has been found to hold no orphans, or to keep them.
             "keep" if node.merges else options.on_orphan_retraction,
+            node.input.is_complete,
             ttl,
         )
 

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from aggloom.runtime.handlers.handler import AWAY_FROM_ZERO
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
 from aggloom.runtime.storage.key_index import KeyIndex
 from aggloom.runtime.storage.pool import Pool
 
-# Accumulators reset themselves where no row is left. Where -1 +1 is a change of its own, or -1 comes before its +1,
-# they are given more rows for a while than any bundle takes back.
-AWAY_FROM_ZERO = 1 << 40
+__all__ = ["AWAY_FROM_ZERO", "KeyedState"]
 
 
 class KeyedState(SlotState):
@@ -147,7 +146,12 @@ class KeyedState(SlotState):
         # One slot more than there are keys: what nothing uses is merged into it.
         table.reserve(1)
         new.resize(table.capacity)
+        # Merging clears what has no rows: what owes some is lifted over it.
+        owing = self.used()
+        owing = owing[old.records[owing] == 0] if self.handler.RETRACTING else owing[:0]
+        old.shift_records(owing, AWAY_FROM_ZERO)
         self.handler.merge_slots(new, np.where(moved < 0, keys, moved), old)
+        new.shift_records(moved[owing], -AWAY_FROM_ZERO)
         new.trim()
         new.sync()
         self.arena.adopt(arena)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from aggloom.codegen import AggSpec, parse_type, type_name
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import AggloomError, SpecError
-from aggloom.runtime.operators.base import Held, Operator, OperatorSpec, Partials, TimeMode
+from aggloom.runtime.operators.base import Held, OneInput, OperatorSpec, Partials, TimeMode
 from aggloom.runtime.operators.deduplicate.at_once import fitted, held_of
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
@@ -38,7 +38,7 @@ def _follow(groups: Array, adds: Array, row: Array, before: Array, last: Array) 
         last[g] = r
 
 
-class NormaliseOperator(Operator):
+class NormaliseOperator(OneInput):
     """One bucket's operator over upserts; their first `keys` columns are the key.
 
     +I and +U set the row of a key, -U and -D take it away, of which only the key is read. filtered: after the columns

@@ -17,19 +17,18 @@ from aggloom.errors import DataError
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.plain.floats import ZERO_SUM
-from aggloom.runtime.plain.sketches import new_sketch
+from aggloom.runtime.plain.kinds import VIEW_TYPES
 from aggloom.runtime.plain.views import (
     ListOut,
     concatenated,
     lists_differ,
     new_list_out,
-    new_view,
     rows_of,
 )
 from aggloom.runtime.plain.words import from_python_words as _from_python_words
 from aggloom.runtime.plain.words import python_words as _python_words
 from aggloom.runtime.storage.arena import Arena, Array
-from aggloom.runtime.values import columns
+from aggloom.runtime.values import columns, scalars
 from aggloom.runtime.values.literals import pack, unpack
 
 _PACKED = ("double", "object")
@@ -47,7 +46,7 @@ class Accumulators:
             for attr, _, _, kind, _, *initial in handler.FIELDS
         }
         self.views: dict[str, Any] = {
-            attr: _new_view(kind, slots, width) for attr, kind, _, width in handler.VIEWS
+            attr: VIEW_TYPES[kind](slots, width) for attr, kind, _, width in handler.VIEWS
         }
         if "plain.state" in arena:
             self._load(ast.literal_eval(arena.array("plain.state", 0, "u1").tobytes().decode()))
@@ -64,6 +63,20 @@ class Accumulators:
         """Let accumulators hold so many rows more."""
         for s in slots:
             self.fields["records"][s] += by
+
+    def as_new(self, slots: Array) -> Array:
+        """Which of the slots hold nothing, their rows aside; rounded sums tell nothing, whatever is left in them."""
+        fresh = Accumulators(self.handler, Arena(), 1)
+        kinds = {attr: kind for attr, _, _, kind, *_ in self.handler.FIELDS[1:] if kind != "double"}
+
+        def is_new(s: int) -> bool:
+            fields = all(
+                _same(kind, self.fields[attr][s], fresh.fields[attr][0])
+                for attr, kind in kinds.items()
+            )
+            return fields and all(self.views[a][s] == fresh.views[a][0] for a in self.views)
+
+        return np.array([is_new(int(s)) for s in slots], np.bool_)
 
     def resize(self, slots: int) -> None:
         more = max(0, slots - self.slots)
@@ -117,9 +130,14 @@ class Accumulators:
                 [(Fraction(*v[0]), *v[1:]) for v in values] if kind == "float" else values
             )
         for attr, kind, _, width in self.handler.VIEWS:
-            view = _new_view(kind, 0, width)
+            view = VIEW_TYPES[kind](0, width)
             view.extend(saved[2][attr])
             self.views[attr] = view
+
+
+def _same(kind: str, a: Any, b: Any) -> bool:
+    """Whether two values of a field are the same, an object's by what a snapshot says of it."""
+    return a == b if kind not in _PACKED else bool(pack([a]) == pack([b]))
 
 
 def _packed(attr: str, values: list[Any]) -> Any:
@@ -133,11 +151,6 @@ def _new_field(kind: str, slots: int, initial: Any = 0) -> list[Any]:
     if callable(initial):
         return [initial() for _ in range(slots)]
     return [ZERO_SUM if kind == "float" else initial] * slots
-
-
-def _new_view(kind: str, slots: int, width: int) -> Any:
-    make = new_sketch if kind in ("bits", "registers", "bins", "quantiles") else new_view
-    return make(kind, slots, width)
 
 
 def _plain(value: Any) -> Any:
@@ -164,11 +177,11 @@ class Handler(HandlerBase):
         if form == "flag":
             bound[name, form] = columns.flags(column).tolist()
         elif form == "valid":
-            bound[name, form] = columns.validity(column).tolist()
+            bound[name, form] = scalars.validity(column).tolist()
         elif form == "real" or (form == "number" and pa.types.is_floating(column.type)):
             bound[name, form] = columns.reals(column).tolist()
         elif form == "real_word":
-            bound[name, form] = columns.float_words(columns.reals(column)).tolist()
+            bound[name, form] = scalars.float_words(columns.reals(column)).tolist()
         elif form == "value":
             bound[name, form] = column.to_pylist()
         else:

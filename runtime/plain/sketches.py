@@ -1,6 +1,6 @@
 """The sketches of the plain backend: dicts and lists by slot, with the hashes and estimates of the compiled one.
 
-A slot is a dict, empty at first. `new_sketch` makes a view; the slots of a saved one go back in with `extend`.
+A slot is a dict, empty at first. A Sketch is a view; the slots of a saved one go back in with `extend`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,6 @@ class Sketch(list[Slot]):
         self.width = width
 
 
-def new_sketch(kind: str, slots: int, width: int) -> Sketch:
-    """An empty view: bits, registers, bins or quantiles."""
-    return Sketch(slots, max(width, {"bins": 2}.get(kind, 1)))
-
-
 def _count(counts: dict[int, int], key: int, change: int) -> None:
     counts[key] = counts.get(key, 0) + change
     if counts[key] == 0:
@@ -42,7 +37,7 @@ def bits_clear(view: Sketch, pool: None, pooled: bool, s: int) -> None:
     view[s].clear()
 
 
-registers_clear = bins_clear = quantiles_clear = bits_clear
+hyperloglog_clear = ddsketch_clear = quantiles_clear = bits_clear
 
 
 def _count_bits(view: Sketch, s: int, word: int, change: int) -> None:
@@ -119,11 +114,11 @@ def _enter(view: Sketch, s: int, entry: int) -> None:
     _raise(view, s, (entry >> 6) % view.width, entry & 63)
 
 
-def registers_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: Any) -> None:
+def hyperloglog_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: Any) -> None:
     _enter(view, s, int(entry_of(_hash(word, pooled))))
 
 
-def registers_merge(
+def hyperloglog_merge(
     view: Sketch, pool: None, pooled: bool, s: int, other: Sketch, other_pool: None, o: int
 ) -> None:
     for entry in other[o].get("entries", []):
@@ -134,7 +129,7 @@ def registers_merge(
             _raise(view, s, register, rank)
 
 
-def registers_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+def hyperloglog_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
     return not view[s]
 
 
@@ -147,18 +142,18 @@ def estimate(view: Sketch, s: int) -> int:
     return int(estimate_from(view.width, view.width - len(ranks), full, total))
 
 
-def bins_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
+def ddsketch_accumulate(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
     _count(view[s], int(bin_of(word, view.width)), 1)
 
 
-def bins_retract(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
+def ddsketch_retract(view: Sketch, pool: None, pooled: bool, s: int, word: int) -> None:
     _count(view[s], int(bin_of(word, view.width)), -1)
 
 
-bins_merge = bits_merge
+ddsketch_merge = bits_merge
 
 
-def bins_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
+def ddsketch_none(view: Sketch, pool: None, pooled: bool, s: int) -> bool:
     return all(count <= 0 for count in view[s].values())
 
 

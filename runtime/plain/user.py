@@ -55,7 +55,7 @@ def fit_integer(value: int, bits: int) -> tuple[int, bool]:
     return int(value), -(1 << (bits - 1)) <= value < 1 << (bits - 1)
 
 
-def own_integer(value: int, bits: int) -> tuple[int, bool, bool]:
+def user_integer(value: int, bits: int) -> tuple[int, bool, bool]:
     """(value, whether it is not NULL, whether it fits)."""
     whole, fits = fit_integer(value, bits)
     return whole, True, fits
@@ -115,7 +115,7 @@ def row_value(word: bytes, names: tuple[str, ...], parts: tuple[Any, ...], place
     return rows.decode(pa.array([word], pa.binary()), types, listed, place)[0].as_py()
 
 
-def own_result(function: str, name: str, value: Any) -> tuple[Any, bool]:
+def user_result(function: str, name: str, value: Any) -> tuple[Any, bool]:
     """(the word of what a user's value gives, whether it is not NULL); raises DataError if it is of another type."""
     if value is None:
         return 0, False

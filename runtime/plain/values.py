@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggloom.runtime.plain.views import least, oldest, ranked_at, ranked_total
-from aggloom.runtime.values import columns
+from aggloom.runtime.values import scalars
 
 NO_WORD = NO_FLOAT = NO_LIMBS = 0
 Limbs = int
@@ -97,11 +97,11 @@ def put_floats(out: list[Any], k: int, values: tuple[float, ...]) -> None:
 
 
 def real_word(value: float) -> int:
-    return int(columns.float_words(np.array([value], np.float64))[0])
+    return int(scalars.float_words(np.array([value], np.float64))[0])
 
 
 def word_to_float(word: int) -> float:
-    return float(columns.words_to_floats(np.array([word], np.int64))[0])
+    return float(scalars.words_to_floats(np.array([word], np.int64))[0])
 
 
 def word_to_wide(word: int) -> int:

@@ -371,10 +371,3 @@ def lists_differ(a: ListOut, b: ListOut, n: int) -> Array:
 
 def concatenated(a: ListOut, b: ListOut) -> ListOut:
     return ListOut(a.lists + b.lists)
-
-
-def new_view(kind: str, slots: int, width: int) -> Any:
-    """An empty view of a kind."""
-    if kind == "multiset":
-        return Multiset(slots, width)
-    return [[] if kind == "sequence" else {} for _ in range(slots)]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggloom.physical import is_nested
 from aggloom.runtime.plain.values import real_word, word_to_float
-from aggloom.runtime.values import columns, rows
+from aggloom.runtime.values import rows, scalars
 
 
 def python_words(column: pa.Array) -> list[Any]:
@@ -25,7 +25,7 @@ def python_words(column: pa.Array) -> list[Any]:
         return [None if v is None else real_word(v) for v in column.to_pylist()]
     if is_nested(dtype):
         return list(rows.encode_values(column).to_pylist())
-    return list(column.view(columns.carrier(dtype)).to_pylist())
+    return list(column.view(scalars.carrier(dtype)).to_pylist())
 
 
 def _unscaled(value: Decimal, scale: int) -> int:
@@ -43,7 +43,7 @@ def from_python_words(values: list[Any], dtype: pa.DataType) -> pa.Array:
             if v is not None:
                 limbs[k] = (v & mask, (v >> 64) & mask)
         valid = np.array([v is not None for v in values], np.bool_)
-        return columns.from_limbs(limbs.view(np.int64), valid, dtype)
+        return scalars.from_limbs(limbs.view(np.int64), valid, dtype)
     if pa.types.is_floating(dtype):
         floats = [None if v is None else word_to_float(v) for v in values]
         return pa.array(floats, pa.float64()).cast(dtype)
@@ -51,4 +51,4 @@ def from_python_words(values: list[Any], dtype: pa.DataType) -> pa.Array:
         return pa.array(values, dtype)
     if is_nested(dtype):
         return rows.decode_values(pa.array(values, pa.binary()), dtype)
-    return pa.array(values, columns.carrier(dtype)).view(dtype)
+    return pa.array(values, scalars.carrier(dtype)).view(dtype)

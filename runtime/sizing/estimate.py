@@ -28,8 +28,8 @@ from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, UnknownTableError, nearest
 from aggloom.runtime.local.pipeline import Pipeline, handlers
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.sizing.census import counting
 from aggloom.runtime.sizing.growth import Grown
+from aggloom.runtime.sizing.holdings import counting
 from aggloom.runtime.sizing.report import Estimate, OperatorEstimate
 from aggloom.runtime.sizing.samples import changes_of, named, rows_of, schema_of
 
@@ -62,8 +62,12 @@ def estimate(
     Raises SpecError and DataError for what does not fit.
     """
     chosen = options if isinstance(options, PlanOptions) else PlanOptions.of(options or {})
-    # Phases and bundles say how rows are added up, not what is remembered.
-    plain = {"agg_phase_strategy": "ONE_PHASE", "mini_batch_enabled": True}
+    # Phases, bundles and fragments say how rows are added up, not what is remembered.
+    plain: dict[str, Any] = {
+        "agg_phase_strategy": "ONE_PHASE",
+        "mini_batch_enabled": True,
+        "fragments_enabled": False,
+    }
     chosen = chosen.updated({**keywords, **plain})
     if isinstance(query, AggSpec):
         if tables is not None or input_changes is not None:
@@ -79,8 +83,8 @@ def estimate(
         changes = changes_of(given) if input_changes is None else input_changes
         plan = plan_query(query, schemas, input_changes=changes, dialect=dialect, options=chosen)
     fed = {name: rows_of(name, given, scan.schema) for name, scan in plan.scans.items()}
-    made = handlers(backend)
-    pipeline = Pipeline(plan, lambda spec: counting(made(spec)), session=session)
+    make = handlers(backend)
+    pipeline = Pipeline(plan, lambda spec: counting(make(spec)), session=session)
     _feed(pipeline, fed)
     seen = {name: batch.num_rows for name, (batch, _) in fed.items()}
     whole = _whole(rows, seen)

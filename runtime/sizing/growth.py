@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from aggloom.runtime.sizing.census import Census, Entries, censuses
 from aggloom.runtime.sizing.distinct_keys import expected
+from aggloom.runtime.sizing.holdings import Entries, Holdings, holdings_of
 from aggloom.runtime.sizing.report import OperatorEstimate, PartEstimate
 from aggloom.runtime.storage.arena import Array
 
@@ -24,8 +24,8 @@ class Grown:
         by_rows: bool,
     ) -> None:
         self.operator, self.described, self.state = operator, described, described["state"]
-        self.found = censuses(operator)
-        self.seen = self.found[0].keys
+        self.holdings = holdings_of(operator)
+        self.seen = self.holdings[0].keys
         self.factor, self.by_rows = factor, by_rows or keys is None
         self.keys = self._keys() if keys is None else keys
         if not self.by_rows:
@@ -52,7 +52,7 @@ class Grown:
     def _keys(self) -> int:
         if not self.described["keys"] and "per" not in self.state:
             return self.seen
-        return round(_more(self.found[0].met, self.seen, self.factor))
+        return round(_more(self.holdings[0].met, self.seen, self.factor))
 
     def _parts(self, *, grown: bool) -> tuple[PartEstimate, ...]:
         """What the parts of all states take, in the sample or later."""
@@ -61,27 +61,27 @@ class Grown:
         by_key = {part["name"]: part["bytes_per_key"] for part in self.state["parts"]}
         given = by_key.pop("given out", 0)
         found: list[PartEstimate] = []
-        for place, census in enumerate(self.found):
+        for place, holdings in enumerate(self.holdings):
             scale = self.keys / max(1, self.seen) if grown else 1.0
             name, each = ("given out", given) if place else ("keys", sum(by_key.values()))
-            number = round(census.keys * scale)
+            number = round(holdings.keys * scale)
             found.append(PartEstimate(name, number, number * each))
-            found += self._inside(census, number, self.factor if grown else 1.0)
+            found += self._inside(holdings, number, self.factor if grown else 1.0)
         return tuple(_added(found))
 
-    def _inside(self, census: Census, keys: int, factor: float) -> Iterator[PartEstimate]:
+    def _inside(self, holdings: Holdings, keys: int, factor: float) -> Iterator[PartEstimate]:
         """The entries of views, and texts."""
-        seen, holders = (float(census.texts_by_key * number) for number in (census.keys, keys))
+        seen, holders = (float(holdings.texts_by_key * number) for number in (holdings.keys, keys))
         for part in self.state["parts"]:
             if "entries" not in part:
                 continue
-            view = census.views[part["name"]]
+            view = holdings.views[part["name"]]
             number = round(self._entries(view, keys, factor))
             yield PartEstimate(part["name"], number, number * part["bytes_per_entry"])
             seen, holders = seen + view.pooled * view.live, holders + view.pooled * number
-        if self.state["texts"] and len(census.texts):
-            number = round(expected(census.texts, holders / max(1.0, seen)))
-            length = census.text_bytes / len(census.texts)
+        if self.state["texts"] and len(holdings.texts):
+            number = round(expected(holdings.texts, holders / max(1.0, seen)))
+            length = holdings.text_bytes / len(holdings.texts)
             size = self.state["bytes_per_text"] + length
             yield PartEstimate("texts", number, round(number * size))
 

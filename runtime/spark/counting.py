@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,12 +20,13 @@ from aggloom.runtime.operators.counts import FLOWS, LEVELS, Counts, OperatorCoun
 from aggloom.runtime.spark.files import METRIC
 
 COUNTS_DDL = "counts ARRAY<BIGINT>"
-"""The column in which counts leave an operator: the bucket, FLOWS since its last, LEVELS."""
+"""The column in which counts leave a fragment: the bucket, and of each operator FLOWS since its last, and LEVELS."""
 REFUSED = "aggloom refused"
 """Begins the names of the observed metrics in which sources count what they were told to pass over."""
 
+_COUNTS = len(FLOWS) + len(LEVELS)
 _OPERATOR, _RESULT = "aggloom operator", "aggloom result"
-_NAMED = re.compile(rf"{_OPERATOR} (\d+) #\d+: (.*)", re.DOTALL)
+_NAMED = re.compile(rf"{_OPERATOR} (\d+)\.(\d+) #\d+: (.*)", re.DOTALL)
 _NUMBERS = itertools.count()
 _FOLLOWED: WeakKeyDictionary[StreamingQuery, Totals] = WeakKeyDictionary()
 
@@ -35,15 +36,23 @@ def number() -> int:
     return next(_NUMBERS)
 
 
-def operator_counted(df: DataFrame, name: str, place: int, query: int, buckets: int) -> DataFrame:
-    """What leaves an operator, without its counts: they are an observed metric."""
-    sums = [F.sum(F.col("counts")[at]).alias(flow) for at, flow in enumerate(FLOWS, start=1)]
-    observed = df.observe(
-        f"{_OPERATOR} {place} #{query}: {name}",
-        *sums,
-        F.collect_list("counts").alias("buckets"),
-        F.max(F.lit(buckets)).alias("of"),
-    )
+def operators_counted(
+    df: DataFrame, names: Sequence[str], place: int, query: int, buckets: int
+) -> DataFrame:
+    """What leaves a fragment, without the counts of its operators: each has an observed metric."""
+    observed = df
+    for part, name in enumerate(names):
+        start = 1 + part * _COUNTS
+        sums = [F.sum(F.col("counts")[start + at]).alias(flow) for at, flow in enumerate(FLOWS)]
+        levels = F.concat(
+            F.slice("counts", 1, 1), F.slice("counts", start + 1 + len(FLOWS), len(LEVELS))
+        )
+        observed = observed.observe(
+            f"{_OPERATOR} {place}.{part} #{query}: {name}",
+            *sums,
+            F.collect_list(levels).alias("buckets"),
+            F.max(F.lit(buckets)).alias("of"),
+        )
     return observed.where("blob IS NOT NULL").drop("counts")
 
 
@@ -95,7 +104,7 @@ class Totals:
     @property
     def counts(self) -> Counts:
         """All of it, the operators in the order in which rows reach them."""
-        ordered = sorted(self._operators.values(), key=lambda each: -each.place)
+        ordered = sorted(self._operators.values(), key=lambda each: each.place)
         operators = tuple(each.counts for each in ordered)
         return Counts(
             batches=len(self._seen),
@@ -114,7 +123,7 @@ class _Operator:
     def __init__(self, metric: str) -> None:
         named = _NAMED.fullmatch(metric)
         assert named
-        self.place, self._name = int(named[1]), named[2]
+        self.place, self._name = (-int(named[1]), int(named[2])), named[3]
         self._flows = dict.fromkeys(FLOWS, 0)
         self._levels: dict[int, list[int]] = {}
         self._of = 0
@@ -124,7 +133,7 @@ class _Operator:
         for flow in FLOWS:
             self._flows[flow] += row[flow] or 0
         for bucket, *told in row["buckets"] or ():
-            self._levels[bucket] = told[len(FLOWS) :]
+            self._levels[bucket] = told
         self._of = row["of"] or self._of
 
     @property

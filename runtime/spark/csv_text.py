@@ -6,6 +6,7 @@ each column is, and its other lines are told apart by Spark's CSV parser one by 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
@@ -39,6 +40,7 @@ WIDTH = 100
 """Columns that there is room for where no header is known beforehand."""
 
 _SPARE = 8
+_QUOTES = """text after a quoted value; if a quote in a text is written twice, pass escape='"'"""
 _LINES = r"\r\n|\n|\r"
 
 
@@ -98,6 +100,7 @@ def csv_lines(
     if len(changes) > 1:
         both = F.size(F.array_intersect(fields, texts(changes))) > 1
         places = place.unless(both, ["two change columns are there; keep one"], places)
+    places = place.unless(_misquoted(place.text, given), [_QUOTES], places)
     wide = (
         f"a header of more than {width} columns, or an open quote; maxColumns= gives room for more"
     )
@@ -125,6 +128,7 @@ def csv_lines(
     rows = F.array(F.struct(*row, change_of(words, place).alias("change")))
     found = F.array_position("values", F.lit(end)) - 1
     why = ["not as many values as the header has names, ", F.col("width").cast("string")]
+    rows = place.unless(_misquoted(place.text, given), [_QUOTES], rows)
     rows = place.unless(found != F.col("width"), why, rows)
     # The header's line, of which no row is made, is looked at all the same: a file may have no other.
     first = F.when(F.size("places") >= 0, F.lit(None).cast(_kind(columns)))
@@ -132,6 +136,25 @@ def csv_lines(
     rows = F.when(F.col("pos") == 0, first).when(~blank, rows)
     told = exploded(told.select(rows.alias("rows")), columns)
     return told.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
+
+
+def _misquoted(line: Column, options: Mapping[str, Any]) -> Column:
+    """Whether a line has a value that begins with a quote and goes on after the next: Spark takes it as it stands."""
+    quote = str(options.get("quote", '"'))
+    if not quote or "chartoescapequoteescaping" in options:
+        return F.lit(False)
+    separator = re.escape(str(options.get("sep", options.get("delimiter", ","))))
+    escape, mark = re.escape(str(options.get("escape", "\\"))), re.escape(quote)
+    inside = rf"[^{mark}{escape}]++|{escape}{mark if escape == mark else '.'}"
+    before = r"\s*+" if _is_set(options, "ignoreleadingwhitespace") else ""
+    rest = rf"(?:(?!{separator}).)*+"
+    value = rf"(?:{before}{mark}(?:{inside})*+{mark}\s*+|(?!{before}{mark}){rest})"
+    whole = rf"^{value}(?:{separator}{value})*+$"
+    return F.contains(line, F.lit(quote)) & ~line.rlike(whole)
+
+
+def _is_set(options: Mapping[str, Any], name: str) -> bool:
+    return str(options.get(name, "")).lower() == "true"
 
 
 def check_header(path: str, line: str, columns: StructType, options: Mapping[str, Any]) -> None:

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from aggloom.codegen import AggSpec, Carried, carried, describe_call, generate
 from aggloom.errors import StateMismatchError
-from aggloom.runtime.operators.base import Operator
-from aggloom.runtime.operators.comparison import CallChanges, Description, compare, takes_back
+from aggloom.runtime.operators.base import Operator, OperatorSpec
+from aggloom.runtime.operators.comparison import (
+    CallChanges,
+    Description,
+    check_fragments,
+    compare,
+    takes_back,
+)
 from aggloom.runtime.operators.evolution import evolve, resettled
-from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, feeds_from, inputs_from
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.spark.factory import FragmentFactory
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.store import BucketStore, Head
 from aggloom.runtime.values.clock import Clock
@@ -26,62 +34,124 @@ _LOG = logging.getLogger("aggloom")
 
 
 def evolved(
-    factory: Any,
+    factory: FragmentFactory,
     store: BucketStore,
     head: Head,
     directory: Path | None,
     clock: Clock,
     added_calls: str,
-) -> tuple[Operator, Rows]:
-    """The operator in the state that another version of the query has left, and the changes that this brings.
+) -> tuple[Fragment, Rows]:
+    """The fragment in the state that another version of the query has left, and the changes that this brings.
 
     Raises StateMismatchError with a comparison if that query differs in more than its calls and settings.
     """
     former = store.former(head)
-    old: Description = json.loads(former.description)
-    new: Description = json.loads(store.description)
+    old, new = json.loads(former.description), json.loads(store.description)
     where = store.owner.where
-    calls = compare(old, new, where)
-    same = old["digest"] == new["digest"]
-    parts = None if same else _parts(factory, old, new, calls, where, added_calls)
-    before = _as_it_was(factory, old, same).open(None, store.owner.bucket)
+    steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
+    before = _as_it_was(factory, old, steps).open(None, store.owner.bucket)
     former.rebuild(head, before)
     before.take_late()
     after = factory.open(directory, store.owner.bucket)
+    changes = no_rows(after.root.schema)
     try:
-        if parts is None:
-            return after, resettled(before, after, clock)
-        changes = evolve(before, after, parts, clock)
+        for step, was, now in zip(steps, before.operators, after.operators, strict=True):
+            changes = step.carry(was, now, clock)
     except StateMismatchError as error:
         raise StateMismatchError(f"{where}: {error}") from None
     if store.owner.bucket == 0:
-        _tell(calls, parts)
+        for step in steps:
+            step.tell()
     return after, changes
 
 
 def changed_calls(
-    factory: Any, old: Description, new: Description, where: str, added_calls: str
+    factory: FragmentFactory, old: Description, new: Description, where: str, added_calls: str
 ) -> str:
-    """What of an operator's calls has changed, in a line; "" if nothing has.
+    """What of the calls has changed, in a line; "" if nothing has.
 
     Raises StateMismatchError as `evolved` would, without a look at the state.
     """
-    calls = compare(old, new, where)
-    if old["digest"] == new["digest"]:
-        return ""
-    _parts(factory, old, new, calls, where, added_calls)
-    return calls.line
+    steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
+    return "; ".join(step.calls.line for step in steps if step.parts is not None)
+
+
+class _Step:
+    """How one operator of a fragment gets from an old query to a new one; made, it is known to be possible."""
+
+    def __init__(
+        self,
+        handler: HandlerText | None,
+        spec: OperatorSpec,
+        old: Description,
+        new: Description,
+        where: str,
+        added_calls: str,
+    ) -> None:
+        self.calls = compare(old, new, where)
+        self.same = old["digest"] == new["digest"]
+        self.parts = (
+            None if self.same else _parts(handler, old, new, self.calls, where, added_calls)
+        )
+        self._handler, self._spec, self._old = handler, spec, old
+
+    def carry(self, before: Operator, after: Operator, clock: Clock) -> Rows:
+        """Bring the new operator to the state of the old one; the changes that this brings."""
+        if self.parts is None:
+            return resettled(before, after, clock)
+        return evolve(before, after, self.parts, clock)
+
+    def handler(self) -> HandlerText | None:
+        """The handler that wrote the state; `compare` has found all of its functions in the new query.
+
+        Where only settings differ it is the one that there is, which a user may have edited.
+        """
+        if self.same or self._handler is None:
+            return self._handler
+        source = generate(_spec(self._old), backend=self._handler.load().BACKEND)
+        source.refuse_untrusted()
+        return HandlerText(source.text, source.digest)
+
+    def spec(self) -> OperatorSpec:
+        """The operator's spec with the settings that wrote the state."""
+        return self._spec.resettled(self._old["settings"])
+
+    def tell(self) -> None:
+        """Say once, in the log of a worker, what has become of the state."""
+        if self.parts is None:
+            return
+        _LOG.warning("the calls of the query have changed: %s", self.calls.line)
+        if self.calls.reused:
+            _LOG.warning(
+                "under the name of another call of before: %s", ", ".join(self.calls.reused)
+            )
+        if self.parts.empty:
+            names = ", ".join(describe_call(call) for call in self.parts.empty)
+            _LOG.warning("without the rows from before: %s", names)
+
+
+def _pairs(
+    factory: FragmentFactory, old: Description, new: Description, where: str
+) -> Iterator[tuple[HandlerText | None, OperatorSpec, Description, Description]]:
+    """Each operator's handler, spec, and descriptions; raises StateMismatchError if they do not correspond."""
+    check_fragments(old, new, where)
+    return zip(factory.handlers, factory.fragment.specs, old["parts"], new["parts"], strict=True)
 
 
 def _parts(
-    factory: Any,
+    text: HandlerText | None,
     old: Description,
     new: Description,
     calls: CallChanges,
     where: str,
     added_calls: str,
 ) -> Carried:
-    handler = factory.handler.load()
+    if text is None:
+        raise StateMismatchError(
+            f"{where}: other columns reach it than those of which its rows are kept. Run the query that this "
+            "checkpoint belongs to, or give this one a checkpoint directory of its own."
+        )
+    handler = text.load()
     try:
         parts = carried(_spec(old), handler.spec(), handler.BACKEND)
     except StateMismatchError as error:
@@ -100,26 +170,14 @@ def _spec(description: Description) -> AggSpec:
     return AggSpec.from_json(json.dumps(description["spec"]))
 
 
-def _as_it_was(factory: Any, old: Description, same: bool) -> Any:
-    """The factory of the operator that wrote the state; `compare` has found all of its functions in the new query.
-
-    same: only settings differ, so that the handler, which a user may have edited, is the one that there is.
-    """
-    settings = factory.settings.resettled(old["settings"])
-    if same:
-        return replace(factory, settings=settings)
-    spec = _spec(old)
-    source = generate(spec, backend=factory.handler.load().BACKEND)
-    source.refuse_untrusted()
-    handler = HandlerText(source.text, source.digest)
-    return replace(factory, handler=handler, input_schema=spec.handler_schema, settings=settings)
-
-
-def _tell(calls: CallChanges, parts: Carried) -> None:
-    """Say once, in the log of a worker, what has become of the state."""
-    _LOG.warning("the calls of the query have changed: %s", calls.line)
-    if calls.reused:
-        _LOG.warning("under the name of another call of before: %s", ", ".join(calls.reused))
-    if parts.empty:
-        names = ", ".join(describe_call(call) for call in parts.empty)
-        _LOG.warning("without the rows from before: %s", names)
+def _as_it_was(
+    factory: FragmentFactory, old: Description, steps: Sequence[_Step]
+) -> FragmentFactory:
+    """The factory of the fragment that wrote the state."""
+    feeds = (feeds_from(part["feeds"]) for part in old["parts"])
+    parts = tuple(
+        replace(part, spec=step.spec(), inputs=fed)
+        for part, step, fed in zip(factory.fragment.parts, steps, feeds, strict=True)
+    )
+    fragment = FragmentSpec(parts, inputs_from(old["inputs"]))
+    return replace(factory, handlers=tuple(step.handler() for step in steps), fragment=fragment)

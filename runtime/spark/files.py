@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from aggloom.runtime.spark.blobs import empty_columns
 from aggloom.runtime.spark.pack import Pack, order_key, packed_batch
 from aggloom.runtime.spark.parquet import read_parquet
-from aggloom.runtime.spark.routes import PACKED_DDL, Packer
+from aggloom.runtime.spark.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.values.changelog import Kinds
 
 METRIC = "aggloom input"
@@ -123,7 +123,7 @@ class PackFiles:
             yield (piece if width else empty_columns(piece.num_rows)), kinds
 
 
-def _counted(packed: tuple[int, int, int, bytes], rows: int = 0, files: int = 0) -> pa.RecordBatch:
+def _counted(packed: PackedRow, rows: int = 0, files: int = 0) -> pa.RecordBatch:
     """A packed row, and how many rows and files have been read since the last that said so."""
     batch = packed_batch(packed)
     counts = (("rows", rows), ("files", files))

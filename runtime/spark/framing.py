@@ -14,12 +14,12 @@ from aggloom.errors import StateCorruptError, StateMismatchError
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 MAGIC = b"AGLM"
-LAYOUT = 5
+LAYOUT = 6
 SNAPSHOT, LOG, DESCRIPTION = 1, 2, 3
 _NAMES = {SNAPSHOT: "snapshot", LOG: "log", DESCRIPTION: "description"}
 
-# magic, layout, content, digest, bucket, buckets, entry, part, parts, clock, watermark, length
-_HEADER = struct.Struct("<4sHH16siiIIIqqQ")
+# magic, layout, content, digest, bucket, buckets, entry, part, parts, input, clock, watermark, length
+_HEADER = struct.Struct("<4sHH16siiIIIIqqQ")
 _CHECKSUM = struct.Struct("<I")
 OVERHEAD = _HEADER.size + _CHECKSUM.size
 
@@ -51,6 +51,7 @@ class Frame:
     entry: int
     part: int
     parts: int
+    input: int
     clock: Clock
     payload: memoryview
 
@@ -63,8 +64,9 @@ def seal(
     part: int = 0,
     parts: int = 1,
     clock: Clock = NO_TIME,
+    number: int = 0,
 ) -> bytes:
-    """Frame a payload; `entry` and `part` give its place among its kind."""
+    """Frame a payload; `entry` and `part` give its place among its kind, `number` the input that it came by."""
     header = _HEADER.pack(
         MAGIC,
         LAYOUT,
@@ -75,6 +77,7 @@ def seal(
         entry,
         part,
         parts,
+        number,
         clock.processing,
         clock.watermark,
         len(payload),
@@ -89,7 +92,8 @@ def unseal(blob: bytes, owner: Owner, content: int) -> Frame:
     if len(blob) < OVERHEAD or blob[:4] != MAGIC:
         raise StateCorruptError(f"{where}: not a state blob of aggloom. {_START_OVER}")
     fields = _HEADER.unpack_from(blob)
-    layout, found, digest, bucket, buckets, entry, part, parts, now, watermark, length = fields[1:]
+    layout, found, digest, bucket, buckets, entry, part, parts, number = fields[1:10]
+    now, watermark, length = fields[10:]
     payload = memoryview(blob)[OVERHEAD:]
     if layout != LAYOUT:
         raise StateMismatchError(
@@ -106,7 +110,7 @@ def unseal(blob: bytes, owner: Owner, content: int) -> Frame:
     _check_owner(digest.rstrip(b"\0").decode("ascii"), bucket, buckets, owner, where)
     if found != content:
         raise StateCorruptError(f"{where}: holds a {_NAMES.get(found, found)}. {_START_OVER}")
-    return Frame(found, entry, part, parts, Clock(now, watermark), payload)
+    return Frame(found, entry, part, parts, number, Clock(now, watermark), payload)
 
 
 def stated_digest(blob: bytes) -> str:

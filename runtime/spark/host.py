@@ -1,6 +1,6 @@
-"""The host: a stateful processor that runs an operator over whole columns, one bucket at a time.
+"""The host: a stateful processor that runs a fragment of operators over whole columns, one bucket at a time.
 
-This is the one file that speaks Spark's camelCase. It turns a bucket's binaries into a batch, brings the operator to
+This is the one file that speaks Spark's camelCase. It turns a bucket's binaries into a batch, brings the operators to
 the bucket's last committed state, processes, commits, and turns the changes into binaries again.
 """
 
@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pandas as pd
 import pyarrow as pa
@@ -27,12 +27,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.counts import Tally
-from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.fragment import Fragment
+from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.spark.blobs import cut, late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.counting import COUNTS_DDL
 from aggloom.runtime.spark.evolution import evolved
+from aggloom.runtime.spark.factory import FragmentFactory
 from aggloom.runtime.spark.framing import Owner
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.residency import (
@@ -45,7 +46,7 @@ from aggloom.runtime.spark.residency import (
     residence,
 )
 from aggloom.runtime.spark.routes import PACKED_DDL, Packer, Route
-from aggloom.runtime.spark.store import BucketStore, Bundle, Head, gather
+from aggloom.runtime.spark.store import Blob, BucketStore, Came, Head, gather
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
 
 BLOB_DDL = "blob BINARY"
@@ -64,33 +65,16 @@ _QUERY_ID = "sql.streaming.queryId"
 _TIMER_STEPS = 16
 
 
-class OperatorFactory(Protocol):
-    """How a worker makes the operator: picklable, and named for error messages."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def input_schema(self) -> pa.Schema: ...
-
-    def open(self, directory: Path | None, bucket: int) -> Operator: ...
-
-
 @dataclass(frozen=True)
 class Options:
     """What the host itself needs to know. `place` tells the nodes of a query apart; `route`: where changes go on to.
 
+    ttls: the times to live of the operators, in milliseconds.
     time_mode: Spark's word for the timers that there are.
     """
 
     buckets: int
-    state_ttl_ms: int = 0
+    ttls: tuple[int, ...] = ()
     state_directory: str | None = None
     place: int = 0
     route: Route | None = None
@@ -104,10 +88,10 @@ class Options:
         return f"{PACKED_DDL if self.route else BLOB_DDL}, {COUNTS_DDL}"
 
 
-class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
-    """Runs one operator for every bucket that Spark hands over."""
+class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Runs one fragment for every bucket that Spark hands over."""
 
-    def __init__(self, factory: OperatorFactory, options: Options) -> None:
+    def __init__(self, factory: FragmentFactory, options: Options) -> None:
         self._factory = factory
         self._options = options
 
@@ -128,38 +112,35 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Apply one micro-batch's changes to one bucket."""
-        blobs: list[tuple[int, int, bytes]] = [
-            (int(partition), int(sequence), blob)
-            for frame in rows
-            for partition, sequence, blob in _columns(frame)
-        ]
-        yield from self._run(int(key[0]), gather(blobs, self._factory.input_schema), timerValues)
+        blobs = [blob for frame in rows for blob in _blobs(frame)]
+        yield from self._run(int(key[0]), self._gathered(blobs), timerValues)
 
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
         """Let the operator expire what is past its time to live, and fire windows that are due."""
-        yield from self._run(int(key[0]), None, timerValues)
+        yield from self._run(int(key[0]), self._gathered([]), timerValues)
 
     def close(self) -> None:
         """Nothing is held between batches."""
+
+    def _gathered(self, blobs: Sequence[Blob]) -> Came:
+        return gather(blobs, self._factory.fragment.inputs)
 
     def _root(self) -> Path:
         """The directory for live state."""
         configured = self._options.state_directory
         return Path(configured) if configured else default_root()
 
-    def _run(self, key: int, bundle: Bundle | None, timerValues: Any) -> Iterator[pd.DataFrame]:
-        """Process one bundle (None: only the clock moved) of the bucket with this grouping key."""
+    def _run(self, key: int, came: Came, timerValues: Any) -> Iterator[pd.DataFrame]:
+        """Take what came to the bucket with this grouping key; nothing, where only the clock moved."""
         factory, options = self._factory, self._options
         bucket = hash_int(key)
         owner = Owner(factory.name, factory.digest, bucket, options.buckets)
-        bundle = bundle or Bundle(*no_rows(factory.input_schema))
         clock = self._clock(timerValues)
-        if options.state_ttl_ms:
-            self._arm_timer(clock.processing)
+        self._arm_timers(clock.processing)
         if not self._query:
-            yield from self._run_once(bucket, bundle, clock)
+            yield from self._run_once(bucket, came, clock)
             return
         store = BucketStore(
             self._head, self._snapshot, self._log, self._about, owner, factory.description
@@ -170,34 +151,32 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
             carried: Rows | None = None
             if head and head.description != store.described:
                 place = home.renew() if home else None
-                operator, carried = evolved(factory, store, head, place, clock, options.added_calls)
+                fragment, carried = evolved(factory, store, head, place, clock, options.added_calls)
             else:
-                operator = _wake(factory, store, head, home, bucket)
-            tally = Tally(operator)
-            changes, change_kinds = _processed(operator, bundle, clock)
-            late = operator.take_late()
-            self._set_timer(operator)
-            token = store.commit(head, operator, bundle, clock)
-            counts = [bucket, *tally.taken()]
-            operator.close()
+                fragment = _wake(factory, store, head, home, bucket)
+            tallies = [Tally(operator) for operator in fragment.operators]
+            changes = fragment.run(came.bundles, clock)
+            late = fragment.take_late()
+            self._set_timer(fragment)
+            token = store.commit(head, fragment, came, clock)
+            counts = [bucket, *_taken(tallies)]
+            fragment.close()
             if home:
-                home.mark_clean(token, operator.arenas)
-        frames = [self._emit(bucket, *rows) for rows in (carried, (changes, change_kinds)) if rows]
+                home.mark_clean(token, fragment.arenas)
+        frames = [self._emit(bucket, *rows) for rows in (carried, changes) if rows]
         if options.route is None:
             frames.append(_frame(late_blob(*rows)) for rows in late)
         yield from self._with_counts(chain.from_iterable(frames), counts)
 
-    def _run_once(self, bucket: int, bundle: Bundle, clock: Clock) -> Iterator[pd.DataFrame]:
+    def _run_once(self, bucket: int, came: Came, clock: Clock) -> Iterator[pd.DataFrame]:
         """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
-        operator = self._factory.open(None, bucket)
-        tally = Tally(operator)
-        frames = [self._emit(bucket, *_processed(operator, bundle, clock))]
-        nothing, after_all = Bundle(*no_rows(self._factory.input_schema)), Clock(
-            AFTER_ALL, AFTER_ALL
-        )
-        frames.append(self._emit(bucket, *_processed(operator, nothing, after_all)))
-        counts = [bucket, *tally.taken()]
-        operator.close()
+        fragment = self._factory.open(None, bucket)
+        tallies = [Tally(operator) for operator in fragment.operators]
+        frames = [self._emit(bucket, *fragment.run(came.bundles, clock))]
+        after_all = Clock(AFTER_ALL, AFTER_ALL)
+        frames.append(self._emit(bucket, *fragment.run(fragment.nothing(), after_all)))
+        counts = [bucket, *_taken(tallies)]
+        fragment.close()
         yield from self._with_counts(chain.from_iterable(frames), counts)
 
     def _clock(self, timer_values: Any) -> Clock:
@@ -239,17 +218,17 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
                 yield last.assign(counts=None)
             last = frame
         if last is None:
-            last = _frame(None) if self._options.route is None else _packed([(0, 0, 0, None)])
+            last = _frame(None) if self._options.route is None else _packed([(0, 0, 0, 0, None)])
         first: list[Any] = [counts, *[None] * (len(last) - 1)]
         yield last.assign(counts=first)
 
-    def _set_timer(self, operator: Operator) -> None:
-        """One timer a bucket: when the next of the operator's own is due."""
-        if self._options.time_mode == "None" or self._options.state_ttl_ms:
+    def _set_timer(self, fragment: Fragment) -> None:
+        """One timer a bucket: when the next of the operators' own is due."""
+        if self._options.time_mode == "None" or self._options.ttls:
             return
-        event, processing = operator.next_timers()
+        event, processing = fragment.next_timers()
         due = processing if self._options.time_mode == "ProcessingTime" else event
-        # The operator's watermark is one millisecond behind Spark's.
+        # An operator's watermark is one millisecond behind Spark's.
         due = due + 1 if due is not None and self._options.time_mode == "EventTime" else due
         armed = list(self._handle.listTimers())
         for old in armed:
@@ -258,38 +237,38 @@ class OperatorProcessor(StatefulProcessor):  # type: ignore[misc]
         if due is not None and due < AFTER_ALL // 2 and due not in armed:
             self._handle.registerTimer(due)
 
-    def _arm_timer(self, clock_ms: int) -> None:
+    def _arm_timers(self, clock_ms: int) -> None:
         """Wake up when what this batch touched expires; times are rounded so that timers coincide."""
-        step = max(1, self._options.state_ttl_ms // _TIMER_STEPS)
-        due = clock_ms + self._options.state_ttl_ms
-        self._handle.registerTimer((due // step + 1) * step)
+        for ttl in self._options.ttls:
+            step = max(1, ttl // _TIMER_STEPS)
+            self._handle.registerTimer(((clock_ms + ttl) // step + 1) * step)
 
 
 def _wake(
-    factory: OperatorFactory,
+    factory: FragmentFactory,
     store: BucketStore,
     head: Head | None,
     home: Residence | None,
     bucket: int,
-) -> Operator:
-    """The operator in the state of `head`: as it lies in its residence, else rebuilt from the store."""
+) -> Fragment:
+    """The fragment in the state of `head`: as it lies in its residence, else rebuilt from the store."""
     if home and head and home.take(head.token):
         # Whatever is wrong with what lies there, the store has it all.
         with contextlib.suppress(Exception):
-            operator = factory.open(home.arena, bucket)
-            if all(arena.reopened for arena in operator.arenas):
-                return operator
-    operator = factory.open(home.renew() if home else None, bucket)
+            fragment = factory.open(home.arena, bucket)
+            if all(arena.reopened for arena in fragment.arenas):
+                return fragment
+    fragment = factory.open(home.renew() if home else None, bucket)
     if head:
         try:
-            store.rebuild(head, operator)
+            store.rebuild(head, fragment)
             # The rows that were late in a bundle of the log have been handed out by then.
-            operator.take_late()
+            fragment.take_late()
         except BaseException:
             with contextlib.suppress(Exception):
-                operator.close()
+                fragment.close()
             raise
-    return operator
+    return fragment
 
 
 @lru_cache(maxsize=8)
@@ -311,14 +290,17 @@ def _frame(blob: bytes | None) -> pd.DataFrame:
     return pd.DataFrame({"blob": [blob]})
 
 
-def _packed(rows: Sequence[tuple[int, int, int, bytes | None]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=["bucket", "partition", "seq", "blob"])
+def _packed(rows: Sequence[tuple[int, int, int, int, bytes | None]]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["bucket", "input", "partition", "seq", "blob"])
 
 
-def _columns(frame: pd.DataFrame) -> Iterable[tuple[int, int, bytes]]:
-    """The (partition, sequence, blob) triples of a frame whose columns are known by position."""
-    return zip(frame.iloc[:, -3], frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
+def _blobs(frame: pd.DataFrame) -> Iterator[Blob]:
+    """The binaries of a frame of packed rows, whose columns are known by position."""
+    places = (frame.iloc[:, at] for at in (-4, -3, -2))
+    for number, source, sequence, data in zip(*places, frame.iloc[:, -1], strict=True):
+        yield Blob(int(number), int(source), int(sequence), data)
 
 
-def _processed(operator: Operator, bundle: Bundle, clock: Clock) -> tuple[pa.RecordBatch, Any]:
-    return operator.process(bundle.batch, bundle.kinds, clock, bundle.partials)
+def _taken(tallies: Sequence[Tally]) -> Iterator[int]:
+    """What each operator has counted, one after the other."""
+    return (count for tally in tallies for count in tally.taken())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,8 @@ from aggloom.runtime.inspection import (
     split_key,
     times,
 )
+from aggloom.runtime.operators.base import Operator, OperatorSpec, blocks_of
+from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.spark.framing import LAYOUT
 from aggloom.runtime.spark.session import session
 from aggloom.runtime.spark.state_reader import (
@@ -47,7 +48,7 @@ def state(
     checkpoint: str | Path,
     *,
     key: Mapping[str, Any] | None = None,
-    operator: int | None = None,
+    operator: int | str | None = None,
     batch: int | None = None,
     limit: int | None = None,
     trust: bool = False,
@@ -56,7 +57,8 @@ def state(
     """What the operators of a checkpoint hold after a batch (None: the last), and what they hold of a key.
 
     key: values by column, or text that is read as the column's type; None is NULL. In windows the start or the end of
-    one may be among them. limit: how many values of a view are told. trust: run Python source
+    one may be among them. operator: by its number; of operators that share a stateful node by that of the node, or
+    as 0.1 by its place in it. limit: how many values of a view are told. trust: run Python source
     that lies in the checkpoint.
     """
     looks = _looks(checkpoint, operator, batch, trust, spark)
@@ -69,7 +71,7 @@ def why(
     checkpoint: str | Path,
     *,
     key: Mapping[str, Any],
-    operator: int | None = None,
+    operator: int | str | None = None,
     batch: int | None = None,
     trust: bool = False,
     spark: SparkSession | None = None,
@@ -80,7 +82,7 @@ def why(
     """
     looks = _fitting(_looks(checkpoint, operator, batch, trust, spark), key)
     if len(looks) > 1:
-        listed = "; ".join(f"{look.stored.number}: {look.description.operator}" for look in looks)
+        listed = "; ".join(f"{look.number}: {look.description.operator}" for look in looks)
         raise CheckpointError(
             f"{checkpoint}: several operators have such a key. Name one with --operator: {listed}."
         )
@@ -88,20 +90,19 @@ def why(
 
 
 class Look:
-    """An operator of a checkpoint at a batch."""
+    """An operator of a checkpoint at a batch; part: its place in the fragment of its stateful node."""
 
-    def __init__(
-        self, checkpoint: Checkpoint, stored: StoredOperator, batch: int | None, trust: bool
-    ) -> None:
-        self.checkpoint, self.stored, self.trust = checkpoint, stored, trust
-        self.batch = _batch(stored, batch, checkpoint.path)
-        self.files = checkpoint.files(stored.number, self.batch)
-        if not self.files:
-            raise CheckpointError(
-                f"{checkpoint.path}: operator {stored.number} has no state after batch {self.batch}."
-            )
-        self.description = checkpoint.description(stored.number, self.batch, trust)
-        self.where = f"{checkpoint.path}, {self.description.operator}"
+    def __init__(self, node: Node, part: int) -> None:
+        self.checkpoint, self.stored, self.trust = node.checkpoint, node.stored, node.trust
+        self.batch, self.files, self.part = node.batch, node.files, part
+        self.shares = len(node.description.parts) > 1
+        self.fragment, self.description = node.description, node.description.parts[part]
+        self.where = f"{node.checkpoint.path}, {self.description.operator}"
+
+    @property
+    def number(self) -> str:
+        """By what its user names it."""
+        return f"{self.stored.number}.{self.part}" if self.shares else str(self.stored.number)
 
     def state(self, key: Mapping[str, Any] | None, limit: int | None) -> OperatorState:
         """The operator's sizes, and what it holds of a key."""
@@ -126,29 +127,26 @@ class Look:
     def why(self, key: Mapping[str, Any]) -> Why:
         """How a key came to its value."""
         row, window = self._split(key)
-        bucket = bucket_of(row, self.description.buckets)
+        bucket = self._bucket(row)
         shown = {name: row.column(name)[0].as_py() for name in row.schema.names}
         about = (self.checkpoint.path, self.stored.number, self.description.operator, self.batch)
         files = [each for each in self.files if each.bucket == bucket]
         for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
-            description = stored.description(self.trust)
-            store = stored.store(description)
-            snapshot, entries = store.snapshot(stored.head), list(store.bundles(stored.head))
-            partials = [data for bundle, _ in entries for data in bundle.partials]
-            handler = description.handler(snapshot, *partials)
+            opened = _Opened(stored, self.trust, self.part)
+            entries = list(opened.entries())
             played = replay(
-                partial(description.open, handler, bucket),
-                [Entry(each.batch, each.kinds, each.partials, clock) for each, clock in entries],
+                opened.operator,
+                entries,
                 row,
-                snapshot=snapshot,
-                moves_last=description.settings_of.moves_last,
+                snapshot=opened.snapshot,
+                moves_last=opened.spec.moves_last,
             )
             near = () if played.first or played.bundles else self._nearest(row)
             return Why(
                 *about,
                 shown,
                 bucket,
-                bool(snapshot),
+                bool(opened.snapshot),
                 window.parts(played.first),
                 len(entries),
                 window.bundles(played.bundles),
@@ -163,9 +161,13 @@ class Look:
         bounds = getattr(self.description.settings_of, "bounds", None)
         return split_key(key, fields, bounds, self.where)
 
+    def _bucket(self, row: pa.RecordBatch) -> int:
+        """The bucket that a key is in: rows may lie by some of its columns."""
+        return bucket_of(row.select(list(self.description.spread)), self.description.buckets)
+
     def _key_state(self, key: Mapping[str, Any], limit: int | None) -> tuple[KeyState, Clock]:
         row, window = self._split(key)
-        bucket = bucket_of(row, self.description.buckets)
+        bucket = self._bucket(row)
         clock, parts = Clock(), tuple[Part, ...]()
         files = [each for each in self.files if each.bucket == bucket]
         for _, operator, last in self._rebuilt(files):
@@ -177,12 +179,10 @@ class Look:
     def _rebuilt(self, files: Sequence[BucketFiles]) -> Iterator[tuple[StoredBucket, Any, Clock]]:
         """Buckets, their operators in their state, and the clock of the last bundle in the log."""
         for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
-            description = stored.description(self.trust)
-            store = stored.store(description)
-            handler = description.handler(store.snapshot(stored.head), *stored.log)
-            operator = description.open(handler, stored.bucket)
-            store.rebuild(stored.head, operator)
-            yield stored, operator, stored.last_clock(store)
+            opened = _Opened(stored, self.trust, self.part)
+            fragment = opened.fragment()
+            opened.store.rebuild(stored.head, fragment)
+            yield stored, fragment.operators[self.part], stored.last_clock(opened.store)
 
     def _nearest(self, row: pa.RecordBatch) -> tuple[str, ...]:
         """Keys that read like one that is not there, if looking for them takes little."""
@@ -227,12 +227,73 @@ class Look:
             largest=tuple(largest[:_LARGEST]),
             key=found,
             note=note,
+            part=self.part if self.shares else None,
         )
+
+
+class Node:
+    """A stateful node of a checkpoint at a batch."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, stored: StoredOperator, batch: int | None, trust: bool
+    ) -> None:
+        self.checkpoint, self.stored, self.trust = checkpoint, stored, trust
+        self.batch = _batch(stored, batch, checkpoint.path)
+        self.files = checkpoint.files(stored.number, self.batch)
+        if not self.files:
+            raise CheckpointError(
+                f"{checkpoint.path}: operator {stored.number} has no state after batch {self.batch}."
+            )
+        self.description = checkpoint.description(stored.number, self.batch, trust)
+
+    @property
+    def looks(self) -> list[Look]:
+        """A look at each of its operators."""
+        return [Look(self, part) for part in range(len(self.description.parts))]
+
+
+class _Opened:
+    """A bucket of a fragment, to be made again; part: the operator that is looked at."""
+
+    def __init__(self, stored: StoredBucket, trust: bool, part: int) -> None:
+        self._description = stored.description(trust)
+        self.store, self._stored, self._part = stored.store(self._description), stored, part
+        self._whole = self.store.snapshot(stored.head)
+        self._handlers = self._description.handlers(self._whole, *stored.log)
+
+    @property
+    def spec(self) -> OperatorSpec:
+        """The operator's spec."""
+        return self._description.fragment.specs[self._part]
+
+    @property
+    def snapshot(self) -> bytes:
+        """The operator's part of the snapshot; empty if there is none."""
+        count = len(self._description.parts)
+        return bytes(blocks_of(self._whole, count)[self._part]) if self._whole else b""
+
+    def fragment(self) -> Fragment:
+        """The fragment without state."""
+        return self._description.open(self._handlers, self._stored.bucket)
+
+    def operator(self) -> Operator:
+        """The operator without state."""
+        return self.fragment().operators[self._part]
+
+    def entries(self) -> Iterator[Entry]:
+        """What the log brought to the operator, through those before it."""
+        fragment = self.fragment()
+        if self._whole:
+            fragment.restore(self._whole)
+        inputs = fragment.spec.inputs
+        for bundles, clock in self.store.bundles(self._stored.head, inputs):
+            (bundle,) = fragment.followed(bundles, clock, self._part)
+            yield Entry(*bundle, clock)
 
 
 def _looks(
     checkpoint: str | Path,
-    operator: int | None,
+    operator: int | str | None,
     batch: int | None,
     trust: bool,
     spark: SparkSession | None,
@@ -244,13 +305,17 @@ def _looks(
     )
     opened = Checkpoint(spark, str(checkpoint))
     found = opened.operators()
-    chosen = [each for each in found if operator in (None, each.number)]
-    if not chosen:
+    number = str(operator).partition(".")[0]
+    chosen = [each for each in found if operator is None or number == str(each.number)]
+    looks = [look for each in chosen for look in Node(opened, each, batch, trust).looks]
+    if "." in str(operator):
+        looks = [look for look in looks if look.number == operator]
+    if not looks:
         known = ", ".join(str(each.number) for each in found)
         raise CheckpointError(
             f"{checkpoint}: there is no operator {operator} of aggloom; there is {known}."
         )
-    return [Look(opened, each, batch, trust) for each in chosen]
+    return looks
 
 
 def _fitting(looks: list[Look], key: Mapping[str, Any]) -> list[Look]:

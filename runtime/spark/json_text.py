@@ -45,6 +45,10 @@ _CORRUPT = "_aggloom_corrupt"
 _MICROS_FROM = 100_000_000_000_000
 _NAMES = MapType(StringType(), StringType())
 _VALUES = MapType(StringType(), VariantType())
+_HOLDS_TEXT = (ArrayType, MapType, StringType, StructType)
+_PAIR = r"\\u(?i:d[89ab][0-9a-f]{2})", r"\\u(?i:d[c-f][0-9a-f]{2})"
+_HALF = rf"(?<!\\)(?:\\\\)*+(?:{_PAIR[0]}(?!{_PAIR[1]})|(?<!{_PAIR[0]}){_PAIR[1]})"
+"""Half of a surrogate pair by its number, the other half not beside it; two backslashes are a backslash."""
 _NOT_CAST = (ArrayType, BinaryType, MapType, StringType, StructType)
 
 
@@ -77,12 +81,14 @@ class JsonDoor:
         several = [F.contains(line, F.lit(f'"{name}"')) for name in changes]
         for name, here in zip(several, told, strict=True):
             unclear.append(name & ~here)
+        unclear += [_occurs(line, name, F.lit(2)) for name in [*names, *changes]]
         asked = parsed.withColumn("names", F.when(any_of(unclear), F.from_json("line", _NAMES)))
         keys = F.map_keys("names")
         asked = asked.withColumn("spelled", spelled(keys, [*names, *changes, *flattened]))
         fields = F.col("spelled")
         twice = repeated(fields, [*names, *changes])
-        again = _renamed(F.from_json("line", _VALUES), fields, twice, schema)
+        declared = [*names, *changes]
+        again = _renamed(F.from_json("line", _VALUES), fields, twice, declared, schema)
         other = (fields != keys) & (F.size(twice) == 0)
         asked = asked.withColumn("parsed", F.when(other, again).otherwise(p))
 
@@ -100,7 +106,9 @@ class JsonDoor:
             why = "no column of the schema is in the line, which has ", listed(keys)
             rows = place.unless(none, [*why, '; missing="null" takes them for NULL'], rows)
         rows = place.unless(F.size(twice) > 0, [listed(twice), " is there twice"], rows)
-        return self._exploded(asked, self._whole(rows, place, p, [F.col("names")]))
+        said = _declared(F.col("names"), fields, twice, names)
+        rows = self._unbroken(rows, place, [p])
+        return self._exploded(asked, self._whole(rows, place, p, [said]))
 
     def debezium(self, lines: DataFrame) -> DataFrame:
         """Debezium envelopes, one a line, with or without the `schema`/`payload` wrapper."""
@@ -114,6 +122,14 @@ class JsonDoor:
             for image in images
             for name in self.columns.names
         )
+        # The schema in a wrapper has every name, too.
+        begin = F.greatest(F.locate('"payload"', line), F.lit(1))
+        body = F.substr(line, begin)
+        count = F.lit(1)
+        for image in images:
+            count += e.getField(image).isNotNull().cast("int")
+        unclear |= any_of(_occurs(body, name, count) for name in self.columns.names)
+        unclear |= F.contains(line, F.lit("\\u"))
         loose = F.from_json("line", _envelope(_NAMES))
         # A tombstone in the wrapper has a schema and a payload, which is null.
         wrapped = p.getField("schema").isNotNull() & p.getField("payload").isNull()
@@ -150,18 +166,22 @@ class JsonDoor:
         rows = place.unless(inserts & after.isNull(), ["`after` is missing"], rows)
         known = F.coalesce(op.isin("c", "r", "u", "d"), F.lit(False))
         rows = place.unless(~known, ["`op` is not one of c, r, u, d"], rows)
-        values = [F.col("names").getField(image) for image in images]
-        return self._exploded(asked, self._whole(rows, place, p, values))
+        rows = self._unbroken(rows, place, [before, after])
+        values = [F.col(f"{image} values") for image in images]
+        again = any_of(F.col(f"{image} corrupt") for image in images)
+        return self._exploded(asked, self._whole(rows, place, p, values, again))
 
     def _with_image(self, asked: DataFrame, image: str) -> DataFrame:
-        """The image by declared names, and which of them it lacks or has twice."""
+        """The image by declared names, which of them it lacks or has twice, and whether a value is of another type."""
         names = self.columns.names
-        keys = F.map_keys(F.col("names").getField(image))
-        fields = F.col(f"{image} fields")
+        texts_of = F.col("names").getField(image)
+        keys = F.map_keys(texts_of)
+        fields, twice = F.col(f"{image} fields"), F.col(f"{image} twice")
         values = _message(F.from_json("line", _envelope(_VALUES))).getField(image)
-        twice = F.col(f"{image} twice")
-        again = _renamed(values, fields, twice, _raw(self.columns))
+        raw = _raw(self.columns)
+        again = F.col(f"{image} again")
         other = (fields != keys) & (F.size(twice) == 0)
+        renamed = F.struct(*(again.getField(name).alias(name) for name in names))
         found = F.col("e").getField(image)
         return (
             asked.withColumn(f"{image} fields", spelled(keys, names))
@@ -170,7 +190,16 @@ class JsonDoor:
                 f"{image} lacks",
                 F.when(fields.isNotNull(), F.array_except(texts(names), fields)),
             )
-            .withColumn(image, F.when(other, again).otherwise(found))
+            .withColumn(f"{image} values", _declared(texts_of, fields, twice, names))
+            .withColumn(
+                f"{image} again",
+                F.when(other, _renamed(values, fields, twice, names, _with_corrupt(raw))),
+            )
+            .withColumn(
+                f"{image} corrupt",
+                other & (again.isNull() | again.getField(_CORRUPT).isNotNull()),
+            )
+            .withColumn(image, F.when(other, renamed).otherwise(found))
         )
 
     def _parsed(self, lines: DataFrame, schema: StructType) -> DataFrame:
@@ -188,12 +217,21 @@ class JsonDoor:
             F.from_json("value", schema, _settings()).alias("parsed"),
         )
 
-    def _whole(self, rows: Column, place: Place, parsed: Column, values: list[Column]) -> Column:
+    def _whole(
+        self,
+        rows: Column,
+        place: Place,
+        parsed: Column,
+        values: list[Column],
+        again: Column | None = None,
+    ) -> Column:
         """`rows`, unless the line is more or less than one object of the columns' types.
 
-        values: what it has, as texts.
+        values: what it has, as texts. again: whether a value was of another type when it was read by another name.
         """
         corrupt = parsed.isNull() | parsed.getField(_CORRUPT).isNotNull()
+        if again is not None:
+            corrupt |= F.coalesce(again, F.lit(False))
         wrong = [
             _unlike(F.try_element_at(value, F.lit(f.name)), f)
             for value in values
@@ -204,6 +242,14 @@ class JsonDoor:
         rows = place.unless(corrupt, [why], rows)
         more = 'text after the object, or bytes that are not UTF-8; concatenated="split" reads several objects'
         return place.unless(~F.col("alone") & ~corrupt, [more], rows)
+
+    def _unbroken(self, rows: Column, place: Place, images: list[Column]) -> Column:
+        """`rows`, unless a text has half of a surrogate pair, which is no character: Spark reads it as a `?`."""
+        texts = [f for f in self.columns if isinstance(f.dataType, _HOLDS_TEXT)]
+        shown = [image.getField(f.name).cast("string") for image in images for f in texts]
+        marked = any_of(F.coalesce(F.contains(text, F.lit("?")), F.lit(False)) for text in shown)
+        broken = F.contains(place.text, F.lit("\\u")) & marked & place.text.rlike(_HALF)
+        return place.unless(broken, ["half of a surrogate pair in a text"], rows)
 
     def _exploded(self, parsed: DataFrame, rows: Column) -> DataFrame:
         present = F.when(~F.col("absent"), rows)
@@ -284,12 +330,24 @@ def _message(parsed: Column) -> Column:
     return F.coalesce(parsed.getField("payload"), bare)
 
 
-def _renamed(values: Column, names: Column, twice: Column, schema: StructType) -> Column:
+def _renamed(
+    values: Column, names: Column, twice: Column, declared: list[str], schema: StructType
+) -> Column:
     """An object read again, after its fields got other names."""
-    unique = F.when(F.size(twice) == 0, names)
-    return F.from_json(
-        F.to_json(F.map_from_arrays(unique, F.map_values(values))), schema, _settings()
-    )
+    return F.from_json(F.to_json(_declared(values, names, twice, declared)), schema, _settings())
+
+
+def _declared(values: Column, names: Column, twice: Column, declared: list[str]) -> Column:
+    """A map's values by their names as they are declared; those of other names are left out."""
+    entries = F.arrays_zip(names.alias("name"), F.map_values(values).alias("value"))
+    ours = F.filter(entries, lambda entry: entry.getField("name").isin(*declared))
+    return F.when(F.size(twice) == 0, F.map_from_entries(ours))
+
+
+def _occurs(line: Column, name: str, times: Column) -> Column:
+    """Whether a name in quotes occurs so many times in a line, or more."""
+    cut = F.call_function("substring_index", line, F.lit(f'"{name}"'), times)
+    return cut != line
 
 
 def _alone(line: Column) -> Column:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,27 +19,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType, StructField, StructType
 
-from aggloom.codegen import AggSpec, lower_calc
+from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import (
     Calc,
     Exchange,
-    Expand,
-    IncrementalAggregate,
-    LocalAggregate,
     Node,
     Plan,
     Scan,
     Stateful,
     Union,
-    WindowAssign,
-    WindowTable,
     above,
-    lineage,
     walk,
 )
 from aggloom.errors import SpecError
+from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.operators.registry import operator_of
-from aggloom.runtime.operators.steps import Step
+from aggloom.runtime.operators.stateless import Step, bare, is_step, step_of
 from aggloom.runtime.spark import counting
 from aggloom.runtime.spark.expressions import (
     check_columns,
@@ -48,10 +44,10 @@ from aggloom.runtime.spark.expressions import (
     spark_arrow,
     spark_schema,
 )
-from aggloom.runtime.spark.factory import OperatorFactory, description_of
+from aggloom.runtime.spark.factory import FragmentFactory, factory_of
 from aggloom.runtime.spark.file_order import FILE_PATH, FILE_TIME, file_order
 from aggloom.runtime.spark.files import WholeFiles, whole_files
-from aggloom.runtime.spark.host import OperatorProcessor, Options
+from aggloom.runtime.spark.host import FragmentProcessor, Options
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.records import CHANGE_COLUMN
@@ -115,7 +111,7 @@ class _Rows:
 class Lowering:
     """One plan on its way to a DataFrame.
 
-    factories: those of its operators, by place. orderly: the tables whose order of files the result depends on.
+    factories: those of its fragments, by place. orderly: the tables whose order of files the result depends on.
     carries: the number of a batch in which every bucket is called.
     """
 
@@ -129,7 +125,7 @@ class Lowering:
     ) -> None:
         self.plan, self.tables, self.handler_of, self.settings = plan, tables, handler_of, settings
         self._carries = carries
-        self._factories: dict[int, OperatorFactory] = {}
+        self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
         self._places = 0
         self._number = counting.number()
@@ -160,8 +156,8 @@ class Lowering:
         return Lowering(self.plan, self.tables, self.handler_of, self.settings, batch).result()
 
     @property
-    def factories(self) -> list[OperatorFactory]:
-        """The factories of the operators of a plan that has been lowered, by place."""
+    def factories(self) -> list[FragmentFactory]:
+        """The factories of the fragments of a plan that has been lowered, by place."""
         return [factory for _, factory in sorted(self._factories.items())]
 
     def about(self) -> Query:
@@ -180,8 +176,8 @@ class Lowering:
             return whole
         if isinstance(node, Stateful):
             return self._unpacked(node, profile)
-        if isinstance(node, WindowTable):
-            return _stepped(self._shown(node.input), node, (StringType(), _KIND))
+        if not isinstance(node, Calc | Scan):
+            return _stepped(self._shown(node.inputs[0]), node, (StringType(), _KIND))
         if isinstance(node, Calc):
             below = self._shown(node.input)
             if node.where is not None:
@@ -207,10 +203,9 @@ class Lowering:
             return self._scan(node)
         if isinstance(node, Stateful):
             return _Rows(self._unpacked(node, None), _KIND, change_column=_KIND)
-        if isinstance(node, WindowTable):
-            rows = self._rows(node.input)
+        if not isinstance(node, Calc):
+            rows = self._rows(node.inputs[0])
             return replace(rows, df=_stepped(rows.df, node, *_extra_fields(rows)))
-        assert isinstance(node, Calc)
         below = self._rows(node.input)
         df = below.df if node.where is None else below.df.where(node.where)
         df = df.selectExpr(*projected(node), *(quote(name) for name in below.extra))
@@ -237,46 +232,39 @@ class Lowering:
     def _packed(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
         """The rows of a part of the plan on their way to the next operator."""
         node = _below_unions(node)
-        if isinstance(node, LocalAggregate):
-            local = self.handler_of(node.spec)
-            return self._packed(node.input, replace(route, local=local), name, False)
-        if isinstance(node, IncrementalAggregate):
-            steps = (*node.steps, *route.steps)
-            local = self.handler_of(node.final)
-            return self._hosted(node, replace(route, steps=steps, local=local))
+        if node.accumulators is not None:
+            route, ordered = replace(route, local=self.handler_of(node.accumulators)), False
+            if not isinstance(node, Stateful):
+                return self._packed(node.inputs[0], route, name, ordered)
         if isinstance(node, Stateful):
-            return self._hosted(node, route)
-        if isinstance(node, Expand | WindowAssign | WindowTable):
-            further = replace(route, steps=(node, *route.steps))
-            return self._packed(node.input, further, name, ordered)
+            steps = (*node.onward, *route.steps)
+            return self._hosted(node, replace(route, steps=steps))
         if isinstance(node, Union):
             return self._united(_parts(node), route, name, ordered)
-        step = self._step(node) if isinstance(node, Calc) else None
+        step = self._step(node)
         if step is not None and self._is_packed(node):
             further = replace(route, steps=(step, *route.steps))
             return self._packed(node.inputs[0], further, name, ordered)
         return self._from_rows(node, route, name, ordered)
 
-    def _step(self, node: Calc) -> Step | None:
-        """A Calc as a step on packed rows; None if only Spark evaluates its expressions."""
-        if node.picked is not None:
-            return node
-        if not self._is_ansi:
+    def _step(self, node: Node) -> Step | None:
+        """A node as a step on packed rows; None if it is none, or if only Spark evaluates its expressions."""
+        if is_step(node):
+            return step_of(node)
+        if not isinstance(node, Calc) or not self._is_ansi:
             return None
         try:
-            return lower_calc(
-                node.where, node.select, node.schema, node.input.schema, zone=self._zone
-            )
+            return step_of(node, self._zone)
         except SpecError:
             return None
 
     def _is_packed(self, node: Node) -> bool:
-        """Whether rows leave a node packed, through Calcs that only pick columns or are lowered."""
+        """Whether rows leave a node packed, through steps that are lowered."""
         while isinstance(node, Calc) and self._step(node) is not None:
             node = node.input
         if isinstance(node, Scan):
             return self._files(node) is not None
-        return isinstance(node, Stateful | Expand | WindowAssign | WindowTable)
+        return isinstance(node, Stateful) or is_step(node)
 
     def _files(self, node: Node) -> WholeFiles | None:
         """The files that a source is, unless Spark has to see its rows for their event times."""
@@ -343,59 +331,68 @@ class Lowering:
         )
 
     def _hosted(self, node: Stateful, route: Route | None) -> DataFrame:
-        """A keyed operator: what leaves are blobs, or packed rows if there is a route."""
-        options = self.plan.options
-        (exchange,) = node.inputs
-        assert isinstance(exchange, Exchange)
+        """The fragment that a node gives out of: what leaves are blobs, or packed rows if there is a route."""
+        fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
         place, self._places = self._places, self._places + 1
-        settings = operator_of(node, options)
-        rows, ordered = settings.rows, settings.needs_order
-        name = node.name
+        buckets = self._count(exchanges[0])
         # What is above may wait for a first bundle, which this node then has to hand on.
-        always = settings.always or (route is not None and route.always)
-        self.orderly |= _orderly(node, ordered)
-        here = Route(
-            rows,
-            len(node.keys),
-            self._count(exchange),
-            wakes=settings.wakes,
-            always=always,
-            carries=self._carries,
+        always = fragment.always or (route is not None and route.always)
+        for each, part in zip(nodes, fragment.parts, strict=True):
+            self.orderly |= _orderly(each, part.spec.needs_order)
+        packed = [
+            self._fed(exchange, fragment, number, buckets, always)
+            for number, exchange in enumerate(exchanges)
+        ]
+        handlers = tuple(
+            None if spec is None else self.handler_of(spec) for spec in fragment.handler_specs
         )
-        packed = self._packed(exchange.input, here, name, ordered)
-        handler = None if settings.handler_spec is None else self.handler_of(settings.handler_spec)
-        factory = OperatorFactory(
-            name=name,
-            digest=lineage(node),
-            description=description_of(node, name, place, here.buckets, handler, settings),
-            handler=handler,
-            input_schema=rows,
-            settings=settings,
-        )
+        factory = factory_of(nodes, place, buckets, handlers, fragment)
         self._factories[place] = factory
         # Batch queries need no timers: with their rows time ends.
-        mode = settings.time_mode if self._streams else "None"
+        mode = fragment.time_mode if self._streams else "None"
         hosting = Options(
-            here.buckets,
-            settings.ttl_ms,
+            buckets,
+            tuple(fragment.ttls),
             self.settings.state_directory,
             place,
             route,
             mode,
             self.settings.state_limit,
-            added_calls=options.added_calls,
+            added_calls=self.plan.options.added_calls,
         )
-        hosted = packed.groupBy("bucket").transformWithStateInPandas(
-            OperatorProcessor(factory, hosting),
-            outputStructType=hosting.output_ddl,
-            outputMode="Append",
-            timeMode=mode,
+        hosted = (
+            reduce(DataFrame.union, packed)
+            .groupBy("bucket")
+            .transformWithStateInPandas(
+                FragmentProcessor(factory, hosting),
+                outputStructType=hosting.output_ddl,
+                outputMode="Append",
+                timeMode=mode,
+            )
         )
-        return self._counted(hosted, name, place, here.buckets)
+        names = [part.name for part in fragment.parts]
+        return self._counted(hosted, names, place, buckets)
 
-    def _counted(self, hosted: DataFrame, name: str, place: int, buckets: int) -> DataFrame:
-        """What leaves an operator, its counts observed."""
-        return counting.operator_counted(hosted, name, place, self._number, buckets)
+    def _counted(self, hosted: DataFrame, names: list[str], place: int, buckets: int) -> DataFrame:
+        """What leaves a fragment, the counts of its operators observed."""
+        return counting.operators_counted(hosted, names, place, self._number, buckets)
+
+    def _fed(
+        self, exchange: Exchange, fragment: FragmentSpec, number: int, buckets: int, always: bool
+    ) -> DataFrame:
+        """The packed rows of an input of a fragment."""
+        rows = fragment.inputs[number]
+        route = Route(
+            rows,
+            tuple(exchange.input.schema.names.index(name) for name in exchange.keys),
+            buckets,
+            number,
+            wakes=fragment.wakes,
+            always=always and number == 0,
+            carries=self._carries,
+        )
+        name = ", ".join(dict.fromkeys(part.name for part in fragment.fed(number)))
+        return self._packed(exchange.input, route, name, fragment.ordered(number))
 
     def _count(self, exchange: Exchange) -> int:
         """How many buckets an operator has; a global aggregate has one key, so one bucket."""
@@ -407,10 +404,10 @@ def _extra_fields(rows: _Rows) -> list[tuple[Any, str]]:
     return [(rows.df.schema[name].dataType, name) for name in rows.extra]
 
 
-def _stepped(df: DataFrame, node: WindowTable, *extra: tuple[Any, str]) -> DataFrame:
+def _stepped(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
     """Rows as ordinary columns after a step that Arrow does; the extra columns go along."""
     fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
-    return df.mapInArrow(Stepped(node), StructType(fields))
+    return df.mapInArrow(Stepped(bare(node)), StructType(fields))
 
 
 def _any(tables: Mapping[str, Table]) -> Table:
@@ -436,7 +433,7 @@ def _parts(node: Node) -> list[Node]:
 def _orderly(node: Stateful, ordered: bool) -> set[str]:
     """The tables below a node whose rows it may not have in another order: its table could be another.
 
-    A row that is taken back before it came is not there for any policy once its key has lost all of its rows.
+    A row that is taken back before it came is dropped, or kept and forgotten by a window; only aggregates heal.
     """
     arrivals = any(s.entry(call).by_arrival for s in node.handlers for call in s.calls)
     arrivals = arrivals or not node.handlers

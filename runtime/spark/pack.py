@@ -20,7 +20,10 @@ from aggloom.runtime.spark.routes import PackedRow, Packer, Route
 from aggloom.runtime.values.changelog import Kinds, is_retraction, parse_kinds
 
 _PACKED = pa.schema(
-    [("bucket", pa.int32()), ("partition", pa.int32()), ("seq", pa.int32()), ("blob", pa.binary())]
+    [
+        *((name, pa.int32()) for name in ("bucket", "input", "partition", "seq")),
+        ("blob", pa.binary()),
+    ]
 )
 _NO_CHANGES = "If it is a column like others, pass change_column=None"
 

@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from aggloom.codegen import load_text
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
-from aggloom.runtime.operators.steps import Rows, Step, no_rows, run_steps, split
+from aggloom.runtime.operators.stateless import Step, run_steps
+from aggloom.runtime.operators.steps import Rows, no_rows, split
 from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, pack_blob, with_kinds
 from aggloom.runtime.spark.partitioning import bucket_keys
 from aggloom.runtime.values.changelog import Kinds
 
-PACKED_DDL = "bucket INT, partition INT, seq INT, blob BINARY"
+PACKED_DDL = "bucket INT, input INT, partition INT, seq INT, blob BINARY"
 SIDE = 1 << 24
 """Sources of different inputs of a union are this far apart."""
 
@@ -35,7 +36,7 @@ _BACKEND = re.compile(r"^BACKEND = [\"'](\w+)", re.MULTILINE)
 
 _BATCH_ID = "streaming.sql.batchId"
 
-PackedRow = tuple[int, int, int, bytes]
+PackedRow = tuple[int, int, int, int, bytes]
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def _loaded(text: str, digest: str) -> type[Any]:
 
 @dataclass(frozen=True)
 class Route:
-    """Where rows go. `schema`: the next operator's columns, of which the first `keys` are its key.
+    """Where rows go. `schema`: the columns of the next fragment's input of this number; `keys`: the places of those
+    by which they find their bucket.
 
     steps: Calcs that pick columns or are lowered, Expands and assignments to windows, before. local: the handler that
     aggregates them first, if that makes them fewer. side: which input of a union this is. wakes: whether every bucket
@@ -73,8 +75,9 @@ class Route:
     """
 
     schema: pa.Schema
-    keys: int
+    keys: tuple[int, ...]
     buckets: int
+    input: int = 0
     steps: tuple[Step, ...] = ()
     local: HandlerText | None = None
     side: int = 0
@@ -169,7 +172,7 @@ class Packer:
 
     def _packed(self, bucket: int, blob: bytes) -> PackedRow:
         self._sequence += 1
-        return self._names[bucket], self._source, self._sequence, blob
+        return self._names[bucket], self._route.input, self._source, self._sequence, blob
 
 
 class _Local:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.errors import CheckpointError, StateCorruptError
-from aggloom.runtime.inspection import Description
+from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.framing import DESCRIPTION, LOG, Owner, stated_owner, unseal
 from aggloom.runtime.spark.partitioning import bucket_keys, hash_int
@@ -55,7 +55,7 @@ class StoredBucket:
     snapshot: list[bytes] = field(default_factory=list)
     log: list[bytes] = field(default_factory=list)
 
-    def description(self, trust: bool) -> Description:
+    def description(self, trust: bool) -> FragmentDescription:
         """What the state was made from; raises StateError if the blob is not whole."""
         return described_by(self.about, self.bucket, trust)
 
@@ -63,7 +63,7 @@ class StoredBucket:
         """The clock of the last bundle in the log."""
         return unseal(self.log[-1], store.owner, LOG).clock if self.log else NO_TIME
 
-    def store(self, description: Description) -> BucketStore:
+    def store(self, description: FragmentDescription) -> BucketStore:
         """The bucket as the host sees it, with every check that the host makes."""
         owner = Owner(description.operator, description.digest, self.bucket, description.buckets)
         return BucketStore(
@@ -128,7 +128,7 @@ class Checkpoint:
         ]
         return sorted(found)
 
-    def description(self, operator: int, batch: int, trust: bool) -> Description:
+    def description(self, operator: int, batch: int, trust: bool) -> FragmentDescription:
         """What the state of an operator was made from, as one of its buckets says."""
         rows = self._variable("about", operator, batch).select("key.bucket", "value.blob").limit(1)
         for key, blob in self._collect(rows):
@@ -209,7 +209,7 @@ def require_directory(path: str) -> None:
         raise CheckpointError(f"{path}: there is no such directory.")
 
 
-def described_by(about: bytes, bucket: int, trust: bool) -> Description:
+def described_by(about: bytes, bucket: int, trust: bool) -> FragmentDescription:
     """What the sealed description of a bucket says; raises StateError if it is not whole or another's."""
     owner = stated_owner(about, "a checkpoint")
     text = bytes(unseal(about, owner, DESCRIPTION).payload)
@@ -218,7 +218,7 @@ def described_by(about: bytes, bucket: int, trust: bool) -> Description:
             f"the description of bucket {bucket} is that of bucket {owner.bucket}. "
             "Restore the checkpoint from a copy."
         )
-    return Description.parse(text, trust)
+    return FragmentDescription.parse(text, trust)
 
 
 def _variables(properties: str | None) -> set[str]:

@@ -10,24 +10,22 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from aggloom.errors import StateCorruptError
-from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.spark.blobs import (
     BLOB_BYTES,
     concat,
-    cut,
     is_partial,
     read_blob,
     split_kinds,
-    with_kinds,
-    write_blob,
 )
 from aggloom.runtime.spark.framing import (
     DESCRIPTION,
@@ -38,28 +36,33 @@ from aggloom.runtime.spark.framing import (
     stated_digest,
     unseal,
 )
-from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 LOG_MINIMUM_BYTES = 4 << 20
 LOG_MAXIMUM_ENTRIES = 256
 
 
-class Bundle(NamedTuple):
-    """What a batch brings to a bucket: rows in the order in which they are to be applied, and accumulators.
+class Blob(NamedTuple):
+    """A binary on its way to a bucket: the input that it is for, where it comes from, and its number there."""
 
-    blobs: the binaries that it came in, in order, which the log keeps.
-    """
+    input: int
+    source: int
+    sequence: int
+    data: bytes | memoryview
 
-    batch: pa.RecordBatch
-    kinds: Kinds
-    partials: tuple[bytes | memoryview, ...] = ()
-    blobs: tuple[bytes | memoryview, ...] = ()
+
+class Came(NamedTuple):
+    """What a batch brings to a bucket: a bundle of each input, and the binaries of them, which the log keeps."""
+
+    bundles: list[Bundle]
+    blobs: tuple[Blob, ...] = ()
 
     @property
     def nbytes(self) -> int:
         """Bytes of all of it."""
-        return int(self.batch.nbytes) + sum(len(data) for data in self.partials)
+        return sum(
+            int(bundle.batch.nbytes) + sum(map(len, bundle.partials)) for bundle in self.bundles
+        )
 
 
 @dataclass(frozen=True)
@@ -108,13 +111,13 @@ class BucketStore:
             raise self._incomplete("description", 0, 1)
         return BucketStore(self._head, self._snapshot, self._log, self._about, owner, text)
 
-    def rebuild(self, head: Head, operator: Operator) -> None:
-        """Bring a fresh operator to the state of `head`: the snapshot, then the log replayed."""
+    def rebuild(self, head: Head, fragment: Fragment) -> None:
+        """Bring a fresh fragment to the state of `head`: the snapshot, then the log replayed."""
         snapshot = self.snapshot(head)
         if snapshot:
-            operator.restore(snapshot)
-        for bundle, clock in self.bundles(head):
-            operator.process(bundle.batch, bundle.kinds, clock, bundle.partials)
+            fragment.restore(snapshot)
+        for bundles, clock in self.bundles(head, fragment.spec.inputs):
+            fragment.run(bundles, clock)
 
     def snapshot(self, head: Head) -> bytes:
         """The snapshot that `head` names, empty if there is none; raises StateCorruptError."""
@@ -125,28 +128,25 @@ class BucketStore:
     def commit(
         self,
         head: Head | None,
-        operator: Operator,
-        bundle: Bundle,
+        fragment: Fragment,
+        came: Came,
         clock: Clock,
     ) -> str:
-        """Make the bundle that `operator` has just processed durable; the token of the new version."""
+        """Make the bundles that a fragment has just taken durable; the token of the new version."""
         evolves = head is not None and head.description != self.described
-        empty = not bundle.batch.num_rows and not bundle.partials and clock == NO_TIME
+        empty = clock == NO_TIME and not any(b.batch.num_rows or b.partials for b in came.bundles)
         if head and empty and not evolves:
             return head.token
         old = head or Head("")
         token = uuid.uuid4().hex
-        if evolves or self._snapshot_is_due(old, operator, bundle.nbytes):
-            self._write_snapshot(operator, old, token)
+        if evolves or self._snapshot_is_due(old, fragment, came.nbytes):
+            self._write_snapshot(fragment, old, token)
             return token
-        pieces = [bytes(blob) for blob in bundle.blobs]
-        if all(is_partial(blob) for blob in pieces):
-            # What is replayed has the columns of its rows, even if there are none.
-            whole = with_kinds(bundle.batch, bundle.kinds)
-            pieces = [write_blob(piece.schema, [(piece, b"")]) for piece in cut(whole)] + pieces
+        # Where only the clock moved there is a frame without rows, which says so.
+        pieces = [(blob.input, bytes(blob.data)) for blob in came.blobs] or [(0, b"")]
         frames = [
-            (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock),)
-            for part, piece in enumerate(pieces)
+            (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock, number),)
+            for part, (number, piece) in enumerate(pieces)
         ]
         self._log.appendList(frames)
         self._update_head(
@@ -157,22 +157,22 @@ class BucketStore:
                 old.snapshot_chunks,
                 old.log_frames + len(frames),
                 old.log_entries + 1,
-                old.log_bytes + bundle.nbytes,
+                old.log_bytes + came.nbytes,
             ),
         )
         return token
 
-    def _snapshot_is_due(self, head: Head, operator: Operator, more: int) -> bool:
+    def _snapshot_is_due(self, head: Head, fragment: Fragment, more: int) -> bool:
         """True when the log outweighs the state; the threshold differs from bucket to bucket."""
         stagger = 1.0 + 0.5 * self.owner.bucket / self.owner.buckets
-        enough = max(operator.state_bytes, LOG_MINIMUM_BYTES) * stagger
+        enough = max(fragment.state_bytes, LOG_MINIMUM_BYTES) * stagger
         return (
             head.log_bytes + more > enough or head.log_entries + 1 > LOG_MAXIMUM_ENTRIES * stagger
         )
 
-    def _write_snapshot(self, operator: Operator, old: Head, token: str) -> None:
+    def _write_snapshot(self, fragment: Fragment, old: Head, token: str) -> None:
         """Replace snapshot and log by a snapshot of now."""
-        data = memoryview(operator.snapshot()).cast("B")
+        data = memoryview(fragment.snapshot()).cast("B")
         starts = range(0, max(len(data), 1), BLOB_BYTES)
         self._snapshot.put(
             [
@@ -197,22 +197,25 @@ class BucketStore:
             raise self._incomplete("snapshot", len(frames), expected)
         return [frame.payload for frame in frames]
 
-    def bundles(self, head: Head) -> Iterator[tuple[Bundle, Clock]]:
-        """The log's bundles in order, each with the clock that it saw; raises StateCorruptError."""
+    def bundles(
+        self, head: Head, inputs: Sequence[pa.Schema]
+    ) -> Iterator[tuple[list[Bundle], Clock]]:
+        """What the log has in order, each time a bundle of each input and the clock; raises StateCorruptError.
+
+        inputs: the columns of each input.
+        """
         if not head.log_frames:
             return
-        pieces: list[memoryview] = []
+        pieces: list[Blob] = []
         entry = read = 0
         for row in self._log.get():
             frame = unseal(bytes(row[0]), self.owner, LOG)
             if (frame.entry, frame.part) != (entry, len(pieces)):
                 raise self._incomplete("log", read, head.log_frames)
             read += 1
-            pieces.append(frame.payload)
+            pieces.append(Blob(frame.input, 0, len(pieces), frame.payload))
             if len(pieces) == frame.parts:
-                bundle = gather((0, place, piece) for place, piece in enumerate(pieces))
-                assert bundle is not None
-                yield bundle, frame.clock
+                yield gather([piece for piece in pieces if piece.data], inputs).bundles, frame.clock
                 pieces = []
                 entry += 1
         if (read, entry) != (head.log_frames, head.log_entries):
@@ -230,23 +233,28 @@ def _digest(description: str) -> str:
     return hashlib.sha256(description.encode()).hexdigest()[:16]
 
 
-def gather(
-    blobs: Iterable[tuple[int, int, bytes | memoryview]], schema: pa.Schema | None = None
-) -> Bundle | None:
-    """The bundle of (source, sequence, blob) triples; rows in the order in which they are to be applied.
+def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema]) -> Came:
+    """What binaries bring, by input, rows in the order in which they are to be applied; `inputs`: their columns."""
+    listed = sorted(blobs, key=lambda blob: blob[:3])
+    if listed and listed[-1].input >= len(inputs):
+        raise StateCorruptError(f"rows of input {listed[-1].input}, and there are {len(inputs)}")
+    bundles = [
+        _bundle([blob for blob in listed if blob.input == number], schema)
+        for number, schema in enumerate(inputs)
+    ]
+    return Came(bundles, tuple(listed))
 
-    schema: the columns of the rows, for a bundle of accumulators alone.
-    """
-    listed = sorted(blobs, key=lambda blob: blob[:2])
-    came = tuple(blob for _, _, blob in listed)
-    partials = tuple(blob for _, _, blob in listed if is_partial(blob))
+
+def _bundle(blobs: Sequence[Blob], schema: pa.Schema) -> Bundle:
+    """The bundle of one input."""
+    partials = tuple(blob.data for blob in blobs if is_partial(blob.data))
     segments = [
-        (order, source, sequence, place, batch)
-        for source, sequence, blob in listed
-        if not is_partial(blob)
-        for place, (batch, order) in enumerate(read_blob(blob))
+        (order, blob.source, blob.sequence, place, batch)
+        for blob in blobs
+        if not is_partial(blob.data)
+        for place, (batch, order) in enumerate(read_blob(blob.data))
     ]
     if not segments:
-        return Bundle(*no_rows(schema), partials, came) if partials and schema is not None else None
+        return Bundle(*no_rows(schema), partials)
     segments.sort(key=lambda segment: segment[:4])
-    return Bundle(*split_kinds(concat([segment[4] for segment in segments])), partials, came)
+    return Bundle(*split_kinds(concat([segment[4] for segment in segments])), partials)

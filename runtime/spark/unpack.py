@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.codegen import having_kinds
-from aggloom.codegen.planner import WindowTable
-from aggloom.runtime.operators.windows.assign import window_rows
+from aggloom.codegen.planner import Node
+from aggloom.runtime.operators.stateless import run_steps
 from aggloom.runtime.spark.blobs import concat, is_late, read_blob, split_kinds
 from aggloom.runtime.values.changelog import (
     UPDATE_BEFORE,
@@ -60,23 +60,21 @@ class Unpack:
 
 @dataclass(frozen=True)
 class Stepped:
-    """The `mapInArrow` stage of a WindowTable over ordinary columns; what stands after the columns goes along."""
+    """The `mapInArrow` stage of a step over ordinary columns; what stands after the columns goes along."""
 
-    node: WindowTable
+    node: Node
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Repeat each row for its windows."""
-        width = len(self.node.input.schema)
+        """Run the step over the rows, their places standing for their kinds."""
+        schema = self.node.inputs[0].schema
+        width = len(schema)
         for batch in batches:
             rows = np.arange(batch.num_rows, dtype=np.int64)
+            fields = zip(batch.columns, schema, strict=False)
             known = pa.RecordBatch.from_arrays(
-                [
-                    c.cast(f.type)
-                    for c, f in zip(batch.columns, self.node.input.schema, strict=False)
-                ],
-                schema=self.node.input.schema,
+                [column.cast(field.type) for column, field in fields], schema=schema
             )
-            done, places = window_rows(self.node, known, rows)
+            done, places = run_steps((self.node,), (known, rows))
             extra = [column.take(pa.array(places)) for column in batch.columns[width:]]
             names = [*self.node.schema.names, *batch.schema.names[width:]]
             yield pa.RecordBatch.from_arrays([*done.columns, *extra], names=names)

@@ -14,26 +14,26 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.storage.jit import cold_kernel, kernel
-from aggloom.runtime.storage.pool import PoolArrays, compare_bytes, release
-from aggloom.runtime.storage.tree import (
-    _LARGEST,
-    _LIMIT,
+from aggloom.runtime.storage.blocks import (
+    LARGEST,
+    LIMIT,
     LIVE,
     Tree,
-    _allocate,
-    _copy,
-    _erase,
-    _give_back,
-    _grow_root,
-    _insert,
-    _lower,
-    _move,
-    _outermost,
+    allocate_block,
     block_level,
     block_size,
     block_weight,
+    copy_numbers,
+    erase_entry,
+    give_back_block,
+    grow_root,
+    insert_entry,
+    lower_entry,
+    move_block,
+    outermost_entry,
 )
+from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.pool import PoolArrays, compare_bytes, release
 
 ENTRY = 4
 START = 1 << 32
@@ -100,19 +100,19 @@ def _split(
 ) -> int:
     """Give all but `keep` entries of a block's full child to a new sibling; the block, which may have moved."""
     child = tree.heap[block + 2 + at * ENTRY]
-    given = _LIMIT - keep
-    right = _allocate(tree, 0 if given == 1 else _LARGEST, block_level(tree, child))
-    _copy(tree, child + 1 + keep * ENTRY, right + 1, given * ENTRY)
+    given = LIMIT - keep
+    right = allocate_block(tree, 0 if given == 1 else LARGEST, block_level(tree, child))
+    copy_numbers(tree, child + 1 + keep * ENTRY, right + 1, given * ENTRY)
     tree.heap[right] |= given
     tree.heap[child] -= given
-    entry = _insert(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])
+    entry = insert_entry(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])
     weight = block_weight(tree, right)
     tree.heap[entry + 1] = right
     tree.heap[entry + 2] = weight
     tree.heap[entry + 3] = tree.heap[right + 4]
     tree.heap[entry - ENTRY + 2] -= weight
     if keep == 1:
-        _move(tree, slot, entry - ENTRY, child, 0)
+        move_block(tree, slot, entry - ENTRY, child, 0)
     return entry - 1 - (at + 1) * ENTRY
 
 
@@ -120,7 +120,7 @@ def _split(
 def _grow(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Make sure that the root is there and not full."""
     root = np.int64(tree.root[slot])
-    _grow_root(tree, pool, pooled, slot)
+    grow_root(tree, pool, pooled, slot)
     if root != 0:
         tree.heap[np.int64(tree.root[slot]) + 4] = tree.heap[root + 4]
 
@@ -138,7 +138,7 @@ def order_insert(
 ) -> None:
     """Enter a row, which arrives after all those with the same sort key. `path`: room for the way down."""
     block = np.int64(tree.root[slot])
-    if block == 0 or block_size(tree, block) == _LIMIT:
+    if block == 0 or block_size(tree, block) == LIMIT:
         _grow(tree, pool, by_bytes, slot)
         block = np.int64(tree.root[slot])
     depth, parent, beside = 0, np.int64(0), np.int64(0)
@@ -146,16 +146,16 @@ def order_insert(
     while block_level(tree, block) > 0:
         if rank == 0:
             rank = np.int64(1)
-            _lower(tree, pool, by_bytes, block + 1, word)
+            lower_entry(tree, pool, by_bytes, block + 1, word)
             tree.heap[block + 4] = arrival
         child = tree.heap[block + 2 + (rank - 1) * ENTRY]
         inside = _rank(tree, pool, by_bytes, child, word, arrival)
-        if block_size(tree, child) == _LIMIT:
-            keep = _LIMIT >> 1
+        if block_size(tree, child) == LIMIT:
+            keep = LIMIT >> 1
             if inside == 0:
                 keep = 1
-            elif inside == _LIMIT:
-                keep = _LIMIT - 1
+            elif inside == LIMIT:
+                keep = LIMIT - 1
             elif _same_key(tree, child + 1, word, arrival):
                 keep = inside
             block = _split(tree, pool, by_bytes, slot, parent, block, rank - 1, keep)
@@ -169,14 +169,14 @@ def order_insert(
         tree.heap[entry + 2] += 1
         path[depth] = entry
         depth, parent, block, rank = depth + 1, entry, child, inside
-    entry = _insert(tree, pool, by_bytes, slot, parent, block, rank, word)
+    entry = insert_entry(tree, pool, by_bytes, slot, parent, block, rank, word)
     tree.meta[LIVE] += 1
     tree.heap[entry + 1], tree.heap[entry + 2], tree.heap[entry + 3] = row, 1, arrival
     last = np.int64(0)
     if rank > 0:
         last = entry - ENTRY
     elif beside != 0:
-        last = _outermost(tree, beside, 1)
+        last = outermost_entry(tree, beside, 1)
     if last == 0 or not _same_key(tree, last, word, arrival):
         tree.heap[entry + 2] += START
         for d in range(depth):
@@ -229,7 +229,7 @@ def order_remove(
         if at + 1 < block_size(tree, block):
             follower = entry + ENTRY
         elif behind != 0:
-            follower = _outermost(tree, behind, 0)
+            follower = outermost_entry(tree, behind, 0)
     # The next of its equals begins their sort key from now on.
     has_heir = follower != 0 and _same_key(tree, follower, word, arrival)
     heir = tree.heap[follower + 3] if has_heir else np.int64(0)
@@ -238,20 +238,20 @@ def order_remove(
     while depth > 0 and block_size(tree, block) == 1:
         if by_bytes:
             release(pool, tree.heap[block + 1])
-        _give_back(tree, block)
+        give_back_block(tree, block)
         depth -= 1
         block = path[2 * depth]
     tree.meta[LIVE] -= 1
     if block_size(tree, block) == 1:
         if by_bytes:
             release(pool, tree.heap[block + 1])
-        _give_back(tree, block)
+        give_back_block(tree, block)
         tree.root[slot] = 0
     else:
         above = np.int64(0)
         if depth > 0:
             above = path[2 * depth - 2] + 1 + path[2 * depth - 1] * ENTRY
-        _erase(tree, pool, by_bytes, slot, above, block, path[2 * depth + 1])
+        erase_entry(tree, pool, by_bytes, slot, above, block, path[2 * depth + 1])
     if has_heir:
         _begin_key(tree, pool, by_bytes, slot, word, heir)
 

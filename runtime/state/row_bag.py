@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.state.bag_kernels import BagArrays, apply_changes, take_rows, walk_slots
-from aggloom.runtime.state.row_index import BLOCK, Applied, RowIndex
-from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.state.identified_rows import IdentifiedRows
+from aggloom.runtime.state.row_index import BLOCK, Applied
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
 
 
-class RowBag:
+class RowBag(IdentifiedRows):
     """The rows of slots in an arena, created there or found there again.
 
     name: what its arrays are called by. slots: how many there are. unique: numbers of the columns of a unique key, of
@@ -38,11 +38,8 @@ class RowBag:
         unique: Sequence[int] = (),
         degrees: bool = False,
     ) -> None:
-        self.arena, self.pool, self.name = arena, pool, name
-        self.unique, self.keeps_degrees = tuple(unique), degrees
-        self.rows = RowStore(arena, pool, f"{name}.rows", fields)
-        identity = np.array(unique, np.int64) if unique else self.rows.every_column
-        self.index = RowIndex(arena, f"{name}.index", identity)
+        super().__init__(arena, pool, name, fields, unique)
+        self.keeps_degrees = degrees
         for part in ("count", "after", "before"):
             arena.array(f"{name}.{part}", self.rows.capacity, "i4")
         arena.array(f"{name}.degree", self.rows.capacity if degrees else 0, "i4")
@@ -99,19 +96,9 @@ class RowBag:
         """Take rows back from their slots."""
         return self.apply(slots, batch, np.ones(len(slots), np.bool_))
 
-    def find(self, slots: Array, batch: pa.RecordBatch) -> Array:
-        """The row of each slot with the identity of the row beside it, or -1."""
-        return self.index.find(self.rows.arrays, slots, self.rows.encode(batch))
-
     def take(self, ids: Array) -> None:
         """Take distinct rows out whatever their counts; they have to be freed."""
         take_rows(self.arrays, self.rows.arrays, self.index.arrays, ids)
-
-    def free(self, ids: Array) -> None:
-        """Forget rows that are gone."""
-        self.rows.delete(ids)
-        if len(self.rows) == 0:
-            self._shrink()
 
     def walk(self, slots: Array, limit: int = 1 << 16) -> Iterator[tuple[Array, Array]]:
         """All rows of slots, as (position in `slots`, id) pairs, at most `limit` at a time; a slot of -1 has none.
@@ -141,12 +128,6 @@ class RowBag:
         """Have so many slots; those beyond hold no row."""
         self.arena.resize(f"{self.name}.head", slots)
         self._reload()
-
-    def trim(self) -> None:
-        """Give back the room that no row has used yet."""
-        self.rows.trim()
-        self._fit()
-        self.index.trim(len(self.rows), self.rows.capacity)
 
     def copied(
         self, arena: Arena, pool: Pool, moved_slots: Array, slots: int
@@ -183,24 +164,13 @@ class RowBag:
         new.index.enter(new.rows.arrays, now)
         return new, moved
 
-    def _reserve(self, rows: int) -> None:
-        self.rows.reserve(rows)
-        self._fit()
-        self.index.reserve(len(self.rows) + rows, self.rows.capacity)
-
     def _fit(self) -> None:
-        """Bring what stands beside rows to their capacity."""
         parts = ("count", "after", "before", "degree")[: 4 if self.keeps_degrees else 3]
         if len(self.arrays.count) != self.rows.capacity:
             for part in parts:
                 self.arena.resize(f"{self.name}.{part}", self.rows.capacity)
             self._reload()
         self.index.reserve(0, self.rows.capacity)
-
-    def _shrink(self) -> None:
-        self.rows.shrink()
-        self._fit()
-        self.index.reset(self.rows.capacity)
 
     def _reload(self) -> None:
         self.arrays = BagArrays(

@@ -37,10 +37,10 @@ from aggloom.runtime.state.row_index import (
 )
 from aggloom.runtime.state.row_store import Encoded, RowArrays, store_row
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.blocks import STAMP, Tree
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.key_index import close_gap
 from aggloom.runtime.storage.pool import PoolArrays
-from aggloom.runtime.storage.tree import STAMP, Tree
 
 
 class SortedArrays(NamedTuple):

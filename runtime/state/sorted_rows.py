@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from aggloom.runtime.state.identified_rows import IdentifiedRows
 from aggloom.runtime.state.order_tree import DEPTH
-from aggloom.runtime.state.row_index import BLOCK, Applied, RowIndex
-from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.state.row_index import BLOCK, Applied
 from aggloom.runtime.state.sort_key import SortColumn, SortKey
 from aggloom.runtime.state.sorted_kernels import (
     Given,
@@ -30,13 +30,14 @@ from aggloom.runtime.state.sorted_kernels import (
     take_rows,
 )
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.blocks import STAMP, WEIGHED
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import STAMP, WEIGHED, TreeView
+from aggloom.runtime.storage.tree import TreeView
 
 _BY_ID = (("word", "i8"), ("arrival", "i8"), ("newer", "i4"), ("older", "i4"))
 
 
-class SortedRows:
+class SortedRows(IdentifiedRows):
     """The rows of slots in an arena, created there or found there again.
 
     name: what its arrays are called by. order: the sort key; without columns rows stand as they came. slots: how many
@@ -55,11 +56,8 @@ class SortedRows:
         *,
         unique: Sequence[int] = (),
     ) -> None:
-        self.arena, self.pool, self.name = arena, pool, name
-        self.unique, self.key = tuple(unique), SortKey(fields, order)
-        self.rows = RowStore(arena, pool, f"{name}.rows", fields)
-        identity = np.array(unique, np.int64) if unique else self.rows.every_column
-        self.index = RowIndex(arena, f"{name}.index", identity)
+        super().__init__(arena, pool, name, fields, unique)
+        self.key = SortKey(fields, order)
         self.tree = TreeView(arena, f"{name}.order", slots, 3)
         self.tree.arrays.meta[WEIGHED] = 1
         for part, dtype in _BY_ID:
@@ -124,10 +122,6 @@ class SortedRows:
         """Take rows back from their slots."""
         return self.apply(slots, batch, np.ones(len(slots), np.bool_), latest=latest)
 
-    def find(self, slots: Array, batch: pa.RecordBatch) -> Array:
-        """The first row to come of each slot with the identity of the row beside it, or -1."""
-        return self.index.find(self.rows.arrays, slots, self.rows.encode(batch))
-
     def take(self, ids: Array) -> None:
         """Take rows out; they have to be freed."""
         path, by_bytes = self._path, self.key.by_bytes
@@ -136,12 +130,6 @@ class SortedRows:
             # What shrinks has a smaller block before it gives its own back.
             self.tree.reserve(len(some))
             take_rows(self.arrays, self._where, self.pool.arrays, by_bytes, some, path)
-
-    def free(self, ids: Array) -> None:
-        """Forget rows that are gone."""
-        self.rows.delete(ids)
-        if len(self.rows) == 0:
-            self._shrink()
 
     def places(self, ids: Array) -> Places:
         """Where rows that are there stand in their slots."""
@@ -184,9 +172,7 @@ class SortedRows:
 
     def trim(self) -> None:
         """Give back the room that no row has used yet."""
-        self.rows.trim()
-        self._fit()
-        self.index.trim(len(self.rows), self.rows.capacity)
+        super().trim()
         self.tree.trim()
 
     def copied(
@@ -230,13 +216,7 @@ class SortedRows:
             path, by_bytes = self._path, self.key.by_bytes
             plant_rows(self.arrays, self._where, self.pool.arrays, by_bytes, some, path)
 
-    def _reserve(self, rows: int) -> None:
-        self.rows.reserve(rows)
-        self._fit()
-        self.index.reserve(len(self.rows) + rows, self.rows.capacity)
-
     def _fit(self) -> None:
-        """Bring what stands beside rows to their capacity."""
         if len(self.arrays.word) != self.rows.capacity:
             for part, _ in _BY_ID:
                 self.arena.resize(f"{self.name}.{part}", self.rows.capacity)
@@ -244,9 +224,7 @@ class SortedRows:
         self.index.reserve(0, self.rows.capacity)
 
     def _shrink(self) -> None:
-        self.rows.shrink()
-        self._fit()
-        self.index.reset(self.rows.capacity)
+        super()._shrink()
         self.tree.shrink()
 
     def _reload(self) -> None:

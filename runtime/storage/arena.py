@@ -278,15 +278,15 @@ class Arena:
         directory = self.directory
         assert directory is not None
         memory = _available_memory()
-        told = f"live state in {directory}: {error.strerror or error} ({more:,} bytes are needed"
-        told += f", {_free(directory):,} are free there"
+        message = f"live state in {directory}: {error.strerror or error} ({more:,} bytes are needed"
+        message += f", {_free(directory):,} are free there"
         fix = "Set AGGLOOM_STATE_DIR to a directory with more room, or free some."
         if memory is not None and more > memory:
-            raise StateRoomError(f"{told}, and {memory:,} in memory). {fix}") from error
+            raise StateRoomError(f"{message}, and {memory:,} in memory). {fix}") from error
         self.directory = self.listing = None
         if error.errno not in _warned:
             _warned.add(error.errno)
-            _log.warning("%s); it stays in memory, and is rebuilt for each batch. %s", told, fix)
+            _log.warning("%s); it stays in memory, and is rebuilt for each batch. %s", message, fix)
 
 
 def _grown(path: Path, old: int, size: int) -> int:

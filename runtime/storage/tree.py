@@ -1,178 +1,43 @@
 """A B+tree by slot: word -> counts, in order. The multiset and the ordered view are made of it.
 
-All blocks lie in one array. A block is a header and up to 32 entries; a leaf's entry is a word and its counts,
-an inner one's a word and a child: all words in that child are at least it. Blocks come in six sizes, so that
-a slot with one value takes three words, and an emptied block goes at once, so that every leaf shows something.
-Full blocks are split on the way down. Entries are named by their place in the array; 0 is none.
-
-A tree can be WEIGHED: then a leaf's entry has a weight as its second count, and an inner one the sum of the
-weights below it, at the same distance from the word.
+Blocks are those of blocks.py; full ones are split on the way down.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from aggloom.runtime.storage.arena import Arena, Array, airy
+from aggloom.runtime.storage.arena import Arena, airy
+from aggloom.runtime.storage.blocks import (
+    INNER,
+    LARGEST,
+    LIMIT,
+    LIVE,
+    STRIDE,
+    USED,
+    WEIGHED,
+    Tree,
+    allocate_block,
+    block_level,
+    block_rank,
+    block_size,
+    block_weight,
+    copy_numbers,
+    edge_entry,
+    edge_leaf,
+    erase_entry,
+    give_back_block,
+    grow_root,
+    insert_entry,
+    lower_entry,
+    outermost_entry,
+)
 from aggloom.runtime.storage.jit import cold_kernel, kernel
-from aggloom.runtime.storage.pool import PoolArrays, compare_bytes, hold, release
+from aggloom.runtime.storage.pool import PoolArrays, release
 
-USED, LIVE, INNER, STRIDE, WEIGHED, STAMP = range(6)
-_META = 6
-_LARGEST = 5
-_LIMIT = 1 << _LARGEST
+META_SIZE = 6
 _FIRST_WORDS = 64
 _SPARE_WORDS = 1 << 15
-
-
-class Tree(NamedTuple):
-    """`heap`: blocks; by slot `root`: a block; by size `free`: a list of blocks, each naming the next."""
-
-    heap: Array
-    root: Array
-    free: Array
-    meta: Array
-
-
-@kernel
-def block_size(tree: Tree, block: int) -> int:
-    return tree.heap[block] & 0xFF
-
-
-@kernel
-def _order(tree: Tree, block: int) -> int:
-    """The binary logarithm of a block's capacity."""
-    return (tree.heap[block] >> 8) & 0xFF
-
-
-@kernel
-def block_level(tree: Tree, block: int) -> int:
-    """0 for a leaf."""
-    return tree.heap[block] >> 16
-
-
-@kernel
-def _words(tree: Tree, order: int) -> int:
-    return 1 + (tree.meta[STRIDE] << order)
-
-
-@kernel
-def block_weight(tree: Tree, block: int) -> int:
-    """The sum of a block's weights, in a weighed tree."""
-    stride = tree.meta[STRIDE]
-    total = np.int64(0)
-    for j in range(block_size(tree, block)):
-        total += tree.heap[block + 3 + j * stride]
-    return total
-
-
-@kernel
-def _allocate(tree: Tree, order: int, level: int) -> int:
-    """An empty block; room was reserved."""
-    block = tree.free[order]
-    if block != 0:
-        tree.free[order] = tree.heap[block]
-    else:
-        block = tree.meta[USED]
-        tree.meta[USED] += _words(tree, order)
-    if level > 0:
-        tree.meta[INNER] += _words(tree, order)
-    tree.heap[block] = (order << 8) | (level << 16)
-    return block
-
-
-@kernel
-def _give_back(tree: Tree, block: int) -> None:
-    order = _order(tree, block)
-    if block_level(tree, block) > 0:
-        tree.meta[INNER] -= _words(tree, order)
-    tree.heap[block] = tree.free[order]
-    tree.free[order] = block
-
-
-@kernel
-def _copy(tree: Tree, source: int, target: int, words: int) -> None:
-    for j in range(words):
-        tree.heap[target + j] = tree.heap[source + j]
-
-
-@kernel
-def _link(tree: Tree, slot: int, parent: int, block: int) -> None:
-    """Let the parent entry (0: the root) point to a block."""
-    if parent == 0:
-        tree.root[slot] = block
-    else:
-        tree.heap[parent + 1] = block
-
-
-@cold_kernel
-def _move(tree: Tree, slot: int, parent: int, block: int, order: int) -> int:
-    """Put a block's entries into a block of another size."""
-    new = _allocate(tree, order, block_level(tree, block))
-    size = block_size(tree, block)
-    tree.heap[new] |= size
-    _copy(tree, block + 1, new + 1, size * tree.meta[STRIDE])
-    _give_back(tree, block)
-    _link(tree, slot, parent, new)
-    return new
-
-
-@kernel
-def compare(pool: PoolArrays, by_bytes: bool, a: int, b: int) -> int:
-    """-1, 0, 1 as word `a` comes before, with or after word `b`."""
-    if by_bytes:
-        return compare_bytes(pool, a, b)
-    if a == b:
-        return 0
-    return -1 if a < b else 1
-
-
-@kernel
-def block_rank(tree: Tree, pool: PoolArrays, by_bytes: bool, block: int, word: int) -> int:
-    """How many words of a block are not after `word`."""
-    stride = tree.meta[STRIDE]
-    low, left = np.int64(0), block_size(tree, block)
-    if not by_bytes:
-        # One branch to mispredict: a third faster than halving, whatever the size.
-        while low < left and tree.heap[block + 1 + low * stride] <= word:
-            low += 1
-        return low
-    while left > 0:
-        half = (left + 1) >> 1
-        after = compare(pool, by_bytes, tree.heap[block + 1 + (low + half - 1) * stride], word) > 0
-        low = low if after else low + half
-        left = half - 1 if after else left - half
-    return low
-
-
-@kernel
-def _insert(
-    tree: Tree,
-    pool: PoolArrays,
-    pooled: bool,
-    slot: int,
-    parent: int,
-    block: int,
-    at: int,
-    word: int,
-) -> int:
-    """A new entry at a place of a block that is below the limit; its counts are 0."""
-    if block_size(tree, block) == 1 << _order(tree, block):
-        block = _move(tree, slot, parent, block, _order(tree, block) + 1)
-    stride = tree.meta[STRIDE]
-    entry = block + 1 + at * stride
-    end = block + 1 + block_size(tree, block) * stride
-    for j in range(end - 1, entry - 1, -1):
-        tree.heap[j + stride] = tree.heap[j]
-    tree.heap[entry] = word
-    for j in range(entry + 1, entry + stride):
-        tree.heap[j] = 0
-    tree.heap[block] += 1
-    if pooled:
-        hold(pool, word)
-    return entry
 
 
 @cold_kernel
@@ -182,12 +47,12 @@ def _split(
     """Give the upper half of a block's full child to a new sibling; the block, which may have moved."""
     stride = tree.meta[STRIDE]
     child = tree.heap[block + 2 + at * stride]
-    right = _allocate(tree, _LARGEST, block_level(tree, child))
-    half = _LIMIT >> 1
-    _copy(tree, child + 1 + half * stride, right + 1, half * stride)
+    right = allocate_block(tree, LARGEST, block_level(tree, child))
+    half = LIMIT >> 1
+    copy_numbers(tree, child + 1 + half * stride, right + 1, half * stride)
     tree.heap[right] |= half
     tree.heap[child] -= half
-    entry = _insert(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])
+    entry = insert_entry(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])
     tree.heap[entry + 1] = right
     if tree.meta[WEIGHED] != 0:
         weight = block_weight(tree, right)
@@ -196,38 +61,14 @@ def _split(
     return entry - 1 - (at + 1) * stride
 
 
-@cold_kernel
-def _grow_root(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
-    """Make sure that the root is there and not full."""
-    root = np.int64(tree.root[slot])
-    if root == 0:
-        tree.root[slot] = _allocate(tree, 0, 0)
-    elif block_size(tree, root) == _LIMIT:
-        top = _allocate(tree, 1, block_level(tree, root) + 1)
-        tree.root[slot] = top
-        entry = _insert(tree, pool, pooled, slot, 0, top, 0, tree.heap[root + 1])
-        tree.heap[entry + 1] = root
-        if tree.meta[WEIGHED] != 0:
-            tree.heap[entry + 2] = block_weight(tree, root)
-
-
-@kernel
-def _lower(tree: Tree, pool: PoolArrays, pooled: bool, entry: int, word: int) -> None:
-    """Let a smaller word stand for a child that will hold it."""
-    if pooled:
-        hold(pool, word)
-        release(pool, tree.heap[entry])
-    tree.heap[entry] = word
-
-
 @kernel
 def tree_entry(
     tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot: int, word: int
 ) -> int:
     """The entry of a word, made with counts of 0 if there is none."""
     block = np.int64(tree.root[slot])
-    if block == 0 or block_size(tree, block) == _LIMIT:
-        _grow_root(tree, pool, pooled, slot)
+    if block == 0 or block_size(tree, block) == LIMIT:
+        grow_root(tree, pool, pooled, slot)
         block = np.int64(tree.root[slot])
     stride = tree.meta[STRIDE]
     parent = np.int64(0)
@@ -235,10 +76,10 @@ def tree_entry(
     while block_level(tree, block) > 0:
         if rank == 0:
             rank = np.int64(1)
-            _lower(tree, pool, pooled, block + 1, word)
+            lower_entry(tree, pool, pooled, block + 1, word)
         at = rank - 1
         child = tree.heap[block + 2 + at * stride]
-        if block_size(tree, child) == _LIMIT:
+        if block_size(tree, child) == LIMIT:
             block = _split(tree, pool, pooled, slot, parent, block, at)
         else:
             parent = block + 1 + at * stride
@@ -249,7 +90,7 @@ def tree_entry(
         if tree.heap[entry] == word:
             return entry
     tree.meta[LIVE] += 1
-    return _insert(tree, pool, pooled, slot, parent, block, rank, word)
+    return insert_entry(tree, pool, pooled, slot, parent, block, rank, word)
 
 
 @kernel
@@ -297,13 +138,13 @@ def tree_remove(
         below = tree.heap[chain + 2] if block_level(tree, chain) > 0 else np.int64(0)
         if pooled:
             release(pool, tree.heap[chain + 1])
-        _give_back(tree, chain)
+        give_back_block(tree, chain)
         chain = below
     tree.meta[LIVE] -= 1
     if keeper == 0:
         tree.root[slot] = 0
     else:
-        _erase(tree, pool, pooled, slot, keeper_parent, keeper, keeper_at)
+        erase_entry(tree, pool, pooled, slot, keeper_parent, keeper, keeper_at)
 
 
 @cold_kernel
@@ -315,53 +156,10 @@ def drop_entry(
 
 
 @kernel
-def _erase(
-    tree: Tree, pool: PoolArrays, pooled: bool, slot: int, parent: int, block: int, at: int
-) -> None:
-    """Take one of several entries out of a block, and shrink what became too large."""
-    stride = tree.meta[STRIDE]
-    entry = block + 1 + at * stride
-    end = block + 1 + block_size(tree, block) * stride
-    if pooled:
-        release(pool, tree.heap[entry])
-    _copy(tree, entry + stride, entry, end - entry - stride)
-    tree.heap[block] -= 1
-    if block_size(tree, block) << 2 <= 1 << _order(tree, block):
-        _move(tree, slot, parent, block, _order(tree, block) - 1)
-    root = np.int64(tree.root[slot])
-    while block_level(tree, root) > 0 and block_size(tree, root) == 1:
-        tree.root[slot] = tree.heap[root + 2]
-        if pooled:
-            release(pool, tree.heap[root + 1])
-        _give_back(tree, root)
-        root = np.int64(tree.root[slot])
-
-
-@kernel
-def _edge(tree: Tree, leaf: int, side: int) -> int:
-    """The first (side 0) or last (side 1) entry of a leaf."""
-    return leaf + 1 + (block_size(tree, leaf) - 1) * tree.meta[STRIDE] * side
-
-
-@kernel
-def _edge_leaf(tree: Tree, block: int, side: int) -> int:
-    """The first (side 0) or last (side 1) leaf beneath a block, or 0 beneath none."""
-    while block != 0 and block_level(tree, block) > 0:
-        block = tree.heap[_edge(tree, block, side) + 1]
-    return block
-
-
-@kernel
-def _outermost(tree: Tree, block: int, side: int) -> int:
-    """The first (side 0) or last (side 1) entry beneath a block."""
-    return _edge(tree, _edge_leaf(tree, block, side), side)
-
-
-@kernel
 def tree_end(tree: Tree, slot: int, side: int) -> int:
     """The first (side 0) or last (side 1) entry of a slot, or 0."""
     root = np.int64(tree.root[slot])
-    return _outermost(tree, root, side) if root != 0 else np.int64(0)
+    return outermost_entry(tree, root, side) if root != 0 else np.int64(0)
 
 
 @kernel
@@ -379,7 +177,7 @@ def tree_beside(
         if block_level(tree, block) == 0:
             if inside:
                 return block + 1 + beside * stride
-            return _outermost(tree, neighbour, 1 - side) if neighbour != 0 else np.int64(0)
+            return outermost_entry(tree, neighbour, 1 - side) if neighbour != 0 else np.int64(0)
         if inside:
             neighbour = tree.heap[block + 2 + beside * stride]
         block = tree.heap[block + 2 + at * stride]
@@ -388,8 +186,8 @@ def tree_beside(
 @kernel
 def tree_start(tree: Tree, slot: int, side: int) -> tuple[int, int]:
     """Where a walk starts: the first (side 0) or last (side 1) leaf and its outer entry, or zeros."""
-    leaf = _edge_leaf(tree, np.int64(tree.root[slot]), side)
-    return leaf, _edge(tree, leaf, side) if leaf != 0 else np.int64(0)
+    leaf = edge_leaf(tree, np.int64(tree.root[slot]), side)
+    return leaf, edge_entry(tree, leaf, side) if leaf != 0 else np.int64(0)
 
 
 @kernel
@@ -401,7 +199,7 @@ def tree_step(
     Only from one leaf to the next it goes down from the root, so a walk costs a small part of `tree_beside`.
     """
     stride = tree.meta[STRIDE]
-    if entry != _edge(tree, leaf, side):
+    if entry != edge_entry(tree, leaf, side):
         return leaf, entry + (2 * side - 1) * stride
     word = tree.heap[entry]
     block = np.int64(tree.root[slot])
@@ -412,8 +210,8 @@ def tree_step(
         if 0 <= beside < block_size(tree, block):
             neighbour = tree.heap[block + 2 + beside * stride]
         block = tree.heap[block + 2 + at * stride]
-    leaf = _edge_leaf(tree, neighbour, 1 - side)
-    return leaf, _edge(tree, leaf, 1 - side) if leaf != 0 else np.int64(0)
+    leaf = edge_leaf(tree, neighbour, 1 - side)
+    return leaf, edge_entry(tree, leaf, 1 - side) if leaf != 0 else np.int64(0)
 
 
 @cold_kernel
@@ -429,13 +227,13 @@ class TreeView:
 
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
         self.arena, self.name = arena, name
-        self._block = 1 + _LIMIT * (1 + width)
+        self._block = 1 + LIMIT * (1 + width)
         arena.array(f"{name}.heap", _FIRST_WORDS, "i8")
         arena.array(f"{name}.root", slots, "i8")
-        arena.array(f"{name}.free", _LARGEST + 1, "i8")
-        meta = arena.array(f"{name}.meta", _META, "i8")
-        if len(meta) < _META:
-            meta = arena.resize(f"{name}.meta", _META)
+        arena.array(f"{name}.free", LARGEST + 1, "i8")
+        meta = arena.array(f"{name}.meta", META_SIZE, "i8")
+        if len(meta) < META_SIZE:
+            meta = arena.resize(f"{name}.meta", META_SIZE)
         meta[STRIDE] = 1 + width
         meta[USED] = max(meta[USED], 1)
         self._reload()

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from aggloom.errors import DataError, TypeMismatchError
 from aggloom.physical import is_nested
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.columns import bitmap, validity
+from aggloom.runtime.values.scalars import bitmap, validity
 
 Options = Mapping[str, Any]
 # As Jackson writes what JSON does not let stand in a string.
@@ -107,21 +107,21 @@ def json_texts(values: pa.Array) -> pa.Array:
     if len(values) == 0:
         return pa.array([], pa.string())
     if pa.types.is_nested(dtype):
-        made = _json_nested(values)
+        json = _json_nested(values)
     elif pa.types.is_floating(dtype):
-        made = _by_distinct(texts(values), _json_float)
+        json = _by_distinct(texts(values), _json_float)
     elif pa.types.is_binary(dtype):
-        made = _by_distinct(values, lambda value: f'"{base64.b64encode(value).decode()}"')
+        json = _by_distinct(values, lambda value: f'"{base64.b64encode(value).decode()}"')
     elif pa.types.is_string(dtype):
-        made = _by_distinct(values, _quoted)
+        json = _by_distinct(values, _quoted)
     elif pa.types.is_timestamp(dtype):
         iso = pc.replace_substring(texts(values), pattern=" ", replacement="T")
-        made = _concat('"', iso, '"' if dtype.tz is None else 'Z"')
+        json = _concat('"', iso, '"' if dtype.tz is None else 'Z"')
     elif pa.types.is_temporal(dtype):
-        made = _concat('"', texts(values), '"')
+        json = _concat('"', texts(values), '"')
     else:
-        made = texts(values)
-    return pc.if_else(values.is_valid(), made, "null")
+        json = texts(values)
+    return pc.if_else(values.is_valid(), json, "null")
 
 
 def _array(lists: _Lists, result: pa.DataType, options: Options) -> pa.Array:
@@ -170,12 +170,12 @@ def _json_object(lists: _Lists, result: pa.DataType, options: Options) -> pa.Arr
     if names.null_count:
         raise DataError("JSON_OBJECTAGG: a key is NULL; leave such rows out with a FILTER")
     keys, shown = json_texts(texts(names)).to_pylist(), json_texts(values).to_pylist()
-    made = []
+    json = []
     for (start, end), valid in zip(pairwise(lists.offsets.tolist()), lists.valid, strict=True):
         members = dict(zip(keys[start:end], shown[start:end], strict=True))
         text = ",".join(f"{key}:{value}" for key, value in members.items())
-        made.append(f"{{{text}}}" if valid else None)
-    return pa.array(made, pa.string())
+        json.append(f"{{{text}}}" if valid else None)
+    return pa.array(json, pa.string())
 
 
 _KINDS: dict[str, Callable[[_Lists, pa.DataType, Options], pa.Array]] = {

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from aggloom.physical import is_nested, is_text, is_wide_decimal
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
-from aggloom.runtime.values import columns
+from aggloom.runtime.values import scalars
 
 _VALUE, _NULL_LAST = 1, 2
 _SIGN = np.uint64(1 << 63)
@@ -79,7 +79,7 @@ def decode_values(encoded: pa.BinaryArray, dtype: pa.DataType) -> pa.Array:
     """What `encode_values` made the bytes of."""
     if encoded.null_count == 0:
         return decode(encoded, [dtype], [PLAIN], 0)
-    valid = columns.validity(encoded)
+    valid = scalars.validity(encoded)
     place = pa.array(np.cumsum(valid) - 1, mask=~valid)
     return decode(encoded.drop_null(), [dtype], [PLAIN], 0).take(place)
 
@@ -89,20 +89,20 @@ def _component(column: pa.Array, part: Part) -> pa.BinaryArray:
     if len(column) == 0:
         return pa.array([], pa.binary())
     null = 0 if part.nulls_first else _NULL_LAST
-    valid = columns.validity(column)
+    valid = scalars.validity(column)
     flags = np.where(valid, _VALUE, null).astype(np.uint8)[:, None]
     if is_text(dtype) or is_nested(dtype):
         payload = _variable_payload(column)
         if part.descending:
             payload = _inverted(payload)
         return pc.binary_join_element_wise(_binary(flags), payload, _NOTHING)
-    fixed = columns.wide_bytes(column) if is_wide_decimal(dtype) else _word_bytes(column)
+    fixed = scalars.wide_bytes(column) if is_wide_decimal(dtype) else _word_bytes(column)
     fixed[~valid] = 0
     return _binary(np.hstack([flags, ~fixed if part.descending else fixed]))
 
 
 def _word_bytes(column: pa.Array) -> Array:
-    words = columns.scalar_words(column).view(np.uint64) ^ _SIGN
+    words = scalars.scalar_words(column).view(np.uint64) ^ _SIGN
     return words.astype(">u8").view(np.uint8).reshape(-1, 8)
 
 
@@ -163,11 +163,11 @@ def _read(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> pa.Ar
         return _read_text(data, starts, valid, dtype)
     if is_wide_decimal(dtype):
         raw = data[starts[:, None] + np.arange(16)]
-        return columns.from_wide_bytes(raw, valid, dtype)
+        return scalars.from_wide_bytes(raw, valid, dtype)
     raw = data[starts[:, None] + np.arange(8)]
     words = (raw.view(">u8").reshape(-1).astype(np.uint64) ^ _SIGN).view(np.int64)
     words[~valid] = 0
-    return columns.from_scalar_words(words, valid, dtype)
+    return scalars.from_scalar_words(words, valid, dtype)
 
 
 def _read_struct(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
@@ -176,7 +176,7 @@ def _read_struct(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -
         present = data[starts] == _VALUE
         children.append(_read(data, starts + 1, present, field.type))
         starts = _skip(data, starts, field.type)
-    bitmap = [columns.bitmap(valid)]
+    bitmap = [scalars.bitmap(valid)]
     return pa.Array.from_buffers(dtype, len(valid), bitmap, children=children)
 
 
@@ -187,7 +187,7 @@ def _read_list(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> 
     found = np.empty(int(ends[-1]), np.int64)
     _find_elements(data, starts, code, ends, found)
     elements = _read(data, found + 1, data[found] == _VALUE, dtype.value_type)
-    buffers = [columns.bitmap(valid), pa.py_buffer(ends.astype(np.int32))]
+    buffers = [scalars.bitmap(valid), pa.py_buffer(ends.astype(np.int32))]
     return pa.Array.from_buffers(dtype, len(valid), buffers, children=[elements])
 
 
@@ -196,7 +196,7 @@ def _read_text(data: Array, starts: Array, valid: Array, dtype: pa.DataType) -> 
     _measure_texts(data, starts, ends)
     text = np.empty(int(ends[-1]), np.uint8)
     _copy_texts(data, starts, ends, text)
-    buffers = [columns.bitmap(valid), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(text)]
+    buffers = [scalars.bitmap(valid), pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(text)]
     return pa.Array.from_buffers(dtype, len(valid), buffers)
 
 

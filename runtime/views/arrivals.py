@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays, import_word
-from aggloom.runtime.storage.tree import Tree
 from aggloom.runtime.views.multiset import multiset_count, multiset_entry, multiset_settle
 from aggloom.runtime.views.sequence import (
     Sequence,

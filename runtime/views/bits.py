@@ -101,15 +101,15 @@ class FixedView:
     is_airy = False
 
     def __init__(
-        self, arena: Arena, name: str, made: Any, by_slot: tuple[str, ...], *scratch: Array
+        self, arena: Arena, name: str, arrays_type: Any, by_slot: tuple[str, ...], *scratch: Array
     ) -> None:
         self.arena, self.name = arena, name
-        self._made, self._by_slot, self._scratch = made, by_slot, scratch
+        self._arrays_type, self._by_slot, self._scratch = arrays_type, by_slot, scratch
         self._reload()
 
     def _reload(self) -> None:
         kept = (self.arena.array(f"{self.name}.{array}", 0, "i8") for array in self._by_slot)
-        self.arrays = self._made(*kept, *self._scratch)
+        self.arrays = self._arrays_type(*kept, *self._scratch)
 
     def reserve_slots(self, slots: int) -> None:
         for array in self._by_slot:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays
-from aggloom.runtime.storage.tree import _META as _WIDTH
-from aggloom.runtime.storage.tree import Tree
+from aggloom.runtime.storage.tree import META_SIZE
 from aggloom.runtime.views.ranked import (
     RankedView,
     ranked_add,
@@ -29,6 +29,9 @@ _INFINITE = np.int64(1) << np.int64(62)
 # Of the smallest double, and a little more.
 _LEAST_LOGARITHM = -745.0
 _GREATEST = 1.7976931348623157e308
+
+_WIDTH = META_SIZE
+"""Where `meta` keeps the width, behind what it keeps of every tree."""
 
 
 @kernel
@@ -73,17 +76,17 @@ def bin_value(number: int, width: int) -> float:
 
 
 @kernel
-def bins_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+def ddsketch_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     ranked_add(view, pool, False, slot, bin_of(word, view.meta[_WIDTH]), 1)
 
 
 @kernel
-def bins_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+def ddsketch_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     ranked_add(view, pool, False, slot, bin_of(word, view.meta[_WIDTH]), -1)
 
 
 @kernel
-def bins_merge(
+def ddsketch_merge(
     view: Tree,
     pool: PoolArrays,
     pooled: bool,
@@ -96,13 +99,13 @@ def bins_merge(
 
 
 @kernel
-def bins_clear(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
+def ddsketch_clear(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
     ranked_clear(view, pool, False, slot)
 
 
 @kernel
-def bins_none(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> bool:
+def ddsketch_none(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> bool:
     return ranked_total(view, slot) == 0
 
 
@@ -118,7 +121,7 @@ def binned_percentile(
     return bin_value(ranked_at(view, slot, rank), view.meta[_WIDTH])
 
 
-class BinsView(RankedView):
+class DDSketchView(RankedView):
     """Owner of a weighed Tree whose words are bins, for an error of 1 / width (at most a half)."""
 
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:

@@ -25,7 +25,7 @@ RANKED_BITS = 38
 _SALT = np.int64(-0x61C8864680B583EB)
 
 
-class Registers(NamedTuple):
+class HyperLogLogs(NamedTuple):
     """By slot `cells`, each an entry or four registers, and `filled`: how many entries, or MANY.
 
     `scratch` has room for a slot's entries while they become registers.
@@ -49,13 +49,13 @@ def entry_of(code: int) -> int:
 
 
 @kernel
-def _most(view: Registers) -> int:
+def _most(view: HyperLogLogs) -> int:
     """How many entries a slot may have."""
     return min(view.cells.shape[1], MOST_ENTRIES)
 
 
 @kernel
-def _raise(view: Registers, slot: int, entry: int) -> None:
+def _raise(view: HyperLogLogs, slot: int, entry: int) -> None:
     """Let an entry count in its register."""
     register = (entry >> 6) & (4 * view.cells.shape[1] - 1)
     rank, shift = entry & 63, (register & 3) << 3
@@ -66,7 +66,7 @@ def _raise(view: Registers, slot: int, entry: int) -> None:
 
 
 @kernel
-def _to_registers(view: Registers, slot: int) -> None:
+def _to_registers(view: HyperLogLogs, slot: int) -> None:
     filled = np.int64(view.filled[slot])
     for j in range(filled):
         view.scratch[j] = view.cells[slot, j]
@@ -77,7 +77,7 @@ def _to_registers(view: Registers, slot: int) -> None:
 
 
 @kernel
-def _place(view: Registers, slot: int, entry: int) -> int:
+def _place(view: HyperLogLogs, slot: int, entry: int) -> int:
     """How many of a slot's entries are before this one."""
     low, high = np.int64(0), np.int64(view.filled[slot])
     while low < high:
@@ -90,7 +90,7 @@ def _place(view: Registers, slot: int, entry: int) -> int:
 
 
 @kernel
-def _add(view: Registers, slot: int, entry: int) -> None:
+def _add(view: HyperLogLogs, slot: int, entry: int) -> None:
     filled = np.int64(view.filled[slot])
     if filled != MANY:
         at = _place(view, slot, entry)
@@ -107,8 +107,8 @@ def _add(view: Registers, slot: int, entry: int) -> None:
 
 
 @kernel
-def registers_accumulate(
-    view: Registers, pool: PoolArrays, pooled: bool, slot: int, word: int
+def hyperloglog_accumulate(
+    view: HyperLogLogs, pool: PoolArrays, pooled: bool, slot: int, word: int
 ) -> None:
     _add(view, slot, entry_of(pool.code[word] if pooled else mix(word)))
 
@@ -123,12 +123,12 @@ def _greater_bytes(a: int, b: int) -> int:
 
 
 @kernel
-def registers_merge(
-    view: Registers,
+def hyperloglog_merge(
+    view: HyperLogLogs,
     pool: PoolArrays,
     pooled: bool,
     slot: int,
-    other: Registers,
+    other: HyperLogLogs,
     other_pool: PoolArrays,
     other_slot: int,
 ) -> None:
@@ -144,7 +144,7 @@ def registers_merge(
 
 
 @kernel
-def registers_clear(view: Registers, pool: PoolArrays, pooled: bool, slot: int) -> None:
+def hyperloglog_clear(view: HyperLogLogs, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
     used = np.int64(view.filled[slot])
     for c in range(view.cells.shape[1] if used == MANY else used):
@@ -153,7 +153,7 @@ def registers_clear(view: Registers, pool: PoolArrays, pooled: bool, slot: int) 
 
 
 @kernel
-def registers_none(view: Registers, pool: PoolArrays, pooled: bool, slot: int) -> bool:
+def hyperloglog_none(view: HyperLogLogs, pool: PoolArrays, pooled: bool, slot: int) -> bool:
     return view.filled[slot] == 0
 
 
@@ -199,7 +199,7 @@ def estimate_from(registers: int, empty: int, full: int, total: int) -> int:
 
 
 @cold_kernel
-def estimate(view: Registers, slot: int) -> int:
+def estimate(view: HyperLogLogs, slot: int) -> int:
     """About how many distinct values came."""
     filled = np.int64(view.filled[slot])
     if filled != MANY:
@@ -218,11 +218,11 @@ def estimate(view: Registers, slot: int) -> int:
     return estimate_from(4 * view.cells.shape[1], empty, full, total)
 
 
-class RegistersView(FixedView):
-    """Owner of Registers in an arena; `width` of them a slot, a power of two from 16 to 2**18."""
+class HyperLogLogView(FixedView):
+    """Owner of HyperLogLogs in an arena; `width` of them a slot, a power of two from 16 to 2**18."""
 
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
         arena.array(f"{name}.cells", slots, "u4", width // 4)
         arena.array(f"{name}.filled", slots, "i4")
         scratch = np.zeros(MOST_ENTRIES, np.uint32)
-        super().__init__(arena, name, Registers, ("cells", "filled"), scratch)
+        super().__init__(arena, name, HyperLogLogs, ("cells", "filled"), scratch)

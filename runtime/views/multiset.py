@@ -7,11 +7,10 @@ order of their ids, for equality is all that DISTINCT asks.
 
 from __future__ import annotations
 
+from aggloom.runtime.storage.blocks import STRIDE, Tree
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays
 from aggloom.runtime.storage.tree import (
-    STRIDE,
-    Tree,
     drop_entry,
     make_entry,
     tree_beside,

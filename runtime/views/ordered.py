@@ -5,10 +5,10 @@ Counts may be negative while a retraction is ahead of its row; such values are n
 
 from __future__ import annotations
 
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays, import_word
 from aggloom.runtime.storage.tree import (
-    Tree,
     drop_entry,
     make_entry,
     tree_beside,

@@ -22,17 +22,19 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.storage.arena import Arena, Array
-from aggloom.runtime.storage.jit import cold_kernel, kernel
-from aggloom.runtime.storage.pool import PoolArrays, import_word
-from aggloom.runtime.storage.tree import (
+from aggloom.runtime.storage.blocks import (
     INNER,
     STRIDE,
     USED,
     Tree,
-    TreeView,
     block_level,
     block_rank,
     compare,
+)
+from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.pool import PoolArrays, import_word
+from aggloom.runtime.storage.tree import (
+    TreeView,
     tree_beside,
     tree_clear,
     tree_end,

@@ -9,16 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.storage.arena import Arena
-from aggloom.runtime.storage.jit import cold_kernel, kernel
-from aggloom.runtime.storage.pool import PoolArrays, import_word
-from aggloom.runtime.storage.tree import (
+from aggloom.runtime.storage.blocks import (
     STRIDE,
     WEIGHED,
     Tree,
-    TreeView,
     block_level,
     block_rank,
     block_weight,
+)
+from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.pool import PoolArrays, import_word
+from aggloom.runtime.storage.tree import (
+    TreeView,
     drop_entry,
     make_entry,
     tree_clear,

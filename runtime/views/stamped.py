@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.blocks import STAMP, Tree
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays, import_word
 from aggloom.runtime.storage.tree import (
-    STAMP,
-    Tree,
     TreeView,
     drop_entry,
     tree_entry,

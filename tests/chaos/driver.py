@@ -23,13 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from chaos.workload import DDL, Workload, plain
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.spark import await_end, check_records, lower, read_changes, session, sql
-from aggloom.runtime.spark.lower import OperatorFactory
+from aggloom.runtime.spark import await_end, check_records, factory, read_changes, session, sql
+from aggloom.runtime.spark.factory import FragmentFactory
 from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES
 
 
 @dataclass(frozen=True)
-class BriefFactory(OperatorFactory):
+class BriefFactory(FragmentFactory):
     """Operators whose log is soon replaced by a snapshot, so that short runs have both."""
 
     log_bytes: int = 0
@@ -90,7 +90,7 @@ def main() -> None:
     workload = Workload.of_seed(seed)
     os.environ["AGGLOOM_STATE_DIR"] = str(directory / "live")
     log_bytes = random.Random(f"log {seed}").choice([1 << 10, 1 << 14, 4 << 20])
-    lower.OperatorFactory = partial(BriefFactory, log_bytes=log_bytes)  # type: ignore[assignment, misc]
+    factory.FragmentFactory = partial(BriefFactory, log_bytes=log_bytes)  # type: ignore[assignment, misc]
     spark = session("chaos", master="local[2,4]", **settings(seed))
     (directory / "started").touch()
     while True:

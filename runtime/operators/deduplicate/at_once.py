@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, DataError
-from aggloom.runtime.operators.base import Held, Operator, Partials
+from aggloom.runtime.operators.base import Held, OneInput, Partials
 from aggloom.runtime.operators.deduplicate.choice import Choice, Keep, choose, order_numbers
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import GIVEN, DeduplicateState
@@ -27,7 +27,7 @@ from aggloom.runtime.values.changelog import (
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
-class DeduplicateOperator(Operator):
+class DeduplicateOperator(OneInput):
     """One bucket's operator over rows that are only added; their first `keys` columns are the key.
 
     keep: the first row of a key or the last, by arrival or by the time column `order`. One that replaces another is

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.operators.base import Held, Operator, Partials
+from aggloom.runtime.operators.base import Held, OneInput, Partials
 from aggloom.runtime.operators.deduplicate.at_once import (
     fitted,
     held_of,
@@ -33,7 +33,7 @@ from aggloom.runtime.values.changelog import INSERT, Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
-class WaitingDeduplicateOperator(Operator):
+class WaitingDeduplicateOperator(OneInput):
     """One bucket's operator over rows that are only added; its result is only added to.
 
     order: the time column by which rows are chosen; None: by arrival. window_end: the key column at which a row's

@@ -15,9 +15,9 @@ from aggloom.runtime.state.order_tree import (
 from aggloom.runtime.state.row_index import row_hash
 from aggloom.runtime.state.row_store import RowArrays, same_row
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays, compare_bytes
-from aggloom.runtime.storage.tree import Tree
 
 ROW_NUMBER, RANK, DENSE_RANK = range(3)
 
@@ -85,7 +85,7 @@ def first_of(slots: Array, mark: Array, touched: Array, first: Array) -> int:
             found += 1
     for k in range(found):
         mark[touched[k]] = 0
-    return found
+    return int(found)
 
 
 @kernel
@@ -152,4 +152,4 @@ def pair_numbers(
                 found += 2
             i += 1
             j += 1
-    return found
+    return int(found)

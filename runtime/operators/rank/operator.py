@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggloom.errors import AggloomError, DataError, OrphanRetractionError
-from aggloom.runtime.operators.base import Held, Operator, Partials
+from aggloom.runtime.operators.base import Held, OneInput, Partials
 from aggloom.runtime.operators.rank.difference import By, Difference, Messages
 from aggloom.runtime.operators.rank.kernels import first_of, in_range
 from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
@@ -30,7 +30,7 @@ _FAR = 1 << 40
 _CHUNK = 1 << 16
 
 
-class RankOperator(Operator):
+class RankOperator(OneInput):
     """One bucket's operator; its first columns are the key. See RankSpec for its settings.
 
     Per record the messages are those of Flink's functions; else a bundle brings the net difference, and nothing for

@@ -56,12 +56,12 @@ def bound_columns(bounds: Bounds, starts: Array, ends: Array, zone: str) -> list
     missing = np.abs(ends) >= FOREVER
     local = (starts, ends, ends - 1)
     return [
-        _times(_told(times, field.type, missing, zone), field.type, missing)
+        _times(_on_clock(times, field.type, missing, zone), field.type, missing)
         for times, field in zip(local, bounds.fields, strict=True)
     ]
 
 
-def _told(local: Array, dtype: pa.DataType, missing: Array, zone: str) -> Array:
+def _on_clock(local: Array, dtype: pa.DataType, missing: Array, zone: str) -> Array:
     """Times of the wall clock in the words of a column: instants, or as they are."""
     return local if dtype != _INSTANT or missing.any() else to_instants(local, zone)
 

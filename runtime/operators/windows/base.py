@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Windowing, result_schema
 from aggloom.errors import AggloomError, DataError, NotMergeableError
-from aggloom.runtime.operators.base import Operator, Partials
+from aggloom.runtime.operators.base import OneInput, Partials
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.windows.assign import bound_columns
 from aggloom.runtime.operators.windows.output import WindowOutput
@@ -23,7 +23,7 @@ WATERMARK, PROCESSING, DUE, STAGGER, FIRED = range(5)
 """Places in the clock: the watermark, the processing time, when something is due, 1 + the stagger, how far it fired."""
 
 
-class WindowOperator(Operator):
+class WindowOperator(OneInput):
     """One bucket's operator; subclasses say what rows and the clock bring.
 
     chained: rows come from another window operator, so that they are judged by the watermark before this bundle's.

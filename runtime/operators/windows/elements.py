@@ -158,8 +158,8 @@ def to_bytes(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    made: bytes = sink.getvalue().to_pybytes()
-    return made
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def from_bytes(data: bytes) -> Any:

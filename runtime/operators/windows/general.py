@@ -310,7 +310,7 @@ class GeneralWindowOperator(WindowOperator):
         held, results = ledger.take()
         if self._function is not None:
             results = [*results, *self._function.take()]
-        made = self._changes.take(held, results, book.windows.values())
+        changes = self._changes.take(held, results, book.windows.values())
         self.counters["fired"] += int((held > 0).sum())
         self.counters["orphans_dropped"] += ledger.dropped
         ledger.dropped = 0
@@ -322,7 +322,7 @@ class GeneralWindowOperator(WindowOperator):
             self._source = _no_rows
         else:
             self._store.tidy(live.pane for live in book.windows.values())
-        return made
+        return changes
 
     # State.
 

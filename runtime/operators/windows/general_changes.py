@@ -14,7 +14,7 @@ from aggloom.runtime.operators.windows.general_book import Live
 from aggloom.runtime.operators.windows.general_ledger import WindowState
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values import columns
+from aggloom.runtime.values import scalars
 from aggloom.runtime.values.changelog import (
     DELETE,
     INSERT,
@@ -84,12 +84,12 @@ class Changes:
                 Message(INSERT, number, self._firings[number][0].key.slot)
                 for number in np.flatnonzero(alive).tolist()
             ]
-        made = self._batch(messages)
+        whole = self._batch(messages)
         for live in self._renewed:
             live.given = tuple(row for row in live.given if row < base or alive[row - base])
         self._firings, self._renewed, self._gone = [], [], []
         self.tidy(windows, wholly=not self.updates)
-        return made
+        return whole
 
     def contents(self, windows: Iterable[Live]) -> tuple[pa.RecordBatch, Kinds]:
         """The results that are out and may change, as insertions."""
@@ -178,8 +178,8 @@ def _same(a: pa.Array, b: pa.Array) -> Array:
     if is_pooled(a.type) or pa.types.is_map(a.type):
         pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
         return np.array([same_value(x) == same_value(y) for x, y in pairs], np.bool_)
-    words = columns.scalar_words(a) == columns.scalar_words(b)
-    return np.asarray(words & (columns.validity(a) == columns.validity(b)))
+    words = scalars.scalar_words(a) == scalars.scalar_words(b)
+    return np.asarray(words & (scalars.validity(a) == scalars.validity(b)))
 
 
 def _joined(first: pa.RecordBatch, second: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,38 +7,24 @@ no timers and no state of their own. Windows that can fire again keep what they 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import (
-    Aligned,
     Cumulate,
-    Windowing,
     distinct_times,
     numbered,
-    to_instants,
-    to_local,
 )
-from aggloom.runtime.operators.base import Held
-from aggloom.runtime.operators.bundle import Applier, refuse_orphans
 from aggloom.runtime.operators.keyed_state import KeyedState
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.base import (
     DUE,
     FIRED,
     PROCESSING,
-    STAGGER,
-    WATERMARK,
-    WindowOperator,
     joined,
 )
-from aggloom.runtime.operators.windows.holding import of_slices
-from aggloom.runtime.operators.windows.stagger import stagger_offset
+from aggloom.runtime.operators.windows.slices import SlicedRows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.clock import AFTER_ALL
 
@@ -56,54 +42,12 @@ class _Merged(NamedTuple):
     cells: Array
 
 
-class SlicingWindowOperator(WindowOperator):
+class SlicingWindowOperator(SlicedRows):
     """One bucket's operator for windows that lie at fixed places on the time axis.
 
     Deterministic: the same bundles in the same order give the same changes. After an error in the middle of a bundle
     it refuses further work: restore a snapshot. bucket: by which windows are staggered.
     """
-
-    keeps_calls = ""
-
-    def __init__(
-        self,
-        handler_class: type[Any],
-        windowing: Windowing,
-        bounds: Bounds,
-        *,
-        on_orphan_retraction: str = "drop",
-        update_before: bool = True,
-        chained: bool = False,
-        per_record: bool = False,
-        bucket: int = 0,
-        directory: Path | None = None,
-    ) -> None:
-        assigner = windowing.assigner
-        assert isinstance(assigner, Aligned)
-        super().__init__(handler_class, windowing, bounds, chained, update_before, per_record)
-        if windowing.updates or assigner.slice_ms != assigner.size_ms:
-            self.require_merge("windows that overlap or fire again")
-        self.on_orphan_retraction = on_orphan_retraction
-        self._bucket = bucket
-        self._early = getattr(windowing.trigger, "early", None)
-        self._late_delay = getattr(windowing.trigger, "late", None) or 0
-        self._applier = Applier()
-        self.slices = KeyedState(handler_class, directory and directory / "slices")
-        self.windows: KeyedState | None = None
-        if windowing.updates:
-            place = directory and directory / "windows"
-            self.windows = KeyedState(handler_class, place, stamps=("next", "fired"))
-        self._merges_in_order = any(self.spec.entry(c).by_arrival for c in self.spec.calls)
-        self.settle()
-
-    @property
-    def states(self) -> list[KeyedState]:
-        return [self.slices, *([self.windows] if self.windows is not None else [])]
-
-    @property
-    def keys(self) -> int:
-        """Slices, and windows that were given out, of all keys."""
-        return sum(len(state) for state in self.states)
 
     def contents(self) -> Rows:
         """What has been given out and may still change: each row an insertion."""
@@ -115,20 +59,6 @@ class SlicingWindowOperator(WindowOperator):
         live = np.ones(len(slots), np.bool_)
         windows = slots, self.windows.windows[slots]
         return self._changes(windows, (values, values), (~live, live), self.windows)
-
-    def key_columns(self) -> list[pa.Array]:
-        return self.slices.key_columns(self.slices.used())[:-1]
-
-    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
-        return of_slices(self, key)
-
-    def start_with(self, other: WindowOperator) -> None:
-        super().start_with(other)
-        self.settle()
-
-    def take_over(self, old: WindowOperator) -> None:
-        self.clock[:] = old.clock
-        self.settle()
 
     def next_timers(self) -> tuple[int | None, int | None]:
         """The next time at which something is due, by the watermark and by the clock."""
@@ -142,96 +72,7 @@ class SlicingWindowOperator(WindowOperator):
             return (due[0] if due else None), (now[0] if now else None)
         return None, min([time + 1 for time in due] + now, default=None)
 
-    # A bundle of rows.
-
-    def _take(
-        self, batch: pa.RecordBatch, kinds: Array, partials: Sequence[bytes | memoryview]
-    ) -> Rows:
-        batch, kinds = self._placed(batch, kinds)
-        state = self.slices
-        retracts = self.retractions(kinds)
-        slots = state.lookup(batch)
-        if self.on_orphan_retraction == "error":
-            refuse_orphans(state, slots, retracts)
-        merged = [each for each in map(self._opened, partials) if len(each[0])]
-        every = np.concatenate([slots, *(targets for targets, _, _ in merged)])
-        touched = self._applier.distinct(state, every)
-        keep = self.on_orphan_retraction == "keep"
-        rows = batch, slots, retracts
-        dropped = self._applier.apply(state, touched, rows, merged, keep=keep)
-        self._applier.done(touched)
-        self.counters["orphans_dropped"] += dropped
-        changes = self._after_rows(touched)
-        records = state.records[touched]
-        gone = touched[records == 0 if keep else records <= 0]
-        state.reset(gone)
-        state.forget(gone)
-        return changes
-
-    def _placed(self, batch: pa.RecordBatch, kinds: Array) -> Rows:
-        """The rows that are not late, with the end of their slice in the window's column."""
-        place = len(self.spec.group_by) - 1
-        slices = np.asarray(batch.column(place))
-        if batch.num_rows and not self.clock[STAGGER]:
-            now = int(self.clock[PROCESSING])
-            offset = stagger_offset(self._assigner, now, self.spec.digest, self._bucket)
-            self.clock[STAGGER] = 1 + offset
-            self.settle()
-        if not self._event_time and batch.num_rows:
-            local = to_local(self.clock[PROCESSING : PROCESSING + 1], self._assigner.zone)
-            slices = np.repeat(self._assigner.slices(local), batch.num_rows)
-        elif not self.windowing.is_sliced:
-            slices = self._assigner.slices(to_local(slices, self._assigner.zone))
-        stays = self._stays(slices)
-        if stays is not None:
-            self._drop_late(batch, kinds, slices, stays)
-            batch, kinds, slices = batch.filter(pa.array(stays)), kinds[stays], slices[stays]
-        kept = self._where_kept(slices)
-        if kept is not slices or not self.windowing.is_sliced:
-            batch = batch.set_column(place, batch.schema.field(place), pa.array(kept))
-        return batch, kinds
-
-    def _where_kept(self, slices: Array) -> Array:
-        """Where rows of slices are added up: in a cumulating window that has fired, in its first slice."""
-        if self.windows is not None or not isinstance(self._assigner, Cumulate) or not len(slices):
-            return slices
-        if self._fires(slices.min(keepdims=True))[0] > self.now:
-            return slices
-        first = self._assigner.starts(slices) + self._assigner.slice_ms
-        return np.where(self._fires(slices) <= self.now, first, slices)
-
-    def _drop_late(self, batch: pa.RecordBatch, kinds: Array, slices: Array, stays: Array) -> None:
-        """Rows that do not stay are late, unless they lie in a gap between windows."""
-        self.drop_late(batch, kinds, ~stays & (self._assigner.last_ends(slices) >= slices))
-
-    def _stays(self, slices: Array) -> Array | None:
-        """Which slices still belong to a window that takes rows; None: all."""
-        if not len(slices):
-            return None
-        last = self._assigner.last_ends(slices)
-        gaps = last < slices
-        if not self._event_time:
-            return ~gaps if gaps.any() else None
-        if not gaps.any() and self._cleanup(last.min(keepdims=True))[0] > self.clock[WATERMARK]:
-            return None
-        ends, places = distinct_times(last, self._assigner.step_ms)
-        return ~gaps & (self._cleanup(ends) > self.clock[WATERMARK])[places]
-
-    def _opened(self, partial: bytes | memoryview) -> tuple[Array, KeyedState, Array]:
-        """Accumulators by slice that a local aggregate sent: target slots, their state, its slots."""
-        other = KeyedState(self.handler_class)
-        other.restore(partial)
-        slots = other.index.used_slots()
-        stays = self._stays(other.windows[slots])
-        if stays is not None:
-            self.counters["late_dropped"] += int(np.abs(other.records[slots[~stays]]).sum())
-            slots = slots[stays]
-        self.counters["rows"] += int(np.abs(other.records[slots]).sum())
-        kept = self._where_kept(other.windows[slots])
-        return self.slices.lookup_keys_of(other, slots, kept), other, slots
-
     def _after_rows(self, touched: Array) -> Rows:
-        """What rows bring at once: late updates, early results, and the times that are waited for."""
         ends = self.slices.windows[touched]
         if self.windows is None:
             if len(touched):
@@ -252,8 +93,6 @@ class SlicingWindowOperator(WindowOperator):
         starting = (delays > 0) & (waits[slots] == 0)
         waits[slots[starting]] = self.clock[PROCESSING] + delays[starting]
         return self._refire(slots[delays == 0])
-
-    # The clock moves.
 
     def _advance(self) -> Rows:
         parts = []
@@ -398,36 +237,6 @@ class SlicingWindowOperator(WindowOperator):
         sizes = counts[places[hit]]
         return hit, sizes, windows[numbered(sizes) + np.repeat(firsts[places[hit]], sizes)]
 
-    def _merge(self, into: Any, targets: Array, slots: Array, ends: Array) -> None:
-        """Merge slices into accumulators, in order of time; a slice may go to several windows."""
-        handler = self.slices.handler
-        if self._merges_in_order or handler.VIEWS:
-            # Room is made for each slice once, so that windows of one end go together.
-            order = np.lexsort((self.slices.windows[slots], ends))
-            targets, slots, ends = targets[order], slots[order], ends[order]
-            cuts = np.flatnonzero(np.diff(ends)) + 1
-        else:
-            cuts = np.zeros(0, np.int64)
-        parts = zip(np.split(targets, cuts), np.split(slots, cuts), strict=True)
-        for target, slot in parts:
-            handler.merge_slots(into, target, self.slices.accumulators, slot)
-
-    def _slices_of(self, ends: Array) -> tuple[Array, Array]:
-        """(number of the window, end of the slice) of all slices of windows."""
-        step = self._assigner.slice_ms
-        starts = self._assigner.starts(ends)
-        counts = (ends - starts) // step
-        rows = np.repeat(np.arange(len(ends), dtype=np.int64), counts)
-        return rows, starts[rows] + (numbered(counts) + 1) * step
-
-    def _forget_slices(self) -> None:
-        state = self.slices
-        used = state.index.used_slots()
-        ends, places = distinct_times(state.windows[used], self._assigner.slice_ms)
-        over = used[(self._cleanup(self._assigner.last_ends(ends)) <= self.now)[places]]
-        state.reset(over)
-        state.forget(over)
-
     def _plan_next(self) -> None:
         """Find out when the next window is due, or is to be forgotten."""
         self.clock[DUE] = AFTER_ALL
@@ -440,18 +249,6 @@ class SlicingWindowOperator(WindowOperator):
         ends, _ = distinct_times(self.slices.windows[used], self._assigner.slice_ms)
         due = self._fires(self._assigner.spans(ends)[1])
         self._wait(due[due > self.now])
-
-    def _wait(self, times: Array) -> None:
-        if len(times):
-            self.clock[DUE] = min(int(self.clock[DUE]), int(times.min()))
-
-    def _fires(self, ends: Array) -> Array:
-        """When windows that end then are due: at their last millisecond."""
-        return to_instants(ends - 1, self._assigner.zone)
-
-    def _cleanup(self, ends: Array) -> Array:
-        """When windows that end then take no more rows."""
-        return self._fires(ends) + self.windowing.allowed_lateness
 
     def _changes(
         self,
@@ -466,9 +263,3 @@ class SlicingWindowOperator(WindowOperator):
         keys = lambda items: state.key_columns(slots[items])[:-1]  # noqa: E731
         bounds = self._assigner.starts(ends), ends
         return self._give_out(handler or state.handler, keys, bounds, results, live)
-
-    def settle(self) -> None:
-        assigner = self.windowing.assigner
-        assert isinstance(assigner, Aligned)
-        self._event_time = assigner.event_time
-        self._assigner = assigner.staggered(max(0, int(self.clock[STAGGER]) - 1))

@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggloom.codegen import VIEW_KINDS
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.blocks import STRIDE, Tree
 from aggloom.runtime.storage.pool import HEAP_LIVE, HIGH, LIVE
-from aggloom.runtime.storage.tree import STRIDE, Tree
 
 
 class Entries(NamedTuple):
@@ -24,7 +25,7 @@ class Entries(NamedTuple):
     most: int | None
 
 
-class Census(NamedTuple):
+class Holdings(NamedTuple):
     """What one state of an operator holds; `met`: how often rows met each key, or none if nobody counted.
 
     texts: how many hold each text; texts_by_key: texts that a key holds itself, at most.
@@ -53,19 +54,19 @@ def counting(handler: type[Any]) -> type[Any]:
     return type(handler.__name__, (handler,), {"_run": run, "met": np.zeros(0, np.int64)})
 
 
-def censuses(operator: Operator) -> list[Census]:
+def holdings_of(operator: Operator) -> list[Holdings]:
     """What each state of an operator holds, that of its rows first."""
-    return [_census(state) for state in operator.states]
+    return [_holdings(state) for state in operator.states]
 
 
-def _census(state: Any) -> Census:
+def _holdings(state: Any) -> Holdings:
     slots = state.used()
     pool = state.pool.arrays
     refs = pool.refs[1 : int(pool.meta[HIGH]) + 1]
     handler = state.handler
     kinds, fields = (handler.VIEWS, handler.FIELDS) if handler else ((), ())
     views = getattr(state.accumulators, "views", {}) if handler else {}
-    return Census(
+    return Holdings(
         keys=len(slots),
         met=_met(state, slots),
         views={
@@ -87,10 +88,10 @@ def _met(state: Any, slots: Array) -> Array | None:
     return met[slots] if len(slots) and len(met) > slots.max() else None
 
 
-def _entries(kind: str, pooled: bool, width: int, view: Any) -> Entries:
-    tree = view.arrays
-    met = _counts(tree, width if kind == "multiset" else 1) if isinstance(tree, Tree) else None
-    most = 2 * width if kind == "quantiles" else None
+def _entries(name: str, pooled: bool, width: int, view: Any) -> Entries:
+    tree, kind = view.arrays, VIEW_KINDS[name]
+    met = _counts(tree, kind.counts(width)) if isinstance(tree, Tree) else None
+    most = kind.most(width) if kind.most else None
     return Entries(int(getattr(view, "live", 0)), pooled, met, most)
 
 

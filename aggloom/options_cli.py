@@ -1,0 +1,110 @@
+"""Options that several commands take, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import click
+
+from aggloom.codegen import AggSpec
+from aggloom.codegen.spec.choices import TABLE_CHANGES as TABLE_CHANGES
+from aggloom.codegen.spec.choices import Dialect as Dialect
+from aggloom.codegen.spec.choices import TableChanges as TableChanges
+
+Backend = Literal["numba", "python"]
+Command = TypeVar("Command", bound=Callable[..., object])
+
+
+def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    ctx.meta["debug"] = value
+
+
+def debug_option(command: Command) -> Command:
+    """Give a command the switch that turns short messages into tracebacks."""
+    switch = click.option(
+        "--debug", is_flag=True, expose_value=False, callback=_remember, help="Show tracebacks."
+    )
+    return switch(command)
+
+
+def trust_option() -> Callable[[Command], Command]:
+    """The switch by which Python source that comes with a spec may run."""
+    return click.option(
+        "--trust", is_flag=True, help="Run the Python source of functions that the spec carries."
+    )
+
+
+def spec_options(command: Command) -> Command:
+    """Give a command the options that describe a query."""
+    options = [
+        click.option("--sql", help="One SELECT with GROUP BY over one table."),
+        click.option("--schema", help='Input columns as DDL: "name STRING, cnt INT".'),
+        click.option(
+            "--changes",
+            type=click.Choice(TABLE_CHANGES),
+            default="retract",
+            show_default=True,
+            help="Whether the input takes rows back, only adds them, or sends them by key.",
+        ),
+        click.option(
+            "--yaml",
+            "yaml_file",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            help="A spec file, instead of --sql and --schema.",
+        ),
+        trust_option(),
+        click.option(
+            "--backend",
+            type=click.Choice(["numba", "python"]),
+            default="numba",
+            show_default=True,
+            help="Compiled kernels, or plain Python to read and step through.",
+        ),
+        click.option(
+            "--dialect",
+            type=click.Choice(["spark", "flink"]),
+            default="spark",
+            show_default=True,
+            help="Whose result types and overflow rules to follow.",
+        ),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return debug_option(command)
+
+
+def described(
+    sql: str | None,
+    schema: str | None,
+    changes: TableChanges,
+    yaml_file: Path | None,
+    dialect: Dialect,
+    trust: bool,
+) -> AggSpec:
+    """Build the spec that the options describe."""
+    if yaml_file is not None:
+        if sql is not None or schema is not None:
+            raise click.UsageError("--yaml already holds the query: leave out --sql and --schema")
+        return AggSpec.from_yaml(yaml_file.read_text(encoding="utf-8"), trust=trust)
+    if sql is None or schema is None:
+        raise click.UsageError("a query is --sql with --schema, or --yaml FILE")
+    if changes == "upsert":
+        raise click.UsageError(
+            "--changes upsert: a handler takes changes that are whole; a query over upserts is for `aggloom run`"
+        )
+    return AggSpec.from_sql(sql, schema, input_changes=changes, dialect=dialect)
+
+
+def pairs_of(option: str, form: str, given: tuple[str, ...]) -> dict[str, str]:
+    """The names and values of a repeated option."""
+    pairs = {}
+    for each in given:
+        name, equals, value = (part.strip() for part in each.partition("="))
+        if not name or not equals:
+            raise click.UsageError(f"{option} is {each!r}; it must be {form}")
+        if name in pairs:
+            raise click.UsageError(f"{option} names {name!r} twice; leave one out")
+        pairs[name] = value
+    return pairs

@@ -1,0 +1,75 @@
+"""Blocks of a plan: calls over the same arguments under one FILTER, and DISTINCT calls that share a view."""
+
+from __future__ import annotations
+
+from aggloom.codegen.catalogue.entry import Aggregate
+from aggloom.codegen.handler.draft import Draft
+from aggloom.codegen.handler.operands import (
+    Operand,
+    named_arguments,
+    operand_of,
+    skipping_columns,
+)
+from aggloom.codegen.handler.plan_parts import Block, Distinct, StateView
+from aggloom.codegen.spec.agg_call import AggCall
+from aggloom.codegen.views import MULTISET
+
+
+def is_distinct(call: AggCall, entry: Aggregate) -> bool:
+    """Whether a call sees each value once."""
+    return call.distinct and not entry.ignores_distinct and bool(call.args)
+
+
+def block_of(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand | None) -> Block:
+    """The block of a call, new or shared."""
+    if is_distinct(call, entry) and operand is not None:
+        block = _distinct_block(draft, call, entry, operand)
+    else:
+        block = _plain_block(draft, call, entry, operand)
+    block.calls.append(call)
+    return block
+
+
+def _guards(draft: Draft, call: AggCall, entry: Aggregate) -> list[str]:
+    columns = skipping_columns(call, entry, draft.spec.dialect)
+    guards = [draft.read(column, "valid") for column in columns]
+    if "frequency" in named_arguments(call, entry):
+        guards.append(f"{draft.read(call.args[1], 'number')} > 0")
+    return guards
+
+
+def _plain_block(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand | None) -> Block:
+    guards = [draft.read(call.filter, "flag")] if call.filter else []
+    guards += _guards(draft, call, entry)
+    key = (call.args, tuple(guards), None if operand is None else operand.identity)
+    if key not in draft.blocks:
+        draft.blocks[key] = Block(guards, operand)
+    return draft.blocks[key]
+
+
+def _distinct_key(draft: Draft, call: AggCall, entry: Aggregate) -> object:
+    operand = operand_of(call, entry, draft.spec.input_schema, draft.spec.dialect)
+    if operand is None or not is_distinct(call, entry):
+        return None
+    parts = operand.parts if operand.form == "row" else ()
+    return operand.form, operand.columns, parts, tuple(_guards(draft, call, entry))
+
+
+def _distinct_block(draft: Draft, call: AggCall, entry: Aggregate, operand: Operand) -> Block:
+    key, spec = _distinct_key(draft, call, entry), draft.spec
+    same = [c for c in spec.calls if _distinct_key(draft, c, spec.entry(c)) == key]
+    filters = list(dict.fromkeys(c.filter for c in same))
+    if key not in draft.distincts:
+        word = draft.read_operand(operand)
+        attr = f"distinct_{'_'.join(draft.columns[c] for c in operand.columns)}"
+        view = StateView(draft.unique(attr), MULTISET, operand.pooled, len(filters))
+        guards = _guards(draft, call, entry)
+        if all(filters):
+            either = " or ".join(draft.read(f, "flag") for f in filters if f)
+            guards.insert(0, f"({either})" if len(filters) > 1 else either)
+        blocks = [
+            Block([draft.read(f, "flag")] if f else [], operand, column=column)
+            for column, f in enumerate(filters)
+        ]
+        draft.distincts[key] = Distinct(view, word, guards, blocks)
+    return draft.distincts[key].blocks[filters.index(call.filter)]

@@ -1,0 +1,73 @@
+"""Types of operations over expressions: those of promotion.py, with errors that name the expression."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.scalar.promotion import (
+    FLOATS,
+    as_decimal,
+    decimal_result,
+    is_decimal,
+    is_number,
+    wider,
+)
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UntoldTypeError
+
+
+def common(types: list[pa.DataType], node: exp.Expression) -> pa.DataType:
+    """The one type that all of these become where SQL wants a single type; nulls fit anywhere."""
+    widest = pa.null()
+    for dtype in types:
+        found = wider(widest, dtype, texts=False)
+        if found is None:
+            raise TypeMismatchError(
+                f"expression {node.sql('spark')}: {type_name(widest)} and {type_name(dtype)} have no common "
+                f"type; write CAST(... AS type) around one of them."
+            )
+        widest = found
+    return widest
+
+
+_CAST = "its type cannot be told; write CAST(... AS type) around it."
+
+
+def unsupported(node: exp.Expression, fix: str) -> UnsupportedExpressionError:
+    """The error that names the expression at fault."""
+    return UnsupportedExpressionError(f"expression {node.sql('spark')}: {fix}")
+
+
+def untold(node: exp.Expression, fix: str = _CAST) -> UntoldTypeError:
+    """The error of an expression whose type only Spark's analyser may know."""
+    return UntoldTypeError(f"expression {node.sql('spark')}: {fix}")
+
+
+def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    """The type of + - * / % over two numbers; node tells the digits of literals."""
+    if not (is_decimal(left) or is_decimal(right)):
+        return pa.float64() if isinstance(node, exp.Div) else common([left, right], node)
+    if left in FLOATS or right in FLOATS:
+        return pa.float64()
+    one, other = _decimal(left, node.left), _decimal(right, node.right)
+    operator = {exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}.get(type(node), "+")
+    return decimal_result(operator, one, other)
+
+
+def rounded(node: exp.Round, argument: pa.DataType) -> pa.DataType | None:
+    """ROUND(x [, digits]): a decimal keeps a digit for the carry, and the digits that are asked for."""
+    digits = node.args.get("decimals")
+    if not is_decimal(argument):
+        return argument if is_number(argument) else None
+    if digits is not None and not (isinstance(digits, exp.Literal) and digits.this.isdigit()):
+        return None
+    scale = min(argument.scale, int(digits.this) if digits is not None else 0)
+    return pa.decimal128(min(38, argument.precision - argument.scale + 1 + scale), scale)
+
+
+def _decimal(dtype: pa.DataType, node: exp.Expression) -> pa.DataType:
+    """A number's type as a decimal's; a whole literal has as many digits as are written."""
+    if isinstance(node, exp.Literal) and not is_decimal(dtype):
+        return pa.decimal128(len(node.this.lstrip("0")) or 1, 0)
+    return as_decimal(dtype)

@@ -1,0 +1,56 @@
+"""Schemas as users describe them: DDL text, mappings, Arrow's and Spark's schemas, as one Arrow schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen.spec.dtypes import normalise_type, parse_schema, parse_type
+from aggloom.codegen.spec.primary_key import without_primary_key
+from aggloom.errors import DuplicateNameError, SpecError
+
+SchemaLike = Any
+"""DDL text, a pyarrow Schema, a Spark StructType or DataFrame, or a mapping of names to types."""
+
+
+def to_schema(schema: SchemaLike, dialect: str = "spark") -> pa.Schema:
+    """Any description of columns as an Arrow schema of normalised, nullable fields."""
+    if isinstance(schema, str):
+        schema = parse_schema(without_primary_key(schema)[0], dialect)
+    elif isinstance(schema, Mapping):
+        schema = pa.schema([(name, _to_type(kind, dialect)) for name, kind in schema.items()])
+    elif not isinstance(schema, pa.Schema):
+        schema = _from_spark(schema)
+    _refuse_duplicates(schema.names)
+    return pa.schema([pa.field(field.name, normalise_type(field.type)) for field in schema])
+
+
+def _from_spark(schema: Any) -> pa.Schema:
+    # Told by its shape, so that this layer never imports pyspark.
+    struct = getattr(schema, "schema", schema)
+    if not hasattr(struct, "fields"):
+        kind = type(schema).__name__
+        raise SpecError(f"schema: a {kind} is none; give DDL text such as 'name STRING, cnt INT'.")
+    fields = []
+    for field in struct.fields:
+        try:
+            dtype = parse_type(field.dataType.simpleString())
+        except SpecError:
+            # A type that no key or argument may have: kept under its name, as a struct of nothing.
+            dtype = pa.struct([])
+        fields.append(pa.field(field.name, dtype))
+    return pa.schema(fields)
+
+
+def _to_type(kind: str | pa.DataType, dialect: str) -> pa.DataType:
+    return parse_type(kind, dialect) if isinstance(kind, str) else kind
+
+
+def _refuse_duplicates(names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise DuplicateNameError(f"schema: column {name!r} occurs twice; rename one.")
+        seen.add(name)

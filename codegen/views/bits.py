@@ -1,0 +1,30 @@
+"""How many values have each bit."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen.views.kind import ViewFunction, ViewKind
+from aggloom.codegen.views.room import WORD, Room
+
+
+def _room(width: int, what: str) -> Room:
+    return Room(WORD * (width + 1))
+
+
+def _width(options: Mapping[str, Any], argument: pa.DataType) -> int:
+    return int(argument.bit_width)
+
+
+KIND = ViewKind(
+    "bits",
+    "for every bit, how many values have it",
+    _room,
+    {
+        "all_bits": ViewFunction("all_bits", "word", pool=False),
+        "any_bits": ViewFunction("any_bits", "word", pool=False),
+    },
+    _width,
+    sketch=True,
+)

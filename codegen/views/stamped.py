@@ -1,0 +1,20 @@
+"""Values with counts, in order, and when each arrived."""
+
+from aggloom.codegen.views.kind import ViewFunction, ViewKind
+from aggloom.codegen.views.room import WORD, Room, tree_entry
+
+
+def _room(width: int, what: str) -> Room:
+    return Room(WORD, tree_entry(3), f"the distinct values of {what}")
+
+
+KIND = ViewKind(
+    "stamped",
+    "every distinct row with its count, by order key, and when it came",
+    _room,
+    {
+        "earliest": ViewFunction("earliest", "found", more=("widths",)),
+        "latest": ViewFunction("latest", "found", more=("widths",)),
+    },
+    stamps=True,
+)

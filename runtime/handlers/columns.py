@@ -1,0 +1,245 @@
+"""Columns of a handler: Arrow batches bound as its kernels read them, and results as Arrow columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import AggSpec, describe_call, parse_type, prepare, type_name
+from aggloom.errors import AggloomError, TypeMismatchError
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values import results, rows
+
+
+class Kernels(NamedTuple):
+    """The generated types and functions that the base class calls."""
+
+    inputs: Callable[..., Any]
+    state: Callable[..., Any]
+    outputs: Callable[..., Any]
+    update: Callable[..., tuple[int, int]]
+    fold: Callable[..., tuple[int, int]] | None
+    values: Callable[..., int]
+    merge: Callable[..., int]
+    reset: Callable[..., None]
+
+
+class HandlerColumns:
+    """What a generated class says of its columns, and what follows from it; a backend brings the conversions."""
+
+    SPEC_JSON: ClassVar[str]
+    BACKEND: ClassVar[str]
+    RETRACTING: ClassVar[bool]
+    INPUTS: ClassVar[tuple[tuple[str, Any, str], ...]]
+    FIELDS: ClassVar[tuple[tuple[Any, ...], ...]]
+    VIEWS: ClassVar[tuple[tuple[str, str, bool, int], ...]]
+    OUTPUTS: ClassVar[tuple[tuple[str, str, int, str], ...]]
+    RESULTS: ClassVar[dict[str, tuple[str, Any, Any]]]
+    KERNELS: ClassVar[Kernels]
+    FUNCTIONS: ClassVar[tuple[str, ...]] = ()
+    UNMERGEABLE: ClassVar[tuple[str, ...]] = ()
+    COMPACTS: ClassVar[bool] = True
+    SOURCE_PATH: ClassVar[Path]
+    DIGEST: ClassVar[str]
+
+    @classmethod
+    @functools.cache
+    def spec(cls) -> AggSpec:
+        """The spec that the handler was generated from; its module runs here, so its functions may."""
+        return AggSpec.from_json(cls.SPEC_JSON, trust=True)
+
+    def batch_of(self, given: Any) -> pa.RecordBatch:
+        """A tuple, a list of tuples (in the schema's order) or a record batch, as the handler's columns."""
+        spec = self.spec()
+        if isinstance(given, pa.RecordBatch):
+            batch = given
+        else:
+            listed = [given] if isinstance(given, tuple) else list(given)
+            batch = rows_to_batch(listed, spec.schema)
+        names = spec.handler_schema.names
+        if set(names) <= set(batch.schema.names):
+            return batch.select(names)
+        whole = dataclasses.replace(spec, where=None)
+        return prepare(whole, batch, np.zeros(batch.num_rows, np.int8))[0]
+
+    def bind(self, batch: pa.RecordBatch) -> Any:
+        """The batch's columns as the kernels read them."""
+        schema = self.spec().input_schema
+        bound: dict[tuple[str, str], Any] = {}
+        for _, name, form in self.INPUTS:
+            if (name, form) in bound:
+                continue
+            if form == "row":
+                listed = [_typed(batch, column, schema) for column, _ in name]
+                encoded = rows.encode(listed, [rows.Part(*part) for _, part in name])
+                self.bind_column(encoded, name, "word", bound)
+                bound[name, "row"] = bound[name, "word"]
+            else:
+                self.bind_column(_typed(batch, name, schema), name, form, bound)
+        if not self.INPUTS:
+            return self.KERNELS.inputs(np.zeros(batch.num_rows, np.int8))
+        return self.KERNELS.inputs(*(bound[name, form] for _, name, form in self.INPUTS))
+
+    def bind_column(
+        self, column: pa.Array, name: str, form: str, bound: dict[tuple[str, str], Any]
+    ) -> None:
+        """Enter a column in one form (and validity beside it) into `bound`."""
+        raise AggloomError("a backend binds columns")
+
+    def pick(self, inputs: Any, rows: Array) -> Any:
+        """The bound columns with these rows, in this order."""
+        raise AggloomError("a backend picks rows")
+
+    def outputs(self, n: int) -> Any:
+        """Room for n rows of results."""
+        raise AggloomError("a backend makes outputs")
+
+    def halves(self, out: Any, n: int) -> tuple[Any, Any]:
+        """The first n rows of outputs, and the others."""
+        raise AggloomError("a backend splits outputs")
+
+    def concatenate(self, before: Any, after: Any) -> Any:
+        """The rows of two outputs, one after the other."""
+        raise AggloomError("a backend joins outputs")
+
+    def grown(self, out: Any, row: int) -> Any:
+        """The outputs with more room in their lists, to go on at a row."""
+        raise AggloomError("a backend makes outputs")
+
+    def overflow(self, out: Any) -> tuple[int, int] | None:
+        """(call, slot) of an overflow in the outputs, if there was one and the dialect makes it an error."""
+        wraps = self.spec().dialect != "spark"
+        single = np.array([check in ("single", "user") for *_, check in self.OUTPUTS])
+        hits = np.flatnonzero(np.asarray(out.overflow)[: len(single)] * (single if wraps else 1))
+        return (int(hits[0]), int(out.overflow[hits[0]]) - 1) if len(hits) else None
+
+    def refuse_overflow(self, out: Any, place: Callable[[int], str]) -> None:
+        """Raise ArithmeticOverflowError naming the call, and the key by `place(slot)`."""
+        from aggloom.errors import ArithmeticOverflowError, CardinalityError
+
+        found = self.overflow(out)
+        if found is not None:
+            spec = self.spec()
+            dtype = spec.aggregate_schema.types[len(spec.group_by) + found[0]]
+            if self.OUTPUTS[found[0]][3] == "single":
+                raise CardinalityError(
+                    f"{describe_call(spec.calls[found[0]])}: there is more than one row "
+                    f"({place(found[1])}); take FIRST_VALUE or MAX, or filter the input"
+                )
+            if self.OUTPUTS[found[0]][3] == "user":
+                raise ArithmeticOverflowError(
+                    f"{describe_call(spec.calls[found[0]])}: the value does not fit {type_name(dtype)} "
+                    f"({place(found[1])}); declare the function with a wider result"
+                )
+            raise ArithmeticOverflowError(
+                f"{describe_call(spec.calls[found[0]])}: the result does not fit {type_name(dtype)} "
+                f"({place(found[1])}); cast the argument to a wider type, or use dialect 'flink' to wrap"
+            )
+
+    def to_arrow(
+        self, out: Any, fields: list[pa.Field], take: Array | None = None
+    ) -> list[pa.Array]:
+        """Outputs (or their rows `take`) as Arrow columns."""
+        return [
+            self._column(out[1 + 2 * k], out[2 + 2 * k], self.OUTPUTS[k], field.type, take)
+            for k, field in enumerate(fields)
+        ]
+
+    def _column(
+        self, data: Any, valid: Any, output: Any, dtype: pa.DataType, take: Array | None
+    ) -> pa.Array:
+        attr, form, width, _ = output
+        returns, options, element = self.RESULTS.get(attr, ("", (), None))
+        if form == "list":
+            rows_taken = np.arange(len(valid)) if take is None else take
+            words, counts, offsets = self.lists(data, rows_taken)
+            shown = np.asarray(valid)[rows_taken].astype(np.bool_)
+            elements = self._elements(words, np.ones(len(counts), np.bool_), element)
+            return results.finish(
+                returns,
+                elements,
+                np.asarray(counts, np.int64),
+                np.asarray(offsets, np.int64),
+                shown,
+                dtype,
+                dict(options),
+            )
+        data, valid = self.taken(data, valid, take)
+        if returns == "part":
+            return self._elements(data, valid, element)
+        if form in ("words", "floats"):
+            return self._arrays(data, valid, form, dtype, width)
+        return self.scalars(data, valid, form, dtype)
+
+    def _arrays(
+        self, data: Any, valid: Array, form: str, dtype: pa.DataType, width: int
+    ) -> pa.Array:
+        """Rows of as many values each as an ARRAY."""
+        n = len(valid)
+        flat = (
+            data.reshape(-1) if isinstance(data, np.ndarray) else [v for row in data for v in row]
+        )
+        inner = self.scalars(flat, np.repeat(valid, width), form, dtype.value_type)
+        offsets = pa.array(np.arange(n + 1) * width, pa.int32())
+        mask = pa.array(~np.asarray(valid, np.bool_))
+        return pa.ListArray.from_arrays(offsets, inner, type=dtype, mask=mask)
+
+    def _elements(self, words: Any, valid: Array, element: Any) -> pa.Array:
+        """Words as the values that they stand for: a part of a row, or several as a STRUCT."""
+        names, parts, take = element
+        types = [parse_type(name) for name in names]
+        if parts is None:
+            return self.scalars(words, valid, "word", types[0])
+        shown = np.asarray(valid, np.bool_)
+        encoded = self.scalars(words, valid, "word", pa.binary()).filter(pa.array(shown))
+        columns = [rows.decode(encoded, types, [rows.Part(*p) for p in parts], t) for t in take]
+        whole = (
+            columns[0]
+            if len(take) == 1
+            else pa.StructArray.from_arrays(columns, names=["key", "value"])
+        )
+        places = pa.array(np.cumsum(shown) - 1, mask=~shown)
+        return whole.take(places)
+
+    def scalars(self, data: Any, valid: Any, form: str, dtype: pa.DataType) -> pa.Array:
+        """Results or elements in one form as a column."""
+        raise AggloomError("a backend converts outputs")
+
+    def taken(self, data: Any, valid: Any, take: Array | None) -> tuple[Any, Any]:
+        """The rows `take` of a result and its validity."""
+        raise AggloomError("a backend converts outputs")
+
+    def lists(self, data: Any, take: Array) -> tuple[Any, Any, Any]:
+        """(words, counts, offsets) of the lists at the rows `take`."""
+        raise AggloomError("a backend converts outputs")
+
+
+def _typed(batch: pa.RecordBatch, name: str, schema: pa.Schema) -> pa.Array:
+    """A column in the type that the spec says it has."""
+    column, wanted = batch.column(name), schema.field(name).type
+    return column if column.type == wanted else column.cast(wanted)
+
+
+def rows_to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
+    """Python rows as a record batch.
+
+    Raises TypeMismatchError naming the column (or the row, if its length is wrong).
+    """
+    for number, row in enumerate(rows):
+        if len(row) != len(schema):
+            raise TypeMismatchError(
+                f"row {number} has {len(row)} values, the schema has {len(schema)}: {', '.join(schema.names)}"
+            )
+    columns = []
+    for position, field in enumerate(schema):
+        try:
+            columns.append(pa.array([row[position] for row in rows], field.type))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
+            raise TypeMismatchError(f"column {field.name!r} is {type_name(field.type)}: {e}") from e
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

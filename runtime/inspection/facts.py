@@ -1,0 +1,175 @@
+"""What is known of a state, as small values that JSON can hold."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, fields, is_dataclass
+from decimal import Decimal
+from typing import Any
+
+Window = tuple[Any, Any]
+Row = dict[str, Any]
+
+
+class Report:
+    """What all of them have."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as JSON can hold it: times and decimals as text, bytes in hexadecimal digits."""
+        plain: dict[str, Any] = _plain(self)
+        return plain
+
+
+@dataclass(frozen=True)
+class Accumulator(Report):
+    """A field of the accumulators, and the calls that read it."""
+
+    name: str
+    kind: str
+    calls: tuple[str, ...]
+    value: Any
+
+
+@dataclass(frozen=True)
+class View(Report):
+    """A view: what it holds, in order. entries: (value, counts), the first of `size`; none of a sketch."""
+
+    name: str
+    kind: str
+    calls: tuple[str, ...]
+    size: int
+    entries: tuple[tuple[Any, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True)
+class Part(Report):
+    """What an operator holds of a key: all of it, or one window.
+
+    records: rows in it, None where nothing counts them. results: by column, None where there is no row, or where rows
+    are only kept until the window fires. given: the results that were given out of a window that may change.
+    written: when the key was written last, where keys expire.
+    """
+
+    window: Window | None
+    records: int | None
+    results: Row | None
+    given: Row | None = None
+    written: dt.datetime | None = None
+    accumulators: tuple[Accumulator, ...] = ()
+    views: tuple[View, ...] = ()
+
+
+@dataclass(frozen=True)
+class KeyState(Report):
+    """A key in an operator; no parts: it is not there, and `nearest` are keys that read alike."""
+
+    key: Row
+    bucket: int
+    parts: tuple[Part, ...]
+    nearest: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class BucketSize(Report):
+    """What one bucket takes: compressed bytes in the store, entries of the log, and what it is once rebuilt."""
+
+    bucket: int
+    partition: int
+    snapshot_bytes: int
+    log_bytes: int
+    log_entries: int
+    keys: int | None = None
+    held: int | None = None
+    live_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class OperatorState(Report):
+    """An operator of a checkpoint. keys, held, live_bytes: None where the operator could not be made again (`note`).
+
+    held: what the state holds, which in windows are slices, windows or sessions. clock: of the last entry of a log.
+    part: its number in its stateful node, where it shares one with other operators; the bytes of snapshot and log are
+    those of the node.
+    """
+
+    number: int
+    name: str
+    key_columns: tuple[str, ...]
+    calls: tuple[str, ...]
+    digest: str
+    layout: int
+    buckets: int
+    windows: str | None
+    settings: Row
+    batch: int
+    first_batch: int
+    last_batch: int
+    keys: int | None
+    held: int | None
+    snapshot_bytes: int
+    log_bytes: int
+    log_entries: int
+    live_bytes: int | None
+    processing: dt.datetime | None
+    watermark: dt.datetime | None
+    largest: tuple[BucketSize, ...]
+    key: KeyState | None = None
+    note: str = ""
+    part: int | None = None
+
+
+@dataclass(frozen=True)
+class Effect(Report):
+    """What a change did to a key or to one of its windows; before, after: None where there was no row."""
+
+    window: Window | None
+    before: Row | None
+    after: Row | None
+    records: tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Change(Report):
+    """A change: a row of a kind, accumulators that were `merged`, or the `clock`: windows end, keys expire."""
+
+    kind: str
+    row: Row
+    effects: tuple[Effect, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Bundle(Report):
+    """What one bundle did to a key. rows: of all keys in it. emitted: (kind, row) that left for the key.
+
+    agrees: whether the key's own changes, one by one, come to what the whole bundle came to.
+    """
+
+    entry: int
+    rows: int
+    processing: dt.datetime | None
+    watermark: dt.datetime | None
+    changes: tuple[Change, ...]
+    emitted: tuple[tuple[str, Row], ...]
+    agrees: bool = True
+    note: str = ""
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, float) and value - value != 0:
+        return str(value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)

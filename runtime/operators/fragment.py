@@ -1,0 +1,348 @@
+"""Fragments: the operators of one stateful node, each fed by inputs of the node or by the changes of others.
+
+Rows of an input lie in buckets by the columns of its exchange, and so do the keys of all operators of a bucket. A
+bundle is of all inputs at once: what leaves is what the tables after it give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen.planner import (
+    Calc,
+    Exchange,
+    Node,
+    PlanOptions,
+    Scan,
+    Stateful,
+    Union,
+)
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.errors import AggloomError, SpecError
+from aggloom.runtime.operators.base import (
+    Bundle,
+    Operator,
+    OperatorSpec,
+    TimeMode,
+    blocks_of,
+    joined_blocks,
+)
+from aggloom.runtime.operators.registry import operator_of
+from aggloom.runtime.operators.stateless import Step, run_steps, step_data, step_from, step_of
+from aggloom.runtime.operators.steps import Rows, joined, no_rows
+from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.values.clock import Clock
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A way on which rows come to an operator.
+
+    source: the number of an input of the fragment, or if `inner` that of an operator before it. steps: what is done to
+    the rows on the way.
+    """
+
+    source: int
+    inner: bool = False
+    steps: tuple[Step, ...] = ()
+
+    def to_data(self) -> list[Any]:
+        """The feed as JSON can hold it."""
+        return [self.source, self.inner, [step_data(step) for step in self.steps]]
+
+    @classmethod
+    def from_data(cls, data: Any) -> Feed:
+        """The feed of what `to_data` gave; raises SpecError."""
+        source, inner, steps = data
+        return cls(source, inner, tuple(step_from(step) for step in steps))
+
+
+@dataclass(frozen=True)
+class Part:
+    """An operator of a fragment: its spec, its name in messages, its key, and its inputs, each of one or more feeds.
+
+    spread: those columns of its key by which rows lie in buckets, in the order of the exchanges.
+    """
+
+    spec: OperatorSpec
+    name: str
+    keys: tuple[str, ...]
+    spread: tuple[str, ...]
+    inputs: tuple[tuple[Feed, ...], ...]
+
+
+@dataclass(frozen=True)
+class FragmentSpec:
+    """What a fragment is made from: its operators, each after those that feed it, the last the one that gives out.
+
+    inputs: the columns of each of its inputs.
+    """
+
+    parts: tuple[Part, ...]
+    inputs: tuple[pa.Schema, ...]
+
+    @property
+    def root(self) -> OperatorSpec:
+        """The spec of the operator whose changes leave."""
+        return self.parts[-1].spec
+
+    @property
+    def specs(self) -> list[OperatorSpec]:
+        """The specs of the operators."""
+        return [part.spec for part in self.parts]
+
+    @property
+    def handler_specs(self) -> list[AggSpec | None]:
+        """What the handler of each operator is generated from; None where it has none."""
+        return [spec.handler_spec for spec in self.specs]
+
+    def make(
+        self, handlers: Sequence[Any], bucket: int = 0, directory: Path | None = None
+    ) -> Fragment:
+        """The fragment of a bucket, over mapped files in `directory` if given; handlers: one for each operator."""
+        single = len(self.parts) == 1
+        operators = [
+            spec.make(
+                handler, bucket, directory if single or directory is None else directory / str(n)
+            )
+            for n, (spec, handler) in enumerate(zip(self.specs, handlers, strict=True))
+        ]
+        return Fragment(self, operators)
+
+    def ordered(self, number: int) -> bool:
+        """Whether the order of an input's rows counts for the operators that it feeds."""
+        return any(part.spec.needs_order for part in self.fed(number))
+
+    def fed(self, number: int) -> list[Part]:
+        """The operators that an input feeds."""
+        return [
+            part
+            for part in self.parts
+            if any(f.source == number and not f.inner for feeds in part.inputs for f in feeds)
+        ]
+
+    @property
+    def ttls(self) -> list[int]:
+        """The times to live of its operators, in milliseconds."""
+        return sorted({spec.ttl_ms for spec in self.specs} - {0})
+
+    @property
+    def time_mode(self) -> TimeMode:
+        """The time by which it has timers; operators with others do not share a fragment."""
+        modes = {spec.time_mode for spec in self.specs} - {"None"}
+        assert len(modes) <= 1
+        return modes.pop() if modes else "None"
+
+    @property
+    def wakes(self) -> bool:
+        """Whether every bucket is to be called whenever there are rows for any."""
+        return any(spec.wakes for spec in self.specs)
+
+    @property
+    def always(self) -> bool:
+        """Whether its first bundle brings a change even if no row comes."""
+        return self.root.always
+
+
+class Fragment:
+    """The operators of one bucket. The same bundles in the same order give the same changes."""
+
+    def __init__(self, spec: FragmentSpec, operators: Sequence[Operator]) -> None:
+        self.spec, self.operators = spec, list(operators)
+
+    @property
+    def root(self) -> Operator:
+        """The operator whose changes leave."""
+        return self.operators[-1]
+
+    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+        """Apply a bundle of each input, and return the changes that leave."""
+        out: list[Rows] = []
+        for operator, bundles in self._flow(inputs, out):
+            out.append(operator.run(bundles, clock))
+        return out[-1]
+
+    def followed(self, inputs: Sequence[Bundle], clock: Clock, number: int) -> list[Bundle]:
+        """What a bundle of each input brings to an operator, once those before it have run."""
+        out: list[Rows] = []
+        for place, (operator, bundles) in enumerate(self._flow(inputs, out)):
+            if place == number:
+                return bundles
+            out.append(operator.run(bundles, clock))
+        raise AggloomError(f"the fragment has no operator {number}")
+
+    def nothing(self) -> list[Bundle]:
+        """A bundle without rows of each input."""
+        return [Bundle(*no_rows(schema)) for schema in self.spec.inputs]
+
+    def contents(self) -> Rows:
+        """The rows of its result that the state holds, each an insertion."""
+        return self.root.contents()
+
+    def take_late(self) -> list[Rows]:
+        """The rows that came too late since the last call, where they are asked for."""
+        return [rows for each in self.operators for rows in each.take_late()]
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        """The next time at which something is due, by the watermark and by the clock; None: nothing is."""
+        times = [each.next_timers() for each in self.operators]
+        event, processing = (
+            min((time for time in side if time is not None), default=None)
+            for side in zip(*times, strict=True)
+        )
+        return event, processing
+
+    def start_with(self, other: Fragment) -> None:
+        """Take over, before the first row, what another fragment of the same bucket has settled by its first row."""
+        for own, former in zip(self.operators, other.operators, strict=True):
+            own.start_with(former)
+
+    def snapshot(self) -> bytes:
+        """The state of all operators as bytes."""
+        return joined_blocks([each.snapshot() for each in self.operators])
+
+    def restore(self, data: bytes | memoryview) -> None:
+        """Replace the state by a snapshot's; raises StateCorruptError."""
+        for operator, block in zip(
+            self.operators, blocks_of(data, len(self.operators)), strict=True
+        ):
+            operator.restore(block)
+
+    def close(self) -> None:
+        """Leave mapped files as they are to be found again."""
+        for operator in self.operators:
+            operator.close()
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the arenas, free room included."""
+        return sum(each.state_bytes for each in self.operators)
+
+    @property
+    def arenas(self) -> list[Arena]:
+        """Where its state lies."""
+        return [arena for each in self.operators for arena in each.arenas]
+
+    def _flow(
+        self, inputs: Sequence[Bundle], out: Sequence[Rows]
+    ) -> Iterator[tuple[Operator, list[Bundle]]]:
+        """Each operator with what comes to it; `out` has the changes of those before it."""
+        for part, operator in zip(self.spec.parts, self.operators, strict=True):
+            schemas = part.spec.inputs
+            yield operator, [
+                _bundle(feeds, schema, inputs, out)
+                for feeds, schema in zip(part.inputs, schemas, strict=True)
+            ]
+
+
+def _bundle(
+    feeds: Sequence[Feed], schema: pa.Schema, inputs: Sequence[Bundle], out: Sequence[Rows]
+) -> Bundle:
+    """What comes to an input of an operator on all of its feeds."""
+    outer = [inputs[feed.source] for feed in feeds if not feed.inner]
+    if len(feeds) == 1 and outer and not feeds[0].steps:
+        return outer[0]
+    parts = [
+        run_steps(feed.steps, out[feed.source] if feed.inner else inputs[feed.source][:2])
+        for feed in feeds
+    ]
+    return Bundle(*joined(parts, schema))
+
+
+def fragment_of(
+    node: Stateful, options: PlanOptions, zone: str = "UTC"
+) -> tuple[FragmentSpec, tuple[Exchange, ...], tuple[Stateful, ...]]:
+    """The fragment that a node of a plan gives out of, its inputs by number, and the nodes of its operators.
+
+    zone: the session's time zone.
+    """
+    walk = _Walk(options, zone)
+    walk.operator(node)
+    return (
+        FragmentSpec(tuple(walk.parts), tuple(walk.schemas)),
+        tuple(walk.exchanges),
+        tuple(walk.nodes),
+    )
+
+
+class _Walk:
+    """From the operator on top down to the exchanges."""
+
+    def __init__(self, options: PlanOptions, zone: str) -> None:
+        self._options, self._zone = options, zone
+        self.parts: list[Part] = []
+        self.nodes: list[Stateful] = []
+        self.exchanges: list[Exchange] = []
+        self.schemas: list[pa.Schema] = []
+
+    def operator(self, node: Stateful) -> int:
+        """The number of a node's operator, after those below it."""
+        spec = operator_of(node, self._options)
+        inputs = tuple(
+            tuple(self._feeds(below, schema))
+            for below, schema in zip(node.inputs, spec.inputs, strict=True)
+        )
+        spread = node.distribution or ()
+        self.parts.append(Part(spec, node.name, node.keys, spread, inputs))
+        self.nodes.append(node)
+        return len(self.parts) - 1
+
+    def _feeds(self, node: Node, schema: pa.Schema, steps: tuple[Step, ...] = ()) -> Iterator[Feed]:
+        """The feeds by which rows come to an operator, or to steps before it, in these columns."""
+        if isinstance(node, Exchange):
+            self.exchanges.append(node)
+            self.schemas.append(schema)
+            yield Feed(len(self.exchanges) - 1, steps=steps)
+        elif isinstance(node, Stateful):
+            yield Feed(self.operator(node), True, steps)
+        elif isinstance(node, Union):
+            for part in node.parts:
+                named = _renamed(part, node.schema)
+                yield from self._feeds(part, part.schema, (*named, *steps))
+        else:
+            (below,) = node.inputs
+            yield from self._feeds(below, below.schema, (step_of(node, self._zone), *steps))
+
+
+def _renamed(part: Node, schema: pa.Schema) -> tuple[Step, ...]:
+    """The step that gives the columns of a union's part the union's names, if they have others."""
+    if part.schema.names == schema.names:
+        return ()
+    pairs = zip(schema.names, part.schema.names, strict=True)
+    return (Calc(Scan("", part.schema, "append"), tuple((n, quoted(o)) for n, o in pairs), schema),)
+
+
+def feeds_data(spec: FragmentSpec) -> list[Any]:
+    """How each operator of a fragment is fed, as JSON can hold it."""
+    return [[[feed.to_data() for feed in feeds] for feeds in part.inputs] for part in spec.parts]
+
+
+def inputs_data(spec: FragmentSpec) -> list[Any]:
+    """The columns of each input as JSON can hold them."""
+    return [[[field.name, type_name(field.type)] for field in rows] for rows in spec.inputs]
+
+
+def feeds_from(data: Any) -> tuple[tuple[Feed, ...], ...]:
+    """How an operator is fed; raises SpecError."""
+    try:
+        return tuple(tuple(Feed.from_data(feed) for feed in feeds) for feeds in data)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"a fragment that cannot be read: {error!r}.") from None
+
+
+def inputs_from(data: Any) -> tuple[pa.Schema, ...]:
+    """The columns of each input; raises SpecError."""
+    try:
+        return tuple(pa.schema([(n, parse_type(text)) for n, text in rows]) for rows in data)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"a fragment that cannot be read: {error!r}.") from None

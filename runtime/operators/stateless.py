@@ -1,0 +1,151 @@
+"""The steps of a plan that remember nothing: picking columns, filters, expanding rows, laying them into windows.
+
+They run where rows are packed and inside fragments, on columns. A step is its node over a scan in place of its input,
+or a Calc that was lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import LoweredCalc, lower_calc, parse_type, type_name
+from aggloom.codegen.planner import (
+    Bucket,
+    Calc,
+    Column,
+    Expand,
+    Node,
+    Scan,
+    WindowAssign,
+    WindowTable,
+)
+from aggloom.codegen.windows import windowing_data, windowing_of
+from aggloom.errors import AggloomError, SpecError
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.windows.assign import assign_windows, window_rows
+from aggloom.runtime.values.key_hash import bucket_column
+
+Step = Node | LoweredCalc
+
+
+def step_of(node: Node, zone: str = "UTC") -> Step:
+    """A node as a step; raises UnsupportedExpressionError for a Calc whose expressions only Spark evaluates."""
+    if isinstance(node, Calc) and node.picked is None:
+        return lower_calc(node.where, node.select, node.schema, node.input.schema, zone=zone)
+    return bare(node)
+
+
+def bare(node: Node) -> Node:
+    """A node over a scan in place of what is below it."""
+    return node.over(Scan("", node.inputs[0].schema, "append"))
+
+
+def is_step(node: Node) -> bool:
+    """Whether a node is a step that needs no lowering."""
+    return type(node) in _RUN and (not isinstance(node, Calc) or node.picked is not None)
+
+
+def run_steps(steps: tuple[Step, ...], rows: Rows) -> Rows:
+    """The rows after these steps, in this order."""
+    for step in steps:
+        if isinstance(step, LoweredCalc):
+            rows = step.run(*rows)
+        elif is_step(step):
+            rows = _RUN[type(step)](step, rows)
+        else:
+            raise AggloomError(f"{type(step).__name__} is no step that runs on packed rows")
+    return rows
+
+
+def step_data(step: Step) -> dict[str, Any]:
+    """A step of a fragment as JSON can hold it."""
+    if isinstance(step, WindowAssign):
+        windowing = windowing_data(step.windowing)
+        return {"windows": windowing, "name": step.name, "rows": _fields(step.input.schema)}
+    assert isinstance(step, Calc | LoweredCalc)
+    made = step if isinstance(step, LoweredCalc) else None
+    return {
+        "where": step.where,
+        "select": [list(pair) for pair in step.select],
+        "columns": _fields(step.schema),
+        "rows": _fields(made.rows if made else step.input.schema),  # type: ignore[union-attr]
+        "zone": made.zone if made else "",
+    }
+
+
+def step_from(data: Mapping[str, Any]) -> Step:
+    """The step of what `step_data` gave; raises SpecError."""
+    try:
+        scan = Scan("", _schema(data["rows"]), "append")
+        if "windows" in data:
+            return WindowAssign(scan, windowing_of(data["windows"]), data["name"])
+        select = tuple((name, sql) for name, sql in data["select"])
+        calc = Calc(scan, select, _schema(data["columns"]), data["where"])
+        return step_of(calc, data["zone"])
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, SpecError):
+            raise
+        raise SpecError(f"a step that cannot be read: {error!r}.") from None
+
+
+def _fields(schema: pa.Schema) -> list[list[str]]:
+    return [[field.name, type_name(field.type)] for field in schema]
+
+
+def _schema(fields: Any) -> pa.Schema:
+    return pa.schema([(name, parse_type(text)) for name, text in fields])
+
+
+def expand(node: Expand, rows: Rows) -> Rows:
+    """Each row once for each projection; the order of rows stays within each."""
+    batch, kinds = rows
+    parts = [
+        _rebuilt(
+            [
+                _item(item, batch, field.type)
+                for item, field in zip(project, node.schema, strict=True)
+            ],
+            node.schema,
+            batch,
+        )
+        for project in node.projects
+    ]
+    if len(parts) == 1:
+        return parts[0], kinds
+    return pa.concat_batches(parts), np.tile(kinds, len(parts))
+
+
+def _pick(node: Calc, rows: Rows) -> Rows:
+    batch, kinds = rows
+    assert node.picked is not None
+    return _rebuilt([batch.column(name) for name in node.picked], node.schema, batch), kinds
+
+
+def _item(item: object, batch: pa.RecordBatch, dtype: pa.DataType) -> pa.Array:
+    if isinstance(item, Column):
+        return batch.column(item.name)
+    if isinstance(item, Bucket):
+        columns = [batch.column(name) for name in item.columns]
+        return bucket_column(columns, batch.num_rows, item.buckets)
+    value = getattr(item, "value", None)
+    if value is None:
+        return pa.nulls(batch.num_rows, dtype)
+    return pa.repeat(pa.scalar(value, dtype), batch.num_rows)
+
+
+def _rebuilt(arrays: list[pa.Array], schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    if not arrays:
+        return batch.select([])
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+_RUN: dict[type[Node], Callable[[Any, Rows], Rows]] = {
+    Calc: _pick,
+    Expand: expand,
+    WindowAssign: lambda node, rows: (assign_windows(node, rows[0]), rows[1]),
+    WindowTable: lambda node, rows: window_rows(node, *rows),
+}

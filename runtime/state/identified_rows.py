@@ -1,0 +1,62 @@
+"""Rows that are known by their identity: what a bag of rows and sorted rows have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.state.row_index import RowIndex
+from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+
+
+class IdentifiedRows(ABC):
+    """A store of rows with an index of their identities: the columns of a unique key, or all columns."""
+
+    def __init__(
+        self,
+        arena: Arena,
+        pool: Pool,
+        name: str,
+        fields: Sequence[pa.Field],
+        unique: Sequence[int],
+    ) -> None:
+        self.arena, self.pool, self.name = arena, pool, name
+        self.unique = tuple(unique)
+        self.rows = RowStore(arena, pool, f"{name}.rows", fields)
+        identity = np.array(unique, np.int64) if unique else self.rows.every_column
+        self.index = RowIndex(arena, f"{name}.index", identity)
+
+    @abstractmethod
+    def _fit(self) -> None:
+        """Bring what stands beside rows to their capacity."""
+
+    def find(self, slots: Array, batch: pa.RecordBatch) -> Array:
+        """The row of each slot with the identity of the row beside it, of several the first to come, or -1."""
+        return self.index.find(self.rows.arrays, slots, self.rows.encode(batch))
+
+    def free(self, ids: Array) -> None:
+        """Forget rows that are gone."""
+        self.rows.delete(ids)
+        if len(self.rows) == 0:
+            self._shrink()
+
+    def trim(self) -> None:
+        """Give back the room that no row has used yet."""
+        self.rows.trim()
+        self._fit()
+        self.index.trim(len(self.rows), self.rows.capacity)
+
+    def _reserve(self, rows: int) -> None:
+        self.rows.reserve(rows)
+        self._fit()
+        self.index.reserve(len(self.rows) + rows, self.rows.capacity)
+
+    def _shrink(self) -> None:
+        self.rows.shrink()
+        self._fit()
+        self.index.reset(self.rows.capacity)

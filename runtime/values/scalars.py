@@ -1,0 +1,115 @@
+"""Arrow columns of one fixed width to words and bytes, and back: what needs no pool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import TypeMismatchError
+from aggloom.runtime.storage.arena import Array
+
+_SIGN = np.int64(0x7FFFFFFFFFFFFFFF)
+
+
+def carrier(dtype: pa.DataType) -> pa.DataType:
+    """The Arrow integer type with the bits of a fixed-width, non-float, non-decimal type."""
+    if pa.types.is_boolean(dtype):
+        return pa.uint8()
+    if pa.types.is_integer(dtype):
+        return dtype
+    if pa.types.is_date32(dtype) or pa.types.is_time32(dtype):
+        return pa.int32()
+    if pa.types.is_timestamp(dtype) or pa.types.is_time64(dtype) or pa.types.is_duration(dtype):
+        return pa.int64()
+    raise TypeMismatchError(
+        f"type {dtype} cannot be a key or an argument; cast the column to a scalar type first"
+    )
+
+
+def validity(column: pa.Array) -> Array:
+    """True where the column is not null."""
+    if column.null_count == 0:
+        return np.ones(len(column), np.bool_)
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+
+
+def buffer_of(column: pa.Array, dtype: Any, width: int = 1) -> Array:
+    data = np.frombuffer(column.buffers()[1], dtype)
+    return data[column.offset * width : (column.offset + len(column)) * width]
+
+
+def float_words(values: Array) -> Array:
+    """Doubles as words: NaN above infinity, -0.0 as 0.0."""
+    clean = values + 0.0
+    clean[np.isnan(clean)] = np.nan
+    bits = clean.view(np.int64)
+    return np.asarray(bits ^ ((bits >> 63) & _SIGN))
+
+
+def words_to_floats(words: Array) -> Array:
+    return np.asarray((words ^ ((words >> 63) & _SIGN)).view(np.float64))
+
+
+def scalar_words(column: pa.Array) -> Array:
+    """The words of a column of a type that is not pooled."""
+    dtype = column.type
+    out: Array
+    if len(column) == 0:
+        return np.zeros(0, np.int64)
+    if pa.types.is_decimal(dtype):
+        out = buffer_of(column, np.int64, 2)[::2].copy()
+    elif pa.types.is_floating(dtype):
+        out = float_words(buffer_of(column, dtype.to_pandas_dtype()).astype(np.float64))
+    elif pa.types.is_boolean(dtype):
+        out = column.cast(pa.uint8()).fill_null(0).to_numpy().astype(np.int64)
+    else:
+        out = buffer_of(column, carrier(dtype).to_pandas_dtype()).astype(np.int64)
+    if column.null_count:
+        out[~validity(column)] = 0
+    return out
+
+
+def wide_bytes(column: pa.Array) -> Array:
+    """A wide decimal's values as rows of 16 bytes that sort as they do."""
+    raw = buffer_of(column, np.uint8, 16).reshape(-1, 16)[:, ::-1].copy()
+    raw[:, 0] ^= 0x80
+    return raw
+
+
+def from_scalar_words(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+    """Words of a type that is not pooled, back to a column."""
+    if pa.types.is_decimal(dtype):
+        return from_limbs(np.stack([out, out >> 63], axis=1), valid, dtype)
+    if pa.types.is_floating(dtype):
+        return from_floats(words_to_floats(out), valid, dtype)
+    if pa.types.is_boolean(dtype):
+        return pa.array(out.astype(np.bool_), mask=~valid)
+    data = out.astype(carrier(dtype).to_pandas_dtype(), copy=not out.flags.owndata)
+    return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])
+
+
+def from_wide_bytes(raw: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+    """Rows of 16 bytes, as `wide_bytes` gives them, back to DECIMAL."""
+    data = raw[:, ::-1].copy()
+    data[:, 15] ^= 0x80
+    return pa.Array.from_buffers(dtype, len(raw), [bitmap(valid), pa.py_buffer(data)])
+
+
+def from_floats(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+    data = out.astype(dtype.to_pandas_dtype())
+    return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])
+
+
+def from_limbs(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
+    """(n, 2) low and high limbs to DECIMAL."""
+    data = pa.py_buffer(np.ascontiguousarray(out, np.int64))
+    return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), data])
+
+
+def bitmap(valid: Array) -> pa.Buffer | None:
+    """Validity as Arrow keeps it: none if all are valid."""
+    if valid.all():
+        return None
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))

@@ -1,0 +1,41 @@
+"""The command line: `python -m doors --examples 10000 --seed 0`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from doors import check
+
+EACH = 8
+"""Examples of a round: one by each door, two by those that need no Spark."""
+
+
+def main() -> None:
+    """Rounds of examples until there were so many."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    asked = parser.parse_args()
+    from aggloom.runtime.spark import session
+
+    os.environ.setdefault("NUMBA_CPU_NAME", "generic")
+    quick = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    spark = session("doors", **{"spark.log.level": "OFF", **quick})
+    total: Counter[str] = Counter()
+    left, seed, begin = -(-asked.examples // EACH), asked.seed, time.monotonic()
+    while left > 0:
+        rounds = min(100, left)
+        with tempfile.TemporaryDirectory() as directory:
+            total += check(spark, seed, rounds, Path(directory))
+        left, seed = left - rounds, seed + 1
+        took = time.monotonic() - begin
+        print(f"seed {seed - 1}: {total.total()} in {took:.0f} s, {dict(total)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""What comes in by each door: rows with the words of their changes, or the error that it says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import AggSpec
+from aggloom.errors import AggloomError
+from aggloom.runtime.spark import explained, group_aggregate, read_changes, sql
+from aggloom.runtime.spark.files import PackFiles
+from aggloom.runtime.spark.group_aggregate import find_change_column
+from aggloom.runtime.spark.pack import Pack
+from aggloom.runtime.spark.records import CHANGE_COLUMN, change_names, flattened_names
+from aggloom.runtime.spark.routes import Route
+from doors.example import DDL, Row
+from doors.oracle import COLUMNS, ONE_WORD, RETRACTIONS
+
+SCHEMA = pa.schema([("name", pa.string()), ("cnt", pa.int32())])
+SPEC = AggSpec.from_sql("SELECT name, cnt, COUNT(*) AS n FROM t GROUP BY name, cnt", DDL)
+_ROUTE = Route(SCHEMA, 2, 1)
+_CHANGES = (*change_names(COLUMNS), *flattened_names(COLUMNS))
+
+
+def signed(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:
+    """How often each row is there in the end."""
+    net: Counter[tuple[Any, ...]] = Counter()
+    for name, cnt, word in rows:
+        net[name, cnt] += -1 if word in RETRACTIONS else 1
+    return +net
+
+
+def spelt(rows: list[Row]) -> Counter[Row]:
+    """Rows with the words of changes spelt in one way."""
+    return Counter((name, cnt, ONE_WORD[word]) for name, cnt, word in rows)
+
+
+def attempt(where: str, read: Callable[..., Any], *of: Any) -> tuple[Any, str]:
+    """What is read; or None and the error, which has to be typed and say where."""
+    try:
+        return read(*of), ""
+    except Exception as failure:
+        said = explained(failure)
+        assert type(said) is not AggloomError and isinstance(said, AggloomError), repr(failure)
+        assert where in str(said), (where, str(said))
+        return None, str(said)
+
+
+def by_spark(spark: Any, format: str, path: Path) -> list[Row]:
+    """The rows of files by Spark's expressions, or its Parquet reader."""
+    df = read_changes(spark, str(path), format, DDL, streaming=False, whole_files=format == "csv")
+    return [tuple(row) for row in df.collect()]
+
+
+def whole(content: bytes, path: str) -> list[Row]:
+    """The rows of a Parquet file as the Python worker reads it; no Spark."""
+    stage = PackFiles(Pack(_ROUTE, SCHEMA, "t", CHANGE_COLUMN), "/in", _CHANGES, False)
+    found = list(stage.rows(pa.py_buffer(content), path))
+    return [row for batch, kinds in found for row in _rows(batch, kinds)]
+
+
+def packed(table: pa.Table) -> list[Row]:
+    """The rows of a DataFrame as the stage before the shuffle takes them; no Spark."""
+    change = find_change_column(SimpleNamespace(columns=table.column_names), list(COLUMNS))
+    frame = table.select([*COLUMNS, *([change] if change else [])])
+    stage = Pack(_ROUTE, SCHEMA, "t", change)
+    found = [stage._rows(batch) for batch in frame.to_batches()]
+    return [row for batch, kinds in found for row in _rows(batch, kinds)]
+
+
+def frame(spark: Any, table: pa.Table) -> Any:
+    """A query over a DataFrame, not run."""
+    df = spark.createDataFrame(table)
+    return group_aggregate(df, SPEC, buckets=1, on_orphan_retraction="keep")
+
+
+def collected(result: Any) -> Counter[tuple[Any, ...]]:
+    """The table of a query as rows with their number."""
+    return Counter({(row.name, row.cnt): row.n for row in result.collect()})
+
+
+def whole_by_spark(spark: Any, path: Path) -> Counter[tuple[Any, ...]]:
+    """The table of a query over Parquet files that Spark hands to the Python worker."""
+    df = read_changes(spark, str(path), "parquet", DDL, streaming=False)
+    query = "SELECT name, cnt, COUNT(*) AS n FROM t GROUP BY name, cnt"
+    return collected(sql(query, t=df, buckets=1, on_orphan_retraction="keep"))
+
+
+def _rows(batch: pa.RecordBatch, kinds: Any) -> Iterable[Row]:
+    words = np.array(["insert", "update_preimage", "update_postimage", "delete"])
+    columns = [column.to_pylist() for column in batch.columns]
+    return zip(*columns, words[np.asarray(kinds)].tolist(), strict=True)
