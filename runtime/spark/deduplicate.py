@@ -9,7 +9,6 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 
 from aggloom.codegen.planner import PlanOptions, plan_deduplicate
-from aggloom.codegen.spec.choices import TableChanges
 from aggloom.errors import SpecError
 from aggloom.runtime.spark.expressions import asking
 from aggloom.runtime.spark.group_aggregate import check_frame, hosting
@@ -28,7 +27,7 @@ def deduplicate(
     insert_only: bool = False,
     watermark: tuple[str, Any] | None = None,
     change_column: str | None = "",
-    input_changes: TableChanges | None = None,
+    input_changes: Literal["append", "retract", "upsert"] | None = None,
     buckets: int | None = None,
     output_profile: str = "spark",
     state_directory: str | Path | None = None,
