@@ -25,7 +25,8 @@ ROWS = pa.schema([("b", pa.string()), ("ts", pa.int64()), ("v", pa.int32())])
 WINDOWED = pa.schema([("b", pa.string()), ("e", pa.int64()), ("ts", pa.int64()), ("v", pa.int32())])
 Row = tuple[Any, ...]
 keys = st.sampled_from([None, "", "x", "\u65e5\u672c", "z" * 40])
-rows_of = st.lists(st.tuples(keys, st.integers(0, 9), st.integers(0, 2)), max_size=8)
+times = st.one_of(st.none(), st.integers(0, 9))
+rows_of = st.lists(st.tuples(keys, times, st.integers(0, 2)), max_size=8)
 bundles_of = st.lists(rows_of, max_size=6)
 
 
@@ -40,7 +41,9 @@ class Model:
     def better(self, old: Row | None, row: Row) -> bool:
         if old is None:
             return True
-        return row[1] >= old[1] if self.keep == "last" else row[1] < old[1]
+        # NULL comes before every time.
+        time, was = (-1 if each[1] is None else each[1] for each in (row, old))
+        return time >= was if self.keep == "last" else time < was
 
     def tell(self, old: Row | None, row: Row) -> list[Row]:
         if old is None:
@@ -127,7 +130,7 @@ def test_the_last_row_without_state(folds: bool, bundles: list[list[Row]]) -> No
 def test_sql_beside_duckdb(
     keep: str, per_record: bool, bundles: list[list[Row]], buckets: int, restart: int
 ) -> None:
-    way = "DESC" if keep == "last" else "ASC"
+    way, nulls = ("DESC", "LAST") if keep == "last" else ("ASC", "FIRST")
     query = (
         "SELECT b, ts, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY b ORDER BY ts {way}{more}) AS n FROM t) "
         "WHERE n = 1"
@@ -151,7 +154,9 @@ def test_sql_beside_duckdb(
             harness.close()
             harness = made()
             harness.restore(data)
-        rows = [(b, epoch + dt.timedelta(seconds=ts), v) for b, ts, v in given_]
+        rows = [
+            (b, None if ts is None else epoch + dt.timedelta(seconds=ts), v) for b, ts, v in given_
+        ]
         harness.process([("+I", *row) for row in rows])
         harness.flush()
         told += harness.changes()
@@ -160,7 +165,9 @@ def test_sql_beside_duckdb(
         db.execute("CREATE TABLE t (b VARCHAR, ts TIMESTAMP, v INT, arrival INT)")
         if everything:
             db.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", everything)
-        wanted = db.execute(query.format(way=way, more=f", arrival {way}")).fetchall()
+        wanted = db.execute(
+            query.format(way=f"{way} NULLS {nulls}", more=f", arrival {way}")
+        ).fetchall()
         assert sorted(fold([tuple(c) for c in told]), key=repr) == sorted(wanted, key=repr)
     harness.close()
 
@@ -255,9 +262,9 @@ def test_windows_give_their_memory_back() -> None:
     ]
 
 
-def test_a_row_without_a_time_is_refused_and_leaves_the_state() -> None:
-    operator = DeduplicateOperator(ROWS, 1, "last", order="ts")
-    with pytest.raises(DataError, match="1 of 2 rows have no time"):
+def test_a_row_without_a_time_to_wait_for_is_refused_and_leaves_the_state() -> None:
+    operator = WaitingDeduplicateOperator(ROWS, 1, "first", order="ts")
+    with pytest.raises(DataError, match="1 of 2 rows have no event time"):
         operator.process(*batch([("x", 1, 1), ("y", None, 1)]))
     assert operator.keys == 0
 
@@ -318,6 +325,8 @@ def test_explain_names_the_form() -> None:
     last = plan_query(query.format("DESC"), tables, input_changes="append")
     assert "Deduplicate(keep=[LastRow], key=[b], order=[ROWTIME]" in as_text(last)
     assert last.root.changelog == ("I", "UB", "UA")
+    for order in ("DESC NULLS FIRST", "ASC NULLS LAST"):
+        assert "Rank(" in as_text(plan_query(query.format(order), tables, input_changes="append"))
     first = f"SET 'deduplicate_insert_only' = 'true'; {query.format('ASC')}"
     waiting = plan_query(first, tables, input_changes="append")
     assert waiting.root.appends_only and waiting.root.unique_key == ("b",)
@@ -420,3 +429,52 @@ def test_streams_and_batches_on_spark(spark: Any, tmp_path: Any) -> None:
     batch_ = al.deduplicate(spark.read.parquet(str(source)), "b", keep="first", order_by="ts")
     got = {row.b: row.v for row in batch_.where("_change_type != 'update_preimage'").collect()}
     assert got == {b: v for b, _, v in first.values()}
+
+
+@pytest.mark.spark
+def test_late_rows_and_the_state_of_what_waits(spark: Any, tmp_path: Any) -> None:
+    import aggloom as al
+
+    ddl, start = "b STRING, ts TIMESTAMP, v INT", dt.datetime(2026, 1, 1)
+    source = tmp_path / "in"
+    batches = ([("x", 0, 1), ("y", 30, 2)], [("z", 300, 3)], [("x", 1, 4), ("w", 400, 5)])
+    for rows in batches:
+        timed = [(b, start + dt.timedelta(minutes=m), v) for b, m, v in rows]
+        spark.createDataFrame(timed, ddl).coalesce(1).write.mode("append").parquet(str(source))
+        t = spark.readStream.schema(ddl).parquet(str(source))
+        out = al.deduplicate(
+            t,
+            "b",
+            keep="first",
+            order_by="ts",
+            insert_only=True,
+            watermark=("ts", "10 minutes"),
+            buckets=1,
+            late_rows=True,
+        )
+        al.await_end(al.write_changes(out, f"parquet:{tmp_path}/out", tmp_path / "state"))
+    rows_out = spark.read.parquet(str(tmp_path / "out"))
+    told = sorted((row.b, row.v) for row in al.on_time(rows_out).collect())
+    assert told[:2] == [("x", 1), ("y", 2)]
+    assert [(row.b, row.v) for row in al.late_rows(rows_out).collect()] == [("x", 4)]
+    shown = al.state(tmp_path / "state")
+    assert "first row by b" in str(shown)
+
+
+@pytest.mark.spark
+def test_one_row_of_each_window_on_spark(spark: Any, tmp_path: Any) -> None:
+    import aggloom as al
+
+    ddl, start = "b STRING, ts TIMESTAMP, v INT", dt.datetime(2026, 1, 1)
+    source = tmp_path / "in"
+    for rows in (
+        [("x", 2, 2), ("x", 1, 1), ("y", 3, 7), ("x", 14, 3)],
+        [("x", 11, 4), ("x", 60, 5)],
+    ):
+        timed = [(b, start + dt.timedelta(seconds=s), v) for b, s, v in rows]
+        spark.createDataFrame(timed, ddl).coalesce(1).write.mode("append").parquet(str(source))
+        t = spark.readStream.schema(ddl).parquet(str(source))
+        out = al.sql(WINDOWS.format(way="DESC"), t=t, watermarks={"t": ("ts", 0)}, buckets=2)
+        al.await_end(al.write_changes(out, "table", tmp_path / "state"))
+    table = al.read_table(tmp_path / "state").to_pylist()
+    assert sorted((row["b"], row["v"]) for row in table) == [("x", 2), ("x", 3), ("y", 7)]

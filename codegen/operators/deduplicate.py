@@ -251,8 +251,11 @@ def deduplicated(node: Numbered, asked: Range) -> Node | None:
         return None
     (item,) = order
     time = None if item.column in rows.clock_columns else item.column
-    if time is not None and not pa.types.is_timestamp(rows.schema.field(time).type):
-        return None
+    if time is not None:
+        # NULL comes before every time.
+        usual = item.nulls_first is not item.descending
+        if not usual or not pa.types.is_timestamp(rows.schema.field(time).type):
+            return None
     found = _of_rows(rows, node.partition, "last" if item.descending else "first", time)
     select = [(name, quoted(name)) for name in rows.schema.names]
     # The number of each of these rows is 1.
@@ -306,9 +309,9 @@ def _of_changes(rows: Node, keys: Key, keep: Keep, order: str | None) -> Node:
             "input_changes='upsert'; or 'append' if nothing is ever taken back"
         )
         raise SpecError(f"deduplicate: the last row to arrive may be taken back; {fix}.")
-    items = (
-        () if order is None else (SortItem(order, descending=keep == "last", nulls_first=False),)
-    )
+    items: tuple[SortItem, ...] = ()
+    if order is not None:
+        items = (SortItem(order, descending=keep == "last", nulls_first=keep == "first"),)
     others = [name for name in rows.schema.names if name not in keys]
     below = pick(rows, [*keys, *others])
     found = Rank(below, keys, "ROW_NUMBER", items, Range(1, 1), None)

@@ -16,7 +16,7 @@ from aggloom.codegen.planner import Plan, PlanOptions, plan_query, plan_spec
 from aggloom.errors import SpecError
 from aggloom.runtime.cases.format import Case, NotSupported, computed_columns, reads, table_schema
 from aggloom.runtime.cases.functions import FUNCTIONS
-from aggloom.runtime.cases.source import UpsertNormaliser, key_positions
+from aggloom.runtime.cases.source import key_positions
 
 _FROM = re.compile(r"\bFROM\s+`?(\w+)", re.IGNORECASE)
 
@@ -53,10 +53,6 @@ class Program:
             raise NotSupported(f"an event of the table {event.get('table')!r}")
         return found
 
-    def normalisers(self) -> dict[str, UpsertNormaliser]:
-        """New normalisers of the upsert sources, by the name in the plan."""
-        return {t.name: UpsertNormaliser(t.key) for t in self.tables.values() if t.key}
-
 
 def spec_program(spec: AggSpec) -> Program:
     """A single spec over the table t."""
@@ -69,6 +65,7 @@ def query_program(case: Case) -> Program:
     declared = _declared(params, sql)
     tables: dict[str, Table] = {}
     changes: dict[str, str] = {}
+    keys: dict[str, list[str]] = {}
     views = ""
     for name, columns in declared.items():
         extra = params.get("computed") or {}
@@ -81,7 +78,11 @@ def query_program(case: Case) -> Program:
         key = _key(params, name, schema, columns)
         table = Table(f"{name}$rows" if computed else name, schema, key, copies)
         tables[name] = table
-        changes[table.name] = "retract" if key or not _inserts_only(case, name) else "append"
+        if key:
+            changes[table.name] = "upsert"
+            keys[table.name] = [schema.names[place] for place in key]
+        else:
+            changes[table.name] = "append" if _inserts_only(case, name) else "retract"
         if computed:
             views += _view(name, table, computed, list(columns))
     schemas = {table.name: table.schema for table in tables.values()}
@@ -90,7 +91,12 @@ def query_program(case: Case) -> Program:
     def plan(options: PlanOptions) -> Plan:
         with planning(), _functions():
             return plan_query(
-                views + sql, schemas, input_changes=changes, dialect="flink", options=options
+                views + sql,
+                schemas,
+                input_changes=changes,
+                dialect="flink",
+                options=options,
+                keys=keys,
             )
 
     return Program(tables, plan)

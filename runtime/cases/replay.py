@@ -23,7 +23,7 @@ from aggloom.runtime.cases.format import (
 )
 from aggloom.runtime.cases.program import Program, Table
 from aggloom.runtime.cases.settings import Setting, asks_for_messages, single_aggregate
-from aggloom.runtime.cases.source import Bundles, UpsertNormaliser
+from aggloom.runtime.cases.source import Bundles
 from aggloom.runtime.cases.windows import watermark_of
 from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.local.harness import Harness
@@ -70,7 +70,6 @@ class _Replay:
         self.rounded, self.session = rounded, session
         self.plan = program.plan(setting.options(case))
         self.tells = setting.tells(self.plan, case) or not asks_for_messages(case)
-        self.normalisers = program.normalisers()
         self.seen: list[Change] = []
         self.expected: list[Change] = []
         self.late = 0
@@ -157,17 +156,12 @@ class _Replay:
         """A row, and the watermark that comes with it."""
         raw = [*event["row"], *(event["row"][place] for place in table.copies)]
         row = _row(raw, table.schema)
-        changes = self._normal(table.name, event["op"], row)
-        self.bundles.add((table.name, *change) for change in changes)
+        self.bundles.add([(table.name, event["op"], *row)])
         named = dict(zip(table.schema.names, raw, strict=True))
         watermark = watermark_of(self.case, named)
         if watermark is not None:
             self.bundles.flush()
             self.harness.watermark(watermark, table.name)
-
-    def _normal(self, table: str, kind: str, row: tuple[Any, ...]) -> Iterable[tuple[Any, ...]]:
-        normaliser: UpsertNormaliser | None = self.normalisers.get(table)
-        return normaliser(kind, row) if normaliser else [(kind, *row)]
 
     def _cut(self) -> tuple[KeyOf | None, tuple[pa.DataType, ...]]:
         """How to tell the key by which a row is aggregated, and its types, if bundles are cut by it."""

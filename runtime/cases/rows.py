@@ -28,8 +28,9 @@ def row_program(case: Case) -> Program:
     keep: Keep = "last" if not function and params["keep"] == "last" else "first"
     # A function that tells neither how updates are sent nor what becomes of them has none.
     flags = ("generate_update_before", "generate_insert")
-    final = keep == "first" and order is not None and not any(flag in params for flag in flags)
+    final = not any(flag in params for flag in flags) or any(map(_says_final, params.values()))
     final = bool(params.get("insert_only", final)) and end is None
+    final = final and keep == "first" and order is not None
     changes = "append" if _adds_only(case) else "retract"
     shown = _shown(params, schema, order)
 
@@ -58,6 +59,13 @@ def deduplicate_options(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _says_final(value: Any) -> bool:
+    """Whether a parameter says that rows are only added."""
+    return (
+        isinstance(value, str) and re.search(r"(?i)\b(insert|append)[- _]only", value) is not None
+    )
+
+
 def _order(params: Mapping[str, Any], schema: pa.Schema) -> str | None:
     """The column by which rows are ordered; None: by the clock."""
     said = str(params["order"])
@@ -74,7 +82,7 @@ def _shown(
 ) -> Mapping[str, str] | None:
     """What the result shows: the columns listed, where `rowtime` is the time that rows are ordered by."""
     listed = params.get("output")
-    if not listed:
+    if not isinstance(listed, list) or not listed:
         return None
     named = {
         name: order if name not in schema.names and name == "rowtime" else name for name in listed

@@ -1,8 +1,8 @@
-"""Between a case's events and the operator: upsert sources and the cuts of mini-batches."""
+"""Between a case's events and the operator: the keys of sources and the cuts of mini-batches."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,29 +11,6 @@ from aggloom.runtime.values.changelog import same_value
 
 Row = tuple[Any, ...]
 Change = tuple[Any, ...]
-
-
-class UpsertNormaliser:
-    """Turn an upsert source into a changelog by keeping the last row of each key."""
-
-    def __init__(self, key: Sequence[int]) -> None:
-        self._key = tuple(key)
-        self._last: dict[Row, Row] = {}
-
-    def __call__(self, kind: str, row: Row) -> Iterator[Change]:
-        key = tuple(same_value(row[i]) for i in self._key)
-        previous = self._last.get(key)
-        if kind in ("-U", "-D"):
-            if previous is not None:
-                del self._last[key]
-                yield ("-D", *previous)
-        elif previous is None:
-            self._last[key] = row
-            yield ("+I", *row)
-        elif previous != row:
-            self._last[key] = row
-            yield ("-U", *previous)
-            yield ("+U", *row)
 
 
 class Bundles:

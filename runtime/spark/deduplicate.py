@@ -28,7 +28,7 @@ def deduplicate(
     insert_only: bool = False,
     watermark: tuple[str, Any] | None = None,
     change_column: str | None = "",
-    input_changes: TableChanges | None = None,
+    input_changes: Literal["append", "retract", "upsert"] | None = None,
     buckets: int | None = None,
     output_profile: str = "spark",
     state_directory: str | Path | None = None,
@@ -39,13 +39,13 @@ def deduplicate(
     """The changelog of the first or last row of each key of a DataFrame, streaming or batch.
 
     order_by: the time column by which rows come first or last; by default the order in which they come. Of equal times
-    the first keeps the earlier row, the last takes the later. insert_only: the first row waits for the watermark and
-    then stays, and rows behind the watermark are dropped and counted. watermark: the event-time column and how far
-    rows may be out of order, unless `df.withWatermark` said so. input_changes: what the change column says, append,
-    retract, or upsert: a row replaces the one before with these keys, and a deletion need not say more than them. Over
-    rows that may be taken back all rows are kept, so that the next one takes the place of one that goes; of equal times
-    the earlier row stays, as in a Top-N. Planner options go into `options` by Flink's names or
-    follow as keywords (see PlanOptions). Raises SpecError and its kin.
+    the first keeps the earlier row, the last takes the later; NULL comes before every time. insert_only: the first row
+    waits for the watermark and then stays, and rows behind the watermark are dropped and counted. watermark: the
+    event-time column and how far rows may be out of order, unless `df.withWatermark` said so. input_changes: what the
+    change column says, append, retract, or upsert: a row replaces the one before with these keys, and a deletion need
+    not say more than them. Over rows that may be taken back all rows are kept, so that the next one takes the place of
+    one that goes; of equal times the earlier row stays, as in a Top-N. Planner options go into `options` by Flink's
+    names or follow as keywords (see PlanOptions). Raises SpecError and its kin.
     """
     check_frame("deduplicate", df)
     if insert_only and (keep != "first" or order_by is None):

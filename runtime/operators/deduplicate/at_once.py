@@ -82,7 +82,7 @@ class DeduplicateOperator(OneInput):
     ) -> Rows:
         """Take rows, and return those that come and go.
 
-        Raises DataError for a row that takes one back, or has no time to be ordered by.
+        Raises DataError for a row that takes one back.
         """
         self._refuse_after_failure()
         refuse_retractions(kinds, self.name)

@@ -15,6 +15,8 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 
 Keep = Literal["first", "last"]
+BEFORE_NUMBERS = -(2**63)
+"""Where rows without a time stand in the order."""
 
 
 class Choice(NamedTuple):
@@ -76,16 +78,23 @@ def choose(
 
 
 def order_numbers(batch: pa.RecordBatch, name: str) -> Array:
-    """A column of times as numbers in its own unit; raises DataError if one is NULL."""
+    """A column of times as numbers in its own unit; NULL comes before all of them, as in Spark's ascending order."""
+    column = batch.column(name)
+    if pa.types.is_date32(column.type):
+        column = pc.cast(column, pa.int32())
+    numbers = pc.fill_null(pc.cast(column, pa.int64()), BEFORE_NUMBERS)
+    return np.asarray(numbers.to_numpy(zero_copy_only=False))
+
+
+def event_numbers(batch: pa.RecordBatch, name: str) -> Array:
+    """As order_numbers, of an event time; raises DataError if one is NULL."""
     column = batch.column(name)
     if column.null_count:
         raise DataError(
-            f"column {name!r}: {column.null_count} of {len(column)} rows have no time (NULL) to order them by; "
+            f"column {name!r}: {column.null_count} of {len(column)} rows have no event time (NULL) to wait for; "
             f"filter them out with WHERE {name} IS NOT NULL"
         )
-    if pa.types.is_date32(column.type):
-        column = pc.cast(column, pa.int32())
-    return np.asarray(pc.cast(column, pa.int64()).to_numpy(zero_copy_only=False))
+    return order_numbers(batch, name)
 
 
 def milliseconds_of(batch: pa.RecordBatch, name: str, zone: str = "UTC") -> Array:
@@ -95,6 +104,6 @@ def milliseconds_of(batch: pa.RecordBatch, name: str, zone: str = "UTC") -> Arra
     """
     kind = batch.schema.field(name).type
     if pa.types.is_integer(kind):
-        return order_numbers(batch, name)
+        return event_numbers(batch, name)
     times = event_times(batch, name)
     return times if kind.tz else to_instants(times, zone)

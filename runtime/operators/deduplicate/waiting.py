@@ -23,8 +23,8 @@ from aggloom.runtime.operators.deduplicate.at_once import (
 from aggloom.runtime.operators.deduplicate.choice import (
     Keep,
     choose,
+    event_numbers,
     milliseconds_of,
-    order_numbers,
 )
 from aggloom.runtime.operators.deduplicate.state import GIVEN, NONE, DeduplicateState
 from aggloom.runtime.operators.steps import Rows, no_rows
@@ -96,7 +96,7 @@ class WaitingDeduplicateOperator(OneInput):
         refuse_retractions(kinds, self.name)
         batch = fitted(batch, self.schema)
         due = milliseconds_of(batch, self._end or self.order or "", self._zone)
-        times = None if self.order is None else order_numbers(batch, self.order)
+        times = None if self.order is None else event_numbers(batch, self.order)
         self._failed = True
         if self._ttl:
             self._expire(clock.processing)
