@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -179,6 +185,43 @@ def test_run_reads_a_table_and_writes_the_changelog(tmp_path: Path) -> None:
         ("a", 5, 5),
         ("b", 4, 4),
     }
+
+
+@pytest.mark.spark
+def test_ctrl_c_ends_a_run(tmp_path: Path) -> None:
+    """A run without end is told to: it says what it did, exits 0 without a traceback, and can go on."""
+    data, out = tmp_path / "in", tmp_path / "out"
+    data.mkdir()
+    (data / "1.jsonl").write_text('{"name": "a", "cnt": 3}')
+    command = [
+        *(sys.executable, "-m", "aggloom", "run", "--sql", SQL, "--continuous"),
+        *("--table", f"t={data},format=jsonl,schema={SCHEMA}"),
+        *("--sink", f"jsonl:{out}", "--checkpoint", str(tmp_path / "checkpoint")),
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            _wait_for((tmp_path / "checkpoint" / "commits" / "0").exists, process)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    assert process.returncode == 0, said
+    assert "Traceback" not in said and "Exception" not in said
+    assert re.search(r"^\d batch.*: \d rows? in", said, re.MULTILINE), said
+    (data / "2.jsonl").write_text('{"name": "a", "cnt": 4}')
+    again = [part for part in command[3:] if part != "--continuous"]
+    assert call(*again).exit_code == 0
+    totals = [(row["_change_type"], row["total"]) for row in rows(out)]
+    assert sorted(totals) == [("insert", 3), ("update_postimage", 7), ("update_preimage", 3)]
+
+
+def _wait_for(done: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    until = time.monotonic() + 240
+    while not done():
+        assert process.poll() is None and time.monotonic() < until, "the run has not begun"
+        time.sleep(0.2)
 
 
 @pytest.mark.spark

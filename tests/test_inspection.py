@@ -337,6 +337,29 @@ def al_state(look: Any, key: Any) -> str:
     return State("recorded", (look.state(key, None),)).text()
 
 
+@pytest.mark.parametrize("mode", ["mini_batch", "per_record"])
+def test_a_global_aggregate_without_rows_has_its_row(mode: Any) -> None:
+    spec = al.AggSpec(DDL, (), (al.AggCall("SUM", "v", alias="s"), al.AggCall("COUNT", alias="n")))
+    kept = recorded(spec, mode=mode)
+    kept.harness.flush()
+    empty = {"s": None, "n": 0}
+    look = kept.look()
+    told = look.why({})
+    assert "not there   s=NULL, n=0" in told.text() and "now: s=NULL, n=0" in told.text()
+    (part,) = look.state({}, None).key.parts
+    assert (part.results, part.records) == (empty, 0)
+    for row in (("+I", "a", BASE, 3), ("-D", "a", BASE, 3)):
+        kept.harness.process([row])
+        kept.harness.flush()
+    look = kept.look()
+    story = look.why({}).text()
+    assert "s=NULL, n=0   s=3, n=1 (1 record)" in story
+    assert "s=3, n=1 (1 record)   s=NULL, n=0" in story
+    assert "now: s=NULL, n=0" in story and "no result" not in story
+    assert look.state({}, None).key.parts[0].results == empty
+    assert "s=NULL, n=0" in al_state(look, {})
+
+
 def test_a_key_that_is_not_there() -> None:
     kept = recorded(buckets=4)
     kept.harness.process([("+I", "Straße", BASE, 3)])

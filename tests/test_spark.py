@@ -351,7 +351,7 @@ def test_a_hint_says_when_a_key_is_forgotten(spark: Any, tmp_path: Path) -> None
     )
 
     def after(name: str, ttl: str, number: int, cnt: int) -> list[dict[str, Any]]:
-        source, checkpoint = tmp_path / name / "in", tmp_path / name / "checkpoint"
+        source, checkpoint = tmp_path / f"{name}-in", tmp_path / f"{name}-checkpoint"
         write_file(source, number, [("+I", "a", cnt)])
         t = read_changes(spark, str(source), "jsonl", DDL)
         out = sql(query.format(ttl), t=t, buckets=1, state_ttl="1 h")

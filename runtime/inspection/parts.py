@@ -66,7 +66,11 @@ def _parts(operator: Operator, key: pa.RecordBatch) -> Iterator[tuple[Part, Held
 
 
 def _results_of(held: Held, records: int) -> Row | None:
-    return None if held.slot is None or records <= 0 else _results(held.handler, held.slot)
+    if held.slot is None:
+        return None
+    # A global aggregate has its row over no rows, too.
+    always = held.window is None and held.handler.spec().one_row
+    return _results(held.handler, held.slot) if records > 0 or always else None
 
 
 def _results(handler: Any, slot: int) -> Row:
