@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
-from aggloom.codegen import TableChanges
 from aggloom.codegen.planner import PlanOptions, plan_deduplicate
 from aggloom.errors import SpecError
 from aggloom.runtime.spark.expressions import asking
