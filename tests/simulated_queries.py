@@ -146,7 +146,9 @@ class _Stages:
     """Stands for a DataFrame while a plan is lowered, and notes what it is asked to do."""
 
     isStreaming = True  # noqa: N815
-    sparkSession = SimpleNamespace(conf=SimpleNamespace(get=lambda name: "2"))  # noqa: N815
+    sparkSession = SimpleNamespace(
+        conf=SimpleNamespace(get=lambda name: "true" if "ansi" in name else "2")
+    )  # noqa: N815
 
     def __init__(self, plan: Plan, retracts: bool, buckets: int) -> None:
         self.pack: Pack | None = None

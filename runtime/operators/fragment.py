@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen import AggSpec, LoweredCalc, parse_type, type_name
 from aggloom.codegen.planner import (
     Exchange,
     Node,
@@ -125,6 +125,12 @@ class FragmentSpec:
             for part in self.parts
             if any(f.source == number and not f.inner for feeds in part.inputs for f in feeds)
         ]
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether expressions are evaluated between its operators."""
+        feeds = (feed for part in self.parts for feeds in part.inputs for feed in feeds)
+        return any(isinstance(step, LoweredCalc) for feed in feeds for step in feed.steps)
 
     @property
     def ttls(self) -> list[int]:

@@ -25,6 +25,11 @@ from aggloom.runtime.spark.blobs import empty_columns
 from aggloom.runtime.values.changelog import Kinds
 
 
+def is_ansi(spark: SparkSession) -> bool:
+    """Whether expressions have the meaning of ANSI mode in a session; lowered ones always have."""
+    return bool(spark.conf.get("spark.sql.ansi.enabled") == "true")
+
+
 def quote(name: str) -> str:
     """A column name as a Spark SQL identifier, whatever is in it."""
     return "`" + name.replace("`", "``") + "`"

@@ -31,7 +31,7 @@ from aggloom.codegen.planner import (
     above,
     walk,
 )
-from aggloom.errors import SpecError
+from aggloom.errors import OptionError, SpecError
 from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.stateless import Step, bare, is_step, step_of
@@ -39,6 +39,7 @@ from aggloom.runtime.spark import counting
 from aggloom.runtime.spark.expressions import (
     check_columns,
     check_output,
+    is_ansi,
     projected,
     quote,
     spark_arrow,
@@ -133,7 +134,7 @@ class Lowering:
         conf = _any(tables).df.sparkSession.conf
         partitions = conf.get("spark.sql.shuffle.partitions")
         self._zone = str(conf.get("spark.sql.session.timeZone"))
-        self._is_ansi = conf.get("spark.sql.ansi.enabled") == "true"
+        self._is_ansi = is_ansi(_any(tables).df.sparkSession)
         self._buckets = settings.buckets or 2 * int(partitions or 200)
 
     def result(self) -> DataFrame:
@@ -333,6 +334,11 @@ class Lowering:
     def _hosted(self, node: Stateful, route: Route | None) -> DataFrame:
         """The fragment that a node gives out of: what leaves are blobs, or packed rows if there is a route."""
         fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
+        if fragment.evaluates and not self._is_ansi:
+            raise OptionError(
+                "fragments_enabled is true, and the session is not in ANSI mode, whose meaning expressions inside a "
+                "stateful node have; set spark.sql.ansi.enabled, or leave fragments_enabled out"
+            )
         place, self._places = self._places, self._places + 1
         buckets = self._count(exchanges[0])
         # What is above may wait for a first bundle, which this node then has to hand on.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from aggloom.codegen import AggSpec, generate, tables_read, to_schema
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
 from aggloom.errors import SpecError, UnknownColumnError, nearest
-from aggloom.runtime.spark.expressions import asking
+from aggloom.runtime.spark.expressions import asking, is_ansi
 from aggloom.runtime.spark.group_aggregate import check_frame, find_change_column, hosting
 from aggloom.runtime.spark.lower import HandlerOf, Lowering, Table
 from aggloom.runtime.spark.routes import HandlerText
@@ -65,17 +66,21 @@ def sql(
         name: table_of(name, df, change_column, (watermarks or {}).get(name))
         for name, df in frames.items()
     }
-    with asking(next(iter(frames.values())).sparkSession):
+    first = next(iter(frames.values()))
+    chosen = PlanOptions.of(options or {}, **keywords)
+    if not is_ansi(first.sparkSession):
+        # Expressions inside a fragment have the meaning of ANSI mode.
+        chosen = replace(chosen, fragments_enabled=False)
+    with asking(first.sparkSession):
         plan = plan_query(
             query,
             {name: columns_of(table) for name, table in given.items()},
             input_changes=_kinds(given, input_changes),
             dialect=dialect,
             keys=keys,
-            options=PlanOptions.of(options or {}, **keywords),
+            options=chosen,
         )
     settings = hosting(buckets, output_profile, state_directory, state_limit)
-    first = next(iter(frames.values()))
     require_watermarks(plan, given)
     ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), _has_watermarks(plan))
     return Lowering(plan, given, handler_texts(backend), settings).result()
