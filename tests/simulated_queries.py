@@ -28,7 +28,8 @@ from aggloom.codegen.windows import (
     Windowing,
 )
 from aggloom.runtime.spark.host import FragmentProcessor
-from aggloom.runtime.spark.lower import Lowering, Settings, Table
+from aggloom.runtime.spark.lower import Lowering, Settings
+from aggloom.runtime.spark.ordinary import Table
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.unpack import Unpack
@@ -142,13 +143,15 @@ def _query(kind: str, name: str, retracts: bool, buckets: int, **options: Any) -
     )
 
 
+CONF = SimpleNamespace(get=lambda name: "true" if "ansi" in name else "2")
+SPARK = SimpleNamespace(conf=CONF)
+
+
 class _Stages:
     """Stands for a DataFrame while a plan is lowered, and notes what it is asked to do."""
 
     isStreaming = True  # noqa: N815
-    sparkSession = SimpleNamespace(
-        conf=SimpleNamespace(get=lambda name: "true" if "ansi" in name else "2")
-    )  # noqa: N815
+    sparkSession = SPARK  # noqa: N815
 
     def __init__(self, plan: Plan, retracts: bool, buckets: int) -> None:
         self.pack: Pack | None = None

@@ -17,7 +17,7 @@ from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.rank import Rank, ranked
 from aggloom.codegen.operators.scan import Scan
-from aggloom.codegen.operators.union import Union
+from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
 CHOICES: tuple[Chosen, ...] = (deduplicated, ranked)
@@ -48,11 +48,13 @@ __all__ = [
     "WindowAggregate",
     "WindowAssign",
     "WindowTable",
+    "below_unions",
     "deduplicated_table",
     "mark",
     "normalised",
     "pick",
     "renamed",
     "transform",
+    "union_parts",
     "walk",
 ]

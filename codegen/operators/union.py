@@ -107,3 +107,21 @@ class Union(Node):
         if columns is None:
             return None
         return tuple(self.schema.names[part.schema.names.index(name)] for name in columns)
+
+
+def below_unions(node: Node) -> Node:
+    """Calcs over a union as a union of Calcs, so that each part goes its own way."""
+    if not isinstance(node, Calc):
+        return node
+    below = below_unions(node.input)
+    if isinstance(below, Union):
+        return Union(tuple(node.over(part) for part in below.parts))
+    return node.over(below)
+
+
+def union_parts(node: Node) -> list[Node]:
+    """The parts of a union, and of unions in it, so that each has a side of its own."""
+    node = below_unions(node)
+    return (
+        [p for part in node.parts for p in union_parts(part)] if isinstance(node, Union) else [node]
+    )

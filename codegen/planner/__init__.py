@@ -23,7 +23,9 @@ from aggloom.codegen.operators import (
     WindowAggregate,
     WindowAssign,
     WindowTable,
+    below_unions,
     renamed,
+    union_parts,
     walk,
 )
 from aggloom.codegen.planner.lineage import above, described, lineage
@@ -73,6 +75,7 @@ __all__ = [
     "as_svg",
     "as_text",
     "as_tree",
+    "below_unions",
     "describe",
     "described",
     "lineage",
@@ -81,6 +84,7 @@ __all__ = [
     "plan_spec",
     "plan_windows",
     "renamed",
+    "union_parts",
     "walk",
     "window_spec",
 ]

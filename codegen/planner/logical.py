@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,14 +12,9 @@ from aggloom.codegen.catalogue.registry import known
 from aggloom.codegen.operators import (
     Aggregate,
     Calc,
-    Column,
-    Constant,
-    Expand,
-    Item,
     Node,
     Union,
     mark,
-    pick,
     walk,
 )
 from aggloom.codegen.planner.hints import keeping, state_ttl
@@ -28,6 +22,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.numbering import bounded, numbered, refuse_open
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.script import Script, View
+from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.window_query import (
     grouped_by_window,
     refuse_windows,
@@ -354,95 +349,6 @@ class _Builder:
 
     def _at(self, node: exp.Expression) -> Any:
         return Scope(self.sql, pa.schema([]), self.dialect, set()).at(node)
-
-
-def plan_of_spec(spec: AggSpec, source: Node, sets: list[tuple[str, ...]] | None = None) -> Node:
-    """The nodes of a spec over the plan of its table: what stands before, the aggregate, what stands after."""
-    rows = rows_of_spec(spec, source)
-    if sets:
-        rows, spec = _expanded(spec, rows, sets)
-    core = core_of(spec)
-    return results_of_spec(spec, Aggregate(rows, core))
-
-
-def core_of(spec: AggSpec) -> AggSpec:
-    """The spec over the columns that its handler reads, with nothing before and nothing after."""
-    return AggSpec(spec.handler_schema, spec.group_by, spec.calls, spec.input_changes, spec.dialect)
-
-
-def rows_of_spec(spec: AggSpec, source: Node) -> Node:
-    """WHERE and the computed columns of a spec: the columns that its handler reads."""
-    return calculated(spec, source, [n for n in spec.handler_schema.names if n != GROUP_ID])
-
-
-def calculated(spec: AggSpec, source: Node, names: list[str]) -> Node:
-    """These columns of a spec's input, computed ones among them, of the rows that pass its WHERE."""
-    computed = {column.name: column for column in spec.computed}
-    if spec.where is None and not set(names) & set(computed):
-        return pick(source, names)
-    select = []
-    for name in names:
-        if name in computed:
-            column = computed[name]
-            select.append((name, f"CAST({column.sql} AS {type_name(column.type)})"))
-        else:
-            select.append((name, quoted(name)))
-    columns = pa.schema([spec.input_schema.field(name) for name in names])
-    return Calc(source, tuple(select), columns, spec.where)
-
-
-def results_of_spec(spec: AggSpec, node: Node) -> Node:
-    """HAVING and the final projection of a spec over the aggregate."""
-    if spec.having is None and spec.select is None:
-        return node
-    select = spec.select or tuple((name, quoted(name)) for name in node.schema.names)
-    return Calc(node, tuple(select), spec.output_schema, spec.having)
-
-
-def _expanded(spec: AggSpec, rows: Node, sets: list[tuple[str, ...]]) -> tuple[Node, AggSpec]:
-    """The rows once for each set of keys, keys outside the set NULL; calls read the columns as they were."""
-    keys = [name for name in spec.group_by if name != GROUP_ID]
-    taken = set(rows.schema.names)
-    copies: dict[str, str] = {}
-    calls = []
-    for call in spec.calls:
-        read = {*call.args, *(key.column for key in call.order_by), call.filter}
-        for name in keys:
-            if name in read and name not in copies:
-                copies[name] = next(n for i in range(999) if (n := f"{name}${i}") not in taken)
-        calls.append(
-            replace(
-                call,
-                args=tuple(copies.get(name, name) for name in call.args),
-                order_by=tuple(
-                    replace(key, column=copies.get(key.column, key.column)) for key in call.order_by
-                ),
-                filter=copies.get(call.filter, call.filter) if call.filter else None,
-                alias=call.output_name,
-            )
-        )
-    others = [name for name in rows.schema.names if name not in keys]
-    fields = [rows.schema.field(name) for name in keys] + [pa.field(GROUP_ID, pa.int64())]
-    fields += [rows.schema.field(name) for name in others]
-    fields += [pa.field(copy, rows.schema.field(name).type) for name, copy in copies.items()]
-    projects = []
-    for number, names in enumerate(sets):
-        items: list[Item] = [Column(k) if k in names else Constant(None) for k in keys]
-        items.append(Constant(number))
-        items += [Column(name) for name in (*others, *copies)]
-        projects.append(tuple(items))
-    schema = pa.schema(fields)
-    shown = spec.select or tuple((n, quoted(n)) for n in spec.aggregate_schema.names)
-    moved = AggSpec(
-        schema,
-        spec.group_by,
-        tuple(calls),
-        spec.input_changes,
-        spec.dialect,
-        having=spec.having,
-        select=shown,
-    )
-    return pick(Expand(rows, tuple(projects), schema), moved.handler_schema.names), moved
 
 
 def _refuse_misspelt(node: exp.Expression) -> None:

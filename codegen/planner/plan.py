@@ -21,7 +21,7 @@ from aggloom.codegen.operators import (
 from aggloom.codegen.planner.exchanges import exchanges
 from aggloom.codegen.planner.fragments import fragments
 from aggloom.codegen.planner.incremental import incremental
-from aggloom.codegen.planner.logical import logical_plan, plan_of_spec
+from aggloom.codegen.planner.logical import logical_plan
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
 from aggloom.codegen.planner.normalise import normalise
 from aggloom.codegen.planner.notes import Notes
@@ -29,6 +29,7 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.prune_calls import prune_calls
 from aggloom.codegen.planner.rank_strategy import rank_strategy
 from aggloom.codegen.planner.script import read_script
+from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.split_distinct import split_distinct
 from aggloom.codegen.planner.tables import Keys, table_nodes
 from aggloom.codegen.planner.two_phase import two_phase

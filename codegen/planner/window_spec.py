@@ -7,9 +7,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from aggloom.codegen.operators import Bounds, Calc, Node, Scan
-from aggloom.codegen.planner.logical import calculated, core_of
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.spec_plan import calculated, core_of
 from aggloom.codegen.planner.window_options import in_zone, with_options
 from aggloom.codegen.planner.window_query import bounds_types, time_type
 from aggloom.codegen.planner.windows import namespaced, over_windows

@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
-from aggloom.runtime.spark.lower import Lowering, Settings, Table
+from aggloom.runtime.spark.lower import Lowering, Settings
+from aggloom.runtime.spark.ordinary import Table
 from aggloom.runtime.spark.records import CHANGE_COLUMN, FLATTENED, FLATTENED_HINT
 from aggloom.runtime.spark.residency import size_of
 from aggloom.runtime.spark.routes import HandlerText

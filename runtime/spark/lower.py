@@ -11,13 +11,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import ByteType, StringType, StructField, StructType
+from pyspark.sql.types import ByteType, StringType
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import (
@@ -29,56 +28,52 @@ from aggloom.codegen.planner import (
     Stateful,
     Union,
     above,
+    below_unions,
+    union_parts,
     walk,
 )
 from aggloom.errors import OptionError, SpecError
 from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.operators.registry import operator_of
-from aggloom.runtime.operators.stateless import Step, bare, is_step, step_of
+from aggloom.runtime.operators.stateless import Step, is_step, step_of
 from aggloom.runtime.spark import counting
 from aggloom.runtime.spark.expressions import (
-    check_columns,
     check_output,
     is_ansi,
     projected,
     quote,
     spark_arrow,
-    spark_schema,
 )
 from aggloom.runtime.spark.factory import FragmentFactory, factory_of
-from aggloom.runtime.spark.file_order import FILE_PATH, FILE_TIME, file_order
 from aggloom.runtime.spark.files import WholeFiles, whole_files
 from aggloom.runtime.spark.host import FragmentProcessor, Options
+from aggloom.runtime.spark.ordinary import (
+    KIND,
+    Rows,
+    Table,
+    extra_fields,
+    scanned,
+    spark_fields,
+    stepped,
+    with_kind,
+)
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.records import CHANGE_COLUMN
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
-from aggloom.runtime.spark.unpack import Having, Respell, Stepped, Unpack
+from aggloom.runtime.spark.unpack import Having, Respell, Unpack
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES
 
 HandlerOf = Callable[[AggSpec], HandlerText]
 LATE_ROW = "late_row"
 """The column that holds rows that came too late, if they are asked for."""
 
-_KIND = "row kind"
 _LOWERED: WeakKeyDictionary[DataFrame, Lowering] = WeakKeyDictionary()
 
 
 def lowered(df: DataFrame) -> Lowering | None:
     """What a DataFrame was made by, if it is still as it was."""
     return _LOWERED.get(df)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A DataFrame of the query, and its change column; without one every row is an insertion.
-
-    moving: whether it has a watermark.
-    """
-
-    df: DataFrame
-    change_column: str | None = None
-    moving: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,21 +87,6 @@ class Settings:
     state_directory: str | None = None
     profile: str = "spark"
     state_limit: int | None = None
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """Rows as ordinary columns under the node's names; after them `kind`, and what orders input files."""
-
-    df: DataFrame
-    kind: str | None = None
-    files: tuple[str, ...] = ()
-    change_column: str | None = None
-    append_only: bool = False
-
-    @property
-    def extra(self) -> list[str]:
-        return [*([self.kind] if self.kind else []), *self.files]
 
 
 class Lowering:
@@ -146,7 +126,7 @@ class Lowering:
         made = shown.select(
             *(F.col(quote(name)) for name in self.plan.schema.names),
             *(F.col(name) for name in late),
-            F.col(quote(_KIND)).alias(change_column),
+            F.col(quote(KIND)).alias(change_column),
         )
         result = counting.result_counted(made, self._number, late[0] if late else None)
         _LOWERED[result] = self
@@ -178,61 +158,43 @@ class Lowering:
         if isinstance(node, Stateful):
             return self._unpacked(node, profile)
         if not isinstance(node, Calc | Scan):
-            return _stepped(self._shown(node.inputs[0]), node, (StringType(), _KIND))
+            return stepped(self._shown(node.inputs[0]), node, (StringType(), KIND))
         if isinstance(node, Calc):
             below = self._shown(node.input)
             if node.where is not None:
                 condition = f"({node.where}) AS `row passes`"
-                schema = _with_kind(node.input.schema, pa.string())
+                schema = with_kind(node.input.schema, pa.string())
                 upsert = not self.plan.options.update_before
                 below = below.selectExpr("*", condition).mapInArrow(
-                    Having(schema, profile, upsert), _spark(node.input.schema, StringType())
+                    Having(schema, profile, upsert), spark_fields(node.input.schema, StringType())
                 )
             late = [name for name in below.columns if name == LATE_ROW]
-            return below.selectExpr(*projected(node), *late, quote(_KIND))
+            return below.selectExpr(*projected(node), *late, quote(KIND))
         assert isinstance(node, Scan)
-        rows = self._scan(node)
+        rows = scanned(self.tables[node.table], node)
         df = rows.df.select(*(F.col(quote(name)) for name in node.schema.names), *rows.extra[:1])
         if rows.kind is None:
-            return df.withColumn(_KIND, F.lit(PROFILES[profile][0]))
-        respell = Respell(_with_kind(node.schema, pa.string()), profile, str(rows.change_column))
-        return df.mapInArrow(respell, _spark(node.schema, StringType()))
+            return df.withColumn(KIND, F.lit(PROFILES[profile][0]))
+        respell = Respell(with_kind(node.schema, pa.string()), profile, str(rows.change_column))
+        return df.mapInArrow(respell, spark_fields(node.schema, StringType()))
 
-    def _rows(self, node: Node) -> _Rows:
+    def _rows(self, node: Node) -> Rows:
         """A part of the plan below an aggregate as ordinary columns."""
         if isinstance(node, Scan):
-            return self._scan(node)
+            return scanned(self.tables[node.table], node)
         if isinstance(node, Stateful):
-            return _Rows(self._unpacked(node, None), _KIND, change_column=_KIND)
+            return Rows(self._unpacked(node, None), KIND, change_column=KIND)
         if not isinstance(node, Calc):
             rows = self._rows(node.inputs[0])
-            return replace(rows, df=_stepped(rows.df, node, *_extra_fields(rows)))
+            return replace(rows, df=stepped(rows.df, node, *extra_fields(rows)))
         below = self._rows(node.input)
         df = below.df if node.where is None else below.df.where(node.where)
         df = df.selectExpr(*projected(node), *(quote(name) for name in below.extra))
         return replace(below, df=df)
 
-    def _scan(self, node: Scan) -> _Rows:
-        table = self.tables[node.table]
-        check_columns(table.df, node.schema)
-        columns = [F.col(quote(name)) for name in node.schema.names]
-        files: tuple[str, ...] = ()
-        change = table.change_column
-        if change is not None:
-            columns.append(F.col(quote(change)).alias(_KIND))
-        ordered = file_order(table.df)
-        if ordered:
-            columns += ordered
-            files = (FILE_TIME, FILE_PATH)
-        if not columns:
-            columns = [F.lit(0).cast("tinyint").alias("nothing")]
-        append_only = node.changes == "append"
-        kind = None if change is None else _KIND
-        return _Rows(table.df.select(*columns), kind, files, change, append_only)
-
     def _packed(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
         """The rows of a part of the plan on their way to the next operator."""
-        node = _below_unions(node)
+        node = below_unions(node)
         if node.accumulators is not None:
             route, ordered = replace(route, local=self.handler_of(node.accumulators)), False
             if not isinstance(node, Stateful):
@@ -241,7 +203,7 @@ class Lowering:
             steps = (*node.onward, *route.steps)
             return self._hosted(node, replace(route, steps=steps))
         if isinstance(node, Union):
-            return self._united(_parts(node), route, name, ordered)
+            return self._united(union_parts(node), route, name, ordered)
         step = self._step(node)
         if step is not None and self._is_packed(node):
             further = replace(route, steps=(step, *route.steps))
@@ -325,8 +287,8 @@ class Lowering:
         late = operator_of(node, self.plan.options).late_columns if profile else None
         if late is not None:
             fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late))))
-        schema = _with_kind(spark_arrow(fields), kind)
-        columns = _spark(fields, StringType() if profile else ByteType())
+        schema = with_kind(spark_arrow(fields), kind)
+        columns = spark_fields(fields, StringType() if profile else ByteType())
         return self._hosted(node, None).mapInArrow(
             Unpack(schema, profile, late is not None), columns
         )
@@ -405,35 +367,8 @@ class Lowering:
         return self._buckets if exchange.keys else 1
 
 
-def _extra_fields(rows: _Rows) -> list[tuple[Any, str]]:
-    """The types and names of the columns that stand after the node's."""
-    return [(rows.df.schema[name].dataType, name) for name in rows.extra]
-
-
-def _stepped(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
-    """Rows as ordinary columns after a step that Arrow does; the extra columns go along."""
-    fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
-    return df.mapInArrow(Stepped(bare(node)), StructType(fields))
-
-
 def _any(tables: Mapping[str, Table]) -> Table:
     return next(iter(tables.values()))
-
-
-def _below_unions(node: Node) -> Node:
-    """Calcs over a union as a union of Calcs: each part is packed by itself."""
-    if not isinstance(node, Calc):
-        return node
-    below = _below_unions(node.input)
-    if isinstance(below, Union):
-        return Union(tuple(node.over(part) for part in below.parts))
-    return node.over(below)
-
-
-def _parts(node: Node) -> list[Node]:
-    """The parts of a union, and of unions in it, so that each has a side of its own."""
-    node = _below_unions(node)
-    return [p for part in node.parts for p in _parts(part)] if isinstance(node, Union) else [node]
 
 
 def _orderly(node: Stateful, ordered: bool) -> set[str]:
@@ -445,11 +380,3 @@ def _orderly(node: Stateful, ordered: bool) -> set[str]:
     arrivals = arrivals or not node.handlers
     scans = [each for each in walk(node) if isinstance(each, Scan)]
     return {each.table for each in scans if ordered and (arrivals or each.changes != "append")}
-
-
-def _with_kind(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:
-    return schema.append(pa.field(_KIND, kind))
-
-
-def _spark(schema: pa.Schema, kind: Any) -> StructType:
-    return StructType([*spark_schema(schema).fields, StructField(_KIND, kind)])

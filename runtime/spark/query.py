@@ -17,7 +17,8 @@ from aggloom.codegen.windows import Assigner
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.expressions import asking, is_ansi
 from aggloom.runtime.spark.group_aggregate import check_frame, find_change_column, hosting
-from aggloom.runtime.spark.lower import HandlerOf, Lowering, Table
+from aggloom.runtime.spark.lower import HandlerOf, Lowering
+from aggloom.runtime.spark.ordinary import Table
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.session import ensure_query_settings
 from aggloom.runtime.spark.window_aggregate import require_watermarks, watermarked

@@ -21,7 +21,8 @@ from aggloom.runtime.spark.group_aggregate import (
     handler_text,
     hosting,
 )
-from aggloom.runtime.spark.lower import LATE_ROW, Lowering, Table
+from aggloom.runtime.spark.lower import LATE_ROW, Lowering
+from aggloom.runtime.spark.ordinary import Table
 from aggloom.runtime.spark.session import ensure_query_settings
 from aggloom.runtime.spark.source_log import same_files
 

@@ -1,0 +1,302 @@
+"""A plan fed by hand: rows, watermarks and clocks in, changes out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import milliseconds
+from aggloom.codegen.planner import (
+    Plan,
+    Stateful,
+    WindowAggregate,
+    walk,
+)
+from aggloom.errors import AggloomError, UnknownTableError, nearest
+from aggloom.runtime.local.harness_rows import read_rows
+from aggloom.runtime.local.mini_batch import MiniBatch
+from aggloom.runtime.local.pipeline import Handlers, Pipeline
+from aggloom.runtime.local.timeline import Timeline, timeline
+from aggloom.runtime.local.watermarks import Watermarks
+from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.operators.counts import Counts, counts_of, time_of
+from aggloom.runtime.operators.registry import operator_of
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.operators.windows.assign import event_times
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import KIND_NAMES, fold, sort_key
+from aggloom.runtime.values.clock import AFTER_ALL, Clock
+
+Change = tuple[Any, ...]
+
+
+class FedPlan:
+    """A plan's operators, fed with rows and times, and the changes of its result.
+
+    handler_of: gives the handler class of a spec. watermarks: by table the column and how far out of order its rows
+    may be. options: those of the Pipeline.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        handler_of: Handlers,
+        watermarks: Mapping[str, tuple[str, Any]] | None,
+        **options: Any,
+    ) -> None:
+        self.plan = plan
+        self._parts = handler_of, options
+        self.pipeline = Pipeline(plan, handler_of, **options)
+        chosen = plan.options
+        size = chosen.mini_batch_size if chosen.mini_batch_size > 0 else None
+        self._mini_batch = MiniBatch(size, chosen.mini_batch_allow_latency)
+        self._clock = Clock()
+        self._follows = {
+            self._table(name): (column, milliseconds(f"watermark of {name}", delay))
+            for name, (column, delay) in (watermarks or {}).items()
+        }
+        self._watermarks = Watermarks(plan.scans, chosen.source_idle_timeout)
+        self._has_windows = any(
+            each.awaits_watermark or isinstance(each, WindowAggregate) for each in walk(plan.root)
+        )
+        self.history: list[tuple[str, Any]] = []
+        self._buffer: list[tuple[str, Rows]] = []
+        self._buffered = self._bundles = 0
+        self._owes_row = self._has_row_always = any(
+            isinstance(each, Stateful) and operator_of(each, plan.options).always
+            for each in walk(plan.root)
+        )
+        self._new: list[Change] = []
+        self._all: list[Change] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def operator(self) -> Operator:
+        """The operator of a query with one aggregate."""
+        (operator,) = self.pipeline.operators
+        return operator
+
+    def process(
+        self,
+        rows: list[Change] | pa.RecordBatch,
+        kinds: Array | None = None,
+        table: str | None = None,
+    ) -> None:
+        """Take rows as (kind, value, ...) tuples in the table's order, or a record batch with its kinds.
+
+        table: which of the query's tables they are of, if it has several. Raises DataError for what is no such row.
+        """
+        name = self._table(table)
+        batch, codes = read_rows(rows, kinds, self.plan.scans[name].schema)
+        self._watermarks.rows(name, self._clock.processing)
+        self.history.append(("rows", (name, batch, codes)))
+        self._buffer_rows(name, batch, codes)
+        self._follow(name, batch)
+
+    def _buffer_rows(self, name: str, batch: pa.RecordBatch, codes: Array) -> None:
+        if not self.plan.options.mini_batch_enabled:
+            self._run({name: (batch, codes)})
+            return
+        start = 0
+        while start < len(batch):
+            room = self._mini_batch.room(self._buffered, len(batch) - start)
+            self._buffer.append((name, (batch.slice(start, room), codes[start : start + room])))
+            self._buffered += room
+            start += room
+            if self._mini_batch.is_full(self._buffered):
+                self.flush()
+
+    def flush(self) -> None:
+        """End the bundle; the first runs without rows too, where a global aggregate has its row over nothing."""
+        if not self._owes_row and not self._buffer:
+            return
+        buffer, self._buffer, self._buffered = self._buffer, [], 0
+        tables: dict[str, Rows] = {}
+        for name in dict.fromkeys(name for name, _ in buffer):
+            parts = [rows for own, rows in buffer if own == name]
+            batch = pa.concat_batches([batch for batch, _ in parts])
+            tables[name] = batch, np.concatenate([kinds for _, kinds in parts])
+        self._run(tables)
+
+    def watermark(self, ms: int, table: str | None = None) -> None:
+        """Say that no row at or before `ms` is expected, of one table or of all; windows that are over fire.
+
+        It ends the bundle, with table.exec.mini-batch.allow-latency only once an interval unless there are windows.
+        """
+        names = list(self.plan.scans) if table is None else [self._table(table)]
+        for name in names:
+            self._watermarks.advance(name, ms)
+        if self._mini_batch.watermark(ms) or self._has_windows:
+            self.flush()
+        self._move(self._clock.processing)
+
+    def idle(self, table: str) -> None:
+        """Say that a table holds back the watermark no more, until it has rows."""
+        self.flush()
+        self._watermarks.idle(self._table(table))
+        self._move(self._clock.processing)
+
+    def processing_time(self, ms: int) -> None:
+        """Set the clock; windows in processing time, and early and late results, fire by it.
+
+        With table.exec.mini-batch.allow-latency its intervals end bundles, as it does wherever there are windows.
+        """
+        if self._mini_batch.processing_time(ms) or self._has_windows:
+            self.flush()
+        self._watermarks.processing_time(ms)
+        self._move(ms)
+
+    def end_of_input(self) -> None:
+        """Say that no row comes any more: every window in event time fires."""
+        self.flush()
+        self.watermark(AFTER_ALL)
+
+    def late(self) -> list[Change]:
+        """The rows that came too late for their windows since the last call, if the windowing says late_rows."""
+        return [change for rows in self.pipeline.take_late() for change in _changes(rows)]
+
+    def changes(self) -> list[Change]:
+        """The changes since the last call, as (kind, value, ...) tuples."""
+        new, self._new = self._new, []
+        return new
+
+    def timeline(self, **options: Any) -> Timeline:
+        """A picture of what the query's windows did so far, for notebooks and files; see `timeline` for the options.
+
+        The buffered rows are flushed first. Raises AggloomError unless the plan has one window aggregate.
+        """
+        self.flush()
+        handler_of, parts = self._parts
+        return timeline(self.plan, handler_of, self.history, parts, **options)
+
+    def table(self) -> list[tuple[Any, ...]]:
+        """The table that all changes so far fold to, sorted by its columns, nulls first and NaN last."""
+        return sorted(self._folded(), key=lambda row: [sort_key(v) for v in row])
+
+    def snapshot(self) -> bytes:
+        """The operators' state; the buffered rows are flushed first."""
+        self.flush()
+        return self.pipeline.snapshot()
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot: the table is the one that it held, and no change tells of the step.
+
+        Rows that reach the result without an aggregate are in no state, so that the table does not have them.
+        """
+        self._buffer, self._buffered = [], 0
+        self._owes_row = self._has_row_always
+        self.pipeline.restore(data)
+        self.history.append(("restore", data))
+        self._new, self._all = [], _changes(self.pipeline.contents())
+
+    def set_ttl_time(self, ms: int) -> None:
+        """Set the clock of the state TTL; nothing ends or fires by it before the next bundle."""
+        self._clock = self._clock._replace(processing=ms)
+
+    @property
+    def current_watermark(self) -> int:
+        """The watermark of all tables, in milliseconds; before the first one very small."""
+        return self._watermarks.current
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What the operators have counted, added up."""
+        total: Counter[str] = Counter()
+        for operator in self.pipeline.operators:
+            total.update(operator.counters, keys=operator.keys)
+        return dict(total)
+
+    @property
+    def counts(self) -> Counts:
+        """What the query has counted since it was made, as `al.progress` tells it of one on Spark; str is one line."""
+        rows = sum(len(told[1]) for what, told in self.history if what == "rows")
+        changes = sum(len(told) for what, told in self.history if what == "changes")
+        return counts_of(
+            self.pipeline.operators,
+            batches=self._bundles,
+            rows=rows,
+            changes=changes,
+            watermark=time_of(self._watermarks.current),
+        )
+
+    def close(self) -> None:
+        self.pipeline.close()
+
+    def _table(self, name: str | None) -> str:
+        names = list(self.plan.scans)
+        if name is None and len(names) == 1:
+            return names[0]
+        if name is None or name not in names:
+            hint = "name it" if name is None else nearest(name, names)
+            raise UnknownTableError(
+                f"process: the query reads the tables {', '.join(names)}; {hint}"
+            )
+        return name
+
+    def _run(self, tables: dict[str, Rows]) -> None:
+        self._owes_row = False
+        changes = _changes(self.pipeline.process(tables, self._clock))
+        self._bundles += bool(tables)
+        if self._has_windows:
+            self.history.append(("bundle", (tables, self._clock)))
+        self._new += changes
+        self._all += changes
+        if changes:
+            self.history.append(("changes", changes))
+
+    def _move(self, now: int) -> None:
+        """Set the clocks, and let windows fire by them."""
+        clock = Clock(now, self._watermarks.current)
+        if clock == self._clock:
+            return
+        self._clock = clock
+        self.history.append(("clock", clock))
+        if self._has_windows:
+            self._run({})
+
+    def _follow(self, name: str, batch: pa.RecordBatch) -> None:
+        """Let the watermark follow the rows of a table, if it was asked to."""
+        if name not in self._follows or not batch.num_rows:
+            return
+        column, delay = self._follows[name]
+        self.watermark(int(event_times(batch, column).max()) - delay - 1, name)
+
+    def _folded(self) -> list[tuple[Any, ...]]:
+        if self.plan.options.update_before:
+            return fold(self._all)
+        key = self.plan.key
+        if key is None:
+            raise AggloomError(
+                "without update_before the table can only be told by its key, which the query drops; select the key"
+            )
+        names = self.plan.schema.names
+        order = [names.index(name) for name in key]
+        order += [place for place in range(len(names)) if place not in order]
+        moved = [(kind, *(row[place] for place in order)) for kind, *row in self._all]
+        back = [order.index(place) for place in range(len(names))]
+        return [
+            tuple(row[place] for place in back) for row in fold(moved, len(key), idempotent=True)
+        ]
+
+
+def _changes(rows: Rows) -> list[Change]:
+    batch, kinds = rows
+    names = [KIND_NAMES[k] for k in kinds]
+    if not batch.num_columns:
+        return [(name,) for name in names]
+    return list(zip(names, *(column.to_pylist() for column in batch.columns), strict=True))

@@ -1,0 +1,88 @@
+"""Rows as ordinary columns of a DataFrame: those of a table, and after steps that Arrow does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
+
+from aggloom.codegen.planner import Node, Scan
+from aggloom.runtime.operators.stateless import bare
+from aggloom.runtime.spark.expressions import check_columns, quote, spark_schema
+from aggloom.runtime.spark.file_order import FILE_PATH, FILE_TIME, file_order
+from aggloom.runtime.spark.unpack import Stepped
+
+KIND = "row kind"
+"""The column of the kinds of rows on their way through a query."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A DataFrame of the query, and its change column; without one every row is an insertion.
+
+    moving: whether it has a watermark.
+    """
+
+    df: DataFrame
+    change_column: str | None = None
+    moving: bool = False
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as ordinary columns under the node's names; after them `kind`, and what orders input files."""
+
+    df: DataFrame
+    kind: str | None = None
+    files: tuple[str, ...] = ()
+    change_column: str | None = None
+    append_only: bool = False
+
+    @property
+    def extra(self) -> list[str]:
+        """The names of the columns that stand after the node's."""
+        return [*([self.kind] if self.kind else []), *self.files]
+
+
+def scanned(table: Table, node: Scan) -> Rows:
+    """A table of the query as the columns that a scan reads."""
+    check_columns(table.df, node.schema)
+    columns = [F.col(quote(name)) for name in node.schema.names]
+    files: tuple[str, ...] = ()
+    change = table.change_column
+    if change is not None:
+        columns.append(F.col(quote(change)).alias(KIND))
+    ordered = file_order(table.df)
+    if ordered:
+        columns += ordered
+        files = (FILE_TIME, FILE_PATH)
+    if not columns:
+        columns = [F.lit(0).cast("tinyint").alias("nothing")]
+    append_only = node.changes == "append"
+    kind = None if change is None else KIND
+    return Rows(table.df.select(*columns), kind, files, change, append_only)
+
+
+def extra_fields(rows: Rows) -> list[tuple[Any, str]]:
+    """The types and names of the columns that stand after the node's."""
+    return [(rows.df.schema[name].dataType, name) for name in rows.extra]
+
+
+def stepped(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
+    """Rows as ordinary columns after a step that Arrow does; the extra columns go along."""
+    fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
+    return df.mapInArrow(Stepped(bare(node)), StructType(fields))
+
+
+def with_kind(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:
+    """Columns with that of kinds after them."""
+    return schema.append(pa.field(KIND, kind))
+
+
+def spark_fields(schema: pa.Schema, kind: Any) -> StructType:
+    """The same as Spark's types."""
+    return StructType([*spark_schema(schema).fields, StructField(KIND, kind)])
