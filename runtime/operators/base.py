@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import PlanOptions
-from aggloom.errors import StateCorruptError
+from aggloom.errors import AggloomError, StateCorruptError
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.values.changelog import Kinds
@@ -163,6 +163,13 @@ class Operator(ABC):
 
     def start_with(self, other: Any) -> None:  # noqa: B027
         """Take over, before the first row, what another operator of the same bucket has settled by its first row."""
+
+    def refuse_after_failure(self) -> None:
+        """Raise AggloomError if an earlier bundle ended in its middle."""
+        if self._failed:
+            raise AggloomError(
+                "the operator failed in an earlier bundle; restore it from a snapshot"
+            )
 
     def take_over(self, old: Any) -> None:  # noqa: B027
         """Take over what an operator remembered besides its states, which have been carried over already."""

@@ -80,10 +80,7 @@ class GroupAggOperator(OneInput):
         partials: accumulators that LocalAggregators of the same handler have taken, to be merged after the rows.
         Raises OrphanRetractionError (policy error; the state is untouched), ArithmeticOverflowError, DataError.
         """
-        if self._failed:
-            raise AggloomError(
-                "the operator failed in an earlier bundle; restore it from a snapshot"
-            )
+        self.refuse_after_failure()
         retracts = is_retraction(kinds)
         if not self.handler.RETRACTING and retracts.any():
             row = int(np.argmax(retracts))

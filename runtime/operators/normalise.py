@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, parse_type, type_name
 from aggloom.codegen.planner import PlanOptions
-from aggloom.errors import AggloomError, SpecError
-from aggloom.runtime.operators.base import Held, OneInput, OperatorSpec, Partials, TimeMode
+from aggloom.errors import SpecError
+from aggloom.runtime.operators.base import Held, OperatorSpec, Partials, TimeMode
 from aggloom.runtime.operators.deduplicate.at_once import fitted, held_of
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
+from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
@@ -38,7 +39,7 @@ def _follow(groups: Array, adds: Array, row: Array, before: Array, last: Array) 
         last[g] = r
 
 
-class NormaliseOperator(OneInput):
+class NormaliseOperator(RowsByKey[DeduplicateState]):
     """One bucket's operator over upserts; their first `keys` columns are the key.
 
     +I and +U set the row of a key, -U and -D take it away, of which only the key is read. filtered: after the columns
@@ -71,25 +72,13 @@ class NormaliseOperator(OneInput):
     def name(self) -> str:
         return f"upserts by {', '.join(field.name for field in self.state.fields)}"
 
-    @property
-    def states(self) -> list[DeduplicateState]:
-        return [self.state]
-
-    @property
-    def keys(self) -> int:
-        """Keys that the state holds."""
-        return len(self.state.table)
-
     def process(
         self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
     ) -> Rows:
         """Take upserts, and return the rows that come and go."""
-        if self._failed:
-            raise AggloomError(
-                "the operator failed in an earlier bundle; restore it from a snapshot"
-            )
+        self.refuse_after_failure()
         if self._ttl:
-            self._expire(clock.processing)
+            self.expire(clock.processing, self._ttl)
         if not batch.num_rows:
             return no_rows(self.schema)
         self._failed = True
@@ -107,9 +96,6 @@ class NormaliseOperator(OneInput):
     def contents(self) -> Rows:
         rows = self.state.gather(self.state.with_rows())
         return rows, np.full(rows.num_rows, INSERT, np.int8)
-
-    def key_columns(self) -> list[pa.Array]:
-        return self.state.table.key_columns(self.state.used())
 
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         return held_of(self.state, key, bool(self._ttl))
@@ -150,13 +136,6 @@ class NormaliseOperator(OneInput):
         else:
             state.tidy()
         return changes
-
-    def _expire(self, now: int) -> None:
-        used = self.state.used()
-        expired = used[now >= self.state.written[used] + self._ttl]
-        if len(expired):
-            self.counters["expired"] += len(expired)
-            self.state.forget(expired)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.errors import AggloomError, DataError
-from aggloom.runtime.operators.base import Held, OneInput, Partials
+from aggloom.errors import DataError
+from aggloom.runtime.operators.base import Held, Partials
 from aggloom.runtime.operators.deduplicate.choice import Choice, Keep, choose, order_numbers
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import GIVEN, DeduplicateState
+from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array
@@ -27,7 +28,7 @@ from aggloom.runtime.values.changelog import (
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
-class DeduplicateOperator(OneInput):
+class DeduplicateOperator(RowsByKey[DeduplicateState]):
     """One bucket's operator over rows that are only added; their first `keys` columns are the key.
 
     keep: the first row of a key or the last, by arrival or by the time column `order`. One that replaces another is
@@ -68,15 +69,6 @@ class DeduplicateOperator(OneInput):
     def name(self) -> str:
         return named(self.keep, self.state)
 
-    @property
-    def states(self) -> list[DeduplicateState]:
-        return [self.state]
-
-    @property
-    def keys(self) -> int:
-        """Keys that the state holds."""
-        return len(self.state.table)
-
     def process(
         self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
     ) -> Rows:
@@ -84,12 +76,12 @@ class DeduplicateOperator(OneInput):
 
         Raises DataError for a row that takes one back.
         """
-        self._refuse_after_failure()
+        self.refuse_after_failure()
         refuse_retractions(kinds, self.name)
         batch = fitted(batch, self.schema)
         times = order_numbers(batch, self.order) if self.order is not None else None
         if self._ttl:
-            self._expire(clock.processing)
+            self.expire(clock.processing, self._ttl)
         if not batch.num_rows:
             return no_rows(self.schema)
         self._failed = True
@@ -106,17 +98,8 @@ class DeduplicateOperator(OneInput):
         rows = self.state.gather(self.state.with_rows())
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
-    def key_columns(self) -> list[pa.Array]:
-        return self.state.table.key_columns(self.state.used())
-
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         return held_of(self.state, key, bool(self._ttl))
-
-    def _refuse_after_failure(self) -> None:
-        if self._failed:
-            raise AggloomError(
-                "the operator failed in an earlier bundle; restore it from a snapshot"
-            )
 
     def _took(self, batch: pa.RecordBatch, times: Array | None, clock: Clock) -> Rows:
         """The messages of a bundle."""
@@ -179,13 +162,6 @@ class DeduplicateOperator(OneInput):
             slots = table.lookup(batch)[::-1]
             acting = np.sort(len(slots) - 1 - np.unique(slots, return_index=True)[1])
         return batch.take(pa.array(acting)), np.full(len(acting), UPDATE_AFTER, np.int8)
-
-    def _expire(self, now: int) -> None:
-        used = self.state.used()
-        expired = used[now >= self.state.written[used] + self._ttl]
-        if len(expired):
-            self.counters["expired"] += len(expired)
-            self.state.forget(expired)
 
 
 def named(keep: Keep, state: DeduplicateState) -> str:

@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aggloom.errors import AggloomError
-from aggloom.runtime.operators.base import Held, OneInput, Partials
+from aggloom.runtime.operators.base import Held, Partials
 from aggloom.runtime.operators.deduplicate.at_once import (
     fitted,
     held_of,
@@ -27,13 +26,14 @@ from aggloom.runtime.operators.deduplicate.choice import (
     milliseconds_of,
 )
 from aggloom.runtime.operators.deduplicate.state import GIVEN, NONE, DeduplicateState
+from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
-class WaitingDeduplicateOperator(OneInput):
+class WaitingDeduplicateOperator(RowsByKey[DeduplicateState]):
     """One bucket's operator over rows that are only added; its result is only added to.
 
     order: the time column by which rows are chosen; None: by arrival. window_end: the key column at which a row's
@@ -73,15 +73,6 @@ class WaitingDeduplicateOperator(OneInput):
     def name(self) -> str:
         return named(self.keep, self.state)
 
-    @property
-    def states(self) -> list[DeduplicateState]:
-        return [self.state]
-
-    @property
-    def keys(self) -> int:
-        """Keys that the state holds."""
-        return len(self.state.table)
-
     def process(
         self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
     ) -> Rows:
@@ -89,10 +80,7 @@ class WaitingDeduplicateOperator(OneInput):
 
         Raises DataError for a row that takes one back, or has no time.
         """
-        if self._failed:
-            raise AggloomError(
-                "the operator failed in an earlier bundle; restore it from a snapshot"
-            )
+        self.refuse_after_failure()
         refuse_retractions(kinds, self.name)
         batch = fitted(batch, self.schema)
         due = milliseconds_of(batch, self._end or self.order or "", self._zone)
@@ -114,9 +102,6 @@ class WaitingDeduplicateOperator(OneInput):
     def contents(self) -> Rows:
         """No row: what waits is not given out yet, and what was given out is not kept."""
         return no_rows(self.schema)
-
-    def key_columns(self) -> list[pa.Array]:
-        return self.state.table.key_columns(self.state.used())
 
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         return held_of(self.state, key, bool(self._ttl))

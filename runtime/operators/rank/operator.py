@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.errors import AggloomError, DataError, OrphanRetractionError
-from aggloom.runtime.operators.base import Held, OneInput, Partials
+from aggloom.errors import DataError, OrphanRetractionError
+from aggloom.runtime.operators.base import Held, Partials
 from aggloom.runtime.operators.rank.difference import By, Difference, Messages
 from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, first_of, in_range
 from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
+from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.storage.arena import Array
@@ -27,7 +28,7 @@ _FAR = 1 << 40
 _CHUNK = 1 << 18
 
 
-class RankOperator(OneInput):
+class RankOperator(RowsByKey[RankState]):
     """One bucket's operator; its first columns are the key. See RankSettings for its settings.
 
     Per record the messages are those of Flink's functions; else a bundle brings the net difference, and nothing for
@@ -62,15 +63,6 @@ class RankOperator(OneInput):
         keys = ", ".join(field.name for field in self.state.fields)
         return f"{self.spec.function} by {keys or '()'}"
 
-    @property
-    def states(self) -> list[RankState]:
-        return [self.state]
-
-    @property
-    def keys(self) -> int:
-        """Keys that the state holds."""
-        return len(self.state.table)
-
     def process(
         self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
     ) -> Rows:
@@ -78,13 +70,10 @@ class RankOperator(OneInput):
 
         Raises OrphanRetractionError (policy error), DataError for a row that goes where none may.
         """
-        if self._failed:
-            raise AggloomError(
-                "the operator failed in an earlier bundle; restore it from a snapshot"
-            )
+        self.refuse_after_failure()
         batch, kinds = self._expected(batch, kinds)
         if self.spec.state_ttl_ms:
-            self._expire(clock.processing)
+            self.expire(clock.processing, self.spec.state_ttl_ms)
         self.counters["rows"] += batch.num_rows
         if not batch.num_rows or self.spec.is_empty:
             return no_rows(self.schema)
@@ -110,9 +99,6 @@ class RankOperator(OneInput):
         found = self._seen(slots)
         kinds = np.full(len(found.ids), INSERT, np.int8)
         return self._rows(Messages(found.places, found.ids, found.numbers, kinds)), kinds
-
-    def key_columns(self) -> list[pa.Array]:
-        return self.state.table.key_columns(self.state.used())
 
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slots = self.state.table.find(key)
@@ -303,14 +289,6 @@ class RankOperator(OneInput):
         empty = touched[(sizes == 0) & ~self.state.owing(touched)]
         if len(empty):
             self.state.forget(empty)
-
-    def _expire(self, now: int) -> None:
-        used = self.state.used()
-        written = self.state.table.stamps("written")[used]
-        expired = used[now >= written + self.spec.state_ttl_ms]
-        if len(expired):
-            self.counters["expired"] += len(expired)
-            self.state.forget(expired)
 
     def _rows(self, told: Messages) -> pa.RecordBatch:
         """The rows of messages."""

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen.windows import to_instants
-from aggloom.errors import AggloomError
 from aggloom.runtime.operators.base import Partials
 from aggloom.runtime.operators.rank.difference import Messages
 from aggloom.runtime.operators.rank.operator import RankOperator
@@ -48,10 +47,7 @@ class WindowRankOperator(RankOperator):
 
         Raises DataError for a row that takes one back.
         """
-        if self._failed:
-            raise AggloomError(
-                "the operator failed in an earlier bundle; restore it from a snapshot"
-            )
+        self.refuse_after_failure()
         batch, kinds = self._expected(batch, kinds)
         self.counters["rows"] += batch.num_rows
         self._failed = True

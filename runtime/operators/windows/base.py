@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds
 from aggloom.codegen.windows import Windowing, result_schema
-from aggloom.errors import AggloomError, DataError, NotMergeableError
+from aggloom.errors import DataError, NotMergeableError
 from aggloom.runtime.operators.base import OneInput, Partials
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.windows.assign import bound_columns
@@ -85,10 +85,7 @@ class WindowOperator(OneInput):
         Rows are judged by the watermark of `clock`. Neither the watermark nor the clock goes back. After an error the
         operator refuses further work: restore a snapshot.
         """
-        if self._failed:
-            raise AggloomError(
-                "the operator failed in an earlier bundle; restore it from a snapshot"
-            )
+        self.refuse_after_failure()
         self._failed = True
         parts = [] if self._chained else [self._move(clock)]
         if batch.num_rows or partials:
