@@ -30,7 +30,7 @@ PackedRow = tuple[int, int, int, bytes]
 
 STEPS = [
     *(f"{name}.get" for name in ("head", "log", "snapshot")),
-    *("process", "process, done", "snapshot", "snapshot, done", "close", "close, done"),
+    *("run", "run, done", "snapshot", "snapshot, done", "close", "close, done"),
     *("log.appendList", "log.appendList, done", "snapshot.put", "snapshot.put, done"),
     *("log.clear", "log.clear, done", "head.update", "head.update, done"),
     *("registerTimer", "deleteTimer", "room for an array", "flush", "flush, done"),

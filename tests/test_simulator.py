@@ -24,12 +24,7 @@ from aggloom.runtime.storage.arena import Identity
 
 SEEDS, CHUNK = 100, 20
 ENOUGH, _FOUND = 100, 7
-FIRST = {
-    # From others on, arrays that are not what they should be may keep a kernel busy for ever.
-    "an arena is not marked while it changes, nor are its files looked at": 40,
-    "any boot will do": 50,
-    "no timer is set": 20,
-}
+FIRST = {"any boot will do": 50, "no timer is set": 20}
 """Rare faults are looked for from a seed on that is known to show them soon."""
 
 
