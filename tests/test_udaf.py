@@ -86,11 +86,11 @@ def test_a_spec_and_its_module_work_where_nothing_is_registered(
     source = al.generate(spec_of("MY_AVG(x, y) AS m, TWICE(x) AS t"), backend, tmp_path)
     script = (
         "import sys, aggloom as al\n"
-        "from aggloom.codegen.catalogue.registry import OWN\n"
+        "from aggloom.codegen.catalogue.registry import USER_DEFINED\n"
         "with al.Harness(sys.argv[1]) as harness:\n"
         "    harness.process([('+I', 'a', 3, 2), ('+I', 'a', 9, 1)])\n"
         "    harness.flush()\n"
-        "    print(harness.table(), OWN, harness.handler.spec().digest)"
+        "    print(harness.table(), USER_DEFINED, harness.handler.spec().digest)"
     )
     command = [sys.executable, "-c", script, str(source.path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
