@@ -482,6 +482,8 @@ def test_console_and_file_sinks(
     assert "+I name=a, total=1, top=1" in printed
     assert "batch 0: 1 rows" in printed
     assert progress.counts.rows == 1
+    with pytest.raises(SpecError, match="sink is a function"):
+        write_changes(out, lambda batch, number: None, tmp_path / "c3")  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="unknown sink"):
         write_changes(out, "kafka", tmp_path / "c3")
 

@@ -53,6 +53,11 @@ def write_changes(
             "write_changes: the DataFrame is a batch, whose changes are all there: use df.write or df.toArrow(), "
             "or read a stream (al.read_changes does unless streaming=False)"
         )
+    if not isinstance(sink, str):
+        raise SpecError(
+            f"sink is a {type(sink).__name__}; known are console, table, jsonl:PATH, parquet:PATH. "
+            "For a function of your own use df.writeStream.foreachBatch"
+        )
     kind, _, path = sink.partition(":")
     if kind not in ("console", "table", "jsonl", "parquet"):
         raise SpecError(
