@@ -25,7 +25,8 @@ def checkpoint_options(command: Command) -> Command:
             "In windows also window_start=... or window_end=....",
         ),
         click.option(
-            "--operator", type=int, help="The operator's number, where there are several."
+            "--operator",
+            help="The operator's number, as 0, or as 0.1 where several share a stateful node.",
         ),
         click.option("--batch", type=int, help="As of this batch; without it, the last."),
         click.option(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from recorded import Recorded
 
 from aggloom import Harness
 from aggloom.codegen.planner import Exchange, PlanOptions, Stateful, plan_query, walk
-from aggloom.errors import StateMismatchError
+from aggloom.errors import CheckpointError, StateMismatchError
 from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.values.changelog import KIND_NAMES, fold
 from aggloom.runtime.values.clock import Clock
@@ -235,6 +236,57 @@ def test_fused_and_apart_say_the_same(
     assert fused.table() == apart.table() or per_record
 
 
+TOP = (
+    "SELECT a, b, s, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a ORDER BY s DESC, b) AS n "
+    "FROM (SELECT a, b, SUM(v) AS s FROM t GROUP BY a, b)) WHERE n <= 2"
+)
+LAST = (
+    "SELECT a, b, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY a, b ORDER BY PROCTIME() DESC) AS n "
+    "FROM t) WHERE n = 1"
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "operators", "changes"),
+    [
+        (TOP, 2, "retract"),
+        (
+            f"SELECT a, COUNT(*) AS c, SUM(s) AS s, MAX(n) AS m FROM ({TOP}) GROUP BY a",
+            3,
+            "retract",
+        ),
+        (f"SELECT a, COUNT(*) AS c, MIN(v) AS m FROM ({LAST}) GROUP BY a", 2, "append"),
+    ],
+)
+def test_ranks_and_last_rows_join_in(sql: str, operators: int, changes: str) -> None:
+    rng = random.Random(7)
+    options = {"backend": "python", "buckets": 3, "input_changes": changes}
+    fused = Harness.from_sql(sql, TABLES, **options)  # type: ignore[arg-type]
+    apart = Harness.from_sql(sql, TABLES, fragments_enabled=False, **options)  # type: ignore[arg-type]
+    assert [len(each.operators) for each in fused.pipeline.fragments] == [operators] * 3
+    assert len(apart.pipeline.fragments) == operators * 3
+    rows: list[tuple[Any, ...]] = []
+    for number in range(12):
+        bundle = [
+            ("+I", rng.randrange(4), rng.randrange(3), True, rng.randrange(-5, 9))
+            for _ in range(rng.randrange(8))
+        ]
+        if changes == "retract":
+            bundle += [("-D", *row[1:]) for row in rng.sample(rows, min(2, len(rows)))]
+            rows = [row for row in rows if ("-D", *row[1:]) not in bundle]
+        rows += [row for row in bundle if row[0] == "+I"]
+        if number == 6:
+            state = fused.snapshot()
+            fused = Harness.from_sql(sql, TABLES, **options)  # type: ignore[arg-type]
+            fused.restore(state)
+        for each in (fused, apart):
+            each.process(bundle)
+            each.flush()
+        assert net(fused.changes()) == net(apart.changes())
+        assert fused.table() == apart.table()
+    assert fused.table()
+
+
 def test_rows_of_two_tables_are_seen_at_once() -> None:
     """A transfer between two tables: its sum is 0 after every bundle, whatever comes first."""
     sql = (
@@ -362,5 +414,9 @@ def test_a_fragment_of_two_tables_on_spark_over_restarts(spark: Any, tmp_path: P
     assert [part.results for part in told.now] == [
         {"s": row[1], "n": row[2]} for row in harness.table() if row[0] == 2
     ]
+    with pytest.raises(
+        CheckpointError, match=r"no operator 0\.7 of aggloom; there is 0\.0, 0\.1, 0\.2"
+    ):
+        why(tmp_path / "checkpoint", key={"a": 2}, operator="0.7", spark=spark)
     with pytest.raises(StateMismatchError, match="operators: "):
         run(fragments_enabled=False)

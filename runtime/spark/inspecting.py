@@ -307,11 +307,11 @@ def _looks(
     found = opened.operators()
     number = str(operator).partition(".")[0]
     chosen = [each for each in found if operator is None or number == str(each.number)]
-    looks = [look for each in chosen for look in Node(opened, each, batch, trust).looks]
+    looks = every = [look for each in chosen for look in Node(opened, each, batch, trust).looks]
     if "." in str(operator):
-        looks = [look for look in looks if look.number == operator]
+        looks = [look for look in every if look.number == operator]
     if not looks:
-        known = ", ".join(str(each.number) for each in found)
+        known = ", ".join([look.number for look in every] or [str(each.number) for each in found])
         raise CheckpointError(
             f"{checkpoint}: there is no operator {operator} of aggloom; there is {known}."
         )
