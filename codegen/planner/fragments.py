@@ -90,7 +90,7 @@ class _Fragment:
 
     def _placed(self, node: Node, columns: Columns) -> Node:
         """A node below as it feeds the fragment: through operators that have joined, else over an exchange."""
-        if isinstance(node, Stateful) and any(node is each for each in self._joined):
+        if isinstance(node, Stateful) and self._leads(node):
             pairs = [(e.inputs[0], self._through(columns, e.keys)) for e in self._exchanges(node)]
             return node.over(*(self._placed(each, own) for each, own in pairs))
         if not isinstance(node, Stateful) and self._leads(node):
@@ -101,7 +101,7 @@ class _Fragment:
         return Exchange(fragments(node, self._options, self._notes), keys)
 
     def _leads(self, node: Node) -> bool:
-        """Whether an operator that has joined stands below, with no other in between."""
+        """Whether a node is an operator that has joined, or has one below with no other in between."""
         if isinstance(node, Stateful):
             return any(node is each for each in self._joined)
         return any(self._leads(each) for each in node.inputs)

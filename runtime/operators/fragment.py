@@ -203,11 +203,6 @@ class Fragment:
         )
         return event, processing
 
-    def start_with(self, other: Fragment) -> None:
-        """Take over, before the first row, what another fragment of the same bucket has settled by its first row."""
-        for own, former in zip(self.operators, other.operators, strict=True):
-            own.start_with(former)
-
     def snapshot(self) -> bytes:
         """The state of all operators as bytes."""
         return joined_blocks([each.snapshot() for each in self.operators])

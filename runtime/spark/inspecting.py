@@ -96,7 +96,7 @@ class Look:
         self.checkpoint, self.stored, self.trust = node.checkpoint, node.stored, node.trust
         self.batch, self.files, self.part = node.batch, node.files, part
         self.shares = len(node.description.parts) > 1
-        self.fragment, self.description = node.description, node.description.parts[part]
+        self.description = node.description.parts[part]
         self.where = f"{node.checkpoint.path}, {self.description.operator}"
 
     @property
