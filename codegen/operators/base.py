@@ -193,6 +193,10 @@ class Stateful(Node):
         """What messages call its operator."""
         return f"GROUP BY {', '.join(self.keys) or '()'}"
 
+    def below(self, names: Key) -> tuple[dict[str, str], ...]:
+        """For each input the columns there that these are, of those by which the state goes."""
+        return tuple({name: name for name in names if name in self.keys} for _ in self.inputs)
+
     @property
     def onward(self) -> tuple[Node, ...]:
         """The steps that its changes take before accumulators are made of them, each over a scan."""

@@ -288,7 +288,7 @@ class _Walk:
             tuple(self._feeds(below, schema))
             for below, schema in zip(node.inputs, spec.inputs, strict=True)
         )
-        spread = node.distribution or ()
+        spread = node.inputs[0].distribution or ()
         self.parts.append(Part(spec, node.name, node.keys, spread, inputs))
         self.nodes.append(node)
         return len(self.parts) - 1
