@@ -15,6 +15,7 @@ from aggloom.codegen.scalar.calc import (
     lower_calc,
     prepare,
 )
+from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.result_types import ANALYSER
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
@@ -24,6 +25,7 @@ from aggloom.codegen.spec.choices import (
     ORPHAN_POLICIES,
     Backend,
     Dialect,
+    JoinKind,
     Mode,
     OrphanPolicy,
     TableChanges,
@@ -52,6 +54,7 @@ __all__ = [
     "Example",
     "Field",
     "GeneratedSource",
+    "JoinKind",
     "LoweredCalc",
     "Mode",
     "Option",
@@ -63,6 +66,7 @@ __all__ = [
     "aggregate",
     "calculate",
     "carried",
+    "columns_of",
     "describe_call",
     "explain",
     "finish",
