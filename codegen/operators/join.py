@@ -118,6 +118,12 @@ class Join(Stateful):
         """The columns by which the rows that leave are told apart; None: there are none."""
         return self.unique_key
 
+    @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        ways = {"inner": (self.keys, self.right_keys), "right": (self.right_keys,), "full": ()}
+        lying = ways.get(self.kind, (self.keys,))
+        return tuple(k for k in self.unique_keys if any(set(way) <= set(k) for way in lying))
+
     @cached_property
     def changelog(self) -> tuple[str, ...]:
         adds_only = self.left.appends_only and self.right.appends_only
@@ -268,7 +274,8 @@ class Join(Stateful):
         return replace(self, left=sides[0], right=sides[1], columns=columns)
 
     def without_before(self) -> Node:
-        return self if self.output_key is None else replace(self, update_before=False)
+        # The -U of a row that comes before its successor or after it says which of the two is meant.
+        return replace(self, update_before=False) if self.unique_key in self.ordered_keys else self
 
     @property
     def _equalities(self) -> str:
@@ -280,6 +287,9 @@ class Join(Stateful):
 
 
 def _smallest(side: Node, keys: Key) -> Key | None:
-    """The unique key of a side that its rows are held by: one within the join's key, else the shortest."""
-    found: Iterable[Key] = side.unique_keys
+    """The unique key of a side that its rows are held by: one within the join's key, else the shortest.
+
+    Where the row that goes may come after the one in its place, rows are told apart by all columns.
+    """
+    found: Iterable[Key] = side.ordered_keys
     return min(found, key=lambda key: (not set(key) <= set(keys), len(key)), default=None)

@@ -240,7 +240,8 @@ class Rank(Stateful):
         return replace(self, input=pick(prune.input(self.input, read), read), number=number)
 
     def without_before(self) -> Node:
-        return replace(self, update_before=False)
+        # The -U of a row that comes before its successor or after it says which of the two is meant.
+        return replace(self, update_before=False) if self.unique_key in self.ordered_keys else self
 
     @property
     def _kept(self) -> str:
