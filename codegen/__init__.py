@@ -33,6 +33,7 @@ from aggloom.codegen.spec.choices import (
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.depth import on_large_stack
+from aggloom.codegen.sql.join_sql import join_sql
 from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
 from aggloom.codegen.views import VIEW_KINDS
@@ -71,6 +72,7 @@ __all__ = [
     "finish",
     "generate",
     "having_kinds",
+    "join_sql",
     "load",
     "load_text",
     "lower_calc",

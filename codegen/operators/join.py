@@ -87,8 +87,7 @@ class Join(Stateful):
     @cached_property
     def digest(self) -> str:
         """By what the rules' notes know it."""
-        below = " ".join(each.lineage for each in self.inputs)
-        return hashlib.sha256(f"{self.lineage} {below}".encode()).hexdigest()[:16]
+        return hashlib.sha256(self.lineage.encode()).hexdigest()[:16]
 
     @property
     def name(self) -> str:
@@ -196,7 +195,7 @@ class Join(Stateful):
     def title(self) -> Title:
         where = [self._equalities] if self.pairs else []
         where += [] if self.condition is None else [one_line(self.condition)]
-        details = {
+        details: dict[str, list[str]] = {
             "joinType": [_FLINK[self.kind]],
             "where": [" AND ".join(where) if where else "true"],
             "select": shown_names(self.columns),
