@@ -137,7 +137,7 @@ class OneByOne:
         side = self.state.sides[step.which]
         if not side.bag.replaces or step.back.all():
             return met
-        old = side.bag.index.find(side.bag.rows.arrays, taken.slots, taken.given)
+        old = side.bag.find_encoded(taken.slots, taken.given)
         rows = np.flatnonzero((old >= 0) & ~step.back)
         if not len(rows):
             return met
@@ -229,7 +229,7 @@ class OneByOne:
             taken.slots[news], taken.some(news).given, np.ones(len(news), np.bool_)
         )
         owed.free(paid.gone[paid.gone >= 0])
-        early = back & (side.bag.index.find(side.bag.rows.arrays, taken.slots, taken.given) < 0)
+        early = back & (side.bag.find_encoded(taken.slots, taken.given) < 0)
         some = taken.some(np.flatnonzero(early))
         owed.apply_encoded(some.slots, some.given, np.zeros(len(some.slots), np.bool_))
         left = ~early
