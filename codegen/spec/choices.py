@@ -25,3 +25,5 @@ NULLS: Final[tuple[str, ...]] = get_args(Nulls)
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 ORPHAN_POLICIES: Final[tuple[str, ...]] = get_args(OrphanPolicy)
+FORMATS: Final = ("debezium-json", "jsonl", "parquet", "csv")
+"""In what files a table of changes may lie."""
