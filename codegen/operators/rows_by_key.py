@@ -67,7 +67,8 @@ class RowsByKey(Stateful):
         return self.over(*(Exchange(each, self.keys) for each in self.inputs))
 
     def without_before(self) -> Node:
-        return replace(self, update_before=False)
+        without: dict[str, Any] = {"update_before": False}
+        return replace(self, **without)
 
     @property
     def index_parts(self) -> list[dict[str, Any]]:
