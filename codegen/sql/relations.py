@@ -38,16 +38,25 @@ class Relation:
 
 @dataclass(frozen=True)
 class Relations:
-    """The tables of a FROM in their order; merged: what stands for a column that several of them share."""
+    """The tables of a FROM in their order.
+
+    merged: what stands for a column that several of them share. outer: those of the query around this sub-query.
+    """
 
     sql: str
     tables: tuple[Relation, ...]
     merged: Mapping[str, exp.Expression] = field(default_factory=dict)
+    outer: Relations | None = None
 
     def find(self, column: exp.Column) -> exp.Expression | None:
-        """What a column is in the joined rows; None if no table has it. Raises AmbiguousColumnError."""
+        """What a column is in the joined rows; None if no table has it. Raises AmbiguousColumnError.
+
+        One that no table of a sub-query has is the query's around it.
+        """
         if column.table:
             owners = [each for each in self.tables if each.is_called(column.table)]
+            if not owners and self.outer is not None:
+                return self.outer.find(column)
             found = [own for each in owners if (own := each.find(column.name)) is not None]
         else:
             for name, whole in self.merged.items():
@@ -56,14 +65,21 @@ class Relations:
             found = [own for each in self.tables if (own := each.find(column.name)) is not None]
         if len(found) > 1:
             raise self._ambiguous(column)
+        if not found and not column.table and self.outer is not None:
+            return self.outer.find(column)
         return named(found[0]) if found else None
 
     def resolved(
         self, node: exp.Expression, keep: Callable[[exp.Column], bool] = lambda _: False
     ) -> exp.Expression:
-        """The expression with every column as the joined rows call it; `keep` says which unknown ones may stay."""
+        """The expression with every column as the joined rows call it; `keep` says which unknown ones may stay.
+
+        Sub-queries stay as they are: their columns are theirs.
+        """
 
         def visit(part: exp.Expression) -> exp.Expression:
+            if isinstance(part, exp.Query):
+                return part.copy()
             if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
                 return part
             found = self.find(part)
