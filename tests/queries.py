@@ -70,6 +70,7 @@ class Query:
         """The same for DuckDB."""
         text = self._with().replace(AND_SETS, "AND COUNT(*) > 0")
         text = text.replace(SETS, "HAVING COUNT(*) > 0")
+        text = text.replace("LEFT SEMI", "SEMI").replace("LEFT ANTI", "ANTI")
         if self.dialect == "flink":
             text = text.replace(AND_SOME, "AND COUNT(*) > 0").replace(SOME, "HAVING COUNT(*) > 0")
         return text

@@ -21,6 +21,7 @@ from aggloom.codegen.operators import (
 from aggloom.codegen.planner.exchanges import exchanges
 from aggloom.codegen.planner.fragments import fragments
 from aggloom.codegen.planner.incremental import incremental
+from aggloom.codegen.planner.join_state import join_state
 from aggloom.codegen.planner.logical import logical_plan
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
 from aggloom.codegen.planner.normalise import normalise
@@ -60,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     two_phase,
     incremental,
     rank_strategy,
+    join_state,
 )
 
 

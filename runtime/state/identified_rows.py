@@ -15,7 +15,10 @@ from aggloom.runtime.storage.pool import Pool
 
 
 class IdentifiedRows(ABC):
-    """A store of rows with an index of their identities: the columns of a unique key, or all columns."""
+    """A store of rows with an index of their identities: the columns of a unique key, or all columns.
+
+    single: whether a slot has one row at most, which any other replaces.
+    """
 
     def __init__(
         self,
@@ -24,16 +27,23 @@ class IdentifiedRows(ABC):
         name: str,
         fields: Sequence[pa.Field],
         unique: Sequence[int],
+        single: bool = False,
     ) -> None:
         self.arena, self.pool, self.name = arena, pool, name
-        self.unique = tuple(unique)
+        self.unique, self.single = tuple(unique), single
         self.rows = RowStore(arena, pool, f"{name}.rows", fields)
-        identity = np.array(unique, np.int64) if unique else self.rows.every_column
+        known = bool(unique) or single
+        identity = np.array(unique, np.int64) if known else self.rows.every_column
         self.index = RowIndex(arena, f"{name}.index", identity)
 
     @abstractmethod
     def _fit(self) -> None:
         """Bring what stands beside rows to their capacity."""
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a row takes the place of the one with its identity, which may differ from it."""
+        return bool(self.unique) or self.single
 
     def find(self, slots: Array, batch: pa.RecordBatch) -> Array:
         """The row of each slot with the identity of the row beside it, of several the first to come, or -1."""
