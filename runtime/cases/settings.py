@@ -105,7 +105,7 @@ def settings(case: Case, backends: Sequence[Backend]) -> Iterator[Setting]:
             if size is not None:
                 found[Setting(size, backend, bool(two_phase), bool(split))] = None
         yield from found
-        if not ttl_of(params):
+        if not any(ttl_of(params, side) for side in ("", "left_", "right_")):
             last = next(reversed(found))
             size = max((s for s in sizes if s), default=4)
             yield replace(last, bundle=size, two_phase=True, split=any(splits), spread=True)
@@ -127,9 +127,9 @@ def _stateful(plan: Plan) -> list[Stateful]:
     return [node for node in walk(plan.root) if isinstance(node, Stateful)]
 
 
-def ttl_of(params: Mapping[str, Any]) -> int:
-    """After how many milliseconds a key is forgotten; 0 is never."""
-    return int(params.get("ttl_ms", params.get("state_ttl_ms", 0)) or 0)
+def ttl_of(params: Mapping[str, Any], side: str = "") -> int:
+    """After how many milliseconds a key, or a side of it, is forgotten; 0 is never."""
+    return int(params.get(f"{side}ttl_ms", params.get("state_ttl_ms", 0)) or 0)
 
 
 def asks_for_messages(case: Case) -> bool:

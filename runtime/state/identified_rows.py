@@ -36,6 +36,10 @@ class IdentifiedRows(ABC):
         identity = np.array(unique, np.int64) if known else self.rows.every_column
         self.index = RowIndex(arena, f"{name}.index", identity)
 
+    def fit(self) -> None:
+        """Bring what stands beside rows to their number, after rows were stored that no index names."""
+        self._fit()
+
     @abstractmethod
     def _fit(self) -> None:
         """Bring what stands beside rows to their capacity."""

@@ -40,10 +40,10 @@ class Condition:
             zone=settings.zone,
         )
 
-    def holds(self, left: Side, right: Side, lefts: Array, rights: Array) -> Array:
+    def holds(self, sides: tuple[Side, Side], lefts: Array, rights: Array) -> Array:
         """Whether each pair passes; NULL is no."""
         arrays: list[pa.Array] = []
-        for side, names, ids in zip((left, right), self._names, (lefts, rights), strict=True):
+        for side, names, ids in zip(sides, self._names, (lefts, rights), strict=True):
             places = np.array([side.places[name] for name in names], np.int64)
             arrays += side.bag.rows.gather_columns(ids, places)
         if not arrays:

@@ -17,7 +17,7 @@ from aggloom.runtime.operators.join.match_kernels import (
     tally,
 )
 from aggloom.runtime.operators.join.settings import JoinSettings
-from aggloom.runtime.operators.join.side import Items, Side
+from aggloom.runtime.operators.join.side import Items
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.storage.arena import Array
 
@@ -87,7 +87,7 @@ class Matcher:
         if bring or any(counted):
             for pairs in self._pairs(bundle):
                 if self.condition is not None:
-                    holds = self.condition.holds(*self.state.sides, pairs.mine, pairs.other)
+                    holds = self.condition.holds(self.state.sides, pairs.mine, pairs.other)
                     pairs = pairs.kept(holds) if not holds.all() else pairs
                 for which, seen in enumerate((pairs, pairs.turned())):
                     if counted[which]:
@@ -115,17 +115,7 @@ class Matcher:
         """All pairs of which a row has changed, the left's row first, in chunks."""
         left, right = bundle.items
         for which, items in enumerate(bundle.items):
-            if not len(items):
-                continue
-            other = self.state.sides[1 - which]
-            mark = self._by_id[1 - which][2]
-            slots = self.state.matching(items.slots)
-
-            def walk(cursor: Array, items: Items = items, other: Side = other,
-                     mark: Array = mark, slots: Array = slots) -> int:  # fmt: skip
-                return meet_unchanged(other.bag.arrays, mark, slots, *items[1:], cursor, self._room)
-
-            for pairs in self._chunks(walk, len(items)):
+            for pairs in self.met(which, items):
                 yield pairs if which == 0 else pairs.turned()
         if len(left) and len(right):
             head, chain = self._by_slot[0], np.empty(len(right), np.int64)
@@ -139,6 +129,16 @@ class Matcher:
                 len(left),
             )
             head[right.slots] = 0
+
+    def met(self, which: int, items: Items) -> Iterator[Pairs]:
+        """The pairs of a side's items with rows of the other side that have not changed, in chunks."""
+        self._fit()
+        other, mark = self.state.sides[1 - which].bag.arrays, self._by_id[1 - which][2]
+        slots = self.state.matching(items.slots)
+        return self._chunks(
+            lambda cursor: meet_unchanged(other, mark, slots, *items[1:], cursor, self._room),
+            len(items),
+        )
 
     def _chunks(self, walk: Callable[[Array], int], items: int) -> Iterator[Pairs]:
         cursor = np.zeros(2, np.int64)

@@ -14,6 +14,7 @@ from aggloom.runtime.operators.base import Held as HeldOfKey
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.join.matches import Bundle, Matcher, TooManyMatches, refused
 from aggloom.runtime.operators.join.output import Output
+from aggloom.runtime.operators.join.per_record import OneByOne, Taken
 from aggloom.runtime.operators.join.settings import JoinSettings
 from aggloom.runtime.operators.join.side import Net
 from aggloom.runtime.operators.join.state import NAMES, JoinState
@@ -78,7 +79,12 @@ class JoinOperator(Operator):
         if not rows:
             return no_rows(self.schema)
         self._failed = True
-        changes = self._bundle(inputs, clock.processing)
+        taken = self._taken(0, inputs[0]), self._taken(1, inputs[1])
+        if self.spec.per_record:
+            changes = self._one_by_one(taken, clock.processing)
+        else:
+            changes = self._bundle(taken, clock.processing)
+        self.state.leave(np.unique(np.concatenate([each.slots for each in taken])))
         self._failed = False
         self.counters["emitted"] += len(changes[1])
         return changes
@@ -120,21 +126,32 @@ class JoinOperator(Operator):
                 side.forget(old)
         self.state.leave(used)
 
-    def _bundle(self, inputs: Sequence[Given], now: int) -> Rows:
+    def _one_by_one(self, taken: tuple[Taken, Taken], now: int) -> Rows:
+        """Each change by itself, those of the left first."""
+        each = OneByOne(self.spec, self.state, self._matcher, now)
+        each.take(taken)
+        for which, row, slot in each.orphans:
+            self._refuse_orphan(which, row - which * len(taken[0].slots), slot)
+        if self.spec.on_orphan_retraction == "drop":
+            self.counters["orphans_dropped"] += len(each.orphans)
+        rows, kinds = each.messages()
+        changes = self._output.messages(rows, kinds)
+        each.free()
+        return changes
+
+    def _bundle(self, taken: tuple[Taken, Taken], now: int) -> Rows:
         """Both sides netted by row, stored, and compared with what was there."""
-        taken = [self._slotted(which, given) for which, given in enumerate(inputs)]
-        nets = [self._net(which, *rows) for which, rows in enumerate(taken)]
-        touched = np.unique(np.concatenate([slots for slots, _, _ in taken]))
+        nets = [self._net(which, rows) for which, rows in enumerate(taken)]
+        touched = np.unique(np.concatenate([each.slots for each in taken]))
         left, right = self.state.sides
         was_empty = left.is_empty(touched), right.is_empty(touched)
         first, second = left.store(nets[0]), right.store(nets[1])
-        for (slots, _, _), ttl, name in zip(taken, self.spec.ttls, NAMES, strict=True):
+        for each, ttl, name in zip(taken, self.spec.ttls, NAMES, strict=True):
             if ttl:
-                self.state.table.stamps(name)[slots] = now
+                self.state.table.stamps(name)[each.slots] = now
         changes = self._told(Bundle((first, second), touched, was_empty))
         left.free(first)
         right.free(second)
-        self.state.leave(touched)
         return changes
 
     def _told(self, bundle: Bundle) -> Rows:
@@ -144,34 +161,37 @@ class JoinOperator(Operator):
             place = self.state.table.place(int(many.args[0]))
             raise refused(place, self.spec.match_limit) from None
 
-    def _slotted(self, which: int, given: Given) -> tuple[Array, Encoded, Array]:
-        """The changes of a side that can matter: their slots, their stored columns, whether they take back."""
-        side, batch = self.state.sides[which], given.batch
-        retracts = is_retraction(given.kinds)
+    def _taken(self, which: int, given: Given) -> Taken:
+        """The changes of a side that can matter."""
+        side, batch, kinds = self.state.sides[which], given.batch, given.kinds
         if not side.settings.alone or self.spec.how == "semi":
             keep = np.ones(batch.num_rows, np.bool_)
             for column, safe in enumerate(self.spec.null_safe):
                 if not safe and batch.column(column).null_count:
                     keep &= batch.column(column).is_valid().to_numpy(zero_copy_only=False)
             if not keep.all():
-                batch, retracts = batch.filter(pa.array(keep)), retracts[keep]
-        return self.state.lookup(batch), side.given(batch), retracts
+                batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
+        return Taken(self.state.lookup(batch), side.given(batch), kinds)
 
-    def _net(self, which: int, slots: Array, given: Encoded, retracts: Array) -> Net:
+    def _refuse_orphan(self, which: int, row: int, slot: int) -> None:
+        if self.spec.on_orphan_retraction == "error":
+            raise OrphanRetractionError(
+                f"row {row} of the {NAMES[which]} retracts from {self.state.table.place(slot)}, "
+                "which does not hold it; let on_orphan_retraction be 'drop' or 'keep' "
+                "if the input may be out of order"
+            )
+
+    def _net(self, which: int, taken: Taken) -> Net:
         """What the changes of a side come to; what they take back that is not there is dealt with."""
         side, owed = self.state.sides[which], self.state.owed[which]
+        slots, given, retracts = taken.slots, taken.given, is_retraction(taken.kinds)
         if owed is not None and len(owed):
             slots, given, retracts = _settled(owed, slots, given, retracts)
         net = side.net(slots, given, retracts)
         stray = net.orphans
         if not len(stray):
             return net
-        if self.spec.on_orphan_retraction == "error":
-            place = self.state.table.place(int(slots[stray[0]]))
-            raise OrphanRetractionError(
-                f"row {stray[0]} of the {side.name} retracts from {place}, which does not hold it; "
-                "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
-            )
+        self._refuse_orphan(which, int(stray[0]), int(slots[stray[0]]))
         if owed is None:
             self.counters["orphans_dropped"] += len(stray)
             return net

@@ -115,10 +115,11 @@ class JoinState:
         stamps = tuple(name for name, ttl in zip(NAMES, self.settings.ttls, strict=True) if ttl)
         self.table = KeyTable(arena, self.pool, self.fields, stamps)
         slots = self.table.capacity
-        self.sides = tuple(
+        left, right = (
             Side(arena, self.pool, name, side, slots)
             for name, side in zip(NAMES, self.settings.sides, strict=True)
         )
+        self.sides = left, right
         self.owed = tuple(
             RowBag(arena, self.pool, f"{side.name}.owed", side.fields, slots) if self.owes else None
             for side in self.sides
