@@ -83,7 +83,7 @@ class _Builder:
         self.options = options
 
     def query(self, tree: exp.Expression) -> Node:
-        inner = self._with(tree)
+        inner = self.within(tree)
         if isinstance(tree, exp.Select) and tree.args.get("from_"):
             tree = lateral_top(tree) or tree
         numbering = numbering_query(self.sql, tree)
@@ -98,7 +98,7 @@ class _Builder:
             return inner._select(tree)
         raise refusal(self.sql, tree, "this query is", "write SELECT ... FROM ...")
 
-    def _with(self, tree: exp.Expression) -> _Builder:
+    def within(self, tree: exp.Expression) -> _Builder:
         """A builder that sees the WITH queries of a query too."""
         clause = tree.args.get("with_")
         if clause is None:

@@ -98,6 +98,23 @@ def empty_value(sql: str, node: exp.Expression) -> exp.Expression:
     return node.transform(visit, copy=True)
 
 
+def is_single(query: exp.Expression) -> bool:
+    """Whether a query is an aggregate without GROUP BY: one row, over no rows too, unless HAVING drops it."""
+    query = unwrapped(query)
+    if not isinstance(query, exp.Select) or query.args.get("group") or not query.args.get("from_"):
+        return False
+    if query.args.get("limit") or query.args.get("offset"):
+        return False
+    if query.args.get("having"):
+        return True
+    return any(isinstance(part, Call) for item in query.expressions for part in _own(item))
+
+
+def has_windows(query: exp.Select) -> bool:
+    """Whether items of a SELECT have OVER."""
+    return any(isinstance(part, exp.Window) for item in query.expressions for part in _own(item))
+
+
 def unwrapped(query: exp.Expression) -> exp.Expression:
     """The query without parentheses around it that say no more."""
     while isinstance(query, exp.Subquery) and not any(
@@ -105,6 +122,13 @@ def unwrapped(query: exp.Expression) -> exp.Expression:
     ):
         query = query.this
     return query
+
+
+def _own(item: exp.Expression) -> Iterator[exp.Expression]:
+    """The parts of an expression but for those of its sub-queries and of OVER."""
+    for part in item.walk(prune=lambda each: isinstance(each, exp.Query | exp.Window)):
+        if not isinstance(part, exp.Query):
+            yield part
 
 
 def _subquery(query: exp.Expression) -> exp.Expression:
