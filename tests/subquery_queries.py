@@ -57,13 +57,12 @@ class Draw:
             "both": ("SELECT k AS a, v AS b FROM t UNION ALL SELECT id, n FROM d", "ab"),
             "wide": ("SELECT t.k AS a, d.n AS b FROM t LEFT JOIN d ON t.v = d.id", "ab"),
             "top": (
-                "SELECT a, b FROM (SELECT s AS a, MAX(w) AS b, ROW_NUMBER() OVER "
-                "(PARTITION BY 1 ORDER BY s NULLS FIRST) AS r FROM u GROUP BY s) AS y WHERE r <= 2",
+                "SELECT s AS a, m AS b FROM (SELECT s, m, ROW_NUMBER() OVER (PARTITION BY m ORDER BY "
+                "s NULLS FIRST) AS r FROM (SELECT s, MAX(w) AS m FROM u GROUP BY s) AS z) AS y "
+                "WHERE r <= 1",
                 "ab",
             ),
         }[kind]
-        if kind == "top":
-            text, columns = "SELECT DISTINCT k AS a, w AS b FROM u", "ab"
         return f"({text}) AS {name}", [f"{name}.{column}" for column in columns]
 
     def query(self, shown: int, outer: list[str], free: bool, depth: int) -> str:
@@ -76,9 +75,10 @@ class Draw:
             join = f" {kind} {other} ON {self.any(*columns)} = {self.any(*more)}"
             columns = columns + more
         where = []
-        if self.chance(0.55):
+        tied = shown == 1
+        if tied and self.chance(0.55):
             where.append(f"{self.any(*columns)} = {self.any(*outer)}")
-        if free and self.chance(0.3):
+        if tied and free and self.chance(0.3):
             where.append(f"{self.any(*columns)} {self.any(*_COMPARED)} {self.any(*outer)}")
         if self.chance(0.3):
             where.append(f"{self.any(*columns)} {self.any('> 0', '< 2', 'IS NOT NULL', '= 1')}")
@@ -124,7 +124,8 @@ class Draw:
         if kind == "exists":
             return f"{word}EXISTS ({self.query(1, outer, True, depth)})"
         if kind == "pair":
-            return f"({one}, {self.any(*outer)}) IN ({self.query(2, outer, True, depth)})"
+            # DuckDB knows no correlated ones.
+            return f"({one}, {self.any(*outer)}) {word}IN ({self.query(2, outer, True, depth)})"
         if kind == "any":
             quantifier = self.any("ANY", "ALL")
             return f"{one} {self.any(*_COMPARED)} {quantifier} ({self.query(1, outer, True, depth)})"
