@@ -64,6 +64,8 @@ class Builder(Protocol):
 
     def within(self, tree: exp.Expression) -> Builder: ...
 
+    def seeing(self, rows: Mapping[str, Node]) -> Builder: ...
+
 
 def has_joins(tree: exp.Select) -> bool:
     """Whether the FROM of a query has several tables, or sub-queries that become some."""
@@ -180,6 +182,8 @@ class FromClause:
                         self.sql, item, "a * with EXCEPT or REPLACE is", "name the columns"
                     )
                 shown += self.relations.star(item if isinstance(item, exp.Column) else None)
+            elif isinstance(bare(item), exp.Dot):
+                shown.append((str(bare(item).expression.name), self.relations.resolved(item)))
             elif isinstance(bare(item), exp.Column):
                 shown.append((self._own_name(bare(item)), self.relations.resolved(item)))
             else:

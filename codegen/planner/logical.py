@@ -14,7 +14,6 @@ from aggloom.codegen.operators import (
     Calc,
     Node,
     Union,
-    mark,
     walk,
 )
 from aggloom.codegen.planner.from_clause import has_joins, joined
@@ -23,6 +22,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.numbering import bounded, numbered, refuse_open
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.script import Script, View
+from aggloom.codegen.planner.set_operations import compared
 from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.window_query import (
     grouped_by_window,
@@ -113,6 +113,11 @@ class _Builder:
             builder.named[item.alias.casefold()] = plan
         return builder
 
+    def seeing(self, rows: Mapping[str, Node]) -> _Builder:
+        """A builder that sees these rows too, as tables of these names."""
+        named = self.named | rows
+        return _Builder(self.sql, named, self.dialect, self.options, self.open)
+
     def _refuse_around(self, tree: exp.Subquery) -> None:
         for key, value in tree.args.items():
             if value and key not in ("this", "alias", "with_"):
@@ -128,18 +133,15 @@ class _Builder:
         distinct = tree.args.get("distinct")
         parts = [self.query(tree.this), self.query(tree.expression)]
         if isinstance(tree, exp.Union):
-            node = self._united(parts, tree)
+            node = self.united(parts, tree)
             return self._distinct(node, tree) if distinct else node
-        if not distinct:
-            fix = f"write {kind} without ALL, or aggregate both sides and compare the counts"
-            raise refusal(self.sql, tree, f"{kind} ALL is", fix)
-        return self._compared(parts, tree)
+        return compared(self, parts, tree)
 
     def _distinct(self, node: Node, tree: exp.Expression) -> Node:
         """The different rows of a node."""
-        return self._grouped(node, list(node.schema.names), (), tree)
+        return self.grouped(node, list(node.schema.names), (), tree)
 
-    def _grouped(
+    def grouped(
         self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
     ) -> Node:
         changes: Any = self.changes(node)
@@ -147,29 +149,7 @@ class _Builder:
         with self._at(tree):
             return Aggregate(node, AggSpec(node.schema, tuple(keys), calls, changes, dialect))
 
-    def _compared(self, parts: list[Node], tree: exp.SetOperation) -> Node:
-        """INTERSECT and EXCEPT: the rows of both sides with how often each side has them."""
-        sign = mark(*(part.schema for part in parts))
-        left, every = f"{sign}left", f"{sign}all"
-        sides = [
-            Calc(
-                part,
-                (*((name, quoted(name)) for name in part.schema.names), (left, tag)),
-                part.schema.append(pa.field(left, pa.bool_())),
-            )
-            for part, tag in zip(parts, ("TRUE", "FALSE"), strict=True)
-        ]
-        both = self._united(list[Node](sides), tree)
-        names = both.schema.names[:-1]
-        calls = (AggCall("COUNT", filter=left, alias=left), AggCall("COUNT", alias=every))
-        counted = self._grouped(both, names, calls, tree)
-        where = f"{quoted(left)} > 0 AND {quoted(left)} < {quoted(every)}"
-        if isinstance(tree, exp.Except):
-            where = f"{quoted(left)} = {quoted(every)}"
-        columns = pa.schema(list(both.schema)[:-1])
-        return Calc(counted, tuple((name, quoted(name)) for name in names), columns, where)
-
-    def _united(self, parts: list[Node], tree: exp.SetOperation) -> Node:
+    def united(self, parts: list[Node], tree: exp.SetOperation) -> Node:
         """The inputs of a UNION with the names of the first and types that all fit into."""
         widths = [len(part.schema) for part in parts]
         if len(set(widths)) > 1:

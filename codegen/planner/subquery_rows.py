@@ -59,7 +59,9 @@ def read(outer: FromClause, query: exp.Expression, first_only: bool = False) -> 
     limited = any(query.args.get(key) for key in ("limit", "offset"))
     if not limited:
         query.set("order", None)
-    plain = isinstance(query, exp.Select) and query.args.get("from_") and not limited
+    plain = isinstance(query, exp.Select) and query.args.get("from_") is not None
+    first = limited and first_only and plain and _is_first(query)
+    plain = plain and (not limited or first)
     if not plain or query.args.get("qualify") or has_windows(query):
         return _closed(outer, query)
     builder = outer.builder.within(query)
@@ -68,7 +70,11 @@ def read(outer: FromClause, query: exp.Expression, first_only: bool = False) -> 
     conditions = clause.conditions()
     clause.filter(conditions)
     fixed = {name for each in conditions for name in _fixed(each)}
+    if limited and not clause.correlated:
+        return _closed(outer, query)
     select = clause.rewritten()
+    if first:
+        _keep_first(clause, select)
     if not is_grouped(select):
         return Body(clause, list(select.expressions), fixed=fixed)
     single = not select.args.get("group")
@@ -240,6 +246,52 @@ def _sure(node: Node) -> set[str]:
             below |= {n for e in conjuncts(parse_scalar(node.where)) for n in never_null(e)}
         return {name for name, sql in node.select if column_name(sql) in below}
     return set()
+
+
+def _is_first(query: exp.Expression) -> bool:
+    """Whether a query asks for its first row, and computes nothing over all."""
+    limit = query.args["limit"] if query.args.get("limit") else None
+    if not isinstance(query, exp.Select) or not isinstance(limit, exp.Limit):
+        return False
+    one = whole_number(limit.expression) == 1 and not query.args.get("offset")
+    return one and not query.args.get("distinct") and not is_grouped(query)
+
+
+def _keep_first(clause: FromClause, select: exp.Select) -> None:
+    """Let the first row stay for each that the query around asks of."""
+    inner, tied_by = set(clause.tree.columns), list[exp.Expression]()
+    keys: list[tuple[str, exp.Expression]] = []
+    for each in clause.correlated:
+        tie = tied(each, inner)
+        if not column_names(each) & inner:
+            tied_by.append(each)
+            continue
+        if tie is None:
+            what = "below LIMIT a condition over columns of the query around it is"
+            raise refusal(clause.sql, each, what, _BELOW)
+        own, other, safe = tie
+        keys.append((clause.fresh("key"), own))
+        kind = exp.NullSafeEQ if safe else exp.EQ
+        tied_by.append(kind(this=named(keys[-1][0]), expression=other.copy()))
+    node = plan_of_tree(clause.builder, clause.tree)
+    shown = [named(name) for name in node.schema.names]
+    shown += [exp.alias_(e.copy(), exp.to_identifier(name, quoted=True)) for name, e in keys]
+    rows = clause.builder.over(exp.select(*shown).from_("joined"), node, set())
+    order = select.args.get("order") or exp.Order(
+        expressions=[exp.Ordered(this=named(node.schema.names[0]))]
+    )
+    number = exp.Window(
+        this=Call(this="ROW_NUMBER", distinct=False),
+        partition_by=[named(name) for name, _ in keys],
+        order=order.copy(),
+        over="OVER",
+    )
+    top = exp.select(*(named(name) for name in rows.schema.names))
+    top = top.from_(exp.Table(this=exp.to_identifier("$rows", quoted=True)))
+    first = exp.LTE(this=number, expression=exp.Literal.number(1))
+    top.set("qualify", exp.Qualify(this=first))
+    clause.tree = Leaf(clause.builder.seeing({"$rows": rows}).query(top))
+    clause.correlated = tied_by
 
 
 def _closed(outer: FromClause, query: exp.Expression) -> Body:

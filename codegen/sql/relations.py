@@ -80,9 +80,13 @@ class Relations:
         def visit(part: exp.Expression) -> exp.Expression:
             if isinstance(part, exp.Query):
                 return part.copy()
-            if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
+            nested = isinstance(part, exp.Dot)
+            if not (nested or isinstance(part, exp.Column)) or isinstance(part.this, exp.Star):
                 return part
-            found = self.find(part)
+            found = None if nested else self.find(part)
+            found = found or self._field(part)
+            if found is None and nested:
+                return part
             if found is None:
                 if keep(part):
                     return part
@@ -123,6 +127,19 @@ class Relations:
         message = f"there is no column {written!r}. {nearest(column.name, sorted(self._names()))}"
         return UnknownColumnError(located(message, self.sql, column))
 
+    def _field(self, node: exp.Expression) -> exp.Expression | None:
+        """What `t.c.f.g` or `c.f.g` is: a field of the column c, which is a ROW; None if there is no such column."""
+        parts = _path(node)
+        tabled = len(parts) > 2 and any(each.is_called(parts[0]) for each in self._everywhere())
+        column = exp.column(parts[1], table=parts[0]) if tabled else exp.column(parts[0])
+        found = self.find(column) if len(parts) > 1 else None
+        for name in parts[2 if tabled else 1 :] if found is not None else ():
+            found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
+        return found
+
+    def _everywhere(self) -> tuple[Relation, ...]:
+        return self.tables + (() if self.outer is None else self.outer._everywhere())
+
     def _names(self) -> set[str]:
         return {name for each in self.tables for name in each.columns}
 
@@ -136,3 +153,12 @@ class Relations:
         for each in self.tables:
             if each.find(column.name) is not None:
                 yield min(each.names, key=len, default="a sub-query")
+
+
+def _path(node: exp.Expression) -> list[str]:
+    """The names that dots join."""
+    if isinstance(node, exp.Dot):
+        last = node.expression
+        inner = _path(node.this)
+        return [*inner, last.name] if inner and isinstance(last, exp.Identifier) else []
+    return [part.name for part in node.parts] if isinstance(node, exp.Column) else []
