@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from aggloom.codegen import AggSpec
 from aggloom.runtime.operators.base import Bundle

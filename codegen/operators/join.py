@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -15,20 +13,18 @@ from aggloom.codegen.operators.base import (
     Key,
     Node,
     Pruner,
-    Stateful,
     Title,
     Trend,
     constant,
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.footprint import TEXT, index_bytes
+from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
 from aggloom.codegen.operators.words import one_line, shown, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
-from aggloom.codegen.spec.agg_spec import AggSpec
-from aggloom.codegen.spec.choices import JoinKind
+from aggloom.codegen.spec.choices import Changes, JoinKind
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.physical import is_pooled
 
 Held = Literal["JoinKeyContainsUniqueKey", "HasUniqueKey", "NoUniqueKey"]
 _FLINK: dict[JoinKind, str] = {
@@ -44,7 +40,7 @@ _ROW = 12 + 4 + 12
 
 
 @dataclass(frozen=True)
-class Join(Stateful):
+class Join(RowsByKey):
     """Rows of two inputs that agree in pairs of columns and pass a condition; no two columns have the same name.
 
     pairs: (column of the left, column of the right), of one type; they are the first columns of their inputs.
@@ -62,6 +58,7 @@ class Join(Stateful):
     update_before: bool = True
     ttls: tuple[int | None, int | None] = (None, None)
     merges: bool = False
+    takes: ClassVar[Changes] = "retract"
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -76,18 +73,13 @@ class Join(Stateful):
         return tuple(left for left, _ in self.pairs)
 
     @property
+    def remembered(self) -> pa.Schema:
+        return self.left.schema
+
+    @property
     def right_keys(self) -> Key:
         """The right's columns of the pairs."""
         return tuple(right for _, right in self.pairs)
-
-    @property
-    def subject(self) -> Join:
-        return self
-
-    @cached_property
-    def digest(self) -> str:
-        """By what the rules' notes know it."""
-        return hashlib.sha256(self.lineage.encode()).hexdigest()[:16]
 
     @property
     def name(self) -> str:
@@ -118,6 +110,12 @@ class Join(Stateful):
         """The columns by which the rows that leave are told apart; None: there are none."""
         return self.unique_key
 
+    @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        ways = {"inner": (self.keys, self.right_keys), "right": (self.right_keys,), "full": ()}
+        lying = ways.get(self.kind, (self.keys,))
+        return tuple(k for k in self.unique_keys if any(set(way) <= set(k) for way in lying))
+
     @cached_property
     def changelog(self) -> tuple[str, ...]:
         adds_only = self.left.appends_only and self.right.appends_only
@@ -127,10 +125,6 @@ class Join(Stateful):
         if self.output_key is None and not passes_on:
             return ("I", "D")
         return tuple(k for k in ("I", "UB", "UA", "D") if self.update_before or k != "UB")
-
-    @property
-    def is_complete(self) -> bool:
-        return True
 
     @property
     def never_deletes(self) -> bool:
@@ -157,10 +151,6 @@ class Join(Stateful):
     @property
     def trends(self) -> dict[str, Trend]:
         return constant(self.columns) if self.appends_only else {}
-
-    @property
-    def clock_columns(self) -> frozenset[str]:
-        return frozenset()
 
     @property
     def distribution(self) -> Key | None:
@@ -212,33 +202,18 @@ class Join(Stateful):
         pairs = (self.keys, self.right_keys)[side]
         return "JoinKeyContainsUniqueKey" if set(key) <= set(pairs) else "HasUniqueKey"
 
-    @property
-    def described(self) -> dict[str, Any]:
-        spec = AggSpec(self.left.schema, self.keys, (), "retract")
-        return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
-
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        fields = list(self.both)
         parts: list[dict[str, Any]] = [
             {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.pairs))}
         ]
         for name, each in (("left", self.left), ("right", self.right)):
-            width = len(each.schema)
-            row = WORD * width + width // 8 + 1 + _ROW
+            row = row_bytes(each.schema) + _ROW
             what = f"its rows of the {name}"
             rows = {"name": name, "kind": "rows", "bytes_per_key": 4, "entries": what}
             parts.append({**rows, "bytes_per_entry": row})
         bounds = ["the number of keys" if self.pairs else "one key"]
         bounds += [f"per key, {part['entries']}" for part in parts[1:]]
-        return {
-            "bounded_by": bounds,
-            "ttl_ms": ttl,
-            "compiled": True,
-            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
-            "parts": parts,
-            "texts": any(is_pooled(field.type) for field in fields),
-            "bytes_per_text": TEXT,
-        }
+        return self.footprint(parts, ttl, bounds, holds_texts(self.both), TEXT)
 
     def wakes_by(self, ttl: int) -> Literal["", "time to live"]:
         sides = [ttl if own is None else own for own in self.ttls]
@@ -247,9 +222,6 @@ class Join(Stateful):
     @property
     def local_obstacle(self) -> str:
         return "which rows match is known only where the rows of both sides are"
-
-    def local_half(self, rows: Node) -> Node:
-        return rows
 
     def exchanged(self) -> Node:
         return self.over(Exchange(self.left, self.keys), Exchange(self.right, self.right_keys))
@@ -267,9 +239,6 @@ class Join(Stateful):
             sides.append(pick(prune.input(each, wanted), wanted))
         return replace(self, left=sides[0], right=sides[1], columns=columns)
 
-    def without_before(self) -> Node:
-        return self if self.output_key is None else replace(self, update_before=False)
-
     @property
     def _equalities(self) -> str:
         words = zip(self.pairs, self.null_safe, strict=True)
@@ -280,6 +249,9 @@ class Join(Stateful):
 
 
 def _smallest(side: Node, keys: Key) -> Key | None:
-    """The unique key of a side that its rows are held by: one within the join's key, else the shortest."""
-    found: Iterable[Key] = side.unique_keys
+    """The unique key of a side that its rows are held by: one within the join's key, else the shortest.
+
+    Where the row that goes may come after the one in its place, rows are told apart by all columns.
+    """
+    found: Iterable[Key] = side.ordered_keys
     return min(found, key=lambda key: (not set(key) <= set(keys), len(key)), default=None)

@@ -9,7 +9,7 @@ from aggloom.codegen.planner.options import PlanOptions
 _HELD = {
     "JoinKeyContainsUniqueKey": "one row a key",
     "HasUniqueKey": "rows by {key}",
-    "NoUniqueKey": "rows with how often they came, since no unique key is known",
+    "NoUniqueKey": "rows with how often they came, since {why}",
 }
 
 
@@ -19,13 +19,20 @@ def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
         if not isinstance(node, Join):
             continue
         known = (node.left_key, node.right_key)
-        sides = [
-            f"{side}: {_HELD[node.held_by(place)].format(key=', '.join(known[place] or ()))}"
-            for place, side in enumerate(("left", "right"))
-        ]
+        sides = []
+        for place, (side, below) in enumerate((("left", node.left), ("right", node.right))):
+            key = ", ".join(known[place] or ())
+            sides.append(f"{side}: {_HELD[node.held_by(place)].format(key=key, why=_why(below))}")
         unknown = None in known
         notes.add("join_state", node.subject, not unknown, "; ".join(sides))
         if not node.pairs:
             why = "no equality between the sides: all rows lie in one place, and each meets each"
             notes.add("join_spread", node.subject, False, why)
     return root
+
+
+def _why(side: Node) -> str:
+    """Why no unique key tells the rows of a side apart."""
+    if side.unique_key is None:
+        return "no unique key is known"
+    return f"rows of one {', '.join(side.unique_key)} come from several places, in any order"

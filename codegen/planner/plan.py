@@ -96,6 +96,16 @@ class Plan:
         return any(self.ttl_of(node) for node in walk(self.root) if isinstance(node, Stateful))
 
     @property
+    def tells_before(self) -> bool:
+        """Whether each row of the result that is replaced is told, too."""
+        return "UA" not in self.root.changelog or "UB" in self.root.changelog
+
+    def is_ordered(self, columns: Sequence[str]) -> bool:
+        """Whether a row of the result comes after the one of the same values in these columns that it replaces."""
+        found = self.root.unique_keys
+        return not found or any(set(key) <= set(columns) for key in self.root.ordered_keys)
+
+    @property
     def key(self) -> tuple[str, ...] | None:
         """Columns of the result of which no two rows have the same values."""
         return self.root.unique_key

@@ -28,11 +28,11 @@ _KINDS: dict[str, JoinKind] = {
 class Known(Scan):
     """A table whose rows are told apart by a key, if it has one."""
 
-    key: tuple[str, ...] | None = None
+    known: tuple[str, ...] | None = None
 
     @property
     def unique_keys(self) -> tuple[tuple[str, ...], ...]:
-        return () if self.key is None else (self.key,)
+        return () if self.known is None else (self.known,)
 
 
 def join_program(case: Case) -> Program:

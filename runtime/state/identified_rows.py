@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.state.row_index import RowIndex
-from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.state.row_store import Encoded, RowStore
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
 
@@ -51,7 +51,11 @@ class IdentifiedRows(ABC):
 
     def find(self, slots: Array, batch: pa.RecordBatch) -> Array:
         """The row of each slot with the identity of the row beside it, of several the first to come, or -1."""
-        return self.index.find(self.rows.arrays, slots, self.rows.encode(batch))
+        return self.find_encoded(slots, self.rows.encode(batch))
+
+    def find_encoded(self, slots: Array, given: Encoded) -> Array:
+        """As find, for rows that were encoded."""
+        return self.index.find(self.rows.arrays, slots, given)
 
     def free(self, ids: Array) -> None:
         """Forget rows that are gone."""
@@ -63,12 +67,12 @@ class IdentifiedRows(ABC):
         """Give back the room that no row has used yet."""
         self.rows.trim()
         self._fit()
-        self.index.trim(len(self.rows), self.rows.capacity)
+        self.index.trim(0 if self.single else len(self.rows), self.rows.capacity)
 
     def _reserve(self, rows: int) -> None:
         self.rows.reserve(rows)
         self._fit()
-        self.index.reserve(len(self.rows) + rows, self.rows.capacity)
+        self.index.reserve(0 if self.single else len(self.rows) + rows, self.rows.capacity)
 
     def _shrink(self) -> None:
         self.rows.shrink()

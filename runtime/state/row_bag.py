@@ -83,6 +83,7 @@ class RowBag(IdentifiedRows):
                 self.rows.pooled,
                 self.index.arrays,
                 self.replaces,
+                self.single,
                 slots,
                 given,
                 retracts,
@@ -94,6 +95,11 @@ class RowBag(IdentifiedRows):
                 self._reserve(min(BLOCK, n - row))
         return applied
 
+    def find_encoded(self, slots: Array, given: Encoded) -> Array:
+        if self.single:
+            return self.arrays.head[slots].astype(np.int64) - 1
+        return super().find_encoded(slots, given)
+
     def insert(self, slots: Array, batch: pa.RecordBatch) -> Applied:
         """Add rows to their slots."""
         return self.apply(slots, batch, np.zeros(len(slots), np.bool_))
@@ -104,7 +110,7 @@ class RowBag(IdentifiedRows):
 
     def take(self, ids: Array) -> None:
         """Take distinct rows out whatever their counts; they have to be freed."""
-        take_rows(self.arrays, self.rows.arrays, self.index.arrays, ids)
+        take_rows(self.arrays, self.rows.arrays, self.index.arrays, self.single, ids)
 
     def walk(self, slots: Array, limit: int = 1 << 16) -> Iterator[tuple[Array, Array]]:
         """All rows of slots, as (position in `slots`, id) pairs, at most `limit` at a time; a slot of -1 has none.
@@ -168,7 +174,8 @@ class RowBag(IdentifiedRows):
         kept = np.flatnonzero(moved_slots >= 0)
         new.arrays.head[moved_slots[kept]] = links[old.head[kept]]
         new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
-        new.index.enter(new.rows.arrays, now)
+        if not self.single:
+            new.index.enter(new.rows.arrays, now)
         return new, moved
 
     def _fit(self) -> None:

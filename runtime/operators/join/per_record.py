@@ -43,6 +43,29 @@ class _Told(NamedTuple):
     times: Array
 
 
+class _Step(NamedTuple):
+    """Changes of one side that are taken at once: their kinds, whether they take back, their numbers, their rows."""
+
+    which: int
+    kinds: Kinds
+    back: Array
+    changes: Array
+    shown: Array
+
+
+class _Met(NamedTuple):
+    """Pairs that match: the change's place, the other side's row, how often that is there, whether they are not new."""
+
+    here: Array
+    there: Array
+    times: Array
+    known: Array
+
+    def some(self, which: Array) -> _Met:
+        """Those that are marked."""
+        return _Met(*(each[which] for each in self))
+
+
 class OneByOne:
     """Takes changes one after the other, those of the left first, and keeps what they bring until `messages`."""
 
@@ -89,91 +112,111 @@ class OneByOne:
 
     def _step(self, which: int, taken: Taken, changes: Array) -> None:
         """Changes of one side, no two of which see each other."""
-        side, other = self.state.sides[which], self.state.sides[1 - which]
+        side = self.state.sides[which]
         taken, changes = self._settled(which, taken, changes)
-        n = len(changes)
         # What is told is the row that came, whatever is stored.
         shown = side.bag.rows.insert(taken.given)
         side.bag.fit()
         self._gone[which].append(shown)
-        here, there, times = self._met(which, taken.slots, shown)
-        met = np.bincount(here, weights=times, minlength=n).astype(np.int64)
+        met = self._met(which, taken.slots, shown)
+        sums = np.bincount(met.here, weights=met.times, minlength=len(changes)).astype(np.int64)
         back = is_retraction(taken.kinds)
+        step = _Step(which, taken.kinds, back, changes, shown)
         if self.settings.pairs_leave:
-            self._pairs(which, taken.kinds, back, changes, shown, (here, there, times))
-            self._alone(which, np.where(back, DELETE, INSERT), met == 0, changes, shown)
+            self._alone(step, np.where(back, DELETE, INSERT), sums == 0)
         elif which == 0:
-            self._alone(0, taken.kinds, (met > 0) == (self.settings.how == "semi"), changes, shown)
-        else:
-            self._turned(taken.kinds, back, changes, (here, there, times))
-        if other.settings.keeps_degrees:
-            degree = other.bag.arrays.degree
-            degree[there] = np.maximum(degree[there] + np.where(back[here], -1, 1), 0)
-            self._stamp(other, taken.slots[here])
-        self._store(which, taken, changes, met)
+            self._alone(step, taken.kinds, (sums > 0) == (self.settings.how == "semi"))
+        self._meet(step, self._replace(step, taken, met, sums), taken.slots)
+        self._store(which, taken, changes, sums)
 
-    def _pairs(
-        self,
-        which: int,
-        kinds: Kinds,
-        back: Array,
-        changes: Array,
-        shown: Array,
-        met: tuple[Array, Array, Array],
-    ) -> None:
-        here, there, times = met
-        kind: Array
-        side, other = self.state.sides[which].settings, self.state.sides[1 - which]
+    def _replace(self, step: _Step, taken: Taken, met: _Met, sums: Array) -> _Met:
+        """What came without the row that it replaces: that one no longer meets what this one does not meet.
+
+        Returns the pairs, of which those that both rows make are known to the other side.
+        """
+        side = self.state.sides[step.which]
+        if not side.bag.replaces or step.back.all():
+            return met
+        old = side.bag.find_encoded(taken.slots, taken.given)
+        rows = np.flatnonzero((old >= 0) & ~step.back)
+        if not len(rows):
+            return met
+        before = self._met(step.which, taken.slots[rows], old[rows])
+        before = _Met(rows[before.here], before.there, before.times, before.known)
+        one, other = (each.here << 32 | each.there for each in (met, before))
+        kinds = np.full(len(old), DELETE, np.int8)
+        gone = _Step(step.which, kinds, np.ones(len(old), np.bool_), step.changes, old)
+        if side.settings.keeps_degrees:
+            was = np.where(old >= 0, side.bag.arrays.degree[np.maximum(old, 0)] > 0, False)
+            alone = was if self.settings.how == "semi" else ~was
+            still = (sums > 0) == (self.settings.how == "semi")
+            self._alone(gone, kinds, (old >= 0) & ~step.back & alone & ~still, _PADDING)
+        self._meet(gone, before.some(~np.isin(other, one)), taken.slots)
+        return met._replace(known=np.isin(one, other))
+
+    def _meet(self, step: _Step, met: _Met, slots: Array) -> None:
+        """What pairs bring, and how many rows those of the other side meet from now on."""
+        other = self.state.sides[1 - step.which]
+        if self.settings.pairs_leave:
+            self._pairs(step, met)
+        elif step.which == 1:
+            self._turned(step, met)
+        if other.settings.keeps_degrees:
+            degree, there = other.bag.arrays.degree, met.there
+            more = np.where(step.back[met.here], -1, ~met.known)
+            degree[there] = np.maximum(degree[there] + more, 0)
+            self._stamp(other, slots[met.here])
+
+    def _pairs(self, step: _Step, met: _Met) -> None:
+        side, other = self.state.sides[step.which].settings, self.state.sides[1 - step.which]
+        back = step.back[met.here]
         if other.settings.alone:
-            degree = other.bag.arrays.degree[there]
+            degree = other.bag.arrays.degree[met.there]
             for phase, padded, turns in (
-                (_PADDING, DELETE, ~back[here] & (degree == 0)),
-                (_PADDED, INSERT, back[here] & (degree == 1)),
+                (_PADDING, DELETE, ~back & ~met.known & (degree == 0)),
+                (_PADDED, INSERT, back & (degree == 1)),
             ):
                 pad = np.full(int(turns.sum()), -1, np.int64)
-                told = changes[here[turns]]
-                self._tell(which, told, phase, pad, there[turns], padded, times[turns])
-        kind = kinds[here]
+                some = met.some(turns)
+                told = step.changes[some.here]
+                self._tell(step.which, told, phase, pad, some.there, padded, some.times)
+        kind = step.kinds[met.here]
         if side.alone:
-            kind = np.where(back[here], DELETE, INSERT)
+            kind = np.where(back, DELETE, INSERT)
         elif other.settings.alone:
-            kind = np.where(back[here], kind, INSERT)
-        self._tell(which, changes[here], _JOINED, shown[here], there, kind, times)
+            kind = np.where(back, kind, INSERT)
+        told, shown = step.changes[met.here], step.shown[met.here]
+        self._tell(step.which, told, _JOINED, shown, met.there, kind, met.times)
 
-    def _alone(self, which: int, kinds: Array, leaves: Array, changes: Array, shown: Array) -> None:
-        if self.state.sides[which].settings.alone:
+    def _alone(self, step: _Step, kinds: Array, leaves: Array, phase: int = _JOINED) -> None:
+        if self.state.sides[step.which].settings.alone:
             pad = np.full(int(leaves.sum()), -1, np.int64)
-            self._tell(which, changes[leaves], _JOINED, shown[leaves], pad, kinds[leaves], pad * -1)
+            told, shown = step.changes[leaves], step.shown[leaves]
+            self._tell(step.which, told, phase, shown, pad, kinds[leaves], -pad)
 
-    def _turned(
-        self, kinds: Kinds, back: Array, changes: Array, met: tuple[Array, Array, Array]
-    ) -> None:
+    def _turned(self, step: _Step, met: _Met) -> None:
         """Rows of the left that the right's let come or go, in a semi or anti join."""
-        here, there, times = met
-        turns = self.state.sides[0].bag.arrays.degree[there] == back[here]
-        here, there, times = here[turns], there[turns], times[turns]
-        kind = kinds[here]
+        degree = self.state.sides[0].bag.arrays.degree[met.there]
+        met = met.some((degree == step.back[met.here]) & ~met.known)
+        kind = step.kinds[met.here]
         if self.settings.how == "anti":
-            kind = np.where(back[here], INSERT, DELETE)
-        pad = np.full(len(here), -1, np.int64)
-        self._tell(1, changes[here], _JOINED, pad, there, kind, times)
+            kind = np.where(step.back[met.here], INSERT, DELETE)
+        pad = np.full(len(met.here), -1, np.int64)
+        self._tell(1, step.changes[met.here], _JOINED, pad, met.there, kind, met.times)
 
-    def _met(self, which: int, slots: Array, shown: Array) -> tuple[Array, Array, Array]:
-        """Pairs that match: the number of the change, the other side's row, how often that is there."""
-        n = len(slots)
-        none, one = np.zeros(n, np.int64), np.ones(n, np.int64)
-        items = Items(slots, none - 1, np.arange(n), none, one)
-        parts = []
+    def _met(self, which: int, slots: Array, shown: Array) -> _Met:
+        """The pairs of rows with those of the other side that they match."""
+        none, one = np.zeros(len(slots), np.int64), np.ones(len(slots), np.int64)
+        items = Items(slots, none - 1, np.arange(len(slots)), none, one)
+        parts = [(none[:0], none[:0], none[:0])]
         for pairs in self._matcher.met(which, items):
             if self._matcher.condition is not None:
                 mine = shown[pairs.mine]
                 ids = (mine, pairs.other) if which == 0 else (pairs.other, mine)
                 pairs = pairs.kept(self._matcher.condition.holds(self.state.sides, *ids))
             parts.append((pairs.mine.copy(), pairs.other.copy(), pairs.other_count.copy()))
-        if not parts:
-            return none[:0], none[:0], none[:0]
         here, there, times = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return here, there, times
+        return _Met(here, there, times, np.zeros(len(here), np.bool_))
 
     def _settled(self, which: int, taken: Taken, changes: Array) -> tuple[Taken, Array]:
         """The changes that count, where rows that are taken back before they come are remembered."""
@@ -186,7 +229,7 @@ class OneByOne:
             taken.slots[news], taken.some(news).given, np.ones(len(news), np.bool_)
         )
         owed.free(paid.gone[paid.gone >= 0])
-        early = back & (side.bag.index.find(side.bag.rows.arrays, taken.slots, taken.given) < 0)
+        early = back & (side.bag.find_encoded(taken.slots, taken.given) < 0)
         some = taken.some(np.flatnonzero(early))
         owed.apply_encoded(some.slots, some.given, np.zeros(len(some.slots), np.bool_))
         left = ~early

@@ -92,7 +92,7 @@ class Side:
         firsts = firsts[:found]
         theirs = slots if found == n else slots[firsts]
         some = given if found == n else Encoded(given.words[firsts], given.flags[firsts])
-        old = bag.index.find(bag.rows.arrays, theirs, some)
+        old = bag.find_encoded(theirs, some)
         there = old >= 0
         before = np.where(there, bag.arrays.count[np.where(there, old, 0)], 0).astype(np.int64)
         after, last = before.copy(), np.full(found, -1, np.int64)
