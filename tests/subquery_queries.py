@@ -128,7 +128,9 @@ class Draw:
             return f"({one}, {self.any(*outer)}) {word}IN ({self.query(2, outer, True, depth)})"
         if kind == "any":
             quantifier = self.any("ANY", "ALL")
-            return f"{one} {self.any(*_COMPARED)} {quantifier} ({self.query(1, outer, True, depth)})"
+            return (
+                f"{one} {self.any(*_COMPARED)} {quantifier} ({self.query(1, outer, True, depth)})"
+            )
         if kind == "scalar":
             return f"{one} {self.any(*_COMPARED)} ({self.single(outer, depth)})"
         if kind == "none":
@@ -264,13 +266,17 @@ def plan_of(sql: str, **options: Any) -> Plan:
 def agree(
     sql: str,
     batches: Sequence[Sequence[tuple[str, Change]]],
-    buckets: int = 1, partitions: int = 1, **options: Any
+    buckets: int = 1,
+    partitions: int = 1,
+    **options: Any,
 ) -> None:
     """After every batch the result is DuckDB's."""
     plan = plan_of(sql, **options)
     rows: dict[str, list[Row]] = {name: [] for name in TABLES}
     out: list[Change] = []
-    with Harness.of_plan(plan, lambda spec: handler_class(spec, "python"), buckets=buckets, partitions=partitions) as harness:
+    with Harness.of_plan(
+        plan, lambda spec: handler_class(spec, "python"), buckets=buckets, partitions=partitions
+    ) as harness:
         for batch in batches:
             for name in TABLES:
                 given = [change for table, change in batch if table == name]

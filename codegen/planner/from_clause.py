@@ -18,8 +18,10 @@ from aggloom.codegen.planner.join_tree import (
     Tree,
     place,
     plan_of_tree,
+    sunk,
     without_padding,
 )
+from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.subqueries import is_test, settled, test, values
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names, never_null
@@ -53,6 +55,7 @@ class Builder(Protocol):
 
     sql: str
     dialect: str
+    notes: Notes
 
     def relation(self, source: exp.Expression) -> tuple[Node, set[str]]: ...
 
@@ -300,7 +303,7 @@ class FromClause:
         for each in found.on:
             check_expression(self.sql, each)
         if not outside:
-            return found, visible
+            return sunk(left, found) if kind in ("semi", "anti") else found, visible
         if kind != "inner":
             what = f"a sub-query, or a column of the query around this one, in ON of a {kind.upper()} JOIN is"
             fix = "write the condition in WHERE, or in a sub-query in FROM for one side"

@@ -58,12 +58,12 @@ from aggloom.errors import (
 
 
 def logical_plan(
-    script: Script, tables: Mapping[str, Node], dialect: str, options: PlanOptions
+    script: Script, tables: Mapping[str, Node], dialect: str, options: PlanOptions, notes: Notes
 ) -> Node:
     """The plan of a script's query over its tables; errors show the place in the text."""
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
-    root = _Builder(script.text, named, dialect, options, frozenset()).query(script.query)
+    root = _Builder(script.text, named, dialect, options, notes, frozenset()).query(script.query)
     refuse_open(script.text, root)
     return root
 
@@ -77,10 +77,11 @@ class _Builder:
         named: Mapping[str, Node | View],
         dialect: str,
         options: PlanOptions,
+        notes: Notes,
         open_: frozenset[str],
     ) -> None:
         self.sql, self.named, self.dialect, self.open = sql, dict(named), dialect, open_
-        self.options = options
+        self.options, self.notes = options, notes
 
     def query(self, tree: exp.Expression) -> Node:
         inner = self.within(tree)
@@ -106,7 +107,7 @@ class _Builder:
         if clause.args.get("recursive"):
             fix = "no plan ends for it; write the steps out"
             raise refusal(self.sql, clause, "WITH RECURSIVE is", fix)
-        builder = _Builder(self.sql, self.named, self.dialect, self.options, self.open)
+        builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, self.open)
         for item in clause.expressions:
             columns = tuple(column.name for column in item.args["alias"].columns)
             plan = builder._renamed(builder.query(item.this), columns, item)
@@ -115,8 +116,8 @@ class _Builder:
 
     def seeing(self, rows: Mapping[str, Node]) -> _Builder:
         """A builder that sees these rows too, as tables of these names."""
-        named = self.named | rows
-        return _Builder(self.sql, named, self.dialect, self.options, self.open)
+        named = {**self.named, **rows}
+        return _Builder(self.sql, named, self.dialect, self.options, self.notes, self.open)
 
     def _refuse_around(self, tree: exp.Subquery) -> None:
         for key, value in tree.args.items():
@@ -249,7 +250,7 @@ class _Builder:
             raise UnknownTableError(located(message, self.sql, source))
         if isinstance(found, View):
             seen = self.open | {name}
-            builder = _Builder(self.sql, self.named, self.dialect, self.options, seen)
+            builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, seen)
             found = builder._renamed(builder.query(found.query), found.columns, source)
             self.named[name] = found
         return found

@@ -16,7 +16,6 @@ from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.scope import named
 from aggloom.codegen.sql.shape import refusal
 
-
 _MOST = 1_000_000_000
 """So many rows that are alike are told apart."""
 
@@ -84,9 +83,7 @@ def _repeated(
     own = builder.united([pick(side, side.schema.names[:-1]), pick(few, names)], tree)
     rows = own.inputs[0]
     seen = builder.seeing({"$rows": rows, "$few": few})
-    same = [
-        exp.NullSafeEQ(this=_of("$rows", name), expression=_of("$few", name)) for name in names
-    ]
+    same = [exp.NullSafeEQ(this=_of("$rows", name), expression=_of("$few", name)) for name in names]
     number = exp.Window(
         this=Call(this="ROW_NUMBER", distinct=False),
         partition_by=[named(name) for name in names],

@@ -8,7 +8,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc
-from aggloom.codegen.planner.join_tree import Joined, Leaf, Tree, plan_of_tree
+from aggloom.codegen.planner.join_tree import Joined, Leaf, Tree, plan_of_tree, sunk
 from aggloom.codegen.planner.subquery_rows import (
     Body,
     grouped,
@@ -100,7 +100,9 @@ def values(clause: FromClause, node: exp.Expression, loose: bool = False) -> exp
         left, right = values(clause, comparison.this), _scalar(clause, query)
         return type(comparison)(this=left, expression=right)
     if isinstance(node, exp.Query):
-        raise refusal(clause.sql, node, "a sub-query here is", "compare it with a value, IN or EXISTS")
+        raise refusal(
+            clause.sql, node, "a sub-query here is", "compare it with a value, IN or EXISTS"
+        )
     whole = node.copy()
     for key, part in list(whole.args.items()):
         if isinstance(part, exp.Expression):
@@ -143,9 +145,7 @@ def settled(clause: FromClause, select: exp.Select) -> tuple[FromClause, exp.Sel
     above, items, tests = grouped(clause, select)
     above.filter(tests)
     items = [values(above, item) for item in items]
-    shown = exp.select(
-        *(_as(item, name) for name, item in zip(names, items, strict=True))
-    )
+    shown = exp.select(*(_as(item, name) for name, item in zip(names, items, strict=True)))
     shown.set("from_", select.args["from_"].copy())
     shown.set("distinct", select.args.get("distinct"))
     return above, shown
@@ -265,9 +265,7 @@ def _membership(clause: FromClause, node: exp.In, negative: bool) -> None:
         return
     if len(sought) > 1:
         # A NULL in one place leaves the others to decide.
-        either = [
-            exp.paren(exp.or_(e, *n)) if n else e for e, n in zip(equal, nulls, strict=True)
-        ]
+        either = [exp.paren(exp.or_(e, *n)) if n else e for e, n in zip(equal, nulls, strict=True)]
         _join(clause, "anti", body.tree, [*either, *body.on], node)
         return
     inner = set(body.tree.columns)
@@ -382,21 +380,7 @@ def _join(
     if kind == "left":
         clause.tree = Joined(kind, clause.tree, rows, on)
     else:
-        clause.tree = _sunk(clause.tree, names - set(rows.columns), kind, rows, on)
-
-
-def _sunk(
-    tree: Tree, names: set[str], kind: JoinKind, rows: Tree, on: list[exp.Expression]
-) -> Tree:
-    """A semi or anti join below the joins that it says nothing of: they remember fewer rows."""
-    if isinstance(tree, Joined) and tree.kind not in ("semi", "anti"):
-        if names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
-            tree.left = _sunk(tree.left, names, kind, rows, on)
-            return tree
-        if names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
-            tree.right = _sunk(tree.right, names, kind, rows, on)
-            return tree
-    return Joined(kind, tree, rows, on)
+        clause.tree = sunk(clause.tree, Joined(kind, clause.tree, rows, on))
 
 
 def _sought(clause: FromClause, node: exp.In) -> list[exp.Expression]:
@@ -413,7 +397,9 @@ def _items(
     if len(body.items) != count:
         has, needs = len(body.items), f"{count} column" + "s" * (count > 1)
         message = f"this sub-query selects {has}, and {needs} is needed; name as many."
-        raise SqlError(located(message, clause.sql, span(place) or span(next(queries(place), place))))
+        raise SqlError(
+            located(message, clause.sql, span(place) or span(next(queries(place), place)))
+        )
     items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in body.items]
     return [bare(values(body.clause, item)) for item in items]
 

@@ -24,7 +24,9 @@ from aggloom.errors import SqlError, UnknownColumnError
 if TYPE_CHECKING:
     from aggloom.codegen.planner.from_clause import FromClause
 
-_BELOW = "only an equality of a column of the sub-query can be; join the tables before the aggregation"
+_BELOW = (
+    "only an equality of a column of the sub-query can be; join the tables before the aggregation"
+)
 _NEVER_NULL = ("COUNT", "COUNT_IF", "REGR_COUNT", "APPROX_COUNT_DISTINCT")
 
 

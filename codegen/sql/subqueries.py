@@ -12,7 +12,7 @@ from aggloom.codegen.sql.numbering_range import conjuncts
 from aggloom.codegen.sql.scope import bare
 from aggloom.codegen.sql.shape import refusal
 
-_OPPOSITE: dict[type[exp.Expression], type[exp.Expression]] = {
+_OPPOSITE: dict[type[exp.Binary], type[exp.Binary]] = {
     exp.EQ: exp.NEQ,
     exp.NEQ: exp.EQ,
     exp.LT: exp.GTE,
@@ -20,7 +20,7 @@ _OPPOSITE: dict[type[exp.Expression], type[exp.Expression]] = {
     exp.GT: exp.LTE,
     exp.LTE: exp.GT,
 }
-_MIRRORED: dict[type[exp.Expression], type[exp.Expression]] = {
+_MIRRORED: dict[type[exp.Binary], type[exp.Binary]] = {
     exp.LT: exp.GT,
     exp.GT: exp.LT,
     exp.LTE: exp.GTE,
@@ -56,7 +56,7 @@ def simplified(node: exp.Expression) -> list[exp.Expression]:
 
 def quantified(node: exp.Expression) -> tuple[exp.Expression, str, exp.Expression] | None:
     """A comparison with ANY or ALL rows of a query: (the comparison with NULL for a value, the word, the query)."""
-    if not isinstance(node, tuple(_OPPOSITE)):
+    if not isinstance(node, exp.Binary) or type(node) not in _OPPOSITE:
         return None
     for side, other in (("expression", "this"), ("this", "expression")):
         found = bare(node.args[side])
@@ -151,7 +151,10 @@ def _pushed(node: exp.Expression, negative: bool) -> exp.Expression:
         compared, word, query = found
         opposite = _OPPOSITE[type(compared)]
         other = exp.All if word == "ANY" else exp.Any
-        node, negative = opposite(this=compared.this, expression=other(this=_subquery(query))), False
+        node, negative = (
+            opposite(this=compared.this, expression=other(this=_subquery(query))),
+            False,
+        )
     node = as_membership(node.copy())
     if negative:
         return node.this if isinstance(node, exp.Not) else exp.Not(this=exp.paren(node))
