@@ -108,6 +108,11 @@ class Node(ABC):
         return self.changelog == ("I",)
 
     @property
+    def non_negative(self) -> frozenset[str]:
+        """The columns that are known never to be below zero, or NULL at most."""
+        return frozenset()
+
+    @property
     def unique_key(self) -> Key | None:
         """The plainest unique key; None if there is none."""
         return next(iter(self.unique_keys), None)
@@ -244,6 +249,10 @@ class Passing(Node):
     @property
     def trends(self) -> dict[str, Trend]:
         return self.input.trends
+
+    @property
+    def non_negative(self) -> frozenset[str]:
+        return self.input.non_negative & frozenset(self.schema.names)
 
     @property
     def distribution(self) -> Key | None:

@@ -52,6 +52,11 @@ class RowsByKey(Stateful):
         return True
 
     @property
+    def non_negative(self) -> frozenset[str]:
+        (rows,) = self.inputs
+        return rows.non_negative & frozenset(self.schema.names)
+
+    @property
     def clock_columns(self) -> frozenset[str]:
         return frozenset()
 
