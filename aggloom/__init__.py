@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         explain,
         finish,
         generate,
+        join_sql,
         load,
         prepare,
         rank_sql,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
+    from aggloom.runtime.spark.join import join
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.rank import rank
     from aggloom.runtime.spark.repartition import repartition
@@ -125,6 +127,8 @@ __all__ = [
     "finish",
     "generate",
     "group_aggregate",
+    "join",
+    "join_sql",
     "late_rows",
     "load",
     "on_time",
@@ -179,6 +183,7 @@ _HOMES = {
     "deduplicate": "aggloom.runtime.spark.deduplicate",
     "estimate": "aggloom.runtime.sizing.estimate",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
+    "join": "aggloom.runtime.spark.join",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
     "progress": "aggloom.runtime.spark.counting",

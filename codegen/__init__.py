@@ -15,6 +15,7 @@ from aggloom.codegen.scalar.calc import (
     lower_calc,
     prepare,
 )
+from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.result_types import ANALYSER
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
@@ -25,6 +26,7 @@ from aggloom.codegen.spec.choices import (
     ORPHAN_POLICIES,
     Backend,
     Dialect,
+    JoinKind,
     Mode,
     OrphanPolicy,
     TableChanges,
@@ -32,6 +34,7 @@ from aggloom.codegen.spec.choices import (
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.depth import on_large_stack
+from aggloom.codegen.sql.join_sql import join_sql
 from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
 from aggloom.codegen.views import VIEW_KINDS
@@ -53,6 +56,7 @@ __all__ = [
     "Example",
     "Field",
     "GeneratedSource",
+    "JoinKind",
     "LoweredCalc",
     "Mode",
     "Option",
@@ -64,11 +68,13 @@ __all__ = [
     "aggregate",
     "calculate",
     "carried",
+    "columns_of",
     "describe_call",
     "explain",
     "finish",
     "generate",
     "having_kinds",
+    "join_sql",
     "load",
     "load_text",
     "lower_calc",

@@ -65,6 +65,10 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
+    "runtime/operators/join": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
     "runtime/operators/rank": KERNEL
     | SHARED
     | CODEGEN

@@ -72,6 +72,9 @@ class RowsByKey(Stateful):
         return self.over(*(Exchange(each, self.keys) for each in self.inputs))
 
     def without_before(self) -> Node:
+        if self.unique_key not in self.ordered_keys:
+            # Its -U says which row goes, whether it comes before the row in its place or after it.
+            return self
         without: dict[str, Any] = {"update_before": False}
         return replace(self, **without)
 

@@ -1,6 +1,6 @@
 """Run expected changelogs, written down as data, through the harness.
 
-    python -m aggloom.runtime.cases.run DIR
+    python -m aggloom.runtime.cases DIR
 
 The runner knows kinds of cases, never single ones. What this release does not have is "not
 supported", and the reason shown is the error that the product itself raised.
@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, Backend, generate, load
 from aggloom.errors import AggloomError, UnsupportedExpressionError
-from aggloom.runtime.cases import rows, windows
+from aggloom.runtime.cases import joins, rows, windows
 from aggloom.runtime.cases.compare import difference, typed
 from aggloom.runtime.cases.format import (
     Case,
@@ -105,6 +105,8 @@ class Runner:
             return self._run_query(case, windows.window_program(case))
         if case.kind in rows.OPERATOR_KINDS:
             return self._run_query(case, rows.row_program(case))
+        if case.kind in joins.OPERATOR_KINDS:
+            return self._run_query(case, joins.join_program(case))
         if case.kind in ("topn", "window_topn"):
             remarks = [self._run_query(case, program) for program in rank_programs(case)]
             return next(filter(None, remarks), "")

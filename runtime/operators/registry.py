@@ -10,6 +10,7 @@ from aggloom.codegen.planner import (
     Deduplicate,
     GroupAggregate,
     IncrementalAggregate,
+    Join,
     Normalise,
     PlanOptions,
     Rank,
@@ -20,6 +21,7 @@ from aggloom.errors import SpecError, nearest
 from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
+from aggloom.runtime.operators.join.spec import JoinSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
 from aggloom.runtime.operators.windows.make import WindowSettings
@@ -31,13 +33,14 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Deduplicate: DeduplicateSpec,
     Normalise: NormaliseSpec,
     Rank: RankSpec,
+    Join: JoinSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 
 
-def operator_of(node: Stateful, options: PlanOptions) -> OperatorSpec:
-    """The spec of a node's operator."""
-    return _OPERATORS[type(node)].of(node, options)
+def operator_of(node: Stateful, options: PlanOptions, zone: str = "UTC") -> OperatorSpec:
+    """The spec of a node's operator, whose expressions are evaluated in a time zone."""
+    return _OPERATORS[type(node)].of(node, options, zone)
 
 
 def operator_from(kind: str, settings: Mapping[str, Any], spec: AggSpec) -> OperatorSpec:

@@ -101,14 +101,15 @@ def _delete(rows: RowArrays, pool: PoolArrays, pooled: Array, ids: Array) -> Non
 
 
 @kernel
-def _gather(rows: RowArrays, ids: Array, words: Array, valid: Array) -> None:
-    """Transpose rows into columns; an id of -1 is a row of nulls."""
+def _gather(rows: RowArrays, ids: Array, columns: Array, words: Array, valid: Array) -> None:
+    """Transpose some columns of rows; an id of -1 is a row of nulls."""
     for k in range(len(ids)):
         row = ids[k]
-        for c in range(len(words)):
+        for n in range(len(columns)):
+            c = columns[n]
             there = row >= 0 and not is_null(rows.flags, max(row, 0), c)
-            valid[c, k] = there
-            words[c, k] = rows.words[row, c] if there else 0
+            valid[n, k] = there
+            words[n, k] = rows.words[row, c] if there else 0
 
 
 @kernel
@@ -192,14 +193,19 @@ class RowStore:
 
     def gather(self, ids: Array) -> pa.RecordBatch:
         """The rows with these ids, in this order; -1 is a row of NULLs, with which outer joins pad."""
-        words = np.empty((len(self.schema), len(ids)), np.int64)
+        return pa.RecordBatch.from_arrays(
+            self.gather_columns(ids, self.every_column), schema=self.schema
+        )
+
+    def gather_columns(self, ids: Array, among: Array) -> list[pa.Array]:
+        """As gather, the columns with these numbers."""
+        words = np.empty((len(among), len(ids)), np.int64)
         valid = np.empty(words.shape, np.bool_)
-        _gather(self.arrays, ids, words, valid)
-        arrays = [
-            columns.from_words(words[c], valid[c], field.type, self.pool)
-            for c, field in enumerate(self.schema)
+        _gather(self.arrays, ids, among, words, valid)
+        return [
+            columns.from_words(words[n], valid[n], self.schema.field(int(c)).type, self.pool)
+            for n, c in enumerate(among)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def equal(
         self,
