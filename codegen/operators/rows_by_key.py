@@ -53,8 +53,9 @@ class RowsByKey(Stateful):
 
     @property
     def non_negative(self) -> frozenset[str]:
-        (rows,) = self.inputs
-        return rows.non_negative & frozenset(self.schema.names)
+        if len(self.inputs) > 1:
+            return frozenset()
+        return self.inputs[0].non_negative & frozenset(self.schema.names)
 
     @property
     def clock_columns(self) -> frozenset[str]:
