@@ -108,6 +108,11 @@ class Node(ABC):
         return self.changelog == ("I",)
 
     @property
+    def non_negative(self) -> frozenset[str]:
+        """The columns that are known never to be below zero, or NULL at most."""
+        return frozenset()
+
+    @property
     def unique_key(self) -> Key | None:
         """The plainest unique key, one whose changes come in order if there is any; None if there is none."""
         return next(iter((*self.ordered_keys, *self.unique_keys)), None)
@@ -260,6 +265,10 @@ class Passing(Node):
     @property
     def trends(self) -> dict[str, Trend]:
         return self.input.trends
+
+    @property
+    def non_negative(self) -> frozenset[str]:
+        return self.input.non_negative & frozenset(self.schema.names)
 
     @property
     def distribution(self) -> Key | None:

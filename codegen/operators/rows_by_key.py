@@ -52,6 +52,12 @@ class RowsByKey(Stateful):
         return True
 
     @property
+    def non_negative(self) -> frozenset[str]:
+        if len(self.inputs) > 1:
+            return frozenset()
+        return self.inputs[0].non_negative & frozenset(self.schema.names)
+
+    @property
     def clock_columns(self) -> frozenset[str]:
         return frozenset()
 
