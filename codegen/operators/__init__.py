@@ -15,6 +15,7 @@ from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, I
 from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
+from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, ranked
 from aggloom.codegen.operators.scan import Scan
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
@@ -41,6 +42,8 @@ __all__ = [
     "Node",
     "Normalise",
     "Numbered",
+    "Over",
+    "OverCall",
     "Rank",
     "Scan",
     "Stateful",

@@ -19,8 +19,9 @@ from aggloom.codegen.operators import (
 )
 from aggloom.codegen.planner.hints import keeping, state_ttl
 from aggloom.codegen.planner.notes import Notes
-from aggloom.codegen.planner.numbering import bounded, numbered, refuse_open
+from aggloom.codegen.planner.numbering import bounded, numbered
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.over import opened, over
 from aggloom.codegen.planner.script import Script, View
 from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.window_query import (
@@ -40,6 +41,7 @@ from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
 from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.numbering import numbering_query
+from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.query import Block
 from aggloom.codegen.sql.scope import Scope, bare, pretty
 from aggloom.codegen.sql.shape import check_block, refusal
@@ -63,8 +65,7 @@ def logical_plan(
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
     root = _Builder(script.text, named, dialect, options, frozenset()).query(script.query)
-    refuse_open(script.text, root)
-    return root
+    return opened(script.text, dialect, root)
 
 
 class _Builder:
@@ -85,6 +86,9 @@ class _Builder:
         inner = self._with(tree)
         if isinstance(tree, exp.Select) and tree.args.get("from_"):
             tree = lateral_top(tree) or tree
+        functions = over_query(self.sql, tree)
+        if functions is not None:
+            return over(inner, functions)
         numbering = numbering_query(self.sql, tree)
         if numbering is not None:
             return numbered(inner, numbering)

@@ -71,7 +71,7 @@ def _windows(tree: exp.Select) -> Iterator[exp.Window]:
 
 
 @dataclass
-class _Plain:
+class Plain:
     """A query on its way to a plain one: columns that only the numbering reads are added to its items."""
 
     sql: str
@@ -151,7 +151,7 @@ def _windowed(sql: str, tree: exp.Select, windows: list[exp.Window]) -> Numberin
     if tree.args.get("distinct"):
         fix = "number in a sub-query, and write DISTINCT around it"
         raise refusal(sql, first, "SELECT DISTINCT with a numbering is", fix)
-    plain = _Plain(sql, tree.copy())
+    plain = Plain(sql, tree.copy())
     sign = plain.fresh("")
     number, shown = f"{sign}number", False
     zero = exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark")
@@ -226,7 +226,7 @@ def _checked(
     return function, list(clauses.args.get("partition_by") or ()), list(order.expressions)
 
 
-def _qualified(plain: _Plain, condition: exp.Expression, number: str, sign: str) -> exp.Expression:
+def _qualified(plain: Plain, condition: exp.Expression, number: str, sign: str) -> exp.Expression:
     """The condition of QUALIFY over columns of the plain query and the number."""
 
     def visit(node: exp.Expression) -> exp.Expression:
@@ -272,7 +272,7 @@ def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
         copy.set(key, None)
     if isinstance(copy, exp.Subquery) and not any(copy.args.get(key) for key in ("alias", "with_")):
         copy = copy.this
-    plain = _Plain(sql, copy)
+    plain = Plain(sql, copy)
     sign = plain.fresh("")
     column = _of_output(plain, sign)
     items = plain.order(order.expressions if order is not None else (), column)
@@ -300,7 +300,7 @@ def _counted(sql: str, node: exp.Expression, clause: str) -> int:
     return number
 
 
-def _of_output(plain: _Plain, sign: str) -> Callable[[exp.Expression], str]:
+def _of_output(plain: Plain, sign: str) -> Callable[[exp.Expression], str]:
     """How ORDER BY of a query names columns: by the names of its result, by number, or over its source."""
 
     def column(node: exp.Expression) -> str:

@@ -11,6 +11,7 @@ from aggloom.codegen.planner import (
     GroupAggregate,
     IncrementalAggregate,
     Normalise,
+    Over,
     PlanOptions,
     Rank,
     Stateful,
@@ -21,6 +22,7 @@ from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
+from aggloom.runtime.operators.over.spec import OverSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
 from aggloom.runtime.operators.windows.make import WindowSettings
 
@@ -31,6 +33,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Deduplicate: DeduplicateSpec,
     Normalise: NormaliseSpec,
     Rank: RankSpec,
+    Over: OverSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 

@@ -60,6 +60,15 @@ def same_row(
 
 
 @kernel
+def same_rows(rows: RowArrays, left: Array, right: Array, columns: Array, out: Array) -> None:
+    """Whether stored rows are the same in some columns."""
+    for k in range(len(left)):
+        out[k] = same_row(
+            columns, rows.words, rows.flags, left[k], rows.words, rows.flags, right[k]
+        )
+
+
+@kernel
 def store_row(rows: RowArrays, pool: PoolArrays, pooled: Array, given: Encoded, r: int) -> int:
     """The id that row r of the given ones gets; room was reserved."""
     if rows.meta[FREE] > 0:
@@ -101,14 +110,14 @@ def _delete(rows: RowArrays, pool: PoolArrays, pooled: Array, ids: Array) -> Non
 
 
 @kernel
-def _gather(rows: RowArrays, ids: Array, words: Array, valid: Array) -> None:
+def _gather(rows: RowArrays, ids: Array, among: Array, words: Array, valid: Array) -> None:
     """Transpose rows into columns; an id of -1 is a row of nulls."""
     for k in range(len(ids)):
         row = ids[k]
-        for c in range(len(words)):
-            there = row >= 0 and not is_null(rows.flags, max(row, 0), c)
+        for c in range(len(among)):
+            there = row >= 0 and not is_null(rows.flags, max(row, 0), among[c])
             valid[c, k] = there
-            words[c, k] = rows.words[row, c] if there else 0
+            words[c, k] = rows.words[row, among[c]] if there else 0
 
 
 @kernel
@@ -190,16 +199,23 @@ class RowStore:
         """Forget rows, each of which is there; their ids are free."""
         _delete(self.arrays, self.pool.arrays, self.pooled, ids)
 
-    def gather(self, ids: Array) -> pa.RecordBatch:
-        """The rows with these ids, in this order; -1 is a row of NULLs, with which outer joins pad."""
-        words = np.empty((len(self.schema), len(ids)), np.int64)
+    def gather(self, ids: Array, among: Array | None = None) -> pa.RecordBatch:
+        """The rows with these ids, in this order; -1 is a row of NULLs, with which outer joins pad.
+
+        among: numbers of the columns to take, at least one; all by default.
+        """
+        schema = self.schema
+        if among is not None:
+            schema = pa.schema([schema.field(int(c)) for c in among])
+        among = self.every_column if among is None else among
+        words = np.empty((len(schema), len(ids)), np.int64)
         valid = np.empty(words.shape, np.bool_)
-        _gather(self.arrays, ids, words, valid)
+        _gather(self.arrays, ids, among, words, valid)
         arrays = [
             columns.from_words(words[c], valid[c], field.type, self.pool)
-            for c, field in enumerate(self.schema)
+            for c, field in enumerate(schema)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def equal(
         self,
