@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -23,6 +24,7 @@ _ARGUMENTS = {
     "NTH_VALUE": (2, 2),
     **dict.fromkeys(SHIFTS, (1, 3)),
 }
+_KEEP_NULLS = ("FIRST_VALUE", "LAST_VALUE")
 
 
 def window_call(scope: Scope, function: WindowFunction, frame: Frame, ordered: bool) -> OverCall:
@@ -32,6 +34,9 @@ def window_call(scope: Scope, function: WindowFunction, frame: Frame, ordered: b
         resolved = scope.resolved(call)
         assert isinstance(resolved, Call)
         found = lower(scope, resolved, function.name)
+        if found.function in _KEEP_NULLS and found.nulls is None and scope.dialect == "spark":
+            # As a window function it has NULLs in Spark and in SQL; in Flink it passes them over, as everywhere.
+            found = replace(found, nulls="respect")
         return OverCall(function.name, found.function, frame, call=found)
     items = list(call.expressions)
     least, most = _ARGUMENTS[name]

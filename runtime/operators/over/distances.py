@@ -12,7 +12,6 @@ from aggloom.runtime.state.sort_key import SortColumn, SortKey
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.pool import Pool
 
-_WIDE = pa.decimal256(76, 0)
 
 
 def key_at(
@@ -62,7 +61,7 @@ def _moved_decimals(values: pa.Array, far: Decimal) -> pa.Array:
     wide = pa.decimal256(kind.precision + 1, kind.scale)
     greatest = Decimal(10**kind.precision - 1).scaleb(-kind.scale)
     step = max(min(far, 2 * greatest), -2 * greatest).quantize(Decimal(1).scaleb(-kind.scale))
-    moved = pc.add(values.cast(pa.decimal256(76, kind.scale)), pa.scalar(step, wide))
+    moved = pc.add(values.cast(pa.decimal256(kind.precision + 1, kind.scale)), pa.scalar(step, wide))
     top = pa.scalar(greatest, moved.type)
     least = pa.scalar(-greatest, moved.type)
     moved = pc.if_else(pc.greater(moved, top), top, moved)

@@ -220,12 +220,11 @@ class OverOperator(RowsByKey[OverState]):
         fresh = np.flatnonzero(was < 0)
         given = kinds[by_id[np.searchsorted(ids[by_id], every[fresh])]]
         came_as[fresh] = given if self.spec.per_record else INSERT
+        self._replaced = was[was >= 0]
         before, after = Side(places, every.copy(), was), Side(places, every, new)
         if not self.spec.per_record:
             lost, before, after, came_as = self._matched(lost, before, after, came_as, touched)
-        told = messages(lost, before, after, came_as, update_before=self.update_before)
-        self._replaced = was[was >= 0]
-        return told
+        return messages(lost, before, after, came_as, update_before=self.update_before)
 
     def _matched(
         self, lost: Side, before: Side, after: Side, came: Array, touched: Array
