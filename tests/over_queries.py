@@ -49,7 +49,7 @@ _VALUES: dict[str, list[Any]] = {
     "u": [0, 1],
 }
 _DISTANCES = {
-    "n": ["1", "2", "0", "5"],
+    "n": ["1", "2", "5"],
     "x": ["0.5", "1", "3"],
     "dec": ["0.25", "1.25", "5"],
     "ts": ["INTERVAL '1' SECOND", "INTERVAL '3' SECOND"],

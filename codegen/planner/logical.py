@@ -65,7 +65,7 @@ def logical_plan(
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
     root = _Builder(script.text, named, dialect, options, frozenset()).query(script.query)
-    return opened(script.text, dialect, root)
+    return opened(script.text, dialect, options, root)
 
 
 class _Builder:

@@ -24,6 +24,8 @@ _ARGUMENTS = {
     "NTH_VALUE": (2, 2),
     **dict.fromkeys(SHIFTS, (1, 3)),
 }
+NAMES = tuple(_ARGUMENTS)
+"""The window functions that are no aggregates."""
 _KEEP_NULLS = ("FIRST_VALUE", "LAST_VALUE")
 
 

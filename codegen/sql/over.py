@@ -114,7 +114,9 @@ class _Split:
             elif n in kept:
                 items.append(named(kept[n].alias or kept[n].name))
             else:
-                name = item.alias or pretty(bare(_inner(item)))
+                # A window has an alias, too: the name that it goes by.
+                aliased = isinstance(item, exp.Alias)
+                name = item.alias if aliased else pretty(bare(_inner(item)))
                 said = self._over(_inner(item))
                 items.append(exp.alias_(said, exp.to_identifier(name, quoted=True)))
         shown = {item.alias.casefold(): item.this for item in items if isinstance(item, exp.Alias)}

@@ -26,17 +26,19 @@ class Computing:
             names = spec.spec.handler_schema.names
             self._read = np.array([spec.schema.get_field_index(n) for n in names], np.int64)
 
-    def values(
-        self, rows: SortedRows, standing: Standing, stretch: Array, place: Callable[[int], str]
-    ) -> pa.RecordBatch:
-        """The values of rows. stretch: by row the number of the stretch of neighbours that it is in, rising.
-
-        place: how messages name the key of a stretch.
-        """
+    def some(
+        self,
+        rows: SortedRows,
+        standing: Standing,
+        stretch: Array,
+        place: Callable[[int], str],
+        asked: list[bool],
+    ) -> list[Any]:
+        """As `values`, of the calls that are asked for; None for the others."""
         spec = self.spec
         columns: list[Any] = [None] * len(spec.calls)
         for number, call in enumerate(spec.calls):
-            if call.function:
+            if call.function and asked[number]:
                 columns[number] = standing_values(call, standing)
         aggregates = spec.aggregates
         fields = [spec.results[number] for number in aggregates]
@@ -46,7 +48,17 @@ class Computing:
             for number, column in zip(aggregates, found, strict=True):
                 if spec.calls[number].frame == frame:
                     columns[number] = column
-        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(spec.results))
+        return columns
+
+    def values(
+        self, rows: SortedRows, standing: Standing, stretch: Array, place: Callable[[int], str]
+    ) -> pa.RecordBatch:
+        """The values of rows. stretch: by row the number of the stretch of neighbours that it is in, rising.
+
+        place: how messages name the key of a stretch.
+        """
+        columns = self.some(rows, standing, stretch, place, [True] * len(self.spec.calls))
+        return pa.RecordBatch.from_arrays(columns, schema=pa.schema(self.spec.results))
 
     def _slid(
         self,

@@ -33,16 +33,25 @@ class Messages(NamedTuple):
     kinds: Kinds
 
 
-def messages(gone: Side, before: Side, after: Side, came: Array, *, update_before: bool) -> Messages:
-    """The messages, key by key: what went, then what changed and came in the order of the rows.
+def messages(
+    gone: Side,
+    before: Side,
+    after: Side,
+    came: Array,
+    positions: tuple[Array, Array],
+    *,
+    update_before: bool,
+) -> Messages:
+    """The messages, key by key in the order of the rows.
 
     before, after: the same rows side by side, those that came (kinds in `came`, -1: it did not) without one before.
+    positions: of the rows that went, which stand before the row that is there now, and of the others.
     """
     n, m = len(gone.ids), len(after.ids)
     news = came >= 0
     sides = [gone, before.take(~news), after]
-    rank = np.concatenate([np.full(n, -1), np.flatnonzero(~news), np.arange(m)])
-    half = np.concatenate([np.zeros(n + m - int(news.sum())), np.ones(m)])
+    rank = np.concatenate([positions[0], positions[1][~news], positions[1]])
+    half = np.concatenate([np.zeros(n), np.ones(m - int(news.sum())), np.full(m, 2)])
     kinds = np.concatenate(
         [
             np.full(n, DELETE),

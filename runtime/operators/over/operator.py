@@ -207,13 +207,14 @@ class OverOperator(RowsByKey[OverState]):
         came = np.arange(len(changed)) < len(ids)
         standing = Standing(state.sorted, state.pool, touched[owners], changed)
         stretches = reach(self.spec.calls, standing, owners, came, balance)
-        places, every, values = self._computed(touched, stretches)
+        places, every, positions, values = self._computed(touched, stretches)
         was = state.told[every] - 1
         compared = np.flatnonzero(was >= 0)
         differs = was < 0
         differs[compared] = ~state.results.equal(was[compared], values, compared)
         new = state.results.insert(values, np.flatnonzero(differs))
         places, every, was = places[differs], every[differs], was[differs]
+        where = standing.position[len(ids) :][known], positions[differs]
         state.told[every] = new + 1
         came_as = np.full(len(every), -1, np.int8)
         by_id = np.argsort(ids)
@@ -223,18 +224,18 @@ class OverOperator(RowsByKey[OverState]):
         self._replaced = was[was >= 0]
         before, after = Side(places, every.copy(), was), Side(places, every, new)
         if not self.spec.per_record:
-            lost, before, after, came_as = self._matched(lost, before, after, came_as, touched)
-        return messages(lost, before, after, came_as, update_before=self.update_before)
+            left, kept = self._matched(lost, before, after, came_as, touched)
+            lost, before, after = lost.take(left), before.take(kept), after.take(kept)
+            came_as, where = came_as[kept], (where[0][left], where[1][kept])
+        return messages(lost, before, after, came_as, where, update_before=self.update_before)
 
     def _matched(
         self, lost: Side, before: Side, after: Side, came: Array, touched: Array
-    ) -> tuple[Side, Side, Side, Array]:
-        """The sides with rows that went and came again as one that changes, or that does not."""
+    ) -> tuple[Array, Array]:
+        """Make of rows that went and came again one that changes: which of `lost`, and of the others, are left."""
         fresh = np.flatnonzero(came >= 0)
         store = self.state.sorted.rows
         old, new = paired(store, lost, after.take(fresh), touched, self._identity)
-        if not len(old):
-            return lost, before, after, came
         new = fresh[new]
         before.ids[new], before.told[new] = lost.ids[old], lost.told[old]
         came[new] = -1
@@ -246,10 +247,10 @@ class OverOperator(RowsByKey[OverState]):
         left[old] = False
         kept = np.ones(len(after.ids), np.bool_)
         kept[new[same & equal]] = False
-        return lost.take(left), before.take(kept), after.take(kept), came[kept]
+        return left, kept
 
-    def _computed(self, touched: Array, stretches: Stretches) -> tuple[Array, Array, Encoded]:
-        """(place, row, new values) of the rows of stretches."""
+    def _computed(self, touched: Array, stretches: Stretches) -> tuple[Array, Array, Array, Encoded]:
+        """(place, row, position, new values) of the rows of stretches."""
         state = self.state
         slots = touched[stretches.places]
         stretch, ids = state.sorted.between(slots, stretches.starts, stretches.stops)
@@ -262,7 +263,7 @@ class OverOperator(RowsByKey[OverState]):
 
         values = self._computing.values(state.sorted, standing, stretch, place)
         self.counters["computed"] += len(ids)
-        return stretches.places[stretch], ids, state.results.encode(values)
+        return stretches.places[stretch], ids, position, state.results.encode(values)
 
     def _settle(self, gone: Array) -> None:
         """Forget rows that went, and values that were told and are not true any more."""

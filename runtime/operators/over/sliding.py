@@ -101,6 +101,19 @@ def slide(
     return list(handler.to_arrow(out, fields, take))
 
 
+def results_after(
+    handler: Any, batch: pa.RecordBatch, slots: Array, place: Callable[[int], str]
+) -> tuple[Any, Array]:
+    """The results of a handler after each row is added to its slot, and by row where its own are.
+
+    Rows come slot by slot; their accumulators are those that the handler works on.
+    """
+    n = len(slots)
+    steps = Steps(np.arange(n), np.zeros(n, np.bool_), slots, np.arange(n))
+    step = _by_waves if handler.KERNELS.fold is None else _folded
+    return step(handler, handler.bind(batch), steps, place)
+
+
 def _folded(
     handler: Any, inputs: Any, steps: Steps, place: Callable[[int], str]
 ) -> tuple[Any, Array]:

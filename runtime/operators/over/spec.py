@@ -14,6 +14,7 @@ from aggloom.codegen.planner import PlanOptions
 from aggloom.codegen.sql.frames import Frame
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import Operator, OperatorSpec, TimeMode
+from aggloom.runtime.operators.over.once import OverOnceOperator
 from aggloom.runtime.operators.over.operator import OverOperator
 from aggloom.runtime.operators.over.settings import Call, OverSettings
 from aggloom.runtime.state.sort_key import SortColumn
@@ -68,6 +69,8 @@ class OverSpec(OverSettings, OperatorSpec):
 
     def make(self, handler_class: Any, bucket: int = 0, directory: Path | None = None) -> Operator:
         handler = handler_class if self.spec is not None else None
+        if self.by:
+            return OverOnceOperator(self, handler, directory)
         return OverOperator(self, handler, directory)
 
     def to_data(self) -> dict[str, Any]:
@@ -120,7 +123,8 @@ class OverSpec(OverSettings, OperatorSpec):
     def time_mode(self) -> TimeMode:
         if self.by == "row":
             return "EventTime"
-        return "ProcessingTime" if self.state_ttl_ms else "None"
+        timed = self.by and any(call.frame.by_value for call in self.calls)
+        return "ProcessingTime" if self.state_ttl_ms or timed else "None"
 
     @property
     def late_columns(self) -> pa.Schema | None:

@@ -23,7 +23,7 @@ class OverState:
 
     keys: how many of the first columns are the key. results: the columns of values; none: values are not kept. owes:
     whether rows that were taken back before they came are remembered. numbers: what is kept for each key besides, by
-    name. directory: where the arena's arrays are mapped.
+    name. compacts: whether slots may get other numbers. directory: where the arena's arrays are mapped.
     """
 
     handler = None
@@ -37,11 +37,12 @@ class OverState:
         *,
         owes: bool = False,
         numbers: tuple[str, ...] = (),
+        compacts: bool = True,
         directory: Path | None = None,
     ) -> None:
         self.every, self.fields = list(fields), list(fields)[:keys]
         self.order, self.kept, self.owes = tuple(order), list(results), owes
-        self._numbers = numbers
+        self._numbers, self._compacts = numbers, compacts
         self._open(Arena(directory))
 
     @property
@@ -124,7 +125,7 @@ class OverState:
     def tidy(self) -> None:
         """Give back what nothing stands in any more."""
         self.pool.sweep()
-        if self.table.is_airy or self.sorted.is_airy:
+        if self._compacts and (self.table.is_airy or self.sorted.is_airy):
             self._compact()
 
     def owing(self, slots: Array) -> Array:
