@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         finish,
         generate,
         load,
+        over_sql,
         prepare,
         rank_sql,
         register,
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
+    from aggloom.runtime.spark.over import over
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.rank import rank
     from aggloom.runtime.spark.repartition import repartition
@@ -128,6 +130,8 @@ __all__ = [
     "late_rows",
     "load",
     "on_time",
+    "over",
+    "over_sql",
     "prepare",
     "progress",
     "rank",
@@ -181,6 +185,7 @@ _HOMES = {
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
+    "over": "aggloom.runtime.spark.over",
     "progress": "aggloom.runtime.spark.counting",
     "rank": "aggloom.runtime.spark.rank",
     "read_changes": "aggloom.runtime.spark.sources",

@@ -31,6 +31,8 @@ from aggloom.codegen.spec.choices import (
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.depth import on_large_stack
+from aggloom.codegen.sql.frames import Bound, Frame
+from aggloom.codegen.sql.over_sql import over_sql
 from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
 from aggloom.codegen.views import VIEW_KINDS
@@ -45,11 +47,13 @@ __all__ = [
     "Aggregate",
     "Argument",
     "Backend",
+    "Bound",
     "Carried",
     "Computed",
     "Dialect",
     "Example",
     "Field",
+    "Frame",
     "GeneratedSource",
     "LoweredCalc",
     "Mode",
@@ -76,6 +80,7 @@ __all__ = [
     "plan_of",
     "prepare",
     "quoted",
+    "over_sql",
     "rank_sql",
     "register",
     "same_call",

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Key, Node, Pruner, Stateful, Title, Trend, constant, listed, walk
+from aggloom.codegen.operators.base import Key, Node, Pruner, Stateful, Title, Trend, Waker, constant, listed, walk
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes, state_of
@@ -187,6 +187,10 @@ class Over(Stateful):
     @property
     def clock_columns(self) -> frozenset[str]:
         return self.input.clock_columns
+
+    def wakes_by(self, ttl: int) -> Waker:
+        timed = self.by == "processing" and any(each.frame.by_value for each in self.calls)
+        return "the clock" if timed else super().wakes_by(ttl)
 
     @cached_property
     def lineage(self) -> str:

@@ -14,7 +14,6 @@ from aggloom.codegen import milliseconds
 from aggloom.codegen.planner import (
     Plan,
     Stateful,
-    WindowAggregate,
     walk,
 )
 from aggloom.errors import AggloomError, UnknownTableError, nearest
@@ -62,7 +61,8 @@ class FedPlan:
         }
         self._watermarks = Watermarks(plan.scans, chosen.source_idle_timeout)
         self._has_windows = any(
-            each.awaits_watermark or isinstance(each, WindowAggregate) for each in walk(plan.root)
+            each.awaits_watermark or (isinstance(each, Stateful) and bool(each.wakes_by(0)))
+            for each in walk(plan.root)
         )
         self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen.sql.frames import Bound, Frame
+from aggloom.codegen import Bound, Frame
 from aggloom.runtime.operators.over.distances import key_at
 from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Array

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.codegen.sql.frames import Frame
+from aggloom.codegen import Frame
 from aggloom.runtime.operators.over.bounds import Lines, Standing, touched_lines
 from aggloom.runtime.operators.over.settings import Call
 from aggloom.runtime.storage.arena import Array

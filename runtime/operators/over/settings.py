@@ -8,8 +8,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, OrphanPolicy
-from aggloom.codegen.sql.frames import Frame
+from aggloom.codegen import AggSpec, Frame, OrphanPolicy
 from aggloom.runtime.state.sort_key import SortColumn
 
 

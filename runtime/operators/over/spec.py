@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen import AggSpec, Frame, parse_type, type_name
 from aggloom.codegen.planner import PlanOptions
-from aggloom.codegen.sql.frames import Frame
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import Operator, OperatorSpec, TimeMode
 from aggloom.runtime.operators.over.once import OverOnceOperator
