@@ -290,7 +290,11 @@ def run_by_time(seed: int, connection: Any) -> None:
 
     def start() -> al.Harness:
         return al.Harness.from_sql(
-            query(True), {"t": SCHEMA}, backend="python", input_changes="append", over_insert_only=True
+            query(True),
+            {"t": SCHEMA},
+            backend="python",
+            input_changes="append",
+            over_insert_only=True,
         )
 
     harness, net, told, now = start(), list[Row](), Counter[Row](), 0

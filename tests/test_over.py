@@ -179,7 +179,7 @@ def test_numbers_stop_where_as_many_rows_came_as_went() -> None:
 def test_hostile_rows() -> None:
     ties = rows(*[("a", 1, None, None)] * 3_000)
     sql = "SELECT id, LAG(n, 1 IGNORE NULLS) OVER (ORDER BY id) AS l, SUM(n) OVER (ORDER BY id ROWS 100000 PRECEDING) AS s, RANK() OVER (ORDER BY id) AS r FROM t"
-    (first, second) = outcome(sql, ties, rows(("a", 0, 5, None)))
+    first, second = outcome(sql, ties, rows(("a", 0, 5, None)))
     assert Counter(first) == Counter({("+I", 1, None, None, 1): 3_000})
     assert Counter(second) == Counter(
         {
@@ -314,7 +314,7 @@ def test_what_explain_says() -> None:
     text = as_text(plan_query(sql, TABLES))
     assert (
         "OverAggregate(partitionBy=[g], orderBy=[id ASC], window=[ ROWS BETWEEN 2 PRECEDING AND CURRENT ROW ], "
-        "select=[g, id, n, SUM(n) AS $w0], changelogMode=[I,UB,UA,D]" in text
+        "select=[g, n, id, SUM(n) AS $w0], changelogMode=[I,UB,UA,D]" in text
     )
     assert "state bounded by the number of keys and, per key, all its rows" in text
     once = as_text(plan_query(sql.replace("id", "ts"), TABLES, input_changes="append"))
@@ -339,7 +339,10 @@ def test_the_query_as_text() -> None:
         ("SUM(n) OVER (ORDER BY id GROUPS 2 PRECEDING)", "a frame by GROUPS is not supported"),
         ("SUM(n) OVER (ORDER BY id ROWS 1 PRECEDING EXCLUDE TIES)", "EXCLUDE TIES in a frame is"),
         ("SUM(n) OVER (ORDER BY id ROWS 1.5 PRECEDING)", "ROWS needs a whole number"),
-        ("SUM(n) OVER (ORDER BY id, n RANGE 1 PRECEDING)", "RANGE with a distance needs one column"),
+        (
+            "SUM(n) OVER (ORDER BY id, n RANGE 1 PRECEDING)",
+            "RANGE with a distance needs one column",
+        ),
         ("SUM(n) OVER (ORDER BY g RANGE 1 PRECEDING)", "needs a number or a time to order by"),
         ("SUM(n) OVER (ORDER BY ts RANGE 1 PRECEDING)", "needs an INTERVAL"),
         ("SUM(n) OVER (ORDER BY ts RANGE INTERVAL '1' MONTH PRECEDING)", "write days"),
@@ -351,7 +354,7 @@ def test_the_query_as_text() -> None:
         ("LAG(n) OVER (PARTITION BY g)", "LAG needs an order"),
         ("LAG(n, 1, 'x') OVER (ORDER BY id)", "no common type"),
         ("NTILE(0) OVER (ORDER BY id)", "NTILE needs a whole number from 1 on"),
-        ("RANK(n) OVER (ORDER BY id)", "RANK takes 0 arguments"),
+        ("RANK(n) OVER (ORDER BY id)", "RANK has no arguments"),
         ("CUME_DIST() FILTER (WHERE n > 1) OVER (ORDER BY id)", "takes no FILTER"),
         ("SUM(SUM(n) OVER ()) OVER ()", "inside another"),
         ("SUMM(n) OVER (ORDER BY id)", "Did you mean 'SUM'"),

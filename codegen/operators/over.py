@@ -11,7 +11,18 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Key, Node, Pruner, Stateful, Title, Trend, Waker, constant, listed, walk
+from aggloom.codegen.operators.base import (
+    Key,
+    Node,
+    Pruner,
+    Stateful,
+    Title,
+    Trend,
+    Waker,
+    constant,
+    listed,
+    walk,
+)
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes, state_of

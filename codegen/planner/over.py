@@ -22,6 +22,7 @@ from aggloom.codegen.sql.over import OverQuery, WindowFunction
 from aggloom.codegen.sql.scope import Scope, named
 from aggloom.errors import TypeMismatchError
 
+
 class Builder(Protocol):
     """What builds the blocks of a query."""
 

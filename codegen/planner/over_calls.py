@@ -61,7 +61,9 @@ def window_call(scope: Scope, function: WindowFunction, frame: Frame, ordered: b
     value = scope.column(scope.resolved(items[0]))
     ignores = nulls == "ignore"
     if name == "NTH_VALUE":
-        return OverCall(function.name, name, frame, (value,), _whole(scope, call, items[1], 1), ignores)
+        return OverCall(
+            function.name, name, frame, (value,), _whole(scope, call, items[1], 1), ignores
+        )
     offset = _whole(scope, call, items[1], 0) if len(items) > 1 else 1
     columns = (value,)
     if len(items) > 2 and not isinstance(bare(items[2]), exp.Null):

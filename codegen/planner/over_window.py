@@ -65,7 +65,7 @@ class OverWindow:
         """The time by which rows are given out once: in order of one time, and of frames that look back."""
         if not self.order or not all(map(_looks_back, calls)):
             return ""
-        (first, *more) = self.order
+        first, *more = self.order
         if clock is not None:
             return "processing" if first is clock else ""
         usual = not first.descending and first.nulls_first and not more

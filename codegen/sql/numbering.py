@@ -90,8 +90,8 @@ class Plain:
             sign += "$"
         return f"{sign}{stem}"
 
-    def column(self, node: exp.Expression, sign: str) -> str:
-        """The column of the plain query that an expression over its source is."""
+    def column(self, node: exp.Expression, sign: str, own: bool = False) -> str:
+        """The column of the plain query that an expression over its source is; own: by its own name, if that is free."""
         node = bare(node)
         for item in self.items:
             inner = bare(item.this if isinstance(item, exp.Alias) else item)
@@ -107,6 +107,10 @@ class Plain:
             if text_of(known) == text_of(node):
                 return name
         name = f"{sign}{len(self.hidden)}"
+        if own and isinstance(node, exp.Column):
+            taken = {(item.alias or item.name).casefold() for item in self.items}
+            taken |= {known.casefold() for known in self.hidden}
+            name = name if node.name.casefold() in taken else str(node.name)
         self.hidden[name] = node.copy()
         return name
 

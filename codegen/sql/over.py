@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
 
+import pyarrow as pa
 from sqlglot import exp
 
+from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located
 from aggloom.codegen.sql.numbering import Function, Plain
-from aggloom.codegen.sql.scope import bare, named, pretty, text_of
+from aggloom.codegen.sql.scope import Scope, bare, named, pretty, text_of
 from aggloom.codegen.sql.shape import is_clock, refusal
 from aggloom.errors import SqlError
 
@@ -134,7 +136,7 @@ class _Split:
         """An item without window functions, under the name that it has."""
         inner = bare(_inner(item))
         star = isinstance(inner, exp.Star) or isinstance(inner.this, exp.Star)
-        if item.alias or isinstance(inner, exp.Column) or star and not isinstance(inner, Call):
+        if item.alias or isinstance(inner, exp.Column) or (star and not isinstance(inner, Call)):
             return item
         return exp.alias_(item, exp.to_identifier(pretty(inner), quoted=True))
 
@@ -161,7 +163,7 @@ class _Split:
         computed = isinstance(part, exp.Column | Call) or is_clock(part)
         is_key = bool(self.keys) and not isinstance(part, exp.Ordered)
         if computed or (is_key and text_of(bare(part)) in self.keys):
-            return named(self.plain.column(part, self.sign))
+            return named(self.plain.column(part, self.sign, own=True))
         return part
 
     def _window(self, window: exp.Window) -> str:
@@ -171,6 +173,9 @@ class _Split:
             return self.windows[known].name
         call = window.this
         if isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or not isinstance(call, Call):
+            if isinstance(call, exp.Anonymous):
+                with Scope(self.sql, pa.schema([]), "spark", set()).at(call):
+                    check_function(call.name, "SELECT")
             what = f"{text_of(call)} as a window function is"
             raise refusal(self.sql, window, what, "use an aggregate or a window function")
         for inner in call.find_all(exp.Window):
@@ -217,5 +222,3 @@ class _Split:
             message = f"window {alias.name!r} is fixed already; take {clause} out of OVER."
             raise SqlError(located(message, self.sql, alias))
         return below[0], items or below[1], frame or below[2]
-
-

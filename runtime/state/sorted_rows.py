@@ -148,9 +148,7 @@ class SortedRows(IdentifiedRows):
     def before(self, slots: Array, words: Array, tiers: Array, *, equals: bool) -> Array:
         """How many rows of each slot stand before a sort key (see SortKey.words); `equals`: or have it."""
         out, tree = np.empty(len(slots), np.int64), self.tree.arrays
-        count_before(
-            tree, self.pool.arrays, self.key.by_bytes, slots, words, tiers, equals, out
-        )
+        count_before(tree, self.pool.arrays, self.key.by_bytes, slots, words, tiers, equals, out)
         return out
 
     def key_starts(self, slots: Array, keys: Array) -> Array:

@@ -13,10 +13,7 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.pool import Pool
 
 
-
-def key_at(
-    values: pa.Array, distance: str, column: SortColumn, pool: Pool
-) -> tuple[Array, Array]:
+def key_at(values: pa.Array, distance: str, column: SortColumn, pool: Pool) -> tuple[Array, Array]:
     """(word, tier) of the sort keys that follow those of `values` at a distance; before them if it is negative.
 
     A key that the type does not reach is its last. A NULL has none: what stands there means nothing.
@@ -61,7 +58,9 @@ def _moved_decimals(values: pa.Array, far: Decimal) -> pa.Array:
     wide = pa.decimal256(kind.precision + 1, kind.scale)
     greatest = Decimal(10**kind.precision - 1).scaleb(-kind.scale)
     step = max(min(far, 2 * greatest), -2 * greatest).quantize(Decimal(1).scaleb(-kind.scale))
-    moved = pc.add(values.cast(pa.decimal256(kind.precision + 1, kind.scale)), pa.scalar(step, wide))
+    moved = pc.add(
+        values.cast(pa.decimal256(kind.precision + 1, kind.scale)), pa.scalar(step, wide)
+    )
     top = pa.scalar(greatest, moved.type)
     least = pa.scalar(-greatest, moved.type)
     moved = pc.if_else(pc.greater(moved, top), top, moved)

@@ -279,9 +279,7 @@ class OverOnceOperator(RowsByKey[OverState]):
             "DENSE_RANK": pa.array(times + peers - peers[begin] + 1),
         }
 
-    def _given(
-        self, slots: Array, counts: Array, opens: Array, due: Array, stretch: Array
-    ) -> None:
+    def _given(self, slots: Array, counts: Array, opens: Array, due: Array, stretch: Array) -> None:
         """Note what was given out, and forget the rows that no frame reaches any more."""
         state = self.state
         seen, last, times = (state.number(name) for name in ("seen", "last", "times"))
@@ -339,5 +337,3 @@ class OverOnceOperator(RowsByKey[OverState]):
             state.forget(expired)
             if self._sums is not None:
                 self._sums.fit(state.table.capacity)
-
-

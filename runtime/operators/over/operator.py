@@ -249,7 +249,9 @@ class OverOperator(RowsByKey[OverState]):
         kept[new[same & equal]] = False
         return left, kept
 
-    def _computed(self, touched: Array, stretches: Stretches) -> tuple[Array, Array, Array, Encoded]:
+    def _computed(
+        self, touched: Array, stretches: Stretches
+    ) -> tuple[Array, Array, Array, Encoded]:
         """(place, row, position, new values) of the rows of stretches."""
         state = self.state
         slots = touched[stretches.places]
