@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         explain,
         finish,
         generate,
+        join_sql,
         load,
         over_sql,
         prepare,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
+    from aggloom.runtime.spark.join import join
     from aggloom.runtime.spark.over import over
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.rank import rank
@@ -127,6 +129,8 @@ __all__ = [
     "finish",
     "generate",
     "group_aggregate",
+    "join",
+    "join_sql",
     "late_rows",
     "load",
     "on_time",
@@ -183,6 +187,7 @@ _HOMES = {
     "deduplicate": "aggloom.runtime.spark.deduplicate",
     "estimate": "aggloom.runtime.sizing.estimate",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
+    "join": "aggloom.runtime.spark.join",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
     "over": "aggloom.runtime.spark.over",

@@ -21,6 +21,10 @@ class UnknownColumnError(SpecError):
     """A name that is neither an input column nor a computed one."""
 
 
+class AmbiguousColumnError(SpecError):
+    """A column without a table's name that several tables have."""
+
+
 class UnknownTableError(SpecError):
     """A name in FROM that is neither a table nor a view."""
 

@@ -15,15 +15,18 @@ from aggloom.codegen.scalar.calc import (
     lower_calc,
     prepare,
 )
+from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.result_types import ANALYSER
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.choices import (
+    FORMATS,
     MODES,
     ORPHAN_POLICIES,
     Backend,
     Dialect,
+    JoinKind,
     Mode,
     OrphanPolicy,
     TableChanges,
@@ -32,6 +35,7 @@ from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.depth import on_large_stack
 from aggloom.codegen.sql.frames import Bound, Frame
+from aggloom.codegen.sql.join_sql import join_sql
 from aggloom.codegen.sql.over_sql import over_sql
 from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
@@ -39,6 +43,7 @@ from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
     "ANALYSER",
+    "FORMATS",
     "MODES",
     "ORPHAN_POLICIES",
     "VIEW_KINDS",
@@ -55,6 +60,7 @@ __all__ = [
     "Field",
     "Frame",
     "GeneratedSource",
+    "JoinKind",
     "LoweredCalc",
     "Mode",
     "Option",
@@ -66,11 +72,13 @@ __all__ = [
     "aggregate",
     "calculate",
     "carried",
+    "columns_of",
     "describe_call",
     "explain",
     "finish",
     "generate",
     "having_kinds",
+    "join_sql",
     "load",
     "load_text",
     "lower_calc",

@@ -32,7 +32,6 @@ from aggloom.errors import (
     OptionError,
     SpecError,
     UnknownTableError,
-    UnsupportedSqlError,
 )
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 from aggloom.runtime.storage.blocks import STRIDE
@@ -371,7 +370,11 @@ def test_formats() -> None:
             "reads 'x' and 'y'; give tables={'x': ..., 'y': ...}",
         ),
         ({"query": "SELECT a FROM x", "tables": {"y": "a INT"}}, UnknownTableError, "no table 'x'"),
-        ({"query": "SELECT a FROM x JOIN y", "schema": "a INT"}, UnsupportedSqlError, "join"),
+        (
+            {"query": "SELECT a FROM x JOIN y", "schema": "a INT"},
+            SpecError,
+            "reads 'x' and 'y'; give tables={'x': ..., 'y': ...}",
+        ),
         ({"query": "SELECT a FROM x", "schema": "a INT", "ttl": 1}, OptionError, "option 'ttl'"),
         ({"query": "SELECT SUM(z) FROM x", "schema": "a INT"}, AggloomError, "z"),
         (

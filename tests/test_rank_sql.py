@@ -230,7 +230,7 @@ def test_rank_sql_says_the_same() -> None:
         (
             "SELECT id FROM (SELECT DISTINCT g FROM t WHERE n > 1) k, "
             "LATERAL (SELECT id FROM t WHERE g = k.g ORDER BY id LIMIT 1) r",
-            "a join is",
+            "this LATERAL is",
         ),
         ("SELECT id FROM t ORDER BY id", "ORDER BY is"),
         (

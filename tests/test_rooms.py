@@ -66,6 +66,10 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
+    "runtime/operators/join": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
     "runtime/operators/over": KERNEL
     | SHARED
     | CODEGEN

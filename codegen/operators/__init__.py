@@ -13,6 +13,7 @@ from aggloom.codegen.operators.deduplicate import (
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate
+from aggloom.codegen.operators.join import Join
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
@@ -38,6 +39,7 @@ __all__ = [
     "GroupAggregate",
     "IncrementalAggregate",
     "Item",
+    "Join",
     "LocalAggregate",
     "Node",
     "Normalise",

@@ -109,8 +109,16 @@ class Node(ABC):
 
     @property
     def unique_key(self) -> Key | None:
-        """The plainest unique key; None if there is none."""
-        return next(iter(self.unique_keys), None)
+        """The plainest unique key, one whose changes come in order if there is any; None if there is none."""
+        return next(iter((*self.ordered_keys, *self.unique_keys)), None)
+
+    @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        """The unique keys of which a row leaves after the one that it replaces, as it was made in the same place.
+
+        Of others, such as the order's of orders that were joined by customer, the new row may come first.
+        """
+        return ()
 
     @property
     def constants(self) -> set[str]:
@@ -189,9 +197,17 @@ class Stateful(Node):
         return self.inputs[0].distribution
 
     @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        return tuple(key for key in self.unique_keys if set(self.keys) <= set(key))
+
+    @property
     def name(self) -> str:
         """What messages call its operator."""
         return f"GROUP BY {', '.join(self.keys) or '()'}"
+
+    def below(self, names: Key) -> tuple[dict[str, str], ...]:
+        """For each input the columns there that these are, of those by which the state goes."""
+        return tuple({name: name for name in names if name in self.keys} for _ in self.inputs)
 
     @property
     def onward(self) -> tuple[Node, ...]:

@@ -61,12 +61,11 @@ class Calc(Node):
 
     @cached_property
     def unique_keys(self) -> tuple[Key, ...]:
-        names = {column_name(sql): name for name, sql in reversed(self.select)}
-        return tuple(
-            tuple(names[column] for column in key)
-            for key in self.input.unique_keys
-            if all(column in names for column in key)
-        )
+        return self._named(self.input.unique_keys)
+
+    @cached_property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        return self._named(self.input.ordered_keys)
 
     @cached_property
     def trends(self) -> dict[str, Trend]:
@@ -132,6 +131,15 @@ class Calc(Node):
 
     def without_before(self) -> Node:
         return self.over(self.input.without_before())
+
+    def _named(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Those of the input's keys that are picked, by their names here."""
+        names = {column_name(sql): name for name, sql in reversed(self.select)}
+        return tuple(
+            tuple(names[column] for column in key)
+            for key in keys
+            if all(column in names for column in key)
+        )
 
     def _spare(self) -> tuple[tuple[str, str], ...]:
         """A column to keep where only the number of rows matters: none that would be the time of day."""

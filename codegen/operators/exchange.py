@@ -26,6 +26,10 @@ class Exchange(Passing):
         return self.input.unique_keys
 
     @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        return self.input.ordered_keys
+
+    @property
     def clock_columns(self) -> frozenset[str]:
         return frozenset()
 

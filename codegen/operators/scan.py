@@ -46,6 +46,10 @@ class Scan(Node):
         return (self.key,) if self.key else ()
 
     @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        return self.unique_keys
+
+    @property
     def trends(self) -> dict[str, Trend]:
         return constant(self.schema.names if self.changes == "append" else self.key)
 

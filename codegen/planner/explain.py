@@ -120,7 +120,7 @@ def tables_read(sql: str) -> list[str]:
     """The names of the tables that a script reads."""
     script = read_script(sql)
     queries = [script.query, *(view.query for view in script.views.values())]
-    froms = [source for query in queries for source in query.find_all(exp.From)]
+    froms = [source for query in queries for source in query.find_all(exp.From, exp.Join)]
     sources = [table for source in froms for table in source.find_all(exp.Table)]
     read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]
     made = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}

@@ -58,8 +58,8 @@ class _Fragment:
             if obstacle:
                 self._obstacle = self._obstacle or obstacle
                 return
-            for exchange in self._exchanges(node):
-                self._reach(exchange.input, self._through(columns, exchange.keys))
+            for exchange, own in self._through(node, columns):
+                self._reach(exchange.input, own)
             return
         if not _has_operators(node):
             return
@@ -79,7 +79,8 @@ class _Fragment:
         wakers = self._wakers | {self._waker(node)} - {""}
         if len(wakers) > 1:
             return f"a stateful node is woken by one thing, and these are by {' and '.join(sorted(wakers))}"
-        shared = frozenset(p for p in self._places if columns.get(p) in node.keys)
+        below = node.below(tuple(columns.values()))
+        shared = frozenset(p for p in self._places if all(columns.get(p) in own for own in below))
         if not shared:
             return f"no column of its key is one of the key of {node.name}"
         if all(pa.types.is_boolean(self._types[place]) for place in shared):
@@ -91,8 +92,8 @@ class _Fragment:
     def _placed(self, node: Node, columns: Columns) -> Node:
         """A node below as it feeds the fragment: through operators that have joined, else over an exchange."""
         if isinstance(node, Stateful) and self._leads(node):
-            pairs = [(e.inputs[0], self._through(columns, e.keys)) for e in self._exchanges(node)]
-            return node.over(*(self._placed(each, own) for each, own in pairs))
+            pairs = self._through(node, columns)
+            return node.over(*(self._placed(each.input, own) for each, own in pairs))
         if not isinstance(node, Stateful) and self._leads(node):
             passed = self._passed(node, columns)
             assert not isinstance(passed, str)
@@ -117,9 +118,13 @@ class _Fragment:
             for each, own in zip(node.inputs, found, strict=True)
         ]
 
-    def _through(self, columns: Columns, keys: tuple[str, ...]) -> Columns:
-        """The columns below an operator, whose key keeps its names."""
-        return {place: name for place, name in columns.items() if name in keys}
+    def _through(self, node: Stateful, columns: Columns) -> list[tuple[Exchange, Columns]]:
+        """The exchanges below an operator, with the columns' names there."""
+        below = node.below(tuple(dict.fromkeys(columns.values())))
+        return [
+            (each, {place: own[name] for place, name in columns.items() if name in own})
+            for each, own in zip(self._exchanges(node), below, strict=True)
+        ]
 
     def _exchanges(self, node: Stateful) -> list[Exchange]:
         return [each for each in node.inputs if isinstance(each, Exchange)]

@@ -1,4 +1,4 @@
-"""Hints of a query block: Flink's STATE_TTL, after how long without a change the block's aggregate forgets a key."""
+"""Hints of a query block: Flink's STATE_TTL, after how long without a change a block forgets a key."""
 
 from __future__ import annotations
 
@@ -16,28 +16,34 @@ _TTL = "STATE_TTL"
 
 
 def state_ttl(sql: str, tree: exp.Select, names: set[str]) -> int | None:
-    """The milliseconds that the hints of a block say; None without any.
+    """The milliseconds that the hints of a block over one table say; None without any.
 
-    names: under which the block reads its table. As in Flink the first hint and the last of its pairs win, and a name
+    names: under which the block reads its table.
+    """
+    return next(reversed(ttls_of(sql, tree, names).values()), None)
+
+
+def ttls_of(sql: str, tree: exp.Select, names: set[str]) -> dict[str, int]:
+    """The milliseconds that the hints of a block say, by table in the order in which they are named.
+
+    names: under which the block reads its tables. As in Flink the first hint and the last of its pairs win, and a name
     that the block does not read is an error. So is any other hint: nothing here heeds it.
     """
     hint = tree.args.get("hint")
-    if hint is None:
-        return None
-    found: int | None = None
-    for each in hint.expressions:
+    found: dict[str, int] = {}
+    for each in hint.expressions if hint is not None else ():
         place = span(each)
         name = each.name if isinstance(each, exp.Anonymous | exp.Var) else each.sql("spark")
         if name.upper() != _TTL:
             known = nearest(name.upper(), [_TTL])
             raise refusal(sql, place, f"the hint {name} is", f"take it out. {known}".rstrip("."))
         told = _pairs(sql, each, names)
-        found = told if found is None else found
+        found = found or told
     return found
 
 
-def _pairs(sql: str, hint: exp.Expression, names: set[str]) -> int | None:
-    place, found = span(hint), None
+def _pairs(sql: str, hint: exp.Expression, names: set[str]) -> dict[str, int]:
+    place, found = span(hint), dict[str, int]()
     pairs = hint.expressions
     for pair in pairs:
         sides = (pair.this, pair.expression) if isinstance(pair, exp.EQ) else ()
@@ -49,12 +55,14 @@ def _pairs(sql: str, hint: exp.Expression, names: set[str]) -> int | None:
             message = f"{_TTL} names {table!r}, which this query does not read. "
             raise OptionError(located(message + nearest(table, sorted(names)), sql, place))
         try:
-            found = milliseconds(_TTL, duration)
+            ms = milliseconds(_TTL, duration)
         except OptionError as error:
             raise OptionError(located(str(error), sql, place)) from None
-        if found < 0:
+        if ms < 0:
             message = f"{_TTL} is {duration!r}; it must be a duration that is not negative."
             raise OptionError(located(message, sql, place))
+        found.pop(table.casefold(), None)
+        found[table.casefold()] = ms
     if not pairs:
         message = f"{_TTL} says nothing; write {_TTL}('t' = '1 d')."
         raise OptionError(located(message, sql, place))

@@ -17,6 +17,7 @@ from aggloom.codegen.operators import (
     mark,
     walk,
 )
+from aggloom.codegen.planner.from_clause import has_joins, joined
 from aggloom.codegen.planner.hints import keeping, state_ttl
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.numbering import bounded, numbered
@@ -44,7 +45,7 @@ from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.query import Block
 from aggloom.codegen.sql.scope import Scope, bare, pretty
-from aggloom.codegen.sql.shape import check_block, refusal
+from aggloom.codegen.sql.shape import check_block, check_source, refusal
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.codegen.sql.windows import table_arguments
 from aggloom.errors import (
@@ -194,8 +195,12 @@ class _Builder:
         return Union(tuple(flat))
 
     def _select(self, tree: exp.Select) -> Node:
+        if tree.args.get("from_") and has_joins(tree):
+            tree, rows = joined(self, tree)
+            check_block(self.sql, tree)
+            return self.block(tree, rows, set())
         check_block(self.sql, tree)
-        tree, source, names = self._bounded(tree, *self.source(tree))
+        tree, source, names = self._bounded(tree, *self.relation(tree.args["from_"].this))
         alias = tree.args["from_"].this.alias
         ttl = state_ttl(self.sql, tree, {alias} if alias else names)
         if ttl is None:
@@ -235,9 +240,9 @@ class _Builder:
             return self._aggregate(self._starless(tree, source, names), source, names)
         return self._project(tree, source, names)
 
-    def source(self, tree: exp.Select) -> tuple[Node, set[str]]:
-        """The plan of FROM, and the names under which its columns may be qualified."""
-        source = tree.args["from_"].this
+    def relation(self, source: exp.Expression) -> tuple[Node, set[str]]:
+        """The plan of a table in FROM, and the names under which its columns may be qualified."""
+        check_source(self.sql, source)
         alias = source.args.get("alias")
         columns = tuple(column.name for column in alias.columns) if alias is not None else ()
         if isinstance(source, exp.Subquery):

@@ -21,6 +21,7 @@ from aggloom.codegen.operators import (
 from aggloom.codegen.planner.exchanges import exchanges
 from aggloom.codegen.planner.fragments import fragments
 from aggloom.codegen.planner.incremental import incremental
+from aggloom.codegen.planner.join_state import join_state
 from aggloom.codegen.planner.logical import logical_plan
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
 from aggloom.codegen.planner.normalise import normalise
@@ -60,6 +61,7 @@ RULES: tuple[Rule, ...] = (
     two_phase,
     incremental,
     rank_strategy,
+    join_state,
 )
 
 
@@ -92,6 +94,16 @@ class Plan:
     def forgets(self) -> bool:
         """Whether any aggregate forgets keys."""
         return any(self.ttl_of(node) for node in walk(self.root) if isinstance(node, Stateful))
+
+    @property
+    def tells_before(self) -> bool:
+        """Whether each row of the result that is replaced is told, too."""
+        return "UA" not in self.root.changelog or "UB" in self.root.changelog
+
+    def is_ordered(self, columns: Sequence[str]) -> bool:
+        """Whether a row of the result comes after the one of the same values in these columns that it replaces."""
+        found = self.root.unique_keys
+        return not found or any(set(key) <= set(columns) for key in self.root.ordered_keys)
 
     @property
     def key(self) -> tuple[str, ...] | None:

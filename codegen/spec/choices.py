@@ -17,6 +17,8 @@ Mode = Literal["mini_batch", "per_record"]
 """Whether a bundle gives one change for a key, or one for every row."""
 OrphanPolicy = Literal["drop", "error", "keep"]
 """What becomes of a retraction from a key without rows: dropped and counted, an error, or kept as a negative count."""
+JoinKind = Literal["inner", "left", "right", "full", "semi", "anti"]
+"""Which rows a join gives: pairs that match, with those of a side that match none, or rows of the left."""
 
 CHANGES: Final[tuple[Changes, ...]] = get_args(Changes)
 TABLE_CHANGES: Final[tuple[str, ...]] = get_args(TableChanges)
@@ -24,4 +26,7 @@ DIALECTS: Final[tuple[str, ...]] = get_args(Dialect)
 NULLS: Final[tuple[str, ...]] = get_args(Nulls)
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 MODES: Final[tuple[str, ...]] = get_args(Mode)
+JOIN_KINDS: Final[tuple[JoinKind, ...]] = get_args(JoinKind)
 ORPHAN_POLICIES: Final[tuple[str, ...]] = get_args(OrphanPolicy)
+FORMATS: Final = ("debezium-json", "jsonl", "parquet", "csv")
+"""In what files a table of changes may lie."""

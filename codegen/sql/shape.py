@@ -90,11 +90,14 @@ def not_select(sql: str, tree: exp.Expression) -> UnsupportedSqlError:
 def check_block(sql: str, tree: exp.Select) -> None:
     """Refuse what no plan has a node for: in the clauses of a SELECT, in its source and its expressions."""
     _check_clauses(sql, tree)
-    _check_source(sql, tree)
+    source = tree.args.get("from_")
+    if source is None:
+        raise SqlError(located("the query has no FROM; write SELECT ... FROM t.", sql, None))
+    check_source(sql, source.this)
     if not tree.expressions:
         place = span(tree.args["from_"])
         raise SqlError(located("SELECT names nothing; write columns before FROM.", sql, place))
-    _check_nodes(sql, tree)
+    check_expression(sql, tree)
 
 
 def refusal(
@@ -112,11 +115,8 @@ def _check_clauses(sql: str, tree: exp.Select) -> None:
         raise refusal(sql, _token(sql, tokens) or _first_span(value), f"{name} is", fix)
 
 
-def _check_source(sql: str, tree: exp.Select) -> None:
-    source = tree.args.get("from_")
-    if source is None:
-        raise SqlError(located("the query has no FROM; write SELECT ... FROM t.", sql, None))
-    table = source.this
+def check_source(sql: str, table: exp.Expression) -> None:
+    """Refuse what stands in FROM and is neither a query nor a table or a window function, or has more to it."""
     if isinstance(table, exp.Subquery):
         return
     named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
@@ -125,15 +125,14 @@ def _check_source(sql: str, tree: exp.Select) -> None:
     for key, value in table.args.items():
         if value and key not in ("this", "alias", "db", "catalog"):
             fix = "read FROM a plain table name"
-            if key == "joins":
-                fix = "join before the aggregation"
             raise refusal(sql, _first_span(value), f"{key.upper()} after the table is", fix)
 
 
-def _check_nodes(sql: str, tree: exp.Select) -> None:
-    source = tree.args["from_"]
-    for node in tree.walk(prune=lambda each: each is source or isinstance(each, exp.With)):
-        if node is tree or node is source or isinstance(node, exp.With):
+def check_expression(sql: str, root: exp.Expression) -> None:
+    """Refuse what no plan has a node for in an expression, or in the expressions of a SELECT."""
+    source = root.args.get("from_") if isinstance(root, exp.Select) else None
+    for node in root.walk(prune=lambda each: each is source or isinstance(each, exp.With)):
+        if node is source or isinstance(node, exp.With) or (node is root and source is not None):
             continue
         if isinstance(node, exp.Window):
             raise refusal(sql, node, "OVER is", "this is a group aggregate; take OVER out")

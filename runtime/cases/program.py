@@ -46,11 +46,12 @@ class Program:
 
     def table(self, event: Mapping[str, Any]) -> Table:
         """The source of an event, which need not say it if there is only one."""
-        if "table" not in event and len(self.tables) == 1:
+        name = event.get("table", event.get("input"))
+        if name is None and len(self.tables) == 1:
             return next(iter(self.tables.values()))
-        found = self.tables.get(event.get("table", ""))
+        found = self.tables.get(name or "")
         if found is None:
-            raise NotSupported(f"an event of the table {event.get('table')!r}")
+            raise NotSupported(f"an event of the table {name!r}")
         return found
 
 

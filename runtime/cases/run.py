@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec, Backend, generate, load
 from aggloom.errors import AggloomError, UnsupportedExpressionError
-from aggloom.runtime.cases import rows, windows
+from aggloom.runtime.cases import joins, rows, windows
 from aggloom.runtime.cases.compare import difference, typed
 from aggloom.runtime.cases.format import (
     Case,
@@ -108,6 +108,8 @@ class Runner:
             return self._run_query(case, windows.window_program(case))
         if case.kind in rows.OPERATOR_KINDS:
             return self._run_query(case, rows.row_program(case))
+        if case.kind in joins.OPERATOR_KINDS:
+            return self._run_query(case, joins.join_program(case))
         if case.kind in OVER_KINDS:
             case = with_query(case)
             return self._run_query(case, query_program(case))

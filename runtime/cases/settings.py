@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from aggloom.codegen import Backend
@@ -107,10 +108,18 @@ def settings(case: Case, backends: Sequence[Backend]) -> Iterator[Setting]:
             if size is not None:
                 found[Setting(size, backend, bool(two_phase), bool(split))] = None
         yield from found
-        if not ttl_of(params):
+        forgets = any(ttl_of(params, side) for side in ("", "left_", "right_"))
+        if not forgets and not _replaces(case):
             last = next(reversed(found))
             size = max((s for s in sizes if s), default=4)
             yield replace(last, bundle=size, two_phase=True, split=any(splits), spread=True)
+
+
+def _replaces(case: Case) -> bool:
+    """Whether a join alone gets updates without what they replace: its messages are a table only to who knows a key."""
+    events = [event for phase in case.phases for event in phase.events if "input" in event]
+    kinds = ["", *(event["op"] for event in events)]
+    return any(one != "-U" and other == "+U" for one, other in pairwise(kinds))
 
 
 def _windows_only(plan: Plan) -> bool:
@@ -129,9 +138,9 @@ def _stateful(plan: Plan) -> list[Stateful]:
     return [node for node in walk(plan.root) if isinstance(node, Stateful)]
 
 
-def ttl_of(params: Mapping[str, Any]) -> int:
-    """After how many milliseconds a key is forgotten; 0 is never."""
-    return int(params.get("ttl_ms", params.get("state_ttl_ms", 0)) or 0)
+def ttl_of(params: Mapping[str, Any], side: str = "") -> int:
+    """After how many milliseconds a key, or a side of it, is forgotten; 0 is never."""
+    return int(params.get(f"{side}ttl_ms", params.get("state_ttl_ms", 0)) or 0)
 
 
 def asks_for_messages(case: Case) -> bool:

@@ -277,7 +277,7 @@ class FedPlan:
         self.watermark(int(event_times(batch, column).max()) - delay - 1, name)
 
     def _folded(self) -> list[tuple[Any, ...]]:
-        if self.plan.options.update_before:
+        if self.plan.tells_before:
             return fold(self._all)
         key = self.plan.key
         if key is None:

@@ -104,7 +104,7 @@ class Pipeline:
 
     def calculate(self, node: Calc, rows: Rows, shown: bool) -> Rows:
         """A Calc's rows, by Arrow, or by Spark for expressions that only it evaluates."""
-        upsert = not self.plan.options.update_before
+        upsert = not self.plan.tells_before
         try:
             return calculate(
                 node.where, node.select, node.schema, *rows, shown=shown, upsert=upsert

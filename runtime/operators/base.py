@@ -243,8 +243,8 @@ class OperatorSpec(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, node: Any, options: PlanOptions) -> OperatorSpec:
-        """The spec of a node of a plan."""
+    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> OperatorSpec:
+        """The spec of a node of a plan, whose expressions are evaluated in a time zone."""
 
     @abstractmethod
     def make(self, handler_class: Any, bucket: int = 0, directory: Path | None = None) -> Operator:

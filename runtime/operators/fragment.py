@@ -283,12 +283,12 @@ class _Walk:
 
     def operator(self, node: Stateful) -> int:
         """The number of a node's operator, after those below it."""
-        spec = operator_of(node, self._options)
+        spec = operator_of(node, self._options, self._zone)
         inputs = tuple(
             tuple(self._feeds(below, schema))
             for below, schema in zip(node.inputs, spec.inputs, strict=True)
         )
-        spread = node.distribution or ()
+        spread = node.inputs[0].distribution or ()
         self.parts.append(Part(spec, node.name, node.keys, spread, inputs))
         self.nodes.append(node)
         return len(self.parts) - 1

@@ -288,7 +288,7 @@ class GroupAggSpec(OperatorSpec):
     state_ttl_ms: int = 0
 
     @classmethod
-    def of(cls, node: Any, options: PlanOptions) -> GroupAggSpec:
+    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> GroupAggSpec:
         ttl = options.state_ttl if node.state_ttl is None else node.state_ttl
         return cls(
             node.handlers[0],

@@ -151,7 +151,7 @@ class NormaliseSpec(OperatorSpec):
     state_ttl_ms: int = 0
 
     @classmethod
-    def of(cls, node: Any, options: PlanOptions) -> NormaliseSpec:
+    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> NormaliseSpec:
         return cls(
             node.schema,
             len(node.key),

@@ -10,6 +10,7 @@ from aggloom.codegen.planner import (
     Deduplicate,
     GroupAggregate,
     IncrementalAggregate,
+    Join,
     Normalise,
     Over,
     PlanOptions,
@@ -21,6 +22,7 @@ from aggloom.errors import SpecError, nearest
 from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
+from aggloom.runtime.operators.join.spec import JoinSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
 from aggloom.runtime.operators.over.spec import OverSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
@@ -33,14 +35,15 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Deduplicate: DeduplicateSpec,
     Normalise: NormaliseSpec,
     Rank: RankSpec,
+    Join: JoinSpec,
     Over: OverSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 
 
-def operator_of(node: Stateful, options: PlanOptions) -> OperatorSpec:
-    """The spec of a node's operator."""
-    return _OPERATORS[type(node)].of(node, options)
+def operator_of(node: Stateful, options: PlanOptions, zone: str = "UTC") -> OperatorSpec:
+    """The spec of a node's operator, whose expressions are evaluated in a time zone."""
+    return _OPERATORS[type(node)].of(node, options, zone)
 
 
 def operator_from(kind: str, settings: Mapping[str, Any], spec: AggSpec) -> OperatorSpec:

@@ -47,6 +47,7 @@ from aggloom.runtime.spark.expressions import (
 from aggloom.runtime.spark.factory import FragmentFactory, factory_of
 from aggloom.runtime.spark.files import WholeFiles, whole_files
 from aggloom.runtime.spark.host import FragmentProcessor, Options
+from aggloom.runtime.spark.once import streamed
 from aggloom.runtime.spark.ordinary import (
     KIND,
     Rows,
@@ -92,8 +93,9 @@ class Settings:
 class Lowering:
     """One plan on its way to a DataFrame.
 
-    factories: those of its fragments, by place. orderly: the tables whose order of files the result depends on.
-    carries: the number of a batch in which every bucket is called.
+    still: the tables that do not stream, beside others that do. orderly: the tables whose order of files the result
+    depends on. factories: those of its fragments, by place. carries: the number of a batch in which every bucket is
+    called.
     """
 
     def __init__(
@@ -104,13 +106,18 @@ class Lowering:
         settings: Settings,
         carries: int | None = None,
     ) -> None:
-        self.plan, self.tables, self.handler_of, self.settings = plan, tables, handler_of, settings
+        self._streams = any(table.df.isStreaming for table in tables.values())
+        self.still = [name for name, table in tables.items() if self._stands_still(table)]
+        self.tables = {
+            name: replace(table, df=streamed(table.df)) if name in self.still else table
+            for name, table in tables.items()
+        }
+        self.plan, self.handler_of, self.settings = plan, handler_of, settings
         self._carries = carries
         self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
         self._places = 0
         self._number = counting.number()
-        self._streams = any(table.df.isStreaming for table in tables.values())
         conf = _any(tables).df.sparkSession.conf
         partitions = conf.get("spark.sql.shuffle.partitions")
         self._zone = str(conf.get("spark.sql.session.timeZone"))
@@ -146,6 +153,10 @@ class Lowering:
         operators = tuple(json.loads(factory.description) for factory in self.factories)
         return Query(operators, above(self.plan.root))
 
+    def _stands_still(self, table: Table) -> bool:
+        """Whether a table is a batch beside streams."""
+        return self._streams and not table.df.isStreaming
+
     def _shown(self, node: Node) -> DataFrame:
         """A part of the plan above the last aggregates: its columns, and kinds in the profile's words."""
         profile = self.settings.profile
@@ -164,7 +175,7 @@ class Lowering:
             if node.where is not None:
                 condition = f"({node.where}) AS `row passes`"
                 schema = with_kind(node.input.schema, pa.string())
-                upsert = not self.plan.options.update_before
+                upsert = not self.plan.tells_before
                 below = below.selectExpr("*", condition).mapInArrow(
                     Having(schema, profile, upsert), spark_fields(node.input.schema, StringType())
                 )

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from aggloom.errors import SpecError, StateCorruptError
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
 from aggloom.runtime.spark.failures import started, telling
+from aggloom.runtime.spark.lower import lowered
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.starting import WithFiles, ready
 from aggloom.runtime.values.changelog import (
@@ -48,6 +49,8 @@ def write_changes(
 
     By default it processes what is there and stops. `key_columns` tell `table` which row a lone +U replaces.
     """
+    made = lowered(df)
+    in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
     if not df.isStreaming:
         raise SpecError(
             "write_changes: the DataFrame is a batch, whose changes are all there: use df.write or df.toArrow(), "
@@ -76,7 +79,7 @@ def write_changes(
     if kind == "console":
         return started(writer.foreachBatch(WithFiles(checkpoint, ConsoleSink(rows_shown))))
     if kind == "table":
-        table = TableSink(Path(checkpoint), key_columns)
+        table = TableSink(Path(checkpoint), key_columns, in_order)
         return started(writer.foreachBatch(WithFiles(checkpoint, table)))
     take_back(path, checkpoint)
     return started(writer.format("json" if kind == "jsonl" else kind).option("path", path))
@@ -115,10 +118,16 @@ class TableSink:
     """Keeps the table that the changelog describes, in a file under the checkpoint.
 
     The file is replaced by a rename and names the batch it includes, so a batch that Spark repeats changes nothing.
+    in_order: whether a row of a key comes after the one that it replaces. If not, each row is taken back as it came.
     """
 
-    def __init__(self, checkpoint: Path, key_columns: Sequence[str] | None = None) -> None:
-        self._file = checkpoint / TABLE_FILE
+    def __init__(
+        self,
+        checkpoint: Path,
+        key_columns: Sequence[str] | None = None,
+        in_order: bool = True,
+    ) -> None:
+        self._file, self._in_order = checkpoint / TABLE_FILE, in_order
         self._keys = list(key_columns) if key_columns is not None else None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
@@ -154,7 +163,8 @@ class TableSink:
             before = _by_name(old, rows.schema).rename_columns(delta.column_names)
             before = before.replace_schema_metadata(None)
             delta = pa.concat_tables([before, delta.replace_schema_metadata(None)])
-        folded = self._by_key(delta, names) if self._keys is not None else _net(delta)
+        by_row = self._keys is None or not self._in_order
+        folded = _net(delta) if by_row else self._by_key(delta, names)
         return folded.rename_columns([*names, _WEIGHT])
 
     def _by_key(self, rows: pa.Table, names: list[str]) -> pa.Table:

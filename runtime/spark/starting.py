@@ -45,6 +45,11 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     for name in sorted(query.orderly):
         check_order(name, query.tables[name].df, checkpoint)
     query_file.write(checkpoint, new)
+    if batch and query.still:
+        names = ", ".join(query.still)
+        _log.warning(
+            "%s: no stream, so read with the first batch and not again: %s", checkpoint, names
+        )
     for line in calls:
         _log.warning("%s: %s", checkpoint, line)
     return query.carrying(batch) if calls else df

@@ -8,6 +8,7 @@ import numpy as np
 
 from aggloom.runtime.state.row_index import (
     AGAIN,
+    BLOCK,
     GONE,
     LESS,
     NEW,
@@ -23,7 +24,7 @@ from aggloom.runtime.state.row_index import (
     name_row,
     row_hash,
 )
-from aggloom.runtime.state.row_store import Encoded, RowArrays, store_row
+from aggloom.runtime.state.row_store import LIVE, Encoded, RowArrays, store_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.key_index import close_gap
@@ -72,18 +73,26 @@ def _insert(
     pooled: Array,
     index: RowIndexArrays,
     unique: bool,
+    single: bool,
     slot: int,
     given: Encoded,
     r: int,
     h: int,
 ) -> tuple[int, int, int]:
     """Add a row: (row, row that is gone or -1, outcome)."""
-    old, cell = find_row(index, rows, slot, given, r, h)
+    cell = np.int64(-1)
+    if single:
+        old = np.int64(bag.head[slot]) - 1
+    else:
+        old, cell = find_row(index, rows, slot, given, r, h)
     if old >= 0 and not unique:
         bag.count[old] += 1
         return old, np.int64(-1), AGAIN
     row = store_row(rows, pool, pooled, given, r)
-    name_row(index, cell, h, slot, row)
+    if single:
+        index.slot[row] = slot
+    else:
+        name_row(index, cell, h, slot, row)
     bag.count[row] = 1
     if len(bag.degree) > 0:
         bag.degree[row] = bag.degree[old] if old >= 0 else 0
@@ -100,19 +109,25 @@ def _remove(
     bag: BagArrays,
     rows: RowArrays,
     index: RowIndexArrays,
+    single: bool,
     slot: int,
     given: Encoded,
     r: int,
     h: int,
 ) -> tuple[int, int, int]:
     """Take a row back: (row, row that is gone or -1, outcome)."""
-    row, cell = find_row(index, rows, slot, given, r, h)
+    cell = np.int64(-1)
+    if single:
+        row = np.int64(bag.head[slot]) - 1
+    else:
+        row, cell = find_row(index, rows, slot, given, r, h)
     if row < 0:
         return row, row, ORPHAN
     bag.count[row] -= 1
     if bag.count[row] > 0:
         return row, np.int64(-1), LESS
-    close_gap(index.table, cell)
+    if not single:
+        close_gap(index.table, cell)
     _relink(bag, slot, -1, bag.after[row], bag.before[row])
     return row, row, GONE
 
@@ -125,6 +140,7 @@ def apply_changes(
     pooled: Array,
     index: RowIndexArrays,
     unique: bool,
+    single: bool,
     slots: Array,
     given: Encoded,
     retracts: Array,
@@ -132,16 +148,21 @@ def apply_changes(
     start: int,
     ahead: Ahead,
 ) -> int:
-    """Apply changes from one on, to the end or up to one that there is no room for: the next change."""
+    """Apply changes from one on, to the end or up to one that there is no room for: the next change.
+
+    single: the row of a slot is the one that its chain begins with, and the index names none.
+    """
     while start < len(slots):
-        stop = look_ahead(index, rows, slots, given, start, ahead)
+        stop = min(len(slots), start + BLOCK)
+        if not single:
+            stop = look_ahead(index, rows, slots, given, start, ahead)
         for r in range(start, stop):
             h, slot = ahead.hashes[r - start], slots[r]
             if retracts[r]:
-                row, gone, outcome = _remove(bag, rows, index, slot, given, r, h)
-            elif has_room(index, rows):
+                row, gone, outcome = _remove(bag, rows, index, single, slot, given, r, h)
+            elif rows.meta[LIVE] < len(rows.words) if single else has_room(index, rows):
                 row, gone, outcome = _insert(
-                    bag, rows, pool, pooled, index, unique, slot, given, r, h
+                    bag, rows, pool, pooled, index, unique, single, slot, given, r, h
                 )
             else:
                 return r
@@ -151,12 +172,15 @@ def apply_changes(
 
 
 @kernel
-def take_rows(bag: BagArrays, rows: RowArrays, index: RowIndexArrays, ids: Array) -> None:
+def take_rows(
+    bag: BagArrays, rows: RowArrays, index: RowIndexArrays, single: bool, ids: Array
+) -> None:
     """Take rows out whatever their counts, each of which is there."""
     for k in range(len(ids)):
         row, slot = ids[k], np.int64(index.slot[ids[k]])
-        h = row_hash(rows.words, rows.flags, row, slot, index.identity)
-        close_gap(index.table, cell_of(index, row, h))
+        if not single:
+            h = row_hash(rows.words, rows.flags, row, slot, index.identity)
+            close_gap(index.table, cell_of(index, row, h))
         _relink(bag, slot, -1, bag.after[row], bag.before[row])
 
 

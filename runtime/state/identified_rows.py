@@ -9,13 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.state.row_index import RowIndex
-from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.state.row_store import Encoded, RowStore
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
 
 
 class IdentifiedRows(ABC):
-    """A store of rows with an index of their identities: the columns of a unique key, or all columns."""
+    """A store of rows with an index of their identities: the columns of a unique key, or all columns.
+
+    single: whether a slot has one row at most, which any other replaces.
+    """
 
     def __init__(
         self,
@@ -24,20 +27,35 @@ class IdentifiedRows(ABC):
         name: str,
         fields: Sequence[pa.Field],
         unique: Sequence[int],
+        single: bool = False,
     ) -> None:
         self.arena, self.pool, self.name = arena, pool, name
-        self.unique = tuple(unique)
+        self.unique, self.single = tuple(unique), single
         self.rows = RowStore(arena, pool, f"{name}.rows", fields)
-        identity = np.array(unique, np.int64) if unique else self.rows.every_column
+        known = bool(unique) or single
+        identity = np.array(unique, np.int64) if known else self.rows.every_column
         self.index = RowIndex(arena, f"{name}.index", identity)
+
+    def fit(self) -> None:
+        """Bring what stands beside rows to their number, after rows were stored that no index names."""
+        self._fit()
 
     @abstractmethod
     def _fit(self) -> None:
         """Bring what stands beside rows to their capacity."""
 
+    @property
+    def replaces(self) -> bool:
+        """Whether a row takes the place of the one with its identity, which may differ from it."""
+        return bool(self.unique) or self.single
+
     def find(self, slots: Array, batch: pa.RecordBatch) -> Array:
         """The row of each slot with the identity of the row beside it, of several the first to come, or -1."""
-        return self.index.find(self.rows.arrays, slots, self.rows.encode(batch))
+        return self.find_encoded(slots, self.rows.encode(batch))
+
+    def find_encoded(self, slots: Array, given: Encoded) -> Array:
+        """As find, for rows that were encoded."""
+        return self.index.find(self.rows.arrays, slots, given)
 
     def free(self, ids: Array) -> None:
         """Forget rows that are gone."""
@@ -49,12 +67,12 @@ class IdentifiedRows(ABC):
         """Give back the room that no row has used yet."""
         self.rows.trim()
         self._fit()
-        self.index.trim(len(self.rows), self.rows.capacity)
+        self.index.trim(0 if self.single else len(self.rows), self.rows.capacity)
 
     def _reserve(self, rows: int) -> None:
         self.rows.reserve(rows)
         self._fit()
-        self.index.reserve(len(self.rows) + rows, self.rows.capacity)
+        self.index.reserve(0 if self.single else len(self.rows) + rows, self.rows.capacity)
 
     def _shrink(self) -> None:
         self.rows.shrink()

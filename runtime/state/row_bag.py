@@ -15,6 +15,7 @@ import pyarrow as pa
 from aggloom.runtime.state.bag_kernels import BagArrays, apply_changes, take_rows, walk_slots
 from aggloom.runtime.state.identified_rows import IdentifiedRows
 from aggloom.runtime.state.row_index import BLOCK, Applied
+from aggloom.runtime.state.row_store import Encoded
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
 
@@ -23,7 +24,8 @@ class RowBag(IdentifiedRows):
     """The rows of slots in an arena, created there or found there again.
 
     name: what its arrays are called by. slots: how many there are. unique: numbers of the columns of a unique key, of
-    which a slot holds one row at most, the last that came; without them the whole row is its identity.
+    which a slot holds one row at most, the last that came; without them the whole row is its identity. single: a slot
+    holds one row at most, whatever it is.
     degrees: whether each row has a number beside its count, 0 at first: how many rows it matches, say.
     """
 
@@ -37,8 +39,9 @@ class RowBag(IdentifiedRows):
         *,
         unique: Sequence[int] = (),
         degrees: bool = False,
+        single: bool = False,
     ) -> None:
-        super().__init__(arena, pool, name, fields, unique)
+        super().__init__(arena, pool, name, fields, unique, single)
         self.keeps_degrees = degrees
         for part in ("count", "after", "before"):
             arena.array(f"{name}.{part}", self.rows.capacity, "i4")
@@ -65,7 +68,10 @@ class RowBag(IdentifiedRows):
 
         A row whose unique key is there replaces that row and has its degree. Rows that are gone have to be freed.
         """
-        given = self.rows.encode(batch)
+        return self.apply_encoded(slots, self.rows.encode(batch), retracts)
+
+    def apply_encoded(self, slots: Array, given: Encoded, retracts: Array) -> Applied:
+        """As apply, for rows that were encoded."""
         n = len(slots)
         applied = Applied.of(n)
         row = 0
@@ -76,7 +82,8 @@ class RowBag(IdentifiedRows):
                 self.pool.arrays,
                 self.rows.pooled,
                 self.index.arrays,
-                bool(self.unique),
+                self.replaces,
+                self.single,
                 slots,
                 given,
                 retracts,
@@ -88,6 +95,11 @@ class RowBag(IdentifiedRows):
                 self._reserve(min(BLOCK, n - row))
         return applied
 
+    def find_encoded(self, slots: Array, given: Encoded) -> Array:
+        if self.single:
+            return self.arrays.head[slots].astype(np.int64) - 1
+        return super().find_encoded(slots, given)
+
     def insert(self, slots: Array, batch: pa.RecordBatch) -> Applied:
         """Add rows to their slots."""
         return self.apply(slots, batch, np.zeros(len(slots), np.bool_))
@@ -98,7 +110,7 @@ class RowBag(IdentifiedRows):
 
     def take(self, ids: Array) -> None:
         """Take distinct rows out whatever their counts; they have to be freed."""
-        take_rows(self.arrays, self.rows.arrays, self.index.arrays, ids)
+        take_rows(self.arrays, self.rows.arrays, self.index.arrays, self.single, ids)
 
     def walk(self, slots: Array, limit: int = 1 << 16) -> Iterator[tuple[Array, Array]]:
         """All rows of slots, as (position in `slots`, id) pairs, at most `limit` at a time; a slot of -1 has none.
@@ -146,6 +158,7 @@ class RowBag(IdentifiedRows):
             slots,
             unique=self.unique,
             degrees=self.keeps_degrees,
+            single=self.single,
         )
         new._reserve(0)
         # By link, which is an id + 1.
@@ -161,7 +174,8 @@ class RowBag(IdentifiedRows):
         kept = np.flatnonzero(moved_slots >= 0)
         new.arrays.head[moved_slots[kept]] = links[old.head[kept]]
         new.index.arrays.slot[now] = moved_slots[self.index.arrays.slot[ids]]
-        new.index.enter(new.rows.arrays, now)
+        if not self.single:
+            new.index.enter(new.rows.arrays, now)
         return new, moved
 
     def _fit(self) -> None:

@@ -110,14 +110,15 @@ def _delete(rows: RowArrays, pool: PoolArrays, pooled: Array, ids: Array) -> Non
 
 
 @kernel
-def _gather(rows: RowArrays, ids: Array, among: Array, words: Array, valid: Array) -> None:
-    """Transpose rows into columns; an id of -1 is a row of nulls."""
+def _gather(rows: RowArrays, ids: Array, columns: Array, words: Array, valid: Array) -> None:
+    """Transpose some columns of rows; an id of -1 is a row of nulls."""
     for k in range(len(ids)):
         row = ids[k]
-        for c in range(len(among)):
-            there = row >= 0 and not is_null(rows.flags, max(row, 0), among[c])
-            valid[c, k] = there
-            words[c, k] = rows.words[row, among[c]] if there else 0
+        for n in range(len(columns)):
+            c = columns[n]
+            there = row >= 0 and not is_null(rows.flags, max(row, 0), c)
+            valid[n, k] = there
+            words[n, k] = rows.words[row, c] if there else 0
 
 
 @kernel
@@ -199,23 +200,21 @@ class RowStore:
         """Forget rows, each of which is there; their ids are free."""
         _delete(self.arrays, self.pool.arrays, self.pooled, ids)
 
-    def gather(self, ids: Array, among: Array | None = None) -> pa.RecordBatch:
-        """The rows with these ids, in this order; -1 is a row of NULLs, with which outer joins pad.
+    def gather(self, ids: Array) -> pa.RecordBatch:
+        """The rows with these ids, in this order; -1 is a row of NULLs, with which outer joins pad."""
+        return pa.RecordBatch.from_arrays(
+            self.gather_columns(ids, self.every_column), schema=self.schema
+        )
 
-        among: numbers of the columns to take, at least one; all by default.
-        """
-        schema = self.schema
-        if among is not None:
-            schema = pa.schema([schema.field(int(c)) for c in among])
-        among = self.every_column if among is None else among
-        words = np.empty((len(schema), len(ids)), np.int64)
+    def gather_columns(self, ids: Array, among: Array) -> list[pa.Array]:
+        """As gather, the columns with these numbers."""
+        words = np.empty((len(among), len(ids)), np.int64)
         valid = np.empty(words.shape, np.bool_)
         _gather(self.arrays, ids, among, words, valid)
-        arrays = [
-            columns.from_words(words[c], valid[c], field.type, self.pool)
-            for c, field in enumerate(schema)
+        return [
+            columns.from_words(words[n], valid[n], self.schema.field(int(c)).type, self.pool)
+            for n, c in enumerate(among)
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def equal(
         self,

@@ -48,7 +48,7 @@ class DeduplicateSpec(OperatorSpec):
     late_rows: bool = False
 
     @classmethod
-    def of(cls, node: Any, options: PlanOptions) -> DeduplicateSpec:
+    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> DeduplicateSpec:
         return cls(
             node.schema,
             len(node.key),

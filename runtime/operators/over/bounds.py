@@ -74,7 +74,7 @@ class Standing:
     def values(self) -> pa.Array:
         """The column by which they are ordered, where there is one."""
         column = np.array([self.rows.key.columns[0].column])
-        return self.rows.rows.gather(self.ids, column).column(0)
+        return self.rows.rows.gather_columns(self.ids, column)[0]
 
     @cached_property
     def _null(self) -> Array:

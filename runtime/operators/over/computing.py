@@ -89,4 +89,5 @@ class Computing:
         """What the handler reads of rows."""
         if not len(self._read):
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(ids), pa.struct([])))
-        return rows.rows.gather(ids, self._read)
+        names = self.spec.spec.handler_schema.names if self.spec.spec else []
+        return pa.RecordBatch.from_arrays(rows.rows.gather_columns(ids, self._read), names)

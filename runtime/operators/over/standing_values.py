@@ -52,10 +52,10 @@ def _of_others(call: Call, standing: Standing) -> pa.Array:
     there = np.flatnonzero((targets >= 0) & (targets < standing.sizes[0]))
     ids = np.full(len(targets), -1, np.int64)
     ids[there] = _ids_at(rows, standing.slots[there], targets[there])
-    found = store.gather(ids, np.array(call.columns[:1])).column(0)
+    found = store.gather_columns(ids, np.array(call.columns[:1]))[0]
     if len(call.columns) < 2:
         return found
-    default = store.gather(standing.ids, np.array(call.columns[1:])).column(0)
+    default = store.gather_columns(standing.ids, np.array(call.columns[1:]))[0]
     return pc.if_else(pa.array(ids >= 0), found, default)
 
 
@@ -77,7 +77,7 @@ def _with_values(call: Call, standing: Standing) -> Array:
     slots, place = np.unique(standing.slots, return_inverse=True)
     sizes, _ = rows.sizes(slots)
     owners, ids = rows.between(slots, np.zeros(len(slots), np.int64), sizes)
-    column = rows.rows.gather(ids, np.array(call.columns[:1])).column(0)
+    column = rows.rows.gather_columns(ids, np.array(call.columns[:1]))[0]
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
     opens = np.r_[0, np.cumsum(sizes)]
     # How many values stand before each row, in all slots together.

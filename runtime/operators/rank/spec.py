@@ -28,7 +28,7 @@ class RankSpec(RankSettings, OperatorSpec):
     kind: ClassVar[str] = "rank"
 
     @classmethod
-    def of(cls, node: Any, options: PlanOptions) -> RankSpec:
+    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> RankSpec:
         schema = node.input.schema
         names = schema.names
         known = next(iter(node.input.unique_keys), ())

@@ -39,7 +39,7 @@ class WindowSettings(OperatorSpec):
     per_record: bool
 
     @classmethod
-    def of(cls, node: WindowAggregate, options: PlanOptions) -> WindowSettings:
+    def of(cls, node: WindowAggregate, options: PlanOptions, zone: str = "UTC") -> WindowSettings:
         """The settings of a node of a plan."""
         return cls(
             node.spec,

@@ -1,0 +1,196 @@
+"""The join operator alone, one thread, over bundles of both sides; DuckDB's join of the whole tables once, as Arrow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+import duckdb
+import numpy as np
+import pyarrow as pa
+from measure import Run, Series, ratios, spread
+from results import publish_rows
+
+from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.join.operator import JoinOperator
+from aggloom.runtime.operators.join.spec import JoinSpec
+from aggloom.runtime.operators.steps import no_rows
+from aggloom.runtime.values.changelog import INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from aggloom.runtime.values.clock import Clock
+
+LOOM, DUCKDB = "aggloom", "DuckDB, once"
+_LEFT = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("v", pa.float64())])
+_RIGHT = pa.schema([("p", pa.int64()), ("m", pa.int64()), ("w", pa.float64())])
+_COLUMNS = ("n", "k", "v", "m", "w")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows (k, n, v) of the left and (p, m, w) of the right, as many of both, of so many rows a key.
+
+    unique: whether p is the right's key. updates: the share of rows that a later bundle changes. one: all rows of the
+    left have one key, and what is measured is the change of the right's row.
+    """
+
+    name: str
+    kind: str = "inner"
+    each: int = 1
+    unique: bool = True
+    updates: float = 0.0
+    one: bool = False
+
+    @property
+    def spec(self) -> JoinSpec:
+        """What the operator is made from."""
+        changing = self.updates or self.one
+        keys = (("n",), ("p",)) if self.unique else (("n",), ("m",))
+        known = keys if changing or self.unique else (None, None)
+        output = ("n",) if changing and self.unique and self.kind == "left" else None
+        return JoinSpec(_LEFT, _RIGHT, self.kind, (False,), _COLUMNS, None, *known, output)  # type: ignore[arg-type]
+
+    def bundles(self, rows: int, size: int) -> Iterator[tuple[Bundle, Bundle]]:
+        """The changes of both sides."""
+        random = np.random.default_rng(7)
+        keys = 1 if self.one else rows // self.each
+        right_keys = random.permutation(rows) % keys
+        before: list[list[np.ndarray]] = [[], []]
+        for start in range(0, rows, size):
+            n = min(size, rows - start)
+            numbers = np.arange(start, start + n)
+            lefts = [random.integers(0, keys, n), numbers, random.random(n)]
+            rights = [right_keys[start : start + n], numbers, random.random(n)]
+            if self.one:
+                rights = [each[: start == 0] for each in rights]
+            both = []
+            for side, (schema, new) in enumerate(((_LEFT, lefts), (_RIGHT, rights))):
+                parts, kinds = [new], [np.full(len(new[0]), INSERT, np.int8)]
+                old = before[side]
+                if old and self.updates:
+                    taken = random.choice(len(old[0]), int(self.updates * n), replace=False)
+                    some = [each[taken] for each in old]
+                    parts += [some, [*some[:2], random.random(len(taken))]]
+                    kinds += [
+                        np.full(len(taken), kind, np.int8) for kind in (UPDATE_BEFORE, UPDATE_AFTER)
+                    ]
+                before[side] = new
+                arrays = [pa.array(np.concatenate(each)) for each in zip(*parts, strict=True)]
+                batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+                both.append(Bundle(batch, np.concatenate(kinds)))
+            yield both[0], both[1]
+        if self.one:
+            old = [each[:1] for each in (np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1))]
+            batch = pa.RecordBatch.from_arrays([pa.array(each) for each in old], schema=_RIGHT)
+            yield Bundle(*no_rows(_LEFT)), Bundle(batch, np.array([UPDATE_AFTER], np.int8))
+
+
+CASES = (
+    Case("foreign key to primary key, added"),
+    Case("8 to 8 rows a key, added", each=8, unique=False),
+    Case("LEFT JOIN, 30 % updates of both", "left", updates=0.3),
+    Case("FULL JOIN, 30 % updates of both", "full", updates=0.3),
+    Case("one row of the right changes, all of the left", one=True),
+)
+
+
+def loom(case: Case, rows: int, size: int) -> tuple[Run, int, JoinOperator]:
+    """The operator over all bundles: what it took, how many rows came and went, and itself."""
+    operator = case.spec.make(None)
+    taken, told, seconds = 0, 0, 0.0
+    for bundles in case.bundles(rows, size):
+        begin = time.process_time()
+        changes = operator.run(bundles, Clock(0))
+        passed = time.process_time() - begin
+        if case.one:
+            taken, told, seconds = len(changes[1]) // 2, len(changes[1]), passed
+            continue
+        seconds += passed
+        taken += sum(len(each.kinds) for each in bundles)
+        told += len(changes[1])
+    return Run(taken, seconds), told, operator
+
+
+def join(case: Case, rows: int, size: int) -> tuple[Run, int]:
+    """DuckDB's join over the rows that there are in the end, given out as Arrow."""
+    tables = []
+    for side, schema in enumerate((_LEFT, _RIGHT)):
+        parts = [bundles[side] for bundles in case.bundles(rows, size)]
+        whole = pa.Table.from_batches([part.batch for part in parts])
+        kinds = np.concatenate([part.kinds for part in parts])
+        key = np.asarray(whole.column(0 if side and case.one else 1))
+        last = np.full(rows, -1)
+        last[key[kinds != UPDATE_BEFORE]] = np.flatnonzero(kinds != UPDATE_BEFORE)
+        tables.append(whole.take(pa.array(last[last >= 0])))
+        assert tables[-1].schema == schema
+    connection = duckdb.connect(config={"threads": 1})
+    for name, table in zip(("l", "r"), tables, strict=True):
+        connection.register(f"{name}_rows", table)
+        connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_rows")
+    begin = time.process_time()
+    found = connection.execute(
+        f"SELECT n, k, v, m, w FROM l {case.kind} JOIN r ON l.k = r.p"
+    ).to_arrow_table()
+    seconds = time.process_time() - begin
+    return Run(rows if case.one else sum(len(t) for t in tables), seconds), found.num_rows
+
+
+def cells(series: Sequence[Series], sizes: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    """The rows of the table."""
+    ours = {each.case: each.rates for each in series if each.contender == LOOM}
+    for each in series:
+        over = "" if each.contender == LOOM else spread(ratios(ours[each.case], each.rates))
+        size = sizes[each.case] if each.contender == LOOM else ""
+        yield each.case, each.contender, spread(each.rates, 1e-6), over, size
+
+
+@click.command()
+@click.option("--rows", default=1_000_000, show_default=True, help="Of each side.")
+@click.option("--bundle", default=100_000, show_default=True, help="Rows of each side.")
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--quick", is_flag=True, help="A tenth of the rows.")
+def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
+    """Measure, and write results/join.md unless --quick."""
+    rows = rows // 10 if quick else rows
+    bundle = bundle // 10 if quick else bundle
+    for case in CASES:
+        # What is compiled is compiled now.
+        loom(case, 2_000, 1_000)
+    found: dict[tuple[str, str], Series] = {}
+    sizes: dict[str, str] = {}
+    for number in range(1, rounds + 1):
+        for case in CASES:
+            run, told, operator = loom(case, rows, bundle)
+            stored = sum(int(side.bag.arrays.count.sum()) for side in operator.state.sides)
+            held = sum(len(side.bag) for side in operator.state.sides)
+            sizes[case.name] = f"{operator.state_bytes / held:.0f} B x {held:,}"
+            there = operator.contents()[0].num_rows
+            other, answer = join(case, rows, bundle)
+            if there != answer:
+                raise click.ClickException(f"{case.name}: {there} rows, {answer} in DuckDB")
+            for name, each in ((LOOM, run), (DUCKDB, other)):
+                found.setdefault((case.name, name), Series(case.name, name)).runs.append(each)
+                click.echo(f"{case.name}, {name}, round {number}: {each.seconds:.2f} s", err=True)
+            click.echo(f"  {told:,} told, {there:,} joined, {sizes[case.name]}", err=True)
+    table = list(cells(list(found.values()), sizes))
+    if quick:
+        for row in table:
+            click.echo(" | ".join(row))
+        return
+    heads = ("what", "contender", "M rows/s", f"{LOOM} over it", "state a row")
+    notes = (
+        f"Two tables of {rows:,} rows each, of two BIGINT columns and a DOUBLE, joined on one of them, one thread. aggloom "
+        f"takes both in bundles of {bundle:,} rows a side and tells after each what has changed; what is counted are the "
+        "rows that come in, the halves of updates each. DuckDB joins the tables as they are in the end, once, and gives "
+        "the result out as Arrow; what is counted are the rows of its tables. Where one row of the right changes, the "
+        "rows of the left that it meets are counted, and only that change is measured: its answer takes back and gives "
+        f"out {rows:,} joined rows. Both have as many joined rows in the end. CPU time; median (least..greatest) of "
+        f"{rounds} rounds in turn; aggloom over it is aggloom's speed by the contender's; state a row: bytes of the whole "
+        "state, free room included, by rows that it holds."
+    )
+    facts = {"rows": f"{rows} a side, in bundles of {bundle}"}
+    publish_rows("join", heads, table, list(found.values()), notes, facts=facts)
+
+
+if __name__ == "__main__":
+    main()

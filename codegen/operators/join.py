@@ -1,0 +1,257 @@
+"""Join: pairs of rows of two inputs that match, and rows that match none (SEMANTICS 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import (
+    Key,
+    Node,
+    Pruner,
+    Title,
+    Trend,
+    constant,
+)
+from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.footprint import TEXT, index_bytes
+from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
+from aggloom.codegen.operators.words import one_line, shown, shown_names
+from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.spec.choices import Changes, JoinKind
+from aggloom.codegen.spec.dtypes import type_name
+
+Held = Literal["JoinKeyContainsUniqueKey", "HasUniqueKey", "NoUniqueKey"]
+_FLINK: dict[JoinKind, str] = {
+    "inner": "InnerJoin",
+    "left": "LeftOuterJoin",
+    "right": "RightOuterJoin",
+    "full": "FullOuterJoin",
+    "semi": "LeftSemiJoin",
+    "anti": "LeftAntiJoin",
+}
+# Beside its words a row has: links to its neighbours, a count, its slot and cells of the index.
+_ROW = 12 + 4 + 12
+
+
+@dataclass(frozen=True)
+class Join(RowsByKey):
+    """Rows of two inputs that agree in pairs of columns and pass a condition; no two columns have the same name.
+
+    pairs: (column of the left, column of the right), of one type; they are the first columns of their inputs.
+    null_safe: of each pair, whether NULL equals NULL. condition: over the columns of both. columns: those that leave,
+    only the left's if it is semi or anti. ttls: after how many milliseconds each side forgets, None as the options say.
+    """
+
+    left: Node
+    right: Node
+    kind: JoinKind
+    pairs: tuple[tuple[str, str], ...]
+    null_safe: tuple[bool, ...]
+    condition: str | None
+    columns: Key
+    update_before: bool = True
+    ttls: tuple[int | None, int | None] = (None, None)
+    merges: bool = False
+    takes: ClassVar[Changes] = "retract"
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.left, self.right
+
+    def over(self, *inputs: Node) -> Node:
+        left, right = inputs
+        return replace(self, left=left, right=right)
+
+    @property
+    def keys(self) -> Key:
+        return tuple(left for left, _ in self.pairs)
+
+    @property
+    def remembered(self) -> pa.Schema:
+        return self.left.schema
+
+    @property
+    def right_keys(self) -> Key:
+        """The right's columns of the pairs."""
+        return tuple(right for _, right in self.pairs)
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind.upper()} JOIN ON {self._equalities or 'TRUE'}"
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        both = self.both
+        return pa.schema([both.field(name) for name in self.columns])
+
+    @cached_property
+    def both(self) -> pa.Schema:
+        """The columns of a pair of rows."""
+        return pa.schema([*self.left.schema, *self.right.schema])
+
+    @cached_property
+    def left_key(self) -> Key | None:
+        """The columns by which the left's rows are told apart; None: all of them."""
+        return _smallest(self.left, self.keys)
+
+    @cached_property
+    def right_key(self) -> Key | None:
+        """The columns by which the right's rows are told apart; None: all of them."""
+        return _smallest(self.right, self.right_keys)
+
+    @property
+    def output_key(self) -> Key | None:
+        """The columns by which the rows that leave are told apart; None: there are none."""
+        return self.unique_key
+
+    @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        ways = {"inner": (self.keys, self.right_keys), "right": (self.right_keys,), "full": ()}
+        lying = ways.get(self.kind, (self.keys,))
+        return tuple(k for k in self.unique_keys if any(set(way) <= set(k) for way in lying))
+
+    @cached_property
+    def changelog(self) -> tuple[str, ...]:
+        adds_only = self.left.appends_only and self.right.appends_only
+        if adds_only and self.kind in ("inner", "semi"):
+            return ("I",)
+        passes_on = self.kind in ("inner", "semi", "anti")
+        if self.output_key is None and not passes_on:
+            return ("I", "D")
+        return tuple(k for k in ("I", "UB", "UA", "D") if self.update_before or k != "UB")
+
+    @property
+    def never_deletes(self) -> bool:
+        return self.appends_only
+
+    @cached_property
+    def unique_keys(self) -> tuple[Key, ...]:
+        left, right = self.left.unique_keys, self.right.unique_keys
+        # Whether a row of this side meets one row of the other at most.
+        left_meets_one = any(set(key) <= set(self.right_keys) for key in right)
+        right_meets_one = any(set(key) <= set(self.keys) for key in left)
+        found: list[Key] = []
+        if self.kind in ("semi", "anti"):
+            found = list(left)
+        elif self.kind != "full":
+            # Padded rows of a FULL JOIN may look alike: a NULL may be one of the key itself.
+            found += left if left_meets_one and self.kind != "right" else ()
+            found += right if right_meets_one and self.kind != "left" else ()
+            found += [(*one, *other) for one in left for other in right]
+        there = set(self.columns)
+        kept = dict.fromkeys(key for key in found if set(key) <= there)
+        return tuple(sorted(kept, key=len))
+
+    @property
+    def trends(self) -> dict[str, Trend]:
+        return constant(self.columns) if self.appends_only else {}
+
+    @property
+    def distribution(self) -> Key | None:
+        """A row without a partner lies where its own side's columns say."""
+        if self.kind == "full":
+            return None
+        sides = [self.right] if self.kind == "right" else [self.left]
+        sides += [self.right] if self.kind == "inner" else []
+        ways = [each.distribution for each in sides]
+        return next(
+            (way for way in ways if way is not None and set(way) <= set(self.columns)), None
+        )
+
+    def below(self, names: Key) -> tuple[dict[str, str], ...]:
+        lefts, rights = dict(self.pairs), {right: left for left, right in self.pairs}
+        by_left: dict[str, str] = {}
+        for name in names:
+            if name in lefts and self.kind not in ("right", "full"):
+                by_left[name] = name
+            elif name in rights and self.kind in ("inner", "right"):
+                by_left[name] = rights[name]
+        return by_left, {name: lefts[own] for name, own in by_left.items()}
+
+    @cached_property
+    def lineage(self) -> str:
+        sides = [[(f.name, type_name(f.type)) for f in each.schema] for each in self.inputs]
+        known = (self.left_key, self.right_key)
+        what = (self.pairs, self.null_safe, self.condition, sides, known, self.columns)
+        return f"join {self.kind} {what!r}"
+
+    @property
+    def title(self) -> Title:
+        where = [self._equalities] if self.pairs else []
+        where += [] if self.condition is None else [one_line(self.condition)]
+        details: dict[str, list[str]] = {
+            "joinType": [_FLINK[self.kind]],
+            "where": [" AND ".join(where) if where else "true"],
+            "select": shown_names(self.columns),
+            "leftInputSpec": [self.held_by(0)],
+            "rightInputSpec": [self.held_by(1)],
+        }
+        return "Join", details
+
+    def held_by(self, side: int) -> Held:
+        """How the rows of a side are told apart, in Flink's words."""
+        key = (self.left_key, self.right_key)[side]
+        if key is None:
+            return "NoUniqueKey"
+        pairs = (self.keys, self.right_keys)[side]
+        return "JoinKeyContainsUniqueKey" if set(key) <= set(pairs) else "HasUniqueKey"
+
+    def state(self, backend: str, ttl: int) -> dict[str, Any]:
+        parts: list[dict[str, Any]] = [
+            {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.pairs))}
+        ]
+        for name, each in (("left", self.left), ("right", self.right)):
+            row = row_bytes(each.schema) + _ROW
+            what = f"its rows of the {name}"
+            rows = {"name": name, "kind": "rows", "bytes_per_key": 4, "entries": what}
+            parts.append({**rows, "bytes_per_entry": row})
+        bounds = ["the number of keys" if self.pairs else "one key"]
+        bounds += [f"per key, {part['entries']}" for part in parts[1:]]
+        return self.footprint(parts, ttl, bounds, holds_texts(self.both), TEXT)
+
+    def wakes_by(self, ttl: int) -> Literal["", "time to live"]:
+        sides = [ttl if own is None else own for own in self.ttls]
+        return "time to live" if any(sides) else ""
+
+    @property
+    def local_obstacle(self) -> str:
+        return "which rows match is known only where the rows of both sides are"
+
+    def exchanged(self) -> Node:
+        return self.over(Exchange(self.left, self.keys), Exchange(self.right, self.right_keys))
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
+        read = {*columns, *columns_of(self.condition or "TRUE")}
+        sides = []
+        for each, keys, known in (
+            (self.left, self.keys, self.left_key),
+            (self.right, self.right_keys, self.right_key),
+        ):
+            others = [n for n in each.schema.names if n in {*read, *(known or ())} - set(keys)]
+            wanted = [*keys, *others] or each.schema.names[:1]
+            sides.append(pick(prune.input(each, wanted), wanted))
+        return replace(self, left=sides[0], right=sides[1], columns=columns)
+
+    @property
+    def _equalities(self) -> str:
+        words = zip(self.pairs, self.null_safe, strict=True)
+        return " AND ".join(
+            f"({shown(left)} {'IS NOT DISTINCT FROM' if safe else '='} {shown(right)})"
+            for (left, right), safe in words
+        )
+
+
+def _smallest(side: Node, keys: Key) -> Key | None:
+    """The unique key of a side that its rows are held by: one within the join's key, else the shortest.
+
+    Where the row that goes may come after the one in its place, rows are told apart by all columns.
+    """
+    found: Iterable[Key] = side.ordered_keys
+    return min(found, key=lambda key: (not set(key) <= set(keys), len(key)), default=None)

@@ -1,0 +1,300 @@
+"""FROM with several tables: a tree of joins, and a SELECT over the joined rows, whose columns have one name each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.operators import Node, renamed
+from aggloom.codegen.planner.hints import ttls_of
+from aggloom.codegen.planner.join_tree import (
+    Joined,
+    Leaf,
+    Tree,
+    place,
+    plan_of_tree,
+    without_padding,
+)
+from aggloom.codegen.spec.choices import JoinKind
+from aggloom.codegen.sql.conditions import never_null
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.numbering_range import conjuncts
+from aggloom.codegen.sql.relations import Relation, Relations
+from aggloom.codegen.sql.scope import bare
+from aggloom.codegen.sql.shape import check_expression, refusal
+from aggloom.errors import SqlError
+
+_KINDS: Mapping[tuple[str, str], JoinKind] = {
+    ("", ""): "inner",
+    ("", "INNER"): "inner",
+    ("", "CROSS"): "inner",
+    ("LEFT", ""): "left",
+    ("LEFT", "OUTER"): "left",
+    ("RIGHT", ""): "right",
+    ("RIGHT", "OUTER"): "right",
+    ("FULL", ""): "full",
+    ("FULL", "OUTER"): "full",
+    ("LEFT", "SEMI"): "semi",
+    ("", "SEMI"): "semi",
+    ("LEFT", "ANTI"): "anti",
+    ("", "ANTI"): "anti",
+}
+
+
+class Builder(Protocol):
+    """What builds the blocks of a query."""
+
+    sql: str
+    dialect: str
+
+    def relation(self, source: exp.Expression) -> tuple[Node, set[str]]: ...
+
+    def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
+
+
+def has_joins(tree: exp.Select) -> bool:
+    """Whether the FROM of a query has several tables."""
+    return bool(tree.args.get("joins")) or _is_parenthesised(tree.args["from_"].this)
+
+
+def joined(builder: Builder, tree: exp.Select) -> tuple[exp.Select, Node]:
+    """The query over the rows of its joins, and their plan."""
+    clause = FromClause(builder, tree)
+    clause.read()
+    return clause.finish()
+
+
+class FromClause:
+    """A FROM on its way: the tree of its joins, and what its columns are called."""
+
+    def __init__(self, builder: Builder, tree: exp.Select) -> None:
+        self.builder, self.select = builder, tree
+        self.sql = builder.sql
+        self._taken: set[str] = set()
+        self._ttls = ttls_of(self.sql, tree, _names_in(tree)) if tree.args.get("hint") else {}
+        self.tree: Tree
+        self.relations: Relations
+
+    def read(self) -> None:
+        """Read FROM and its joins from the left to the right."""
+        source, joins = self.select.args["from_"].this, self.select.args.get("joins") or []
+        self.tree, self.relations = self._joins(source, joins)
+
+    def finish(self) -> tuple[exp.Select, Node]:
+        """The query without its FROM, over the plan of the FROM."""
+        where = self.select.args.get("where")
+        conditions = conjuncts(where.this) if where is not None else []
+        found = [self._condition(each, self.relations) for each in conditions]
+        without_padding(self.tree, {name for each in found for name in never_null(each)})
+        for each in found:
+            place(self.tree, each)
+        rest = self.tree.where
+        self.tree.where = []
+        if isinstance(self.tree, Leaf):
+            self.tree.where, rest = rest, []
+        node = plan_of_tree(self.builder, self.tree)
+        return self._rewritten(rest), node
+
+    def _rewritten(self, where: list[exp.Expression]) -> exp.Select:
+        """The query with its columns as the joined rows call them."""
+        tree = self.select.copy()
+        for clause in ("joins", "hint"):
+            tree.set(clause, None)
+        tree.set("where", exp.Where(this=exp.and_(*where)) if where else None)
+        place = tree.args["from_"].this
+        tree.set("from_", exp.From(this=exp.to_table(place.alias_or_name or "joined")))
+        aliases = {item.alias.casefold() for item in tree.expressions if item.alias}
+
+        def keep(column: exp.Column) -> bool:
+            return not column.table and column.name.casefold() in aliases
+
+        tree.set("expressions", self._items(tree.expressions))
+        for clause in ("group", "having", "qualify", "order", "windows", "distinct"):
+            value = tree.args.get(clause)
+            if isinstance(value, exp.Expression):
+                tree.set(clause, self.relations.resolved(value, keep))
+        return tree
+
+    def _items(self, items: list[exp.Expression]) -> list[exp.Expression]:
+        """The items of SELECT, each * written out; names that come twice are told apart as in Flink: a, a0, a1."""
+        shown: list[tuple[str | None, exp.Expression]] = []
+        for item in items:
+            inner = item.this if isinstance(item, exp.Column) else item
+            if isinstance(inner, exp.Star):
+                if any(inner.args.values()):
+                    raise refusal(
+                        self.sql, item, "a * with EXCEPT or REPLACE is", "name the columns"
+                    )
+                shown += self.relations.star(item if isinstance(item, exp.Column) else None)
+            elif isinstance(bare(item), exp.Column):
+                shown.append((self._own_name(bare(item)), self.relations.resolved(item)))
+            else:
+                shown.append((None, self.relations.resolved(item)))
+        names = Counter(item.alias for _, item in shown if isinstance(item, exp.Alias))
+        found = []
+        for name, node in shown:
+            if name is None:
+                found.append(node)
+                continue
+            free, number = name, 0
+            while names[free]:
+                free, number = f"{name}{number}", number + 1
+            names[free] += 1
+            found.append(exp.alias_(node, exp.to_identifier(free, quoted=True)))
+        return found
+
+    def _own_name(self, column: exp.Expression) -> str:
+        """A column's name as its table spells it."""
+        written = str(column.name)
+        for each in self.relations.tables:
+            for name in each.columns:
+                if name.casefold() == written.casefold():
+                    return name
+        return written
+
+    def _joins(self, source: exp.Expression, joins: list[exp.Join]) -> tuple[Tree, Relations]:
+        tree, relations = self._part(source)
+        for join in joins:
+            tree, relations = self._join(tree, relations, join, source)
+        return tree, relations
+
+    def _part(self, source: exp.Expression) -> tuple[Tree, Relations]:
+        """A table of FROM, or joins in parentheses."""
+        if _is_parenthesised(source):
+            inner = source.this.copy()
+            joins = inner.args.get("joins") or []
+            inner.set("joins", None)
+            tree, relations = self._joins(inner, joins)
+            if source.alias:
+                columns = dict(self._columns(relations, source))
+                relations = Relations(self.sql, (Relation(frozenset({source.alias}), columns),))
+            return tree, relations
+        if isinstance(source, exp.Lateral):
+            fix = "join on the condition, or number the rows with ROW_NUMBER() OVER (...)"
+            raise refusal(self.sql, source, "this LATERAL is", fix)
+        node, names = self.builder.relation(source)
+        if source.alias:
+            names = {source.alias}
+        node, columns = self._apart(node, names)
+        return Leaf(node), Relations(self.sql, (Relation(frozenset(names), columns),))
+
+    def _columns(self, relations: Relations, source: exp.Expression) -> list[tuple[str, str]]:
+        """The columns of joins in parentheses that have a name, each by its own."""
+        found = []
+        for name, node in relations.star():
+            if not isinstance(node, exp.Column):
+                fix = "take the name away, or write a sub-query"
+                raise refusal(self.sql, source, "a name for a FULL JOIN with USING is", fix)
+            found.append((name, node.name))
+        return found
+
+    def _apart(self, node: Node, names: set[str]) -> tuple[Node, dict[str, str]]:
+        """A table whose columns have names that no other table's have, and what each is called now."""
+        columns: dict[str, str] = {}
+        folded = {name.casefold() for name in self._taken}
+        table = min(names, key=len, default="")
+        for name in node.schema.names:
+            own, number = name, 2
+            while own.casefold() in folded:
+                own = f"{table}.{name}" if number == 2 and table else f"{table}.{name}_{number}"
+                number += 1
+            folded.add(own.casefold())
+            columns[name] = own
+        self._taken |= set(columns.values())
+        if list(columns) == list(columns.values()):
+            return node, columns
+        fields = zip(columns.values(), node.schema.types, strict=True)
+        return renamed(node, pa.schema(list(fields))), columns
+
+    def _join(
+        self, left: Tree, relations: Relations, join: exp.Join, source: exp.Expression
+    ) -> tuple[Tree, Relations]:
+        kind = self._kind(join)
+        right, others = self._part(join.this)
+        merged = dict(relations.merged)
+        both = Relations(self.sql, (*relations.tables, *others.tables), merged)
+        on = join.args.get("on")
+        names = [each.name for each in join.args.get("using") or []]
+        if str(join.args.get("method") or "").upper() == "NATURAL":
+            (other,) = others.tables
+            names = relations.common(other)
+        if names:
+            if len(others.tables) != 1:
+                fix = "write the condition with ON"
+                raise refusal(self.sql, join, "USING of joins in parentheses is", fix)
+            conditions, both = self._merged(relations, others, names, kind, join)
+        else:
+            conditions = [] if on is None else [self._condition(e, both) for e in conjuncts(on)]
+        visible = both if kind not in ("semi", "anti") else relations
+        ttls = self._ttl(left, relations), self._ttl(right, others)
+        return Joined(kind, left, right, conditions, ttls), visible
+
+    def _condition(self, node: exp.Expression, relations: Relations) -> exp.Expression:
+        """A condition over the joined rows."""
+        check_expression(self.sql, node)
+        return bare(relations.resolved(node))
+
+    def _kind(self, join: exp.Join) -> JoinKind:
+        side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
+        method = str(join.args.get("method") or "").upper()
+        found = _KINDS.get((side, kind))
+        if found is None or method not in ("", "NATURAL"):
+            words = " ".join(word for word in (method, side, kind, "JOIN") if word)
+            raise refusal(self.sql, join, f"{words} is", "write one of the joins of docs/joins.md")
+        return found
+
+    def _merged(
+        self, left: Relations, right: Relations, names: list[str], kind: JoinKind, join: exp.Join
+    ) -> tuple[list[exp.Expression], Relations]:
+        """The conditions of USING, and the tables in which its columns are one."""
+        conditions, merged = [], dict(left.merged)
+        (other,) = right.tables
+        once: set[str] = set()
+        for name in names:
+            sides = [tables.find(exp.column(name)) for tables in (left, right)]
+            if sides[0] is None or sides[1] is None:
+                which = "left" if sides[0] is None else "right"
+                message = f"USING ({name}): the {which} side has no such column."
+                raise SqlError(located(message, self.sql, span(join)))
+            conditions.append(exp.EQ(this=sides[0].copy(), expression=sides[1].copy()))
+            whole = {"right": sides[1], "full": exp.func("COALESCE", *sides)}.get(kind, sides[0])
+            folded = {known.casefold(): known for known in merged}
+            merged[folded.get(name.casefold(), name)] = whole
+            once.add(name.casefold())
+        tables = tuple(_once(each, once) for each in (*left.tables, other))
+        return conditions, Relations(self.sql, tables, merged)
+
+    def _ttl(self, tree: Tree, relations: Relations) -> int | None:
+        """What a hint says of a side that is one table."""
+        if not isinstance(tree, Leaf):
+            return None
+        (table,) = relations.tables
+        return next((ms for name, ms in self._ttls.items() if table.is_called(name)), None)
+
+
+def _once(table: Relation, names: set[str]) -> Relation:
+    own = {name for name in table.columns if name.casefold() in names}
+    return replace(table, once=table.once | own)
+
+
+def _is_parenthesised(source: exp.Expression) -> bool:
+    """Whether a source are joins in parentheses."""
+    return (
+        isinstance(source, exp.Subquery)
+        and isinstance(source.this, exp.Table | exp.Subquery)
+        and bool(source.this.args.get("joins"))
+    )
+
+
+def _names_in(tree: exp.Select) -> set[str]:
+    """The names of the tables of a FROM."""
+    found = set()
+    for clause in [tree.args["from_"], *(tree.args.get("joins") or [])]:
+        for source in clause.find_all(exp.Table, exp.Subquery):
+            found |= {source.alias_or_name} - {""}
+    return found

@@ -1,0 +1,38 @@
+"""join_state: what each side of a join remembers follows from its unique keys."""
+
+from __future__ import annotations
+
+from aggloom.codegen.operators import Join, Node, walk
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+
+_HELD = {
+    "JoinKeyContainsUniqueKey": "one row a key",
+    "HasUniqueKey": "rows by {key}",
+    "NoUniqueKey": "rows with how often they came, since {why}",
+}
+
+
+def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
+    """Say of each Join how its sides are held, and where its rows cannot be spread (SEMANTICS 5.3)."""
+    for node in walk(root):
+        if not isinstance(node, Join):
+            continue
+        known = (node.left_key, node.right_key)
+        sides = []
+        for place, (side, below) in enumerate((("left", node.left), ("right", node.right))):
+            key = ", ".join(known[place] or ())
+            sides.append(f"{side}: {_HELD[node.held_by(place)].format(key=key, why=_why(below))}")
+        unknown = None in known
+        notes.add("join_state", node.subject, not unknown, "; ".join(sides))
+        if not node.pairs:
+            why = "no equality between the sides: all rows lie in one place, and each meets each"
+            notes.add("join_spread", node.subject, False, why)
+    return root
+
+
+def _why(side: Node) -> str:
+    """Why no unique key tells the rows of a side apart."""
+    if side.unique_key is None:
+        return "no unique key is known"
+    return f"rows of one {', '.join(side.unique_key)} come from several places, in any order"

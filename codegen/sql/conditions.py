@@ -1,0 +1,93 @@
+"""Conditions of joins, conjunct by conjunct: which are equalities, and which no row with NULLs can pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from aggloom.codegen.sql.scope import bare, text_of
+
+_STRICT = (
+    *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.Like, exp.ILike),
+    *(exp.Neg, exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Cast, exp.Lower, exp.Upper),
+)
+"""Operations of which NULL among the operands makes NULL."""
+
+
+@dataclass(frozen=True)
+class Equality:
+    """Two expressions that a condition sets equal; null_safe: NULL equals NULL."""
+
+    sides: tuple[exp.Expression, exp.Expression]
+    null_safe: bool = False
+
+
+def column_names(node: exp.Expression) -> set[str]:
+    """The columns that an expression reads."""
+    return {column.name for column in node.find_all(exp.Column)}
+
+
+def equality(node: exp.Expression) -> Equality | None:
+    """The equality that a condition is; None for other conditions."""
+    node = bare(node)
+    if isinstance(node, exp.EQ | exp.NullSafeEQ):
+        sides = bare(node.this), bare(node.expression)
+        return Equality(sides, isinstance(node, exp.NullSafeEQ))
+    if isinstance(node, exp.Or):
+        return _null_safe(*_disjuncts(node))
+    return None
+
+
+def _null_safe(*parts: exp.Expression) -> Equality | None:
+    """`a = b OR (a IS NULL AND b IS NULL)`, in either order, is a null-safe equality."""
+    if len(parts) != 2:
+        return None
+    for equal, both in (parts, parts[::-1]):
+        if not isinstance(equal, exp.EQ) or not isinstance(both, exp.And):
+            continue
+        sides = bare(equal.this), bare(equal.expression)
+        nulls = [bare(each) for each in (both.this, both.expression)]
+        tested = {text_of(bare(each.this)) for each in nulls if _is_null(each)}
+        if tested == {text_of(side) for side in sides} and len(tested) == 2:
+            return Equality(sides, True)
+    return None
+
+
+def never_null(node: exp.Expression) -> set[str]:
+    """The columns that are not NULL in any row that passes a condition, as far as its form says."""
+    node = bare(node)
+    if isinstance(node, exp.And):
+        return never_null(node.this) | never_null(node.expression)
+    if isinstance(node, exp.Or):
+        return never_null(node.this) & never_null(node.expression)
+    if isinstance(node, exp.Not):
+        inner = bare(node.this)
+        if _is_null(inner):
+            return _needed(inner.this)
+        return _needed(inner)
+    if isinstance(node, exp.In) and not node.args.get("query"):
+        return _needed(node.this)
+    if isinstance(node, exp.Between):
+        return {name for each in node.iter_expressions() for name in _needed(each)}
+    return _needed(node)
+
+
+def _needed(node: exp.Expression) -> set[str]:
+    """The columns of which NULL makes the expression NULL."""
+    if isinstance(node, exp.Column):
+        return {node.name}
+    if not isinstance(node, _STRICT):
+        return set()
+    return {name for child in node.iter_expressions() for name in _needed(child)}
+
+
+def _is_null(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Is) and isinstance(bare(node.expression), exp.Null)
+
+
+def _disjuncts(node: exp.Expression) -> list[exp.Expression]:
+    node = bare(node)
+    if not isinstance(node, exp.Or):
+        return [node]
+    return [found for side in (node.this, node.expression) for found in _disjuncts(side)]

@@ -1,0 +1,56 @@
+"""join_sql: the query of a join as text, from columns or a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.errors import SpecError, nearest
+
+_WORDS = {
+    "inner": "JOIN",
+    "left": "LEFT JOIN",
+    "right": "RIGHT JOIN",
+    "full": "FULL JOIN",
+    "semi": "LEFT SEMI JOIN",
+    "anti": "LEFT ANTI JOIN",
+    "cross": "CROSS JOIN",
+}
+_SPARK = {"outer": "full", "fullouter": "full", "leftouter": "left", "rightouter": "right"} | {
+    "leftsemi": "semi",
+    "leftanti": "anti",
+}
+
+
+def join_sql(
+    on: str | Sequence[str] = (),
+    *,
+    condition: str | None = None,
+    how: str = "inner",
+    select: str | Sequence[str] = "*",
+    ttl: tuple[str | None, str | None] = (None, None),
+    names: tuple[str, str] = ("l", "r"),
+) -> str:
+    """The query of the join of two tables, which it calls `l` and `r` unless `names` says others.
+
+    on: names of columns that both have, which become one column each. condition: SQL instead, such as
+    `l.id = r.id AND l.at >= r.since`. how: inner, left, right, full, semi, anti or cross, or as Spark spells them.
+    select: what to show, as SQL. ttl: how long each side is kept without a change, such as `("1 h", None)`; None: as
+    the options say. Raises SpecError.
+    """
+    folded = how.lower().replace("_", "").replace(" ", "")
+    kind = _SPARK.get(folded, folded)
+    if kind not in _WORDS:
+        raise SpecError(f"join: how is {how!r}. {nearest(folded, _WORDS)}")
+    columns = [on] if isinstance(on, str) else list(on)
+    if kind == "cross" and (columns or condition is not None):
+        raise SpecError("join: a cross join pairs all rows; leave out on and condition.")
+    if kind != "cross" and bool(columns) == (condition is not None):
+        raise SpecError("join: give either on=[columns] or condition='l.id = r.id', and not both.")
+    left, right = names
+    shown = select if isinstance(select, str) else ", ".join(select)
+    kept = [f"'{name}' = '{time}'" for name, time in zip(names, ttl, strict=True) if time]
+    hint = f"/*+ STATE_TTL({', '.join(kept)}) */ " if kept else ""
+    test = f" USING ({', '.join(map(quoted, columns))})" if columns else ""
+    test = f" ON {condition}" if condition is not None else test
+    return f"SELECT {hint}{shown} FROM {quoted(left)} {_WORDS[kind]} {quoted(right)}{test}"

@@ -1,0 +1,122 @@
+"""The tables of a FROM clause: what their columns may be called, and what each is called in the joined rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.scope import named
+from aggloom.errors import AmbiguousColumnError, UnknownColumnError, UnknownTableError, nearest
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table of FROM.
+
+    names: by which its columns may be qualified. columns: by their own names what they are in the joined rows.
+    once: those that USING or NATURAL has made one with another table's.
+    """
+
+    names: frozenset[str]
+    columns: Mapping[str, str]
+    once: frozenset[str] = frozenset()
+
+    def is_called(self, name: str) -> bool:
+        """Whether this is a name of the table."""
+        return name.casefold() in {each.casefold() for each in self.names}
+
+    def find(self, name: str) -> str | None:
+        """The column of this name, or the only one that differs from it in case; in the joined rows."""
+        if name in self.columns:
+            return self.columns[name]
+        found = [own for known, own in self.columns.items() if known.casefold() == name.casefold()]
+        return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True)
+class Relations:
+    """The tables of a FROM in their order; merged: what stands for a column that several of them share."""
+
+    sql: str
+    tables: tuple[Relation, ...]
+    merged: Mapping[str, exp.Expression] = field(default_factory=dict)
+
+    def find(self, column: exp.Column) -> exp.Expression | None:
+        """What a column is in the joined rows; None if no table has it. Raises AmbiguousColumnError."""
+        if column.table:
+            owners = [each for each in self.tables if each.is_called(column.table)]
+            found = [own for each in owners if (own := each.find(column.name)) is not None]
+        else:
+            for name, whole in self.merged.items():
+                if name.casefold() == column.name.casefold():
+                    return whole.copy()
+            found = [own for each in self.tables if (own := each.find(column.name)) is not None]
+        if len(found) > 1:
+            raise self._ambiguous(column)
+        return named(found[0]) if found else None
+
+    def resolved(
+        self, node: exp.Expression, keep: Callable[[exp.Column], bool] = lambda _: False
+    ) -> exp.Expression:
+        """The expression with every column as the joined rows call it; `keep` says which unknown ones may stay."""
+
+        def visit(part: exp.Expression) -> exp.Expression:
+            if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
+                return part
+            found = self.find(part)
+            if found is None:
+                if keep(part):
+                    return part
+                raise self.unknown(part)
+            place = span(part)
+            if place is not None and isinstance(found, exp.Column):
+                start, end = place
+                found.this.update_positions(None, line=0, col=0, start=start, end=end - 1)
+            return found
+
+        return node.transform(visit, copy=True)
+
+    def star(self, of: exp.Column | None = None) -> list[tuple[str, exp.Expression]]:
+        """The columns that * stands for, or t.*: (name, what it is in the joined rows)."""
+        if of is not None:
+            owners = [each for each in self.tables if each.is_called(of.table)]
+            if not owners:
+                names = sorted(name for each in self.tables for name in each.names)
+                message = f"there is no table {of.table!r} in FROM. {nearest(of.table, names)}"
+                raise UnknownTableError(located(message, self.sql, of))
+            return [(name, named(own)) for each in owners for name, own in each.columns.items()]
+        found = [(name, whole.copy()) for name, whole in self.merged.items()]
+        for each in self.tables:
+            for name, own in each.columns.items():
+                if name not in each.once:
+                    found.append((name, named(own)))
+        return found
+
+    def common(self, other: Relation) -> list[str]:
+        """The names of columns that both have, for NATURAL."""
+        theirs = {name.casefold() for name in other.columns}
+        names = [name for name, _ in self.star()]
+        return [name for name in dict.fromkeys(names) if name.casefold() in theirs]
+
+    def unknown(self, column: exp.Column) -> UnknownColumnError:
+        """The error of a column that no table has."""
+        written = ".".join(part.name for part in column.parts)
+        message = f"there is no column {written!r}. {nearest(column.name, sorted(self._names()))}"
+        return UnknownColumnError(located(message, self.sql, column))
+
+    def _names(self) -> set[str]:
+        return {name for each in self.tables for name in each.columns}
+
+    def _ambiguous(self, column: exp.Column) -> AmbiguousColumnError:
+        owners = list(self._owners(column))
+        message = f"column {column.name!r} is in {' and '.join(owners)}; write which one"
+        example = f" ({owners[0]}.{column.name})" if not column.table else ", by another alias"
+        return AmbiguousColumnError(located(f"{message}{example}.", self.sql, column))
+
+    def _owners(self, column: exp.Column) -> Iterator[str]:
+        for each in self.tables:
+            if each.find(column.name) is not None:
+                yield min(each.names, key=len, default="a sub-query")

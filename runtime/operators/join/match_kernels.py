@@ -1,0 +1,157 @@
+"""Which rows meet which: walks over the rows of the other side, and the sums of what each row meets."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.state.bag_kernels import BagArrays
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+
+
+class Pairs(NamedTuple):
+    """Pairs of stored rows: this side's and the other's, how often each is there, whether after the bundle."""
+
+    mine: Array
+    other: Array
+    mine_count: Array
+    other_count: Array
+    after: Array
+
+    @classmethod
+    def of(cls, room: int) -> Pairs:
+        """Room for so many pairs."""
+        mine, other, one, two = (np.empty(room, np.int64) for _ in range(4))
+        return cls(mine, other, one, two, np.empty(room, np.bool_))
+
+    def first(self, count: int) -> Pairs:
+        """The first of them."""
+        return Pairs(*(each[:count] for each in self))
+
+    def kept(self, keep: Array) -> Pairs:
+        """Those that are marked."""
+        return Pairs(*(each[keep] for each in self))
+
+    def turned(self) -> Pairs:
+        """The same, seen from the other side."""
+        return Pairs(self.other, self.mine, self.other_count, self.mine_count, self.after)
+
+
+@kernel
+def _put(
+    pairs: Pairs, at: int, mine: int, other: int, mine_count: int, other_count: int, after: bool
+) -> None:
+    pairs.mine[at], pairs.other[at] = mine, other
+    pairs.mine_count[at], pairs.other_count[at] = mine_count, other_count
+    pairs.after[at] = after
+
+
+@kernel
+def meet_unchanged(
+    bag: BagArrays,
+    mark: Array,
+    slots: Array,
+    old: Array,
+    new: Array,
+    before: Array,
+    after: Array,
+    cursor: Array,
+    pairs: Pairs,
+) -> int:
+    """The pairs of items with the other side's rows that have not changed, from a cursor on; how many there are.
+
+    cursor: the item, and the link to go on with or 0. An item whose slot is -1 meets nothing.
+    """
+    found, item, link = np.int64(0), cursor[0], cursor[1]
+    room = len(pairs.mine) - 1
+    while item < len(slots) and found < room:
+        if link == 0 and slots[item] >= 0:
+            link = np.int64(bag.head[slots[item]])
+        while link != 0 and found < room:
+            row = link - 1
+            if mark[row] <= 0:
+                count = np.int64(bag.count[row])
+                if before[item] > 0:
+                    _put(pairs, found, old[item], row, before[item], count, False)
+                    found += 1
+                if after[item] > 0:
+                    _put(pairs, found, new[item], row, after[item], count, True)
+                    found += 1
+            link = np.int64(bag.after[row])
+        if link == 0:
+            item += 1
+    cursor[0], cursor[1] = item, link
+    return found
+
+
+@kernel
+def chain_items(slots: Array, head: Array, after: Array) -> None:
+    """Hang items on their slots; links are an item + 1. head: zeros."""
+    for k in range(len(slots)):
+        if slots[k] >= 0:
+            after[k] = head[slots[k]]
+            head[slots[k]] = k + 1
+
+
+@kernel
+def meet_changed(
+    slots: Array,
+    old: Array,
+    new: Array,
+    before: Array,
+    after: Array,
+    head: Array,
+    chain: Array,
+    others_old: Array,
+    others_new: Array,
+    others_before: Array,
+    others_after: Array,
+    cursor: Array,
+    pairs: Pairs,
+) -> int:
+    """The pairs of items with the items of the other side, as `chain_items` left them; see meet_unchanged."""
+    found, item, link = np.int64(0), cursor[0], cursor[1]
+    room = len(pairs.mine) - 1
+    while item < len(slots) and found < room:
+        if link == 0 and slots[item] >= 0:
+            link = np.int64(head[slots[item]])
+        while link != 0 and found < room:
+            k = link - 1
+            if before[item] > 0 and others_before[k] > 0:
+                _put(pairs, found, old[item], others_old[k], before[item], others_before[k], False)
+                found += 1
+            if after[item] > 0 and others_after[k] > 0:
+                _put(pairs, found, new[item], others_new[k], after[item], others_after[k], True)
+                found += 1
+            link = np.int64(chain[k])
+        if link == 0:
+            item += 1
+    cursor[0], cursor[1] = item, link
+    return found
+
+
+@kernel
+def tally(
+    ids: Array,
+    counts: Array,
+    after: Array,
+    was: Array,
+    now: Array,
+    mark: Array,
+    touched: Array,
+    found: int,
+) -> int:
+    """Add up what rows met before and after; `touched` gets those without a mark, which get one of -1."""
+    for k in range(len(ids)):
+        row = ids[k]
+        if after[k]:
+            now[row] += counts[k]
+        else:
+            was[row] += counts[k]
+        if mark[row] == 0:
+            mark[row] = -1
+            touched[found] = row
+            found += 1
+    return found

@@ -1,0 +1,279 @@
+"""A Join row by row: the messages of Flink's operators (SEMANTICS 5.3). Rows of different keys are taken at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.operators.join.matches import Matcher, Weighted
+from aggloom.runtime.operators.join.settings import JoinSettings
+from aggloom.runtime.operators.join.side import Items, Side
+from aggloom.runtime.operators.join.state import JoinState
+from aggloom.runtime.state.row_index import ORPHAN
+from aggloom.runtime.state.row_store import Encoded
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds, is_retraction
+
+_PADDING, _JOINED, _PADDED = range(3)
+"""The messages of one row in their order: padded rows of the other side that go, joined rows, padded rows that come."""
+
+
+class Taken(NamedTuple):
+    """Changes of one side: the slots of their keys, their stored columns, their kinds."""
+
+    slots: Array
+    given: Encoded
+    kinds: Kinds
+
+    def some(self, which: Array) -> Taken:
+        """Those with these numbers."""
+        words, flags = self.given.words[which], self.given.flags[which]
+        return Taken(self.slots[which], Encoded(words, flags), self.kinds[which])
+
+
+class _Told(NamedTuple):
+    """Messages: the change that they come from, their place among those of it, rows of both sides, kind, how often."""
+
+    change: Array
+    phase: Array
+    left: Array
+    right: Array
+    kind: Array
+    times: Array
+
+
+class _Step(NamedTuple):
+    """Changes of one side that are taken at once: their kinds, whether they take back, their numbers, their rows."""
+
+    which: int
+    kinds: Kinds
+    back: Array
+    changes: Array
+    shown: Array
+
+
+class _Met(NamedTuple):
+    """Pairs that match: the change's place, the other side's row, how often that is there, whether they are not new."""
+
+    here: Array
+    there: Array
+    times: Array
+    known: Array
+
+    def some(self, which: Array) -> _Met:
+        """Those that are marked."""
+        return _Met(*(each[which] for each in self))
+
+
+class OneByOne:
+    """Takes changes one after the other, those of the left first, and keeps what they bring until `messages`."""
+
+    def __init__(
+        self, settings: JoinSettings, state: JoinState, matcher: Matcher, now: int
+    ) -> None:
+        self.settings, self.state, self._matcher, self._now = settings, state, matcher, now
+        self._told: list[_Told] = []
+        self._gone: tuple[list[Array], list[Array]] = ([], [])
+        self.orphans: list[tuple[int, int, int]] = []
+        """Of each row that was taken back and not there: side, number, slot."""
+
+    def take(self, taken: tuple[Taken, Taken]) -> None:
+        """Apply changes of both sides; those of the right are numbered after those of the left."""
+        slots = np.concatenate([each.slots for each in taken])
+        # Rows that never match do not see each other.
+        rank = _ranks(slots, (self.state.matching(slots) < 0) & (not self.state.owes))
+        order = np.argsort(rank, kind="stable")
+        cuts = np.flatnonzero(np.diff(rank[order])) + 1
+        lefts = len(taken[0].slots)
+        for wave in np.split(order, cuts):
+            for which, rows in enumerate((wave[wave < lefts], wave[wave >= lefts] - lefts)):
+                if len(rows):
+                    self._step(which, taken[which].some(rows), rows + which * lefts)
+
+    def messages(self) -> tuple[Weighted, Kinds]:
+        """What all changes bring, in their order; the rows are readable until `free`."""
+        if not self._told:
+            return Weighted.of([]), np.zeros(0, np.int8)
+        told = _Told(*(np.concatenate(each) for each in zip(*self._told, strict=True)))
+        if not self.settings.update_before:
+            # Whether a new half comes for it is not known yet.
+            told.kind[told.kind == UPDATE_BEFORE] = DELETE
+        order = np.lexsort((told.phase, told.change))
+        told = _Told(*(each[order] for each in told))
+        return Weighted(told.left, told.right, told.times), told.kind.astype(np.int8)
+
+    def free(self) -> None:
+        """Forget the rows that are gone."""
+        for side, gone in zip(self.state.sides, self._gone, strict=True):
+            ids = np.concatenate([np.zeros(0, np.int64), *gone])
+            if len(ids):
+                side.bag.free(ids)
+
+    def _step(self, which: int, taken: Taken, changes: Array) -> None:
+        """Changes of one side, no two of which see each other."""
+        side = self.state.sides[which]
+        taken, changes = self._settled(which, taken, changes)
+        # What is told is the row that came, whatever is stored.
+        shown = side.bag.rows.insert(taken.given)
+        side.bag.fit()
+        self._gone[which].append(shown)
+        met = self._met(which, taken.slots, shown)
+        sums = np.bincount(met.here, weights=met.times, minlength=len(changes)).astype(np.int64)
+        back = is_retraction(taken.kinds)
+        step = _Step(which, taken.kinds, back, changes, shown)
+        if self.settings.pairs_leave:
+            self._alone(step, np.where(back, DELETE, INSERT), sums == 0)
+        elif which == 0:
+            self._alone(step, taken.kinds, (sums > 0) == (self.settings.how == "semi"))
+        self._meet(step, self._replace(step, taken, met, sums), taken.slots)
+        self._store(which, taken, changes, sums)
+
+    def _replace(self, step: _Step, taken: Taken, met: _Met, sums: Array) -> _Met:
+        """What came without the row that it replaces: that one no longer meets what this one does not meet.
+
+        Returns the pairs, of which those that both rows make are known to the other side.
+        """
+        side = self.state.sides[step.which]
+        if not side.bag.replaces or step.back.all():
+            return met
+        old = side.bag.find_encoded(taken.slots, taken.given)
+        rows = np.flatnonzero((old >= 0) & ~step.back)
+        if not len(rows):
+            return met
+        before = self._met(step.which, taken.slots[rows], old[rows])
+        before = _Met(rows[before.here], before.there, before.times, before.known)
+        one, other = (each.here << 32 | each.there for each in (met, before))
+        kinds = np.full(len(old), DELETE, np.int8)
+        gone = _Step(step.which, kinds, np.ones(len(old), np.bool_), step.changes, old)
+        if side.settings.keeps_degrees:
+            was = np.where(old >= 0, side.bag.arrays.degree[np.maximum(old, 0)] > 0, False)
+            alone = was if self.settings.how == "semi" else ~was
+            still = (sums > 0) == (self.settings.how == "semi")
+            self._alone(gone, kinds, (old >= 0) & ~step.back & alone & ~still, _PADDING)
+        self._meet(gone, before.some(~np.isin(other, one)), taken.slots)
+        return met._replace(known=np.isin(one, other))
+
+    def _meet(self, step: _Step, met: _Met, slots: Array) -> None:
+        """What pairs bring, and how many rows those of the other side meet from now on."""
+        other = self.state.sides[1 - step.which]
+        if self.settings.pairs_leave:
+            self._pairs(step, met)
+        elif step.which == 1:
+            self._turned(step, met)
+        if other.settings.keeps_degrees:
+            degree, there = other.bag.arrays.degree, met.there
+            more = np.where(step.back[met.here], -1, ~met.known)
+            degree[there] = np.maximum(degree[there] + more, 0)
+            self._stamp(other, slots[met.here])
+
+    def _pairs(self, step: _Step, met: _Met) -> None:
+        side, other = self.state.sides[step.which].settings, self.state.sides[1 - step.which]
+        back = step.back[met.here]
+        if other.settings.alone:
+            degree = other.bag.arrays.degree[met.there]
+            for phase, padded, turns in (
+                (_PADDING, DELETE, ~back & ~met.known & (degree == 0)),
+                (_PADDED, INSERT, back & (degree == 1)),
+            ):
+                pad = np.full(int(turns.sum()), -1, np.int64)
+                some = met.some(turns)
+                told = step.changes[some.here]
+                self._tell(step.which, told, phase, pad, some.there, padded, some.times)
+        kind = step.kinds[met.here]
+        if side.alone:
+            kind = np.where(back, DELETE, INSERT)
+        elif other.settings.alone:
+            kind = np.where(back, kind, INSERT)
+        told, shown = step.changes[met.here], step.shown[met.here]
+        self._tell(step.which, told, _JOINED, shown, met.there, kind, met.times)
+
+    def _alone(self, step: _Step, kinds: Array, leaves: Array, phase: int = _JOINED) -> None:
+        if self.state.sides[step.which].settings.alone:
+            pad = np.full(int(leaves.sum()), -1, np.int64)
+            told, shown = step.changes[leaves], step.shown[leaves]
+            self._tell(step.which, told, phase, shown, pad, kinds[leaves], -pad)
+
+    def _turned(self, step: _Step, met: _Met) -> None:
+        """Rows of the left that the right's let come or go, in a semi or anti join."""
+        degree = self.state.sides[0].bag.arrays.degree[met.there]
+        met = met.some((degree == step.back[met.here]) & ~met.known)
+        kind = step.kinds[met.here]
+        if self.settings.how == "anti":
+            kind = np.where(step.back[met.here], INSERT, DELETE)
+        pad = np.full(len(met.here), -1, np.int64)
+        self._tell(1, step.changes[met.here], _JOINED, pad, met.there, kind, met.times)
+
+    def _met(self, which: int, slots: Array, shown: Array) -> _Met:
+        """The pairs of rows with those of the other side that they match."""
+        none, one = np.zeros(len(slots), np.int64), np.ones(len(slots), np.int64)
+        items = Items(slots, none - 1, np.arange(len(slots)), none, one)
+        parts = [(none[:0], none[:0], none[:0])]
+        for pairs in self._matcher.met(which, items):
+            if self._matcher.condition is not None:
+                mine = shown[pairs.mine]
+                ids = (mine, pairs.other) if which == 0 else (pairs.other, mine)
+                pairs = pairs.kept(self._matcher.condition.holds(self.state.sides, *ids))
+            parts.append((pairs.mine.copy(), pairs.other.copy(), pairs.other_count.copy()))
+        here, there, times = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return _Met(here, there, times, np.zeros(len(here), np.bool_))
+
+    def _settled(self, which: int, taken: Taken, changes: Array) -> tuple[Taken, Array]:
+        """The changes that count, where rows that are taken back before they come are remembered."""
+        side, owed = self.state.sides[which], self.state.owed[which]
+        if owed is None:
+            return taken, changes
+        back = is_retraction(taken.kinds)
+        news = np.flatnonzero(~back)
+        paid = owed.apply_encoded(
+            taken.slots[news], taken.some(news).given, np.ones(len(news), np.bool_)
+        )
+        owed.free(paid.gone[paid.gone >= 0])
+        early = back & (side.bag.find_encoded(taken.slots, taken.given) < 0)
+        some = taken.some(np.flatnonzero(early))
+        owed.apply_encoded(some.slots, some.given, np.zeros(len(some.slots), np.bool_))
+        left = ~early
+        left[news[paid.outcomes != ORPHAN]] = False
+        return taken.some(np.flatnonzero(left)), changes[left]
+
+    def _store(self, which: int, taken: Taken, changes: Array, met: Array) -> None:
+        side = self.state.sides[which]
+        back = is_retraction(taken.kinds)
+        applied = side.bag.apply_encoded(taken.slots, taken.given, back)
+        self._gone[which].append(applied.gone[applied.gone >= 0])
+        if side.settings.keeps_degrees:
+            side.bag.arrays.degree[applied.ids[~back]] = met[~back]
+        for row in np.flatnonzero(applied.outcomes == ORPHAN):
+            self.orphans.append((which, int(changes[row]), int(taken.slots[row])))
+        self._stamp(side, taken.slots)
+
+    def _stamp(self, side: Side, slots: Array) -> None:
+        if side.settings.ttl_ms:
+            self.state.table.stamps(side.name)[slots] = self._now
+
+    def _tell(
+        self,
+        which: int,
+        changes: Array,
+        phase: int,
+        mine: Array,
+        others: Array,
+        kinds: Array | int,
+        times: Array,
+    ) -> None:
+        if len(changes):
+            left, right = (mine, others) if which == 0 else (others, mine)
+            phases = np.full(len(changes), phase, np.int8)
+            kinds = np.broadcast_to(np.asarray(kinds, np.int8), len(changes))
+            self._told.append(_Told(changes, phases, left, right, kinds, times))
+
+
+def _ranks(slots: Array, first: Array) -> Array:
+    """Of each change how many before it have its slot; 0 for those that are marked."""
+    order = np.argsort(slots, kind="stable")
+    opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])
+    lengths = np.diff(np.r_[opens, len(order)])
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order)) - np.repeat(opens, lengths)
+    ranks[first] = 0
+    return ranks

@@ -1,0 +1,109 @@
+"""The settings of a Join, which its operator reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import pyarrow as pa
+
+from aggloom.codegen import JoinKind, OrphanPolicy, columns_of
+
+Held = Literal["row", "rows", "bag"]
+"""What there is of a key: one row, rows by a unique key, or equal rows with a count."""
+MATCH_LIMIT = 50_000_000
+"""How many joined rows one bundle may bring."""
+
+
+@dataclass(frozen=True)
+class SideSettings:
+    """One side of a Join.
+
+    schema: its columns, of which the first are the key. kept: the columns that are stored. known: those that tell rows
+    apart, None: all; () if a key has one row at most. ttl_ms: how long after it was written a side of a key is
+    forgotten. alone: whether its rows leave by themselves, where they match nothing or, in a semi join, something.
+    """
+
+    schema: pa.Schema
+    kept: tuple[str, ...]
+    known: tuple[str, ...] | None
+    held: Held
+    keeps_degrees: bool
+    alone: bool
+    ttl_ms: int = 0
+
+    @property
+    def fields(self) -> list[pa.Field]:
+        """The columns that are stored."""
+        return [self.schema.field(name) for name in self.kept]
+
+
+@dataclass(frozen=True)
+class JoinSettings:
+    """Which rows a Join pairs, and how it tells.
+
+    keys: how many of the first columns of both sides must agree; null_safe: of each, whether NULL equals NULL.
+    condition: over the columns of both. columns: those that leave. output_key: the columns by which an update is told.
+    left_key, right_key: the columns by which the rows of a side are told apart, None: all of them.
+    """
+
+    left: pa.Schema
+    right: pa.Schema
+    how: JoinKind
+    null_safe: tuple[bool, ...]
+    columns: tuple[str, ...]
+    condition: str | None = None
+    left_key: tuple[str, ...] | None = None
+    right_key: tuple[str, ...] | None = None
+    output_key: tuple[str, ...] | None = None
+    update_before: bool = True
+    per_record: bool = False
+    ttls: tuple[int, int] = (0, 0)
+    on_orphan_retraction: OrphanPolicy = "drop"
+    match_limit: int = MATCH_LIMIT
+    zone: str = "UTC"
+
+    @property
+    def keys(self) -> int:
+        return len(self.null_safe)
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The columns that the condition reads."""
+        return frozenset(columns_of(self.condition or "TRUE"))
+
+    @property
+    def both(self) -> pa.Schema:
+        """The columns of a pair of rows."""
+        return pa.schema([*self.left, *self.right])
+
+    @property
+    def result(self) -> pa.Schema:
+        """The columns of its changes."""
+        return pa.schema([self.both.field(name) for name in self.columns])
+
+    @property
+    def pairs_leave(self) -> bool:
+        """Whether pairs of rows leave, and not rows of the left alone."""
+        return self.how not in ("semi", "anti")
+
+    @property
+    def sides(self) -> tuple[SideSettings, SideSettings]:
+        """The left and the right."""
+        return self._side(0), self._side(1)
+
+    def _side(self, which: int) -> SideSettings:
+        schema, other = (self.left, self.right)[which], (self.right, self.left)[which]
+        key, others = (self.left_key, self.right_key)[which], (self.right_key, self.left_key)[which]
+        known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
+        alone = self.how in (("left", "full", "semi", "anti"), ("right", "full"))[which]
+        read = {*self.columns, *self.read, *(known or ())}
+        kept = tuple(name for name in schema.names if name in read)
+        ttl = self.ttls[which]
+        # What was forgotten of the other side has still been told.
+        lasting = self.per_record or self.ttls[1 - which] > 0
+        several = others is None or not set(others) <= set(other.names[: self.keys])
+        degrees = alone and (lasting or (self.condition is not None and several))
+        held: Held = "bag" if known is None else "rows" if known else "row"
+        return SideSettings(schema, kept, known, held, degrees, alone, ttl)

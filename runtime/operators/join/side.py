@@ -1,0 +1,155 @@
+"""One side of a Join: its rows by key, and what a bundle changes of them, in the end and at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.join.settings import SideSettings
+from aggloom.runtime.operators.join.side_kernels import follow, name_groups
+from aggloom.runtime.state.row_bag import RowBag
+from aggloom.runtime.state.row_store import Encoded
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+
+_NOTHING = pa.field("", pa.int8())
+"""What is stored of rows of which no column is read."""
+
+
+class Items(NamedTuple):
+    """Rows of a side that a bundle changes, no two of them the same row.
+
+    By item its slot, the stored rows before and after (-1: none), and how often each is there.
+    """
+
+    slots: Array
+    old: Array
+    new: Array
+    before: Array
+    after: Array
+
+    def __len__(self) -> int:
+        return len(self.slots)
+
+
+class Net(NamedTuple):
+    """What a bundle comes to before it is stored: as Items, but for `last`, the given row that comes or -1."""
+
+    given: Encoded
+    slots: Array
+    old: Array
+    last: Array
+    before: Array
+    after: Array
+    orphans: Array
+
+
+class Side:
+    """The rows of a side in an arena, created there or found there again. name: what its arrays are called by."""
+
+    def __init__(
+        self, arena: Arena, pool: Pool, name: str, settings: SideSettings, slots: int
+    ) -> None:
+        self.arena, self.name, self.settings = arena, name, settings
+        self.fields = settings.fields or [_NOTHING]
+        names = [field.name for field in self.fields]
+        self.places = {each: number for number, each in enumerate(names)}
+        known = [self.places[each] for each in settings.known or ()]
+        self.learns_degrees = (
+            settings.keeps_degrees
+            and f"{name}.degree" in arena
+            and not len(arena.array(f"{name}.degree", 0, "i4"))
+        )
+        if self.learns_degrees:
+            arena.resize(f"{name}.degree", len(arena.array(f"{name}.count", 0, "i4")))
+        self.bag = RowBag(
+            arena,
+            pool,
+            name,
+            self.fields,
+            slots,
+            unique=known,
+            degrees=settings.keeps_degrees,
+            single=settings.held == "row",
+        )
+
+    def given(self, batch: pa.RecordBatch) -> Encoded:
+        """The stored columns of rows, encoded."""
+        if not self.settings.kept:
+            nothing = pa.array(np.zeros(batch.num_rows, np.int8))
+            return self.bag.rows.encode(pa.RecordBatch.from_arrays([nothing], names=[""]))
+        return self.bag.rows.encode(batch.select(list(self.settings.kept)))
+
+    def net(self, slots: Array, given: Encoded, retracts: Array) -> Net:
+        """What changes come to, one after another as they stand; nothing is stored yet."""
+        bag, n = self.bag, len(slots)
+        groups, firsts, hashes = (np.empty(n, np.int64) for _ in range(3))
+        table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int32)
+        identity = bag.index.identity
+        found = name_groups(slots, given, identity, table, hashes, groups, firsts)
+        firsts = firsts[:found]
+        theirs = slots if found == n else slots[firsts]
+        some = given if found == n else Encoded(given.words[firsts], given.flags[firsts])
+        old = bag.find_encoded(theirs, some)
+        there = old >= 0
+        before = np.where(there, bag.arrays.count[np.where(there, old, 0)], 0).astype(np.int64)
+        after, last = before.copy(), np.full(found, -1, np.int64)
+        orphans = np.empty(n, np.int64)
+        stray = follow(groups, retracts, bag.replaces, after, last, orphans)
+        changed = before != after
+        if bag.replaces:
+            both = np.flatnonzero((before > 0) & (after > 0) & (last >= 0))
+            changed[both] = ~bag.rows.equal(old[both], given, last[both])
+        elif len(given.words):
+            last[after == 0] = -1
+        if not changed.all():
+            theirs, old, last = theirs[changed], old[changed], last[changed]
+            before, after = before[changed], after[changed]
+        return Net(given, theirs, old, last, before, after, orphans[:stray])
+
+    def store(self, net: Net) -> Items:
+        """Store what a bundle comes to. The rows that are gone stay readable until they are freed."""
+        bag = self.bag
+        new = np.where(net.after > 0, net.old, -1)
+        gone = (net.old >= 0) & (net.after == 0)
+        if gone.any():
+            bag.take(net.old[gone])
+        fresh = net.after > 0 if bag.replaces else (net.after > 0) & (net.before == 0)
+        comes = np.flatnonzero(fresh)
+        if len(comes):
+            last = net.last[comes]
+            given = Encoded(net.given.words[last], net.given.flags[last])
+            applied = bag.apply_encoded(net.slots[comes], given, np.zeros(len(comes), np.bool_))
+            new[comes] = applied.ids
+        if not bag.replaces:
+            there = new >= 0
+            bag.arrays.count[new[there]] = net.after[there]
+        return Items(net.slots, net.old, new, net.before, net.after)
+
+    def free(self, items: Items) -> None:
+        """Forget the rows that are gone."""
+        gone = items.old[(items.old >= 0) & (items.old != items.new)]
+        if len(gone):
+            self.bag.free(gone)
+
+    def is_empty(self, slots: Array) -> Array:
+        """Whether each slot has no row; one of -1 has none."""
+        return np.asarray((self.bag.arrays.head[slots] == 0) | (slots < 0))
+
+    def all_of(self, slots: Array) -> Items:
+        """All rows of slots, as if they had just come."""
+        found = list(self.bag.walk(slots))
+        none = np.zeros(0, np.int64)
+        positions = np.concatenate([none, *(each for each, _ in found)])
+        ids = np.concatenate([none, *(each for _, each in found)])
+        counts = self.bag.arrays.count[ids].astype(np.int64)
+        absent = np.full(len(ids), -1, np.int64)
+        return Items(slots[positions], absent, ids, np.zeros(len(ids), np.int64), counts)
+
+    def forget(self, slots: Array) -> None:
+        """Remove all rows of slots."""
+        for _, ids in list(self.bag.walk(slots)):
+            self.bag.take(ids)
+            self.bag.free(ids)

@@ -1,0 +1,69 @@
+"""What a bundle changes of a side, row by row: which changes are about one row, and what there is of it in the end."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from aggloom.runtime.state.row_index import row_hash
+from aggloom.runtime.state.row_store import Encoded, same_row
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+
+
+@kernel
+def name_groups(
+    slots: Array,
+    given: Encoded,
+    identity: Array,
+    table: Array,
+    hashes: Array,
+    groups: Array,
+    firsts: Array,
+) -> int:
+    """By change the number of the row that it is about, and by row its first change; how many rows there are.
+
+    table: zeros, a power of two of them that is greater than the number of changes.
+    """
+    found, mask = np.int64(0), np.int64(len(table) - 1)
+    for r in range(len(slots)):
+        h = row_hash(given.words, given.flags, r, slots[r], identity)
+        at = h & mask
+        while True:
+            g = np.int64(table[at]) - 1
+            if g < 0:
+                table[at] = found + 1
+                hashes[found], firsts[found], groups[r] = h, r, found
+                found += 1
+                break
+            s = firsts[g]
+            if (
+                hashes[g] == h
+                and slots[s] == slots[r]
+                and same_row(identity, given.words, given.flags, r, given.words, given.flags, s)
+            ):
+                groups[r] = g
+                break
+            at = (at + 1) & mask
+    return found
+
+
+@kernel
+def follow(
+    groups: Array, retracts: Array, replaces: bool, count: Array, last: Array, orphans: Array
+) -> int:
+    """Take changes one after the other: how often each row is there then, and its last insertion; how many orphans.
+
+    count: how often each row is there before. last: -1 by row. orphans: the changes that take back what is not there.
+    """
+    found = 0
+    for r in range(len(groups)):
+        g = groups[r]
+        if not retracts[r]:
+            count[g] = 1 if replaces else count[g] + 1
+            last[g] = r
+        elif count[g] > 0:
+            count[g] -= 1
+        else:
+            orphans[found] = r
+            found += 1
+    return found

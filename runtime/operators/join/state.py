@@ -1,0 +1,145 @@
+"""What a Join remembers: its keys, and by key the rows of both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.join.settings import JoinSettings
+from aggloom.runtime.operators.join.side import Side
+from aggloom.runtime.state.key_table import KeyTable
+from aggloom.runtime.state.row_bag import RowBag
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+
+NAMES = ("left", "right")
+
+
+class JoinState:
+    """Keys, when each side of each was written, its rows.
+
+    owed: of each side the rows that were taken back before they came, if that is remembered. directory: where the
+    arena's arrays are mapped.
+    """
+
+    handler = None
+
+    def __init__(self, settings: JoinSettings, directory: Path | None = None) -> None:
+        self.settings = settings
+        self.fields = list(settings.left)[: settings.keys]
+        self.owes = settings.on_orphan_retraction == "keep"
+        strict = [n for n, safe in enumerate(settings.null_safe) if not safe]
+        self._strict = sum(1 << n for n in strict)
+        self._open(Arena(directory))
+
+    @property
+    def entries(self) -> dict[str, tuple[int, int, int | None]]:
+        """What there may be several of for a key: how many in all, the texts of each, the most that a key has."""
+        return {
+            side.name: (
+                len(side.bag),
+                int(side.bag.rows.pooled.sum()),
+                1 if side.settings.held == "row" else None,
+            )
+            for side in self.sides
+        }
+
+    def met(self, slots: Array) -> Array | None:
+        """How often rows met each slot; None: that is not kept."""
+        return None
+
+    @property
+    def key_texts(self) -> int:
+        """How many columns of a slot's key are texts."""
+        return int(self.table.index.pooled.sum())
+
+    def used(self) -> Array:
+        """The slots in use."""
+        return self.table.used_slots()
+
+    def lookup(self, batch: pa.RecordBatch) -> Array:
+        """The slot of each row's key; new keys get one."""
+        slots = self.table.lookup(batch)
+        self._fit()
+        return slots
+
+    def matching(self, slots: Array) -> Array:
+        """The slots, -1 where a NULL keeps a key from matching any."""
+        if not self._strict or not len(slots):
+            return slots
+        nulls = self.table.index.arrays.nulls[slots]
+        never = (nulls & np.array(self._strict).astype(nulls.dtype)) != 0
+        return np.where(never, -1, slots) if never.any() else slots
+
+    def leave(self, touched: Array) -> None:
+        """Forget the keys among these that have nothing left, and give memory back."""
+        left, right = self.sides
+        empty = touched[left.is_empty(touched) & right.is_empty(touched)]
+        for owed in self.owed:
+            if owed is not None and len(owed):
+                empty = empty[owed.arrays.head[empty] == 0]
+        if len(empty):
+            self.table.forget(empty)
+            self._fit()
+        self.pool.sweep()
+        if self.table.is_airy or any(side.bag.is_airy for side in self.sides):
+            self._compact()
+
+    def forget(self, slots: Array) -> None:
+        """Remove keys with their rows, and give memory back."""
+        for side, owed in zip(self.sides, self.owed, strict=True):
+            side.forget(slots)
+            if owed is not None:
+                for _, ids in list(owed.walk(slots)):
+                    owed.take(ids)
+                    owed.free(ids)
+        self.leave(slots)
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        return self.arena.snapshot()
+
+    def restore(self, data: bytes | memoryview) -> None:
+        """Replace the state by a snapshot's; raises StateCorruptError."""
+        self.arena.restore(data)
+        self._open(self.arena)
+
+    def flush_files(self) -> None:
+        """Bring everything into the mapped files."""
+        self.arena.flush()
+
+    def _open(self, arena: Arena) -> None:
+        self.arena, self.pool = arena, Pool(arena)
+        stamps = tuple(name for name, ttl in zip(NAMES, self.settings.ttls, strict=True) if ttl)
+        self.table = KeyTable(arena, self.pool, self.fields, stamps)
+        slots = self.table.capacity
+        left, right = (
+            Side(arena, self.pool, name, side, slots)
+            for name, side in zip(NAMES, self.settings.sides, strict=True)
+        )
+        self.sides = left, right
+        self.owed = tuple(
+            RowBag(arena, self.pool, f"{side.name}.owed", side.fields, slots) if self.owes else None
+            for side in self.sides
+        )
+
+    def _bags(self) -> list[RowBag]:
+        return [side.bag for side in self.sides] + [each for each in self.owed if each is not None]
+
+    def _fit(self) -> None:
+        slots = self.table.capacity
+        if len(self.sides[0].bag.arrays.head) != slots:
+            for bag in self._bags():
+                bag.reserve_slots(slots)
+
+    def _compact(self) -> None:
+        """Copy what is left into arrays of its size."""
+        arena = Arena()
+        pool = Pool(arena)
+        table, moved = self.table.copied(arena, pool)
+        for bag in self._bags():
+            bag.copied(arena, pool, moved, table.capacity)
+        self.arena.adopt(arena)
+        self._open(self.arena)

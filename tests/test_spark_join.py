@@ -1,0 +1,124 @@
+"""Joins on Spark: two streams over restarts, a table beside a stream, and answers that are those of whole batches."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aggloom as al
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.spark.failures import await_end
+
+pytestmark = pytest.mark.spark
+
+ORDERS = "id INT, customer INT, amount BIGINT"
+CUSTOMERS = "customer INT, name STRING"
+PAID = """
+    SELECT name, COUNT(*) AS orders, SUM(amount) AS amount
+    FROM orders LEFT JOIN customers ON orders.customer = customers.customer
+    WHERE amount > 0 GROUP BY name"""
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def table(checkpoint: Path) -> Counter[tuple[Any, ...]]:
+    """The rows of the sink's table."""
+    return Counter(tuple(row.values()) for row in al.read_table(checkpoint).to_pylist())
+
+
+def test_two_streams_over_restarts_one_of_them_idle(spark: Any, tmp_path: Path) -> None:
+    schemas = {"orders": ORDERS, "customers": CUSTOMERS}
+    harness = Harness.from_sql(PAID, schemas, backend="python")
+    steps = [
+        (
+            [("insert", 1, 7, 5), ("insert", 2, 8, 6), ("insert", 3, None, 1)],
+            [("insert", 7, "ada")],
+        ),
+        ([("delete", 2, 8, 6), ("insert", 4, 9, 2)], []),
+        (
+            [],
+            [("update_before", 7, "ada"), ("update_after", 7, "bob"), ("insert", 9, "bob")],
+        ),
+    ]
+    names = {"insert": "+I", "delete": "-D", "update_before": "-U", "update_after": "+U"}
+    words = {"update_before": "update_preimage", "update_after": "update_postimage"}
+    for number, (orders, customers) in enumerate(steps):
+        for name, rows, columns in (
+            ("orders", orders, ("id", "customer", "amount")),
+            ("customers", customers, ("customer", "name")),
+        ):
+            given = [
+                {"_change_type": words.get(kind, kind), **dict(zip(columns, row, strict=True))}
+                for kind, *row in rows
+            ]
+            lines(tmp_path / name / f"{number}.jsonl", given)
+            harness.process([(names[kind], *row) for kind, *row in rows], table=name)
+        harness.flush()
+        tables = {
+            name: al.read_changes(spark, str(tmp_path / name), "jsonl", ddl)
+            for name, ddl in schemas.items()
+        }
+        await_end(al.write_changes(al.sql(PAID, tables=tables), "table", tmp_path / "checkpoint"))
+        assert table(tmp_path / "checkpoint") == Counter(harness.table())
+
+
+def test_a_table_that_does_not_stream_is_read_once(spark: Any, tmp_path: Path) -> None:
+    customers = spark.createDataFrame([(7, "ada"), (8, "bob")], CUSTOMERS)
+    for number, customer in enumerate((7, 8, 5)):
+        row = {"id": number, "customer": customer, "amount": 1}
+        lines(tmp_path / "in" / f"{number}.jsonl", [row])
+        orders = al.read_changes(spark, str(tmp_path / "in"), "jsonl", ORDERS)
+        joined = al.join(orders, customers, "customer", how="left", select=["id", "name"])
+        await_end(al.write_changes(joined, "table", tmp_path / "checkpoint"))
+    assert table(tmp_path / "checkpoint") == Counter([(0, "ada"), (1, "bob"), (2, None)])
+
+
+def test_money_that_moves_between_tables_is_never_counted_twice(spark: Any, tmp_path: Path) -> None:
+    """Both halves of a transfer come in one batch: the sum over both tables is told once, and never another."""
+    sql = "SELECT SUM(a.amount + b.amount) AS total FROM a JOIN b ON a.account = b.account"
+    for number in range(3):
+        for name, sign in (("a", 1), ("b", -1)):
+            rows: list[dict[str, Any]] = []
+            for account in range(4):
+                if number:
+                    old = 10 + sign * (number - 1) * account
+                    rows.append({"_change_type": "delete", "account": account, "amount": old})
+                new = 10 + sign * number * account
+                rows.append({"_change_type": "insert", "account": account, "amount": new})
+            lines(tmp_path / name / f"{number}.jsonl", rows)
+        tables = {
+            name: al.read_changes(
+                spark,
+                str(tmp_path / name),
+                "jsonl",
+                "account INT, amount BIGINT",
+            )
+            for name in "ab"
+        }
+        changes = al.sql(sql, tables=tables)
+        query = al.write_changes(changes, f"jsonl:{tmp_path / 'out'}", tmp_path / "checkpoint")
+        await_end(query)
+    told = [
+        json.loads(line)
+        for file in (tmp_path / "out").glob("*.json")
+        for line in file.read_text(encoding="utf-8").splitlines()
+    ]
+    assert [row for row in told if row.get("total") is not None] == [
+        {"total": 80, "_change_type": "insert"}
+    ]
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+def test_batches_as_spark_joins_them(spark: Any, how: str) -> None:
+    left = spark.createDataFrame([(1, "a"), (1, "b"), (2, "c"), (None, "n")], "k INT, v STRING")
+    right = spark.createDataFrame([(1, "x"), (3, "y"), (None, "z"), (1, "w")], "k INT, w STRING")
+    found = al.join(left, right, "k", how=how).drop("_change_type")
+    expected = left.join(right, "k", how)
+    assert Counter(map(tuple, found.collect())) == Counter(map(tuple, expected.collect()))
