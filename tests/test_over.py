@@ -151,7 +151,10 @@ def test_a_bundle_tells_the_net_difference() -> None:
 
 
 def test_only_what_a_change_touches_is_computed() -> None:
-    sql = "SELECT id, SUM(n) OVER (PARTITION BY g ORDER BY id ROWS 2 PRECEDING) AS s, LAG(n) OVER (PARTITION BY g ORDER BY id) AS l FROM t"
+    sql = (
+        "SELECT id, SUM(n) OVER (w ROWS 2 PRECEDING) AS s, LAG(n) OVER w AS l FROM t "
+        "WINDOW w AS (PARTITION BY g ORDER BY id)"
+    )
     with harness(sql) as run:
         run.process(rows(*(("a", k, k, None) for k in range(10, 5_000))))
         run.flush()
@@ -178,7 +181,10 @@ def test_numbers_stop_where_as_many_rows_came_as_went() -> None:
 
 def test_hostile_rows() -> None:
     ties = rows(*[("a", 1, None, None)] * 3_000)
-    sql = "SELECT id, LAG(n, 1 IGNORE NULLS) OVER (ORDER BY id) AS l, SUM(n) OVER (ORDER BY id ROWS 100000 PRECEDING) AS s, RANK() OVER (ORDER BY id) AS r FROM t"
+    sql = (
+        "SELECT id, LAG(n, 1 IGNORE NULLS) OVER w AS l, SUM(n) OVER (w ROWS 100000 PRECEDING) AS s, "
+        "RANK() OVER w AS r FROM t WINDOW w AS (ORDER BY id)"
+    )
     first, second = outcome(sql, ties, rows(("a", 0, 5, None)))
     assert Counter(first) == Counter({("+I", 1, None, None, 1): 3_000})
     assert Counter(second) == Counter(

@@ -37,8 +37,8 @@ from aggloom.physical import is_pooled
 
 By = Literal["", "row", "processing"]
 """What rows are given out by, once and for all: row time, processing time; "": by nothing, over changes."""
-# Beside its words a row has: its sort word and arrival, links to its equals, its slot, cells of the index, the number of
-# its result, and an entry of a B+tree that is three quarters full.
+# Beside its words a row has: its sort word and arrival, links to its equals, its slot, cells of the index, the number
+# of its result, and an entry of a B+tree that is three quarters full.
 _ROW = 24 + 4 + 12 + WORD + 32 * 4 // 3
 _TREE = 4 * WORD
 INTEGERS = ("ROW_NUMBER", "RANK", "DENSE_RANK", "NTILE")

@@ -1,4 +1,4 @@
-"""over: a query with window functions becomes an Over for each order of rows, under the items that show their values."""
+"""over: a query with window functions becomes an Over for each order of rows, under the items that show them."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Plain:
         return f"{sign}{stem}"
 
     def column(self, node: exp.Expression, sign: str, own: bool = False) -> str:
-        """The column of the plain query that an expression over its source is; own: by its own name, if that is free."""
+        """The column of the plain query that an expression over its source is; own: by its name, if that is free."""
         node = bare(node)
         for item in self.items:
             inner = bare(item.this if isinstance(item, exp.Alias) else item)

@@ -22,8 +22,8 @@ def over(
 ) -> DataFrame:
     """The rows with the values of window functions in new columns, as a changelog.
 
-    `over(df, {"total": "SUM(amount)"}, partition_by="account", order_by="at", frame="ROWS 9 PRECEDING")`. See `over_sql`
-    for what each says, and `sql` for the other keywords. Streaming and batch DataFrames.
+    `over(df, {"total": "SUM(amount)"}, partition_by="account", order_by="at", frame="ROWS 9 PRECEDING")`. See
+    `over_sql` for what each says, and `sql` for the other keywords. Streaming and batch DataFrames.
     """
     query = over_sql(calls, partition_by=partition_by, order_by=order_by, frame=frame)
     return sql(query, tables={"t": df}, **options)

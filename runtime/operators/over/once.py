@@ -175,7 +175,7 @@ class OverOnceOperator(RowsByKey[OverState]):
         state.table.stamps("written")[slots] = now
 
     def _is_late(self, batch: pa.RecordBatch, due: Array) -> Array:
-        """Whether rows come behind what was given out: their key's last time, or, without a first row, the watermark."""
+        """Whether rows come behind what was given out: their key's last time, or, of all rows, the watermark."""
         if not self._waits:
             return np.zeros(len(due), np.bool_)
         clock = int(self.state.clock[0])

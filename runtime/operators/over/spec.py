@@ -31,7 +31,7 @@ class OverSpec(OverSettings, OperatorSpec):
     kind: ClassVar[str] = "over"
 
     @classmethod
-    def of(cls, node: Any, options: PlanOptions) -> OverSpec:
+    def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> OverSpec:
         schema = node.input.schema
         names = schema.names
         known = next(iter(node.input.unique_keys), ())

@@ -76,7 +76,7 @@ def _with_values(call: Call, standing: Standing) -> Array:
     rows = standing.rows
     slots, place = np.unique(standing.slots, return_inverse=True)
     sizes, _ = rows.sizes(slots)
-    owners, ids = rows.between(slots, np.zeros(len(slots), np.int64), sizes)
+    _, ids = rows.between(slots, np.zeros(len(slots), np.int64), sizes)
     column = rows.rows.gather_columns(ids, np.array(call.columns[:1]))[0]
     valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
     opens = np.r_[0, np.cumsum(sizes)]
