@@ -51,10 +51,9 @@ def over(builder: Builder, query: OverQuery) -> Node:
     node = _computed(rows, scope)
     for (partition, order), calls in found.items():
         place = next(w.place for w in query.windows if w.name == calls[0].name)
-        window = OverWindow(
-            builder.sql, builder.dialect, builder.options, partition, order, span(place)
-        )
-        node = window.stacked(node, calls, builder.changes(node) == "append")
+        said = span(place)
+        over_ = OverWindow(builder.sql, builder.dialect, builder.options, partition, order, said)
+        node = over_.stacked(node, calls, builder.changes(node) == "append")
     stars = iter([builder.query(star).schema.names for star in query.stars])
     items = [
         shown

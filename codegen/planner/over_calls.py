@@ -65,7 +65,7 @@ def window_call(scope: Scope, function: WindowFunction, frame: Frame, ordered: b
             function.name, name, frame, (value,), _whole(scope, call, items[1], 1), ignores
         )
     offset = _whole(scope, call, items[1], 0) if len(items) > 1 else 1
-    columns = (value,)
+    columns: tuple[str, ...] = (value,)
     if len(items) > 2 and not isinstance(bare(items[2]), exp.Null):
         columns = (value, _default(scope, call, value, items[2]))
     return OverCall(function.name, name, frame, columns, offset, ignores)

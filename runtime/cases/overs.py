@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from aggloom.runtime.cases.format import Case, NotSupported
+from aggloom.runtime.cases.format import Case, NotSupported, Params
 
 OPERATOR_KINDS = frozenset(("over", "over_batch_frame"))
 _TIME = re.compile(r"`?(\w+)`? \(rowtime\)")
@@ -22,7 +23,7 @@ def with_query(case: Case) -> Case:
         # All rows are one bundle.
         params["mini_batch_size"] = 1 << 20
     params["schema"] = {name: _typed(text) for name, text in case.params["schema"].items()}
-    return Case(case.family, case.id, case.kind, type(case.params)(params), case.phases, case.total)
+    return replace(case, params=Params(params))
 
 
 def over_options(case: Case) -> dict[str, Any]:
