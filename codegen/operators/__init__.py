@@ -18,7 +18,7 @@ from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, ranked
-from aggloom.codegen.operators.scan import Scan
+from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
@@ -27,6 +27,7 @@ CHOICES: tuple[Chosen, ...] = (deduplicated, ranked)
 
 __all__ = [
     "CHOICES",
+    "ONE_ROW",
     "Aggregate",
     "Bounds",
     "Bucket",
@@ -57,6 +58,7 @@ __all__ = [
     "deduplicated_table",
     "mark",
     "normalised",
+    "one_row",
     "pick",
     "renamed",
     "transform",

@@ -237,7 +237,9 @@ class Join(RowsByKey):
             others = [n for n in each.schema.names if n in {*read, *(known or ())} - set(keys)]
             wanted = [*keys, *others] or each.schema.names[:1]
             sides.append(pick(prune.input(each, wanted), wanted))
-        return replace(self, left=sides[0], right=sides[1], columns=columns)
+        pruned = replace(self, left=sides[0], right=sides[1], columns=columns)
+        prune.replaced(self, pruned)
+        return pruned
 
     @property
     def _equalities(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aggloom.codegen.operators import (
+    ONE_ROW,
     Bounds,
     Bucket,
     Calc,
@@ -27,6 +28,7 @@ from aggloom.codegen.operators import (
     WindowAssign,
     WindowTable,
     below_unions,
+    one_row,
     renamed,
     union_parts,
     walk,
@@ -48,6 +50,7 @@ from aggloom.codegen.sql.numbering import SortItem
 from aggloom.codegen.sql.numbering_range import Range
 
 __all__ = [
+    "ONE_ROW",
     "Bounds",
     "Bucket",
     "Calc",
@@ -85,6 +88,7 @@ __all__ = [
     "describe",
     "described",
     "lineage",
+    "one_row",
     "plan_deduplicate",
     "plan_query",
     "plan_spec",
