@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         generate,
         join_sql,
         load,
+        over_sql,
         prepare,
         rank_sql,
         register,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
+    from aggloom.runtime.spark.over import over
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.rank import rank
     from aggloom.runtime.spark.repartition import repartition
@@ -132,6 +134,8 @@ __all__ = [
     "late_rows",
     "load",
     "on_time",
+    "over",
+    "over_sql",
     "prepare",
     "progress",
     "rank",
@@ -186,6 +190,7 @@ _HOMES = {
     "join": "aggloom.runtime.spark.join",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
+    "over": "aggloom.runtime.spark.over",
     "progress": "aggloom.runtime.spark.counting",
     "rank": "aggloom.runtime.spark.rank",
     "read_changes": "aggloom.runtime.spark.sources",

@@ -34,7 +34,9 @@ from aggloom.codegen.spec.choices import (
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.depth import on_large_stack
+from aggloom.codegen.sql.frames import Bound, Frame
 from aggloom.codegen.sql.join_sql import join_sql
+from aggloom.codegen.sql.over_sql import over_sql
 from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
 from aggloom.codegen.views import VIEW_KINDS
@@ -50,11 +52,13 @@ __all__ = [
     "Aggregate",
     "Argument",
     "Backend",
+    "Bound",
     "Carried",
     "Computed",
     "Dialect",
     "Example",
     "Field",
+    "Frame",
     "GeneratedSource",
     "JoinKind",
     "LoweredCalc",
@@ -80,6 +84,7 @@ __all__ = [
     "lower_calc",
     "milliseconds",
     "on_large_stack",
+    "over_sql",
     "parse_type",
     "plan_of",
     "prepare",

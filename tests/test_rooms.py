@@ -26,6 +26,7 @@ OPERATORS_BY_NAME = {
     *("IncrementalAggregate", "WindowTable", "WindowAssign", "WindowAggregate", "Deduplicate"),
     *("GroupAggOperator", "GroupAggSpec", "LocalAggregator", "DeduplicateOperator"),
     *("Rank", "RankOperator", "RankSpec"),
+    *("Over", "OverOperator", "OverOnceOperator", "OverSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
 }
@@ -66,6 +67,10 @@ ROOMS: dict[str, set[str]] = {
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
     "runtime/operators/join": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
+    "runtime/operators/over": KERNEL
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
@@ -198,13 +203,14 @@ def test_templates_carry_no_whitespace_marks() -> None:
 NAMED = {
     "codegen/planner/__init__.py": {
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
-        *("WindowAggregate", "Deduplicate", "Rank", *STEPS),
+        *("WindowAggregate", "Deduplicate", "Over", "Rank", *STEPS),
     },
     "codegen/planner/hints.py": {"Aggregate"},
     "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},
     "codegen/planner/logical.py": {"Aggregate"},
     "codegen/planner/spec_plan.py": {"Aggregate"},
     "codegen/planner/monotonic_extremes.py": {"Aggregate"},
+    "codegen/planner/over_window.py": {"Over"},
     "codegen/planner/plan.py": {"WindowAggregate"},
     "codegen/planner/rank_strategy.py": {"Rank"},
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
@@ -217,7 +223,6 @@ NAMED = {
     "runtime/cases/ranks.py": {"Rank"},
     "runtime/cases/settings.py": {"GroupAggregate", "Rank", "WindowAggregate"},
     "runtime/local/given_handler.py": {"WindowAggregate"},
-    "runtime/local/fed_plan.py": {"WindowAggregate"},
     "runtime/local/pipeline.py": {"LocalAggregator"},
     "runtime/local/timeline_player.py": {"WindowAggregate", "WindowAssign"},
     "runtime/local/timeline_story.py": {"WindowAggregate"},

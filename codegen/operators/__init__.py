@@ -16,6 +16,7 @@ from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.join import Join
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
+from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, ranked
 from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
@@ -44,6 +45,8 @@ __all__ = [
     "Node",
     "Normalise",
     "Numbered",
+    "Over",
+    "OverCall",
     "Rank",
     "Scan",
     "Stateful",

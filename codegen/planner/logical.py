@@ -20,8 +20,9 @@ from aggloom.codegen.planner.constants import values, with_from
 from aggloom.codegen.planner.from_clause import has_joins, joined
 from aggloom.codegen.planner.hints import keeping, state_ttl
 from aggloom.codegen.planner.notes import Notes
-from aggloom.codegen.planner.numbering import bounded, numbered, refuse_open
+from aggloom.codegen.planner.numbering import bounded, numbered
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.over import opened, over
 from aggloom.codegen.planner.script import Script, View
 from aggloom.codegen.planner.set_operations import compared
 from aggloom.codegen.planner.spec_plan import plan_of_spec
@@ -42,6 +43,7 @@ from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
 from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.numbering import numbering_query
+from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.query import Block
 from aggloom.codegen.sql.scope import Scope, bare, pretty
 from aggloom.codegen.sql.shape import check_block, check_source, refusal
@@ -65,8 +67,7 @@ def logical_plan(
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
     root = _Builder(script.text, named, dialect, options, notes, frozenset()).query(script.query)
-    refuse_open(script.text, root)
-    return root
+    return opened(script.text, dialect, options, root)
 
 
 class _Builder:
@@ -90,6 +91,9 @@ class _Builder:
             tree = with_from(tree)
         if isinstance(tree, exp.Select) and tree.args.get("from_"):
             tree = lateral_top(tree) or tree
+        functions = over_query(self.sql, tree)
+        if functions is not None:
+            return over(inner, functions)
         numbering = numbering_query(self.sql, tree)
         if numbering is not None:
             return numbered(inner, numbering)

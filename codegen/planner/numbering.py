@@ -16,8 +16,6 @@ from aggloom.codegen.sql.scope import Scope, bare, named
 from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import TypeMismatchError
 
-_FIX = "filter its number in the query around this one (WHERE rn <= 10), or with QUALIFY"
-
 
 class Builder(Protocol):
     """What builds the blocks of a query."""
@@ -93,14 +91,6 @@ def bounded(scope: Scope, tree: exp.Select, source: Node) -> tuple[exp.Select, N
         left.set("where", exp.Where(this=exp.and_(*(e.copy() for e in rest))) if rest else None)
         return left, source
     return tree, source
-
-
-def refuse_open(sql: str, root: Node) -> None:
-    """Raise for a numbering of which all numbers are asked for."""
-    for node in walk(root):
-        if isinstance(node, Numbered):
-            what = f"{node.function} without a last number is"
-            raise refusal(sql, node.place, what, _FIX)
 
 
 def _chosen(scope: Scope, node: Numbered, asked: Range) -> Node:

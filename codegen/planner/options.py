@@ -35,6 +35,8 @@ class PlanOptions:
     of it in the end, and not every row that it had in between. deduplicate_insert: whether the first row of a key is
     told apart from later ones, +I from +U, where updates come without -U. deduplicate_insert_only: whether the first
     row by event time waits for the watermark and then stays; rows behind the watermark are dropped.
+    over_insert_only: whether window functions over insertions in order of one time wait for the watermark, which then
+    gives each row out once; rows behind it are dropped.
 
     Of windows in SQL: early_fire_*, late_fire_*: whether a window gives out results before its end and after it, and
     how long after the row that changes them; 0 is with every row. allow_lateness: how long after its end a window
@@ -59,6 +61,7 @@ class PlanOptions:
     deduplicate_compact_changes: bool = True
     deduplicate_insert: bool = True
     deduplicate_insert_only: bool = False
+    over_insert_only: bool = False
     early_fire_enabled: bool = False
     early_fire_delay: int = 0
     late_fire_enabled: bool = False
@@ -173,6 +176,7 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "deduplicate_compact_changes": _flag,
     "deduplicate_insert": _flag,
     "deduplicate_insert_only": _flag,
+    "over_insert_only": _flag,
     "early_fire_enabled": _flag,
     "early_fire_delay": _length,
     "late_fire_enabled": _flag,

@@ -69,7 +69,7 @@ def _windows(tree: exp.Select) -> Iterator[exp.Window]:
 
 
 @dataclass
-class _Plain:
+class Plain:
     """A query on its way to a plain one: columns that only the numbering reads are added to its items."""
 
     sql: str
@@ -88,8 +88,8 @@ class _Plain:
             sign += "$"
         return f"{sign}{stem}"
 
-    def column(self, node: exp.Expression, sign: str) -> str:
-        """The column of the plain query that an expression over its source is."""
+    def column(self, node: exp.Expression, sign: str, own: bool = False) -> str:
+        """The column of the plain query that an expression over its source is; own: by its name, if that is free."""
         node = bare(node)
         for item in self.items:
             inner = bare(item.this if isinstance(item, exp.Alias) else item)
@@ -105,6 +105,10 @@ class _Plain:
             if text_of(known) == text_of(node):
                 return name
         name = f"{sign}{len(self.hidden)}"
+        if own and isinstance(node, exp.Column):
+            taken = {(item.alias or item.name).casefold() for item in self.items}
+            taken |= {known.casefold() for known in self.hidden}
+            name = name if node.name.casefold() in taken else str(node.name)
         self.hidden[name] = node.copy()
         return name
 
@@ -149,7 +153,7 @@ def _windowed(sql: str, tree: exp.Select, windows: list[exp.Window]) -> Numberin
     if tree.args.get("distinct"):
         fix = "number in a sub-query, and write DISTINCT around it"
         raise refusal(sql, first, "SELECT DISTINCT with a numbering is", fix)
-    plain = _Plain(sql, tree.copy())
+    plain = Plain(sql, tree.copy())
     sign = plain.fresh("")
     number, shown = f"{sign}number", False
     zero = exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark")
@@ -226,7 +230,7 @@ def _checked(
     return function, list(clauses.args.get("partition_by") or ()), list(order.expressions)
 
 
-def _qualified(plain: _Plain, condition: exp.Expression, number: str, sign: str) -> exp.Expression:
+def _qualified(plain: Plain, condition: exp.Expression, number: str, sign: str) -> exp.Expression:
     """The condition of QUALIFY over columns of the plain query and the number."""
 
     def visit(node: exp.Expression) -> exp.Expression:
@@ -272,7 +276,7 @@ def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
         copy.set(key, None)
     if isinstance(copy, exp.Subquery) and not any(copy.args.get(key) for key in ("alias", "with_")):
         copy = copy.this
-    plain = _Plain(sql, copy)
+    plain = Plain(sql, copy)
     sign = plain.fresh("")
     column = _of_output(plain, sign)
     items = plain.order(order.expressions if order is not None else (), column)
@@ -300,7 +304,7 @@ def _counted(sql: str, node: exp.Expression, clause: str) -> int:
     return number
 
 
-def _of_output(plain: _Plain, sign: str) -> Callable[[exp.Expression], str]:
+def _of_output(plain: Plain, sign: str) -> Callable[[exp.Expression], str]:
     """How ORDER BY of a query names columns: by the names of its result, by number, or over its source."""
 
     def column(node: exp.Expression) -> str:

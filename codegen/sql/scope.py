@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 from sqlglot import exp
@@ -136,7 +136,22 @@ class Scope:
                 column.this.update_positions(None, line=0, col=0, start=place[0], end=place[1] - 1)
             return column
 
-        return node.transform(visit, copy=True)
+        found = node.transform(visit, copy=True)
+        if flink:
+            for part in found.find_all(exp.Bracket):
+                self._count_from_zero(part)
+        return found
+
+    def _count_from_zero(self, part: exp.Bracket) -> None:
+        """Flink numbers the elements of an array from 1, Spark, which evaluates this, from 0."""
+        with suppress(SpecError):
+            if pa.types.is_list(infer(part.this, self.types)):
+                one = exp.Literal.number(1)
+                index = [exp.Sub(this=exp.paren(i), expression=one) for i in part.expressions]
+                whole = [isinstance(i, exp.Literal) and i.this.isdigit() for i in part.expressions]
+                if all(whole):
+                    index = [exp.Literal.number(int(i.this) - 1) for i in part.expressions]
+                part.set("expressions", index)
 
     def find(self, name: str) -> str | None:
         """The schema's spelling of a name: exact, or the only one that differs in case."""

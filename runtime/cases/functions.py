@@ -44,12 +44,35 @@ class MyConcat:
     def value(state):
         return "|".join(x for x, count in state.items() if count > 0)
 """
+_LTCNT = """
+class LtCnt:
+    def create():
+        return 0
+
+    def accumulate(state, x, y):
+        return state + 1 if x is not None and y is not None and x > y else state
+
+    def retract(state, x, y):
+        return state - 1 if x is not None and y is not None and x > y else state
+
+    def merge(state, other):
+        return state + other
+
+    def value(state):
+        return state
+"""
 FUNCTIONS: tuple[dict[str, Any], ...] = (
     {
         "name": "MY_AVG",
         "arguments": [["value", "BIGINT"], ["weight", "INT"]],
         "result": "BIGINT",
         "source": _MY_AVG,
+    },
+    {
+        "name": "LTCNT",
+        "arguments": [["x", "BIGINT"], ["y", "BIGINT"]],
+        "result": "BIGINT",
+        "source": _LTCNT,
     },
     {"name": "MY_CONCAT", "arguments": [["x", "STRING"]], "result": "STRING", "source": _MY_CONCAT},
 )

@@ -21,6 +21,7 @@ from aggloom.runtime.cases.format import (
     event_time,
     to_value,
 )
+from aggloom.runtime.cases.overs import size_fault, state_fault
 from aggloom.runtime.cases.program import Program, Table
 from aggloom.runtime.cases.settings import Setting, asks_for_messages, single_aggregate
 from aggloom.runtime.cases.source import Bundles
@@ -132,12 +133,14 @@ class _Replay:
 
     def _feed(self, phase: Phase, flush_at_end: bool) -> None:
         bundles, harness = self.bundles, self.harness
-        read = self.plan.scans
+        read, done = self.plan.scans, 0
         for event in phase.events:
             if "op" in event:
                 table = self.program.table(event)
                 if table.name in read:
                     self._feed_row(event, table)
+                    self._check_state(phase.expect, done)
+                    done += 1
                 continue
             if "set_ttl_time" not in event:
                 bundles.flush()
@@ -213,6 +216,7 @@ class _Replay:
         if self.tells and count != len(delivered):
             raise CaseFailed(f"expected {count} messages, got {len(delivered)}")
         self._check_time(expect)
+        self._check_state(expect, None)
         if "materialized" in expect.extra:
             from_rows = expect.extra["materialized"]
             listed = from_rows["rows"] if isinstance(from_rows, Mapping) else from_rows
@@ -234,6 +238,19 @@ class _Replay:
         if late is not None and late != self.late + self.harness.counters["late_dropped"]:
             found = self.late + self.harness.counters["late_dropped"]
             raise CaseFailed(f"expected {late} late rows, got {found}")
+
+    def _check_state(self, expect: Expectation, done: int | None) -> None:
+        """What is remembered after an event of a phase, of which each is a bundle, or at its end (None)."""
+        if self.setting.bundle is not None:
+            return
+        operators = self.harness.pipeline.operators
+        if done is None:
+            found = state_fault(expect.extra, operators)
+        else:
+            listed = expect.extra.get("state_after_each_event", ())
+            found = size_fault(listed[done], operators) if done < len(listed) else None
+        if found:
+            raise CaseFailed(found)
 
     def _check_total(self, rows: Iterable[Change], tolerance: float) -> None:
         schema = self.plan.schema

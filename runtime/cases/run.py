@@ -34,6 +34,8 @@ from aggloom.runtime.cases.format import (
     fitting_decimal,
     read_cases,
 )
+from aggloom.runtime.cases.overs import OPERATOR_KINDS as OVER_KINDS
+from aggloom.runtime.cases.overs import with_query
 from aggloom.runtime.cases.program import (
     Program,
     first_line,
@@ -49,6 +51,7 @@ _KNOWN_EXTRA = frozenset(
     (
         *("message_count", "materialized", "tolerance_percent", "watermark_out"),
         *("late_records_dropped", "compare", "as_set"),
+        *("state_after_each_event", "state_at_end", "state_entries_at_end", "sort_keys_not_found"),
     )
 )
 _AGGREGATE_KINDS = frozenset(("group_agg", "mini_batch_agg", "incremental_agg"))
@@ -107,6 +110,9 @@ class Runner:
             return self._run_query(case, rows.row_program(case))
         if case.kind in joins.OPERATOR_KINDS:
             return self._run_query(case, joins.join_program(case))
+        if case.kind in OVER_KINDS:
+            case = with_query(case)
+            return self._run_query(case, query_program(case))
         if case.kind in ("topn", "window_topn"):
             remarks = [self._run_query(case, program) for program in rank_programs(case)]
             return next(filter(None, remarks), "")

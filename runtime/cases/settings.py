@@ -26,6 +26,7 @@ from aggloom.codegen.planner import (
     walk,
 )
 from aggloom.runtime.cases.format import Case
+from aggloom.runtime.cases.overs import over_options
 from aggloom.runtime.cases.rows import deduplicate_options
 from aggloom.runtime.cases.windows import emit_options
 
@@ -71,6 +72,7 @@ class Setting:
             # Changes of a case are complete, so that here two phases are sound over tables with retractions too.
             on_orphan_retraction="keep" if self.spread else "drop",
             **deduplicate_options(params),
+            **over_options(case),
             **emit_options(params),
         )
 

@@ -139,9 +139,9 @@ class HandlerBase(HandlerColumns):
             dropped += self.update(picked, slots[one], retracts[one], keep_orphans=keep_orphans)
             now[i] = self.accumulators.records[slots[i]] > 0
             after.append(self.values(slots[one]))
-        return dropped, self.noted(self._joined(before), self._joined(after), was, now)
+        return dropped, self.noted(self.joined(before), self.joined(after), was, now)
 
-    def _joined(self, outs: list[Any]) -> Any:
+    def joined(self, outs: list[Any]) -> Any:
         """The rows of several outputs, in order; in pairs, so that none is copied more than log(n) times."""
         while len(outs) > 1:
             halves = zip(outs[::2], outs[1::2], strict=False)

@@ -15,7 +15,6 @@ from aggloom.codegen.planner import (
     ONE_ROW,
     Plan,
     Stateful,
-    WindowAggregate,
     walk,
 )
 from aggloom.errors import AggloomError, UnknownTableError, nearest
@@ -63,7 +62,8 @@ class FedPlan:
         }
         self._watermarks = Watermarks(plan.scans, chosen.source_idle_timeout)
         self._has_windows = any(
-            each.awaits_watermark or isinstance(each, WindowAggregate) for each in walk(plan.root)
+            each.awaits_watermark or (isinstance(each, Stateful) and bool(each.wakes_by(0)))
+            for each in walk(plan.root)
         )
         self.history: list[tuple[str, Any]] = []
         self._buffer: list[tuple[str, Rows]] = []

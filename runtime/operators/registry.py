@@ -12,6 +12,7 @@ from aggloom.codegen.planner import (
     IncrementalAggregate,
     Join,
     Normalise,
+    Over,
     PlanOptions,
     Rank,
     Stateful,
@@ -23,6 +24,7 @@ from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.join.spec import JoinSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
+from aggloom.runtime.operators.over.spec import OverSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
 from aggloom.runtime.operators.windows.make import WindowSettings
 
@@ -34,6 +36,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Normalise: NormaliseSpec,
     Rank: RankSpec,
     Join: JoinSpec,
+    Over: OverSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 

@@ -60,6 +60,15 @@ def same_row(
 
 
 @kernel
+def same_rows(rows: RowArrays, left: Array, right: Array, columns: Array, out: Array) -> None:
+    """Whether stored rows are the same in some columns."""
+    for k in range(len(left)):
+        out[k] = same_row(
+            columns, rows.words, rows.flags, left[k], rows.words, rows.flags, right[k]
+        )
+
+
+@kernel
 def store_row(rows: RowArrays, pool: PoolArrays, pooled: Array, given: Encoded, r: int) -> int:
     """The id that row r of the given ones gets; room was reserved."""
     if rows.meta[FREE] > 0:

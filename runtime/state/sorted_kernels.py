@@ -240,6 +240,23 @@ def locate_rows(
 
 
 @kernel
+def count_before(
+    tree: Tree,
+    pool: PoolArrays,
+    by_bytes: bool,
+    slots: Array,
+    words: Array,
+    tiers: Array,
+    equals: bool,
+    out: Array,
+) -> None:
+    """How many rows of slots stand before sort keys, be they there or not; `equals`: or have them."""
+    for k in range(len(slots)):
+        arrival = ((tiers[k] + np.int64(equals)) << TIER) - 1
+        out[k] = rows_in(weight_upto(tree, pool, by_bytes, slots[k], words[k], arrival))
+
+
+@kernel
 def measure_slots(tree: Tree, slots: Array, rows: Array, keys: Array) -> None:
     """The rows and the distinct sort keys of slots; a slot of -1 has none."""
     for k in range(len(slots)):

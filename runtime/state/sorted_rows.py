@@ -23,6 +23,7 @@ from aggloom.runtime.state.sorted_kernels import (
     Where,
     apply_changes,
     collect_rows,
+    count_before,
     locate_rows,
     measure_slots,
     plant_rows,
@@ -143,6 +144,12 @@ class SortedRows(IdentifiedRows):
         rows, keys = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
         measure_slots(self.tree.arrays, slots, rows, keys)
         return rows, keys
+
+    def before(self, slots: Array, words: Array, tiers: Array, *, equals: bool) -> Array:
+        """How many rows of each slot stand before a sort key (see SortKey.words); `equals`: or have it."""
+        out, tree = np.empty(len(slots), np.int64), self.tree.arrays
+        count_before(tree, self.pool.arrays, self.key.by_bytes, slots, words, tiers, equals, out)
+        return out
 
     def key_starts(self, slots: Array, keys: Array) -> Array:
         """The position of the first row of distinct sort key number `keys`, from 0 on; without one, of the end."""

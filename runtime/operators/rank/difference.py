@@ -10,10 +10,9 @@ from aggloom.runtime.operators.rank.kernels import (
     drop_same,
     hash_rows,
     pair_numbers,
-    same_rows,
 )
 from aggloom.runtime.operators.rank.seen import Seen
-from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.state.row_store import RowStore, same_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
@@ -119,29 +118,12 @@ class Difference:
     ) -> Array:
         """By row the one that it replaces or that replaces it, or -1."""
         n = len(ids)
-        partner = np.full(n, -1, np.int64)
         if self.by == "nothing" or not n:
-            return partner
-        marks = np.zeros(n, np.int64)
-        if self.by == "number":
-            marks = numbers
-        elif self.by == "row":
-            marks = np.empty(n, np.int64)
-            hash_rows(store.arrays, ids, slots[places], self.identity, marks)
-        order = np.lexsort((comes, marks, places))
-        opens = _opens(places[order], marks[order], comes[order])
-        nth = np.empty(n, np.int64)
-        nth[order] = np.arange(n) - opens
-        order = np.lexsort((comes, nth, marks, places))
-        one, other = order[:-1], order[1:]
-        alike = (places[one] == places[other]) & (marks[one] == marks[other])
-        alike &= (nth[one] == nth[other]) & (comes[one] != comes[other])
-        one, other = one[alike], other[alike]
+            return np.full(n, -1, np.int64)
         if self.by == "row":
-            same = _same(store, ids[one], ids[other], self.identity)
-            one, other = one[same], other[same]
-        partner[one], partner[other] = other, one
-        return partner
+            return row_partners(store, places, ids, comes, slots[places], self.identity)
+        marks = numbers if self.by == "number" else np.zeros(n, np.int64)
+        return _partners(places, marks, comes)
 
     def _order(
         self,
@@ -162,6 +144,35 @@ class Difference:
             return np.lexsort((comes, seat, phase, places))
         phase = np.where(partner >= 0, 1, np.where(comes, 2, 0))
         return np.lexsort((comes, seat, phase, places))
+
+
+def row_partners(
+    store: RowStore, places: Array, ids: Array, comes: Array, slots: Array, identity: Array
+) -> Array:
+    """By row the one with its identity at its place that comes where it goes, or goes where it comes, or -1."""
+    marks = np.empty(len(ids), np.int64)
+    hash_rows(store.arrays, ids, slots, identity, marks)
+    partner = _partners(places, marks, comes)
+    paired = np.flatnonzero(partner >= 0)
+    unlike = paired[~_same(store, ids[paired], ids[partner[paired]], identity)]
+    partner[unlike] = -1
+    return partner
+
+
+def _partners(places: Array, marks: Array, comes: Array) -> Array:
+    """By row the one with its mark at its place on the other side, the first beside the first, or -1."""
+    partner = np.full(len(marks), -1, np.int64)
+    order = np.lexsort((comes, marks, places))
+    opens = _opens(places[order], marks[order], comes[order])
+    nth = np.empty(len(marks), np.int64)
+    nth[order] = np.arange(len(marks)) - opens
+    order = np.lexsort((comes, nth, marks, places))
+    one, other = order[:-1], order[1:]
+    alike = (places[one] == places[other]) & (marks[one] == marks[other])
+    alike &= (nth[one] == nth[other]) & (comes[one] != comes[other])
+    one, other = one[alike], other[alike]
+    partner[one], partner[other] = other, one
+    return partner
 
 
 def _opens(*columns: Array) -> Array:

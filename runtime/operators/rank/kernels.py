@@ -62,15 +62,6 @@ def hash_rows(rows: RowArrays, ids: Array, slots: Array, identity: Array, out: A
 
 
 @kernel
-def same_rows(rows: RowArrays, left: Array, right: Array, columns: Array, out: Array) -> None:
-    """Whether stored rows are the same in some columns."""
-    for k in range(len(left)):
-        out[k] = same_row(
-            columns, rows.words, rows.flags, left[k], rows.words, rows.flags, right[k]
-        )
-
-
-@kernel
 def first_of(slots: Array, mark: Array, touched: Array, first: Array) -> int:
     """The different slots in the order in which they come, and the row of each that comes first; how many there are.
 

@@ -18,6 +18,7 @@ from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
 from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds, is_retraction
@@ -151,24 +152,12 @@ class RankOperator(RowsByKey[RankState]):
 
     def _one_by_one(self, batch: pa.RecordBatch, slots: Array, retracts: Array, now: int) -> Rows:
         """Each row by itself; rows of different keys, which do not see each other, at once."""
-        order = np.argsort(slots, kind="stable")
-        opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])
-        lengths = np.diff(np.r_[opens, len(order)])
-        wave = np.empty(len(order), np.int64)
-        wave[order] = np.arange(len(order)) - np.repeat(opens, lengths)
-        by_wave = np.argsort(wave, kind="stable")
-        cuts = np.flatnonzero(np.diff(wave[by_wave])) + 1
-        parts, sources = [], []
-        for rows in np.split(by_wave, cuts):
+
+        def bundle(rows: Array) -> tuple[Rows, Array]:
             some = batch.take(pa.array(rows))
-            changes, places = self._bundle(some, slots[rows], retracts[rows], rows, now)
-            parts.append(changes)
-            sources.append(places)
-        source = np.concatenate(sources)
-        together = np.argsort(source, kind="stable")
-        rows_ = pa.concat_batches([part[0] for part in parts])
-        kinds = np.concatenate([part[1] for part in parts])
-        return rows_.take(pa.array(together)), kinds[together]
+            return self._bundle(some, slots[rows], retracts[rows], rows, now)
+
+        return in_waves(slots, bundle)
 
     def _bundle(
         self, batch: pa.RecordBatch, slots: Array, retracts: Array, rows: Array, now: int

@@ -1,0 +1,100 @@
+"""window_call: a window function as SQL writes it becomes a call over columns, checked."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from aggloom.codegen.operators.over import INTEGERS, SHARES, SHIFTS, OverCall
+from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.calls import constant, lower
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.frames import Frame
+from aggloom.codegen.sql.over import WindowFunction
+from aggloom.codegen.sql.scope import Scope, bare, pretty
+from aggloom.errors import SqlError
+
+_ARGUMENTS = {
+    **dict.fromkeys((*INTEGERS, *SHARES), (0, 0)),
+    "NTILE": (1, 1),
+    "NTH_VALUE": (2, 2),
+    **dict.fromkeys(SHIFTS, (1, 3)),
+}
+NAMES = tuple(_ARGUMENTS)
+"""The window functions that are no aggregates."""
+_KEEP_NULLS = ("FIRST_VALUE", "LAST_VALUE")
+
+
+def window_call(scope: Scope, function: WindowFunction, frame: Frame, ordered: bool) -> OverCall:
+    """The call of a function, whose expressions are computed columns of the scope from now on."""
+    call, name = function.call, function.call.name.upper()
+    if name not in _ARGUMENTS:
+        resolved = scope.resolved(call)
+        assert isinstance(resolved, Call)
+        found = lower(scope, resolved, function.name)
+        if found.function in _KEEP_NULLS and found.nulls is None and scope.dialect == "spark":
+            # As a window function it has NULLs in Spark and in SQL; in Flink it passes them over, as everywhere.
+            found = replace(found, nulls="respect")
+        return OverCall(function.name, found.function, frame, call=found)
+    items = list(call.expressions)
+    least, most = _ARGUMENTS[name]
+    if not least <= len(items) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise _error(scope, call, f"takes {wanted} arguments, and has {len(items)}")
+    for key, words in (("distinct", "DISTINCT"), ("filter", "FILTER"), ("order", "ORDER BY")):
+        if call.args.get(key):
+            raise _error(scope, call, f"takes no {words}; take it out")
+    nulls = call.args.get("nulls")
+    if nulls and name not in (*SHIFTS, "NTH_VALUE"):
+        raise _error(scope, call, f"takes no {nulls.upper()} NULLS; take it out")
+    if not ordered and name not in ("NTILE", "NTH_VALUE"):
+        raise _error(scope, call, "needs an order; write OVER (PARTITION BY ... ORDER BY ...)")
+    # By where the row stands, whatever the frame.
+    frame = frame if name == "NTH_VALUE" else Frame(end=0)
+    if name in (*INTEGERS, *SHARES):
+        number = _whole(scope, call, items[0], 1) if items else 0
+        return OverCall(function.name, name, frame, number=number)
+    value = scope.column(scope.resolved(items[0]))
+    ignores = nulls == "ignore"
+    if name == "NTH_VALUE":
+        return OverCall(
+            function.name, name, frame, (value,), _whole(scope, call, items[1], 1), ignores
+        )
+    offset = _whole(scope, call, items[1], 0) if len(items) > 1 else 1
+    columns: tuple[str, ...] = (value,)
+    if len(items) > 2 and not isinstance(bare(items[2]), exp.Null):
+        columns = (value, _default(scope, call, value, items[2]))
+    return OverCall(function.name, name, frame, columns, offset, ignores)
+
+
+def _default(scope: Scope, call: Call, value: str, node: exp.Expression) -> str:
+    """The column that stands for a row that is not there, in the type of the value."""
+    name = scope.column(scope.resolved(node))
+    kinds = scope.columns_of([value, name])
+    wanted, given = kinds.field(value).type, kinds.field(name).type
+    if wanted == given:
+        return name
+    with scope.at(call):
+        if common([wanted, given], exp.column(name)) != wanted:
+            raise _error(
+                scope,
+                call,
+                f"has a default of {type_name(given)} for a value of {type_name(wanted)}; cast one",
+            )
+    return scope.compute(exp.cast(scope.resolved(node), type_name(wanted), dialect="spark"), None)
+
+
+def _whole(scope: Scope, call: Call, node: exp.Expression, least: int) -> int:
+    number: Any = constant(node)
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        what = f"needs a whole number from {least} on, not {pretty(bare(node))}"
+        raise _error(scope, call, what)
+    return number
+
+
+def _error(scope: Scope, call: Call, what: str) -> SqlError:
+    return SqlError(located(f"{call.name.upper()} {what}.", scope.sql, call))

@@ -1,0 +1,105 @@
+"""OverWindow: one order of rows, and the nodes that functions over it become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from aggloom.codegen.operators import Calc, Node, Over, OverCall, mark, pick
+from aggloom.codegen.operators.calc import NO_TIME
+from aggloom.codegen.operators.over import By
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.sql.frames import Frame
+from aggloom.codegen.sql.numbering import SortItem
+from aggloom.codegen.sql.shape import refusal
+
+_BY_TIME = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG")
+"""What is known of a row by time once it is given out, beside aggregates."""
+_SHARES = ("PERCENT_RANK", "CUME_DIST")
+
+
+@dataclass(frozen=True)
+class OverWindow:
+    """PARTITION BY and ORDER BY of window functions. place: where the query says so."""
+
+    sql: str
+    dialect: str
+    options: PlanOptions
+    partition: tuple[str, ...]
+    order: tuple[SortItem, ...]
+    place: tuple[int, int] | None
+
+    def stacked(self, rows: Node, calls: list[OverCall], adds_only: bool) -> Node:
+        """The functions over rows in one node; by time those that are added up apart from those that rows leave.
+
+        adds_only: whether rows are only added.
+        """
+        clock = next((e for e in self.order if e.column in rows.clock_columns), None)
+        by = self._time(rows, clock, calls) if adds_only else ""
+        order = self.order
+        if clock is not None:
+            if clock.descending:
+                fix = "order by a column that says when the row came"
+                raise refusal(self.sql, self.place, "OVER by PROCTIME() DESC is", fix)
+            # Rows of one time come in one order: what follows the clock decides nothing, and nothing ties.
+            order = order[: order.index(clock)]
+            calls = [self._by_arrival(each, by) for each in calls]
+            if any(each.frame.by_value for each in calls):
+                rows, order = _with_time(rows, clock.column)
+        groups = [calls]
+        if by:
+            adds = [bool(each.call) and each.frame.start is None for each in calls]
+            groups = [
+                [each for each, own in zip(calls, adds, strict=True) if own == added]
+                for added in (True, False)
+            ]
+        for some in filter(None, groups):
+            others = [name for name in rows.schema.names if name not in self.partition]
+            below = pick(rows, [*self.partition, *others])
+            rows = Over(below, self.partition, order, tuple(some), self.dialect, by)
+        return rows
+
+    def _time(self, rows: Node, clock: SortItem | None, calls: list[OverCall]) -> By:
+        """The time by which rows are given out once: in order of one time, and of frames that look back."""
+        if not self.order or not all(map(_looks_back, calls)):
+            return ""
+        first, *more = self.order
+        if clock is not None:
+            return "processing" if first is clock else ""
+        usual = not first.descending and first.nulls_first and not more
+        timed = pa.types.is_timestamp(rows.schema.field(first.column).type)
+        return "row" if usual and timed and self.options.over_insert_only else ""
+
+    def _by_arrival(self, call: OverCall, by: By) -> OverCall:
+        """A call in order of arrival, where no two rows tie."""
+        if call.function in _SHARES:
+            fix = "order by a column that says when the row came"
+            raise refusal(self.sql, self.place, f"{call.function} by PROCTIME() is", fix)
+        if call.function in _BY_TIME[:3]:
+            return replace(call, function="ROW_NUMBER")
+        if call.frame.rows or not call.frame.by_value:
+            return replace(call, frame=Frame(True, call.frame.start, call.frame.end))
+        if not by:
+            what = "RANGE with a distance by PROCTIME(), but over insertions and back in time, is"
+            raise refusal(self.sql, self.place, what, "write ROWS, or order by a column")
+        return call
+
+
+def _looks_back(call: OverCall) -> bool:
+    """Whether a row's value is known once all rows up to its time are."""
+    start = call.frame.start
+    known = call.call is not None or call.function in _BY_TIME
+    ahead = start is not None and not isinstance(start, str) and start > 0
+    ahead = ahead or (isinstance(start, str) and not start.startswith("-"))
+    return known and call.frame.end == 0 and not call.ignores_nulls and not ahead
+
+
+def _with_time(rows: Node, clock: str) -> tuple[Node, tuple[SortItem, ...]]:
+    """Rows with a column for the time at which each is seen, and the order by it."""
+    name = f"{mark(rows.schema)}seen"
+    select = [(each, quoted(each)) for each in rows.schema.names]
+    field = pa.field(name, rows.schema.field(clock).type)
+    calc = Calc(rows, (*select, (name, NO_TIME)), pa.schema([*rows.schema, field]))
+    return calc, (SortItem(name),)

@@ -1,0 +1,156 @@
+"""Frames: which rows of a partition a window function looks at, as OVER says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.numbering_range import whole_number
+from aggloom.codegen.sql.scope import bare, text_of
+from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.windows import duration
+from aggloom.errors import OptionError, SpecError, SqlError
+
+Bound = int | str | None
+"""How far a frame reaches: rows, or as text a distance in the unit of the order column; None: to the last row."""
+_DAY = 86_400_000
+_MICROS = {"s": (1, 1000), "ms": (1, 1), "us": (1000, 1), "ns": (1_000_000, 1)}
+"""Of each unit of timestamps how many a millisecond has, or how many milliseconds it has."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows from `start` to `end` around the current one, counted or by the distance of their order columns.
+
+    0 is the current row and, by distance, all that tie with it. What precedes is negative.
+    """
+
+    rows: bool = False
+    start: Bound = None
+    end: Bound = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole partition."""
+        return self.start is None and self.end is None
+
+    @property
+    def by_value(self) -> bool:
+        """Whether it goes by distances of the order column."""
+        return isinstance(self.start, str) or isinstance(self.end, str)
+
+    @property
+    def text(self) -> str:
+        """The frame in SQL's words."""
+        kind = "ROWS" if self.rows else "RANGE"
+        first, last = _shown(self.start, "PRECEDING"), _shown(self.end, "FOLLOWING")
+        return f"{kind} BETWEEN {first} AND {last}"
+
+
+def _shown(bound: Bound, side: str) -> str:
+    if bound is None:
+        return f"UNBOUNDED {side}"
+    number = Decimal(bound)
+    if not number:
+        return "CURRENT ROW"
+    return f"{abs(number)} {'PRECEDING' if number < 0 else 'FOLLOWING'}"
+
+
+def frame_of(
+    sql: str, spec: exp.Expression | None, order: pa.Schema, place: exp.Expression
+) -> Frame:
+    """The frame that OVER says, or the one that SQL gives where it says none; `order`: the columns of ORDER BY."""
+    if spec is None:
+        return Frame(end=0 if len(order) else None)
+    kind = str(spec.args.get("kind") or "RANGE").upper()
+    if kind not in ("ROWS", "RANGE"):
+        raise refusal(sql, place, f"a frame by {kind} is", "write ROWS or RANGE")
+    if spec.args.get("exclude"):
+        what = f"EXCLUDE {text_of(spec.args['exclude'])} in a frame is"
+        raise refusal(sql, place, what, "take it out, or subtract the row's own value")
+    rows = kind == "ROWS"
+    sides = [(spec.args.get(s), spec.args.get(f"{s}_side")) for s in ("start", "end")]
+    if sides[1][0] is None:
+        sides[1] = ("CURRENT ROW", None)
+    first, last = (_bound(sql, *side, rows, order, place) for side in sides)
+    for (said, side), wrong, word in zip(
+        sides, ("FOLLOWING", "PRECEDING"), ("start", "end"), strict=True
+    ):
+        if said == "UNBOUNDED" and str(side).upper() == wrong:
+            message = f"a frame cannot {word} at UNBOUNDED {wrong}; turn its ends around."
+            raise SqlError(located(message, sql, place))
+    if not rows and not len(order):
+        return Frame()
+    if first is not None and last is not None and Decimal(first) > Decimal(last):
+        message = "the frame ends before it starts; turn its ends around."
+        raise SqlError(located(message, sql, place))
+    return Frame(rows, first, last)
+
+
+def _bound(
+    sql: str, said: object, side: object, rows: bool, order: pa.Schema, place: exp.Expression
+) -> Bound:
+    if said == "UNBOUNDED":
+        return None
+    if said == "CURRENT ROW":
+        return 0
+    assert isinstance(said, exp.Expression)
+    sign = -1 if str(side).upper() == "PRECEDING" else 1
+    if rows:
+        number = whole_number(said)
+        if number is None or number < 0:
+            message = f"ROWS needs a whole number that is not negative, not {text_of(said)}."
+            raise SqlError(located(message, sql, place))
+        return sign * number
+    if len(order) != 1:
+        message = "RANGE with a distance needs one column in ORDER BY; write ROWS, or order by one."
+        raise SqlError(located(message, sql, place))
+    try:
+        distance = _distance(said, order.field(0).type)
+    except SpecError as error:
+        raise type(error)(located(str(error), sql, place)) from None
+    if distance < 0:
+        message = f"a frame's distance is negative ({text_of(said)}); turn PRECEDING and FOLLOWING."
+        raise SqlError(located(message, sql, place))
+    return str(sign * distance) if distance else 0
+
+
+def _distance(node: exp.Expression, kind: pa.DataType) -> Decimal:
+    """How far that is in the unit of an order column; raises SpecError."""
+    node = bare(node)
+    timed = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    if timed:
+        if not isinstance(node, exp.Interval):
+            raise OptionError(
+                f"RANGE over {type_name(kind)} needs an INTERVAL, not {text_of(node)}; "
+                "write INTERVAL '10' MINUTE."
+            )
+        length = duration(node)
+        if pa.types.is_timestamp(kind):
+            times, parts = _MICROS[kind.unit]
+            return Decimal(length * times) / parts
+        if length % _DAY:
+            raise OptionError(f"RANGE over DATE needs whole days, not {text_of(node)}.")
+        return Decimal(length // _DAY)
+    numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not numeric:
+        raise OptionError(
+            f"RANGE with a distance needs a number or a time to order by, not {type_name(kind)}; write ROWS."
+        )
+    try:
+        literal = isinstance(node, exp.Literal) and not node.is_string
+        number = Decimal(str(node.this)) if literal else None
+    except InvalidOperation:
+        number = None
+    if number is None:
+        raise OptionError(f"RANGE over {type_name(kind)} needs a number, not {text_of(node)}.")
+    if pa.types.is_integer(kind) and number != int(number):
+        raise OptionError(f"RANGE over {type_name(kind)} needs a whole number, not {number}.")
+    if pa.types.is_decimal(kind) and -int(number.as_tuple().exponent) > kind.scale:
+        raise OptionError(f"RANGE over {type_name(kind)}: {number} has more digits than it.")
+    return number

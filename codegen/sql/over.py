@@ -1,0 +1,224 @@
+"""Queries with window functions: what is computed below them, the functions, and what is computed of their values.
+
+Such a query is split into a plain one, whose columns the functions and the items around them read, and the items over
+these columns and the functions' values. Columns that only they read follow the plain query's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import get_args
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.spec.checks import check_function
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.numbering import Function, Plain
+from aggloom.codegen.sql.scope import Scope, bare, named, pretty, text_of
+from aggloom.codegen.sql.shape import is_clock, refusal
+from aggloom.errors import SqlError
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """A call and its window, over columns of the plain query. name: of the column with its values."""
+
+    name: str
+    call: Call
+    partition: tuple[exp.Expression, ...]
+    order: tuple[exp.Expression, ...]
+    frame: exp.Expression | None
+    place: exp.Expression
+
+
+@dataclass(frozen=True)
+class OverQuery:
+    """A query with window functions.
+
+    items: what it shows over columns of `plain` and of the functions; None stands for the columns of a star.
+    condition: QUALIFY over the same columns. stars: the items with a star, as queries of their own.
+    """
+
+    plain: exp.Select
+    items: tuple[exp.Expression | None, ...]
+    stars: tuple[exp.Select, ...]
+    windows: tuple[WindowFunction, ...]
+    condition: exp.Expression | None
+    distinct: exp.Expression | None
+
+
+def over_query(sql: str, tree: exp.Expression) -> OverQuery | None:
+    """What a query with window functions asks for; None if it has none, or does no more than number its rows."""
+    if not isinstance(tree, exp.Select) or any(tree.args.get(key) for key in ("limit", "offset")):
+        return None
+    windows = list(_windows(tree))
+    if not windows or _numbers(tree, windows):
+        return None
+    return _Split(sql, tree).query()
+
+
+def _windows(tree: exp.Select) -> Iterator[exp.Window]:
+    """The window functions of a SELECT: in its items and in QUALIFY."""
+    for place in (*tree.expressions, *filter(None, [tree.args.get("qualify")])):
+        yield from place.find_all(exp.Window)
+
+
+def _numbers(tree: exp.Select, windows: list[exp.Window]) -> bool:
+    """Whether all that a SELECT does with windows is to number its rows in one way."""
+    if tree.args.get("distinct") or len({text_of(window) for window in windows}) > 1:
+        return False
+    call = windows[0].this
+    if not isinstance(call, Call) or call.name.upper() not in get_args(Function):
+        return False
+    items = [item for item in tree.expressions if item.find(exp.Window)]
+    whole = all(isinstance(bare(_inner(item)), exp.Window) for item in items)
+    return whole and len(items) < 2
+
+
+def _inner(item: exp.Expression) -> exp.Expression:
+    found: exp.Expression = item.this if isinstance(item, exp.Alias) else item
+    return found
+
+
+class _Split:
+    """A query on its way into its parts."""
+
+    def __init__(self, sql: str, tree: exp.Select) -> None:
+        self.sql, self.tree = sql, tree
+        self.plain = Plain(sql, tree.copy())
+        self.sign = self.plain.fresh("")
+        self.windows: dict[str, WindowFunction] = {}
+        group = tree.args.get("group")
+        self.keys = {text_of(bare(key)) for key in group.expressions} if group else set()
+        self.named = {each.name.casefold(): each for each in tree.args.get("windows") or ()}
+
+    def query(self) -> OverQuery:
+        tree = self.plain.tree
+        assert isinstance(tree, exp.Select)
+        given, qualify = list(tree.expressions), tree.args.get("qualify")
+        for key in ("qualify", "windows", "distinct"):
+            tree.set(key, None)
+        kept = {n: self._kept(item) for n, item in enumerate(given) if not item.find(exp.Window)}
+        tree.set("expressions", list(kept.values()))
+        items: list[exp.Expression | None] = []
+        stars: list[exp.Select] = []
+        for n, item in enumerate(given):
+            if n in kept and kept[n].find(exp.Star) and not kept[n].find(Call):
+                star = self.tree.copy()
+                for key in ("qualify", "windows", "distinct", "having"):
+                    star.set(key, None)
+                star.set("expressions", [kept[n].copy()])
+                stars.append(star)
+                items.append(None)
+            elif n in kept:
+                items.append(named(kept[n].alias or kept[n].name))
+            else:
+                # A window has an alias, too: the name that it goes by.
+                aliased = isinstance(item, exp.Alias)
+                name = item.alias if aliased else pretty(bare(_inner(item)))
+                said = self._over(_inner(item))
+                items.append(exp.alias_(said, exp.to_identifier(name, quoted=True)))
+        shown = {item.alias.casefold(): item.this for item in items if isinstance(item, exp.Alias)}
+        condition = None if qualify is None else self._over(qualify.this, shown)
+        if not tree.expressions and not self.plain.hidden:
+            # Nothing of the rows is read but that they are there.
+            self.plain.column(exp.cast(exp.Literal.number(0), "BIGINT", dialect="spark"), self.sign)
+        plain = self.plain.finished()
+        assert isinstance(plain, exp.Select)
+        windows = tuple(self.windows.values())
+        distinct = self.tree.args.get("distinct")
+        return OverQuery(plain, tuple(items), tuple(stars), windows, condition, distinct)
+
+    def _kept(self, item: exp.Expression) -> exp.Expression:
+        """An item without window functions, under the name that it has."""
+        inner = bare(_inner(item))
+        star = isinstance(inner, exp.Star) or isinstance(inner.this, exp.Star)
+        if item.alias or isinstance(inner, exp.Column) or (star and not isinstance(inner, Call)):
+            return item
+        return exp.alias_(item, exp.to_identifier(pretty(inner), quoted=True))
+
+    def _over(
+        self, node: exp.Expression, shown: dict[str, exp.Expression] | None = None
+    ) -> exp.Expression:
+        """An expression over columns of the plain query and the functions' values; shown: items by their names."""
+
+        def visit(part: exp.Expression) -> exp.Expression:
+            if isinstance(part, exp.Window):
+                return named(self._window(part))
+            if shown and isinstance(part, exp.Column) and not part.table:
+                if part.name.casefold() in shown:
+                    return exp.paren(shown[part.name.casefold()].copy())
+                for item in self.plain.items:
+                    if item.alias and item.alias.casefold() == part.name.casefold():
+                        return named(item.alias)
+            return self._leaf(part)
+
+        return bare(node).copy().transform(visit, copy=False)
+
+    def _leaf(self, part: exp.Expression) -> exp.Expression:
+        """A part that the plain query computes as its column; any other part as it is."""
+        computed = isinstance(part, exp.Column | Call) or is_clock(part)
+        is_key = bool(self.keys) and not isinstance(part, exp.Ordered)
+        if computed or (is_key and text_of(bare(part)) in self.keys):
+            return named(self.plain.column(part, self.sign, own=True))
+        return part
+
+    def _window(self, window: exp.Window) -> str:
+        """The column of a function's values."""
+        known = text_of(window)
+        if known in self.windows:
+            return self.windows[known].name
+        call = window.this
+        if isinstance(call, exp.IgnoreNulls | exp.RespectNulls) or not isinstance(call, Call):
+            if isinstance(call, exp.Anonymous):
+                with Scope(self.sql, pa.schema([]), "spark", set()).at(call):
+                    check_function(call.name, "SELECT")
+            what = f"{text_of(call)} as a window function is"
+            raise refusal(self.sql, window, what, "use an aggregate or a window function")
+        for inner in call.find_all(exp.Window):
+            fix = "compute the inner one in a sub-query"
+            raise refusal(self.sql, inner, "a window function inside another is", fix)
+        partition, order, frame = self._clauses(window, ())
+        name = f"{self.sign}w{len(self.windows)}"
+        copy = call.copy()
+        copy.transform(lambda part: part if part is copy else self._leaf(part), copy=False)
+        self.windows[known] = WindowFunction(
+            name,
+            copy,
+            tuple(self._lowered(each) for each in partition),
+            tuple(self._lowered(each) for each in order),
+            frame,
+            call,
+        )
+        return name
+
+    def _lowered(self, node: exp.Expression) -> exp.Expression:
+        return node.copy().transform(self._leaf, copy=False)
+
+    def _clauses(
+        self, window: exp.Window, seen: tuple[str, ...]
+    ) -> tuple[list[exp.Expression], list[exp.Expression], exp.Expression | None]:
+        """PARTITION BY, ORDER BY and the frame of a window, with those of the named one that it goes by."""
+        parts = list(window.args.get("partition_by") or ())
+        order = window.args.get("order")
+        items = [] if order is None else list(order.expressions)
+        for each in items:
+            if each.args.get("with_fill"):
+                raise refusal(self.sql, each, "WITH FILL is", "take it out")
+        frame = window.args.get("spec")
+        alias = window.args.get("alias")
+        if alias is None:
+            return parts, items, frame
+        base = self.named.get(alias.name.casefold())
+        if base is None or alias.name.casefold() in seen:
+            message = f"there is no window {alias.name!r}; write WINDOW after FROM."
+            raise SqlError(located(message, self.sql, alias))
+        below = self._clauses(base, (*seen, alias.name.casefold()))
+        if parts or (items and below[1]):
+            clause = "PARTITION BY" if parts else "ORDER BY"
+            message = f"window {alias.name!r} is fixed already; take {clause} out of OVER."
+            raise SqlError(located(message, self.sql, alias))
+        return below[0], items or below[1], frame or below[2]

@@ -1,0 +1,35 @@
+"""over_sql: the query of window functions as text, from calls, keys, an order and a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.errors import SpecError
+
+
+def over_sql(
+    calls: Mapping[str, str],
+    *,
+    partition_by: str | Sequence[str] = (),
+    order_by: str | Sequence[str] = (),
+    frame: str | None = None,
+    table: str = "t",
+) -> str:
+    """The query of a table's rows with window functions beside them.
+
+    calls: by the name of the new column the function, such as {"total": "SUM(amount)", "before": "LAG(amount)"}.
+    partition_by: names of columns. order_by: expressions as ORDER BY has them, such as "at DESC NULLS LAST". frame:
+    such as "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"; without one all rows of the key, or with an order those up to
+    the row and its ties. Raises SpecError.
+    """
+    keys = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+    order = [order_by] if isinstance(order_by, str) else list(order_by)
+    if not calls:
+        raise SpecError("over: there is no call; name a column and its function, {'s': 'SUM(x)'}.")
+    parts = [f"PARTITION BY {', '.join(map(quoted, keys))}"] if keys else []
+    parts += [f"ORDER BY {', '.join(order)}"] if order else []
+    parts += [frame] if frame else []
+    window = " ".join(parts)
+    items = [f"{call} OVER ({window}) AS {quoted(name)}" for name, call in calls.items()]
+    return f"SELECT *, {', '.join(items)} FROM {quoted(table)}"

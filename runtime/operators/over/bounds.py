@@ -1,0 +1,138 @@
+"""Where frames lie: by row the positions of the first row in its frame and of the one behind the last."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import Bound, Frame
+from aggloom.runtime.operators.over.distances import key_at
+from aggloom.runtime.state.sorted_rows import SortedRows
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.pool import Pool
+
+
+class Lines(NamedTuple):
+    """Positions by row: from one on, up to before another."""
+
+    starts: Array
+    stops: Array
+
+
+class Standing:
+    """Where rows stand among those of their slots; they may have left, and then stand where they would.
+
+    slots: by row. positions: where that is known already.
+    """
+
+    def __init__(
+        self, rows: SortedRows, pool: Pool, slots: Array, ids: Array, positions: Array | None = None
+    ) -> None:
+        self.rows, self.pool, self.slots, self.ids = rows, pool, slots, ids
+        self._positions = positions
+
+    @cached_property
+    def places(self) -> tuple[Array, Array, Array]:
+        found = self.rows.places(self.ids)
+        return found.position, found.rank, found.dense_rank
+
+    @property
+    def position(self) -> Array:
+        """How many rows stand before each."""
+        return self.places[0] if self._positions is None else self._positions
+
+    @cached_property
+    def sizes(self) -> tuple[Array, Array]:
+        """The rows and the distinct sort keys of each one's slot."""
+        return self.rows.sizes(self.slots)
+
+    @property
+    def first(self) -> Array:
+        """The position of the first of those that tie with each."""
+        return self.places[1]
+
+    @property
+    def dense(self) -> Array:
+        """How many distinct sort keys stand before each one's own."""
+        return self.places[2]
+
+    @cached_property
+    def words(self) -> tuple[Array, Array]:
+        """The sort key of each, as it is stored."""
+        arrays = self.rows.arrays
+        return arrays.word[self.ids], arrays.arrival[self.ids] >> 60
+
+    @cached_property
+    def behind(self) -> Array:
+        """The position behind the last of those that tie with each."""
+        return self.rows.before(self.slots, *self.words, equals=True)
+
+    @cached_property
+    def values(self) -> pa.Array:
+        """The column by which they are ordered, where there is one."""
+        column = np.array([self.rows.key.columns[0].column])
+        return self.rows.rows.gather_columns(self.ids, column)[0]
+
+    @cached_property
+    def _null(self) -> Array:
+        return np.asarray(self.values.is_null().to_numpy(zero_copy_only=False))
+
+    def at(self, distance: str, *, equals: bool) -> Array:
+        """How many rows stand before the sort keys at a distance from these; `equals`: or have them."""
+        found = self.rows.before(
+            self.slots,
+            *key_at(self.values, distance, self.rows.key.columns[0], self.pool),
+            equals=equals,
+        )
+        # NULLs lie at no distance but among themselves.
+        return np.where(self._null, self.behind if equals else self.first, found)
+
+
+def frame_lines(standing: Standing, frame: Frame) -> Lines:
+    """The frames of rows that are there."""
+    sizes = standing.sizes[0]
+    starts = np.clip(_start(standing, frame.rows, frame.start), 0, sizes)
+    stops = np.clip(_stop(standing, frame.rows, frame.end), 0, sizes)
+    return Lines(starts, np.maximum(starts, stops))
+
+
+def _start(standing: Standing, rows: bool, bound: Bound) -> Array:
+    if bound is None:
+        return np.zeros(len(standing.slots), np.int64)
+    if rows:
+        return standing.position + int(bound)
+    return standing.first if not isinstance(bound, str) else standing.at(bound, equals=False)
+
+
+def _stop(standing: Standing, rows: bool, bound: Bound) -> Array:
+    if bound is None:
+        return standing.sizes[0]
+    if rows:
+        return standing.position + int(bound) + 1
+    return standing.behind if not isinstance(bound, str) else standing.at(bound, equals=True)
+
+
+def touched_lines(standing: Standing, frame: Frame, came: Array) -> Lines:
+    """The rows whose frames have changed where these came, or went; positions are those of now."""
+    first, last = frame.start, frame.end
+    if frame.rows:
+        # Rows between a frame and its row shift it, too.
+        first = None if first is None else min(int(first), 0)
+        last = None if last is None else max(int(last), 0)
+    starts = _start(standing, frame.rows, _turned(last))
+    stops = _stop(standing, frame.rows, _turned(first))
+    if frame.rows and first is not None:
+        # Where a row went, there is one less behind it.
+        stops = stops - ~came
+    return Lines(starts, stops)
+
+
+def _turned(bound: Bound) -> Bound:
+    if bound is None or not bound:
+        return bound
+    if isinstance(bound, int):
+        return -bound
+    return bound[1:] if bound.startswith("-") else f"-{bound}"

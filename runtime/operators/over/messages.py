@@ -1,0 +1,90 @@
+"""What an Over tells: rows that went, rows that came, and rows whose values are others now."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.operators.rank.difference import row_partners
+from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
+
+
+class Side(NamedTuple):
+    """Rows as they were or are: the place of their key, the stored row, the number of its values."""
+
+    places: Array
+    ids: Array
+    told: Array
+
+    def take(self, which: Array) -> Side:
+        """Some of them."""
+        return Side(self.places[which], self.ids[which], self.told[which])
+
+
+class Messages(NamedTuple):
+    """The place of a key, the stored row, the number of its values, the kind."""
+
+    places: Array
+    ids: Array
+    told: Array
+    kinds: Kinds
+
+
+def messages(
+    gone: Side,
+    before: Side,
+    after: Side,
+    came: Array,
+    positions: tuple[Array, Array],
+    *,
+    update_before: bool,
+) -> Messages:
+    """The messages, key by key in the order of the rows.
+
+    before, after: the same rows side by side, those that came (kinds in `came`, -1: it did not) without one before.
+    positions: of the rows that went, which stand before the row that is there now, and of the others.
+    """
+    n, m = len(gone.ids), len(after.ids)
+    news = came >= 0
+    sides = [gone, before.take(~news), after]
+    rank = np.concatenate([positions[0], positions[1][~news], positions[1]])
+    half = np.concatenate([np.zeros(n), np.ones(m - int(news.sum())), np.full(m, 2)])
+    kinds = np.concatenate(
+        [
+            np.full(n, DELETE),
+            np.full(m - int(news.sum()), UPDATE_BEFORE),
+            np.where(news, came, UPDATE_AFTER),
+        ]
+    ).astype(np.int8)
+    every = Side(*(np.concatenate(parts) for parts in zip(*sides, strict=True)))
+    order = np.lexsort((half, rank, every.places))
+    if not update_before:
+        order = order[kinds[order] != UPDATE_BEFORE]
+    some = every.take(order)
+    return Messages(some.places, some.ids, some.told, kinds[order])
+
+
+def paired(
+    store: RowStore, gone: Side, fresh: Side, slots: Array, identity: Array
+) -> tuple[Array, Array]:
+    """Rows that went and rows that came that are the same ones by identity: numbers in `gone` and in `fresh`.
+
+    slots: by place.
+    """
+    if not len(gone.ids) or not len(fresh.ids):
+        none = np.zeros(0, np.int64)
+        return none, none
+    places = np.concatenate([gone.places, fresh.places])
+    ids = np.concatenate([gone.ids, fresh.ids])
+    comes = np.arange(len(ids)) >= len(gone.ids)
+    partner = row_partners(store, places, ids, comes, slots[places], identity)[: len(gone.ids)]
+    found = np.flatnonzero(partner >= 0)
+    return found, partner[found] - len(gone.ids)
+
+
+def inserts(places: Array, ids: Array, told: Array) -> Messages:
+    """Rows as insertions."""
+    return Messages(places, ids, told, np.full(len(ids), INSERT, np.int8))

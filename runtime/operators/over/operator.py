@@ -1,0 +1,287 @@
+"""Over changes: the values of window functions over rows that come and go (SEMANTICS 5.7).
+
+A bundle is brought into the sorted rows of its keys. Rows whose frames it has touched are computed anew, and what
+differs from what was told of them is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import OrphanRetractionError
+from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.over.bounds import Standing
+from aggloom.runtime.operators.over.computing import Computing
+from aggloom.runtime.operators.over.messages import Messages, Side, inserts, messages, paired
+from aggloom.runtime.operators.over.reach import Balance, Stretches, reach
+from aggloom.runtime.operators.over.settings import OverSettings
+from aggloom.runtime.operators.over.state import OverState
+from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.operators.waves import in_waves
+from aggloom.runtime.state.row_index import ORPHAN
+from aggloom.runtime.state.row_store import Encoded, same_rows
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import INSERT, Kinds, is_retraction
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+
+class OverOperator(RowsByKey[OverState]):
+    """One bucket's operator; its first columns are the key. See OverSettings for its settings.
+
+    Per record every row acts at once, as in Flink; else a bundle brings the net difference. Rows with the same sort key
+    stand as they came.
+    """
+
+    keeps_calls = "it has told the values of its calls"
+
+    def __init__(
+        self, spec: OverSettings, handler_class: Any = None, directory: Path | None = None
+    ) -> None:
+        self.spec, self.schema, self.update_before = spec, spec.result, spec.update_before
+        self.handler_class = handler_class
+        handler = None if handler_class is None else handler_class()
+        self._computing = Computing(spec, handler)
+        owes = spec.on_orphan_retraction == "keep"
+        self.state = OverState(
+            list(spec.schema), spec.keys, spec.sort, spec.results, owes=owes, directory=directory
+        )
+        every = self.state.sorted.rows.every_column
+        self._identity = np.array(spec.identity, np.int64) if spec.identity else every
+        self._replaced = np.zeros(0, np.int64)
+        self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "computed": 0, "emitted": 0}
+
+    @property
+    def name(self) -> str:
+        return f"OVER by {', '.join(field.name for field in self.state.fields) or '()'}"
+
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
+    ) -> Rows:
+        """Take rows that come and go, and return how the rows with their values change.
+
+        Raises OrphanRetractionError (policy error), ArithmeticOverflowError, DataError.
+        """
+        self.refuse_after_failure()
+        if self.spec.state_ttl_ms:
+            self.expire(clock.processing, self.spec.state_ttl_ms)
+        self.counters["rows"] += batch.num_rows
+        if not batch.num_rows:
+            return no_rows(self.schema)
+        self._failed = True
+        slots = self.state.lookup(batch)
+        if self.spec.per_record:
+
+            def bundle(rows: Array) -> tuple[Rows, Array]:
+                some = batch.take(pa.array(rows))
+                changes, places = self._bundle(some, slots[rows], kinds[rows], clock.processing)
+                return changes, rows[places]
+
+            changes = in_waves(slots, bundle)
+        else:
+            changes, _ = self._bundle(batch, slots, kinds, clock.processing)
+        self._leave(np.unique(slots))
+        self.state.tidy()
+        self._failed = False
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    def contents(self) -> Rows:
+        """The rows with their values, each an insertion."""
+        told = self._held(self.state.used())
+        return self._rows(told), told.kinds
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        slots = self.state.table.find(key)
+        if slots[0] < 0:
+            return
+        rows = self._rows(self._held(slots))
+        written = int(self.state.table.stamps("written")[slots[0]])
+        names = self.schema.names[key.num_columns :]
+        for row in rows.select(names).to_pylist() if names else [{}] * rows.num_rows:
+            yield Held(None, None, records=rows.num_rows, written=written, results=row)
+
+    def _held(self, slots: Array) -> Messages:
+        places, ids = self.state.rows_of(slots)
+        return inserts(places, ids, self.state.told[ids] - 1)
+
+    def _bundle(
+        self, batch: pa.RecordBatch, slots: Array, kinds: Kinds, now: int
+    ) -> tuple[Rows, Array]:
+        """Rows together: the changes that they bring, and by change the first row of its key."""
+        state = self.state
+        touched, first, places = np.unique(slots, return_index=True, return_inverse=True)
+        order = np.argsort(first, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        touched, first, places = touched[order], first[order], rank[places]
+        sizes = state.sorted.sizes(touched)
+        ids, gone, owners, kinds_ = self._apply(batch, slots, places, kinds)
+        state.fit_rows()
+        after = state.sorted.sizes(touched)
+        balance = Balance(sizes[0] == after[0], sizes[1] == after[1])
+        told = self._told(touched, ids, gone, owners, kinds_, balance)
+        changes = self._rows(told), told.kinds
+        self._settle(gone)
+        state.table.stamps("written")[touched] = now
+        return changes, first[told.places]
+
+    def _apply(
+        self, batch: pa.RecordBatch, slots: Array, places: Array, kinds: Kinds
+    ) -> tuple[Array, Array, Array, Kinds]:
+        """Bring rows into the state: the rows that came, those that went, and the places and kinds of both."""
+        rows, owed, retracts = self.state.sorted, self.state.owed, is_retraction(kinds)
+        if owed is not None and len(owed):
+            left = self._unsettled(batch, slots, retracts)
+            batch, slots = batch.filter(pa.array(left)), slots[left]
+            places, kinds, retracts = places[left], kinds[left], retracts[left]
+        applied = rows.apply(slots, batch, retracts)
+        went = applied.gone >= 0
+        came = ~retracts
+        orphans = np.flatnonzero(applied.outcomes == ORPHAN)
+        gone, of = [applied.gone[went]], [places[went]]
+        if len(orphans):
+            late, places_ = self._orphans(batch, slots, places, orphans)
+            gone.append(late)
+            of.append(places_)
+        every = np.concatenate(gone)
+        ids, own = applied.ids[came], places[came]
+        # A row may go in the bundle in which it came.
+        stays = ~np.isin(ids, every)
+        ids, own, kinds = ids[stays], own[stays], kinds[came][stays]
+        return ids, every, np.concatenate([own, *of]), kinds
+
+    def _orphans(
+        self, batch: pa.RecordBatch, slots: Array, places: Array, orphans: Array
+    ) -> tuple[Array, Array]:
+        """What becomes of retractions of rows that are not there: the rows that went after all, and their places."""
+        none = np.zeros(0, np.int64)
+        if self.spec.on_orphan_retraction == "error":
+            place = self.state.table.place(int(slots[orphans[0]]))
+            raise OrphanRetractionError(
+                f"row {orphans[0]} retracts from {place}, which does not hold it; "
+                "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
+            )
+        owed = self.state.owed
+        if owed is None:
+            self.counters["orphans_dropped"] += len(orphans)
+            return none, none
+        # The row may have come later in this bundle.
+        early = batch.take(pa.array(orphans))
+        again = self.state.sorted.remove(slots[orphans], early)
+        went = again.gone >= 0
+        never = np.flatnonzero(again.outcomes == ORPHAN)
+        owed.insert(slots[orphans][never], early.take(pa.array(never)))
+        return again.gone[went], places[orphans][went]
+
+    def _unsettled(self, batch: pa.RecordBatch, slots: Array, retracts: Array) -> Array:
+        """Which rows are left without those that were taken back before they came."""
+        owed = self.state.owed
+        assert owed is not None
+        news = np.flatnonzero(~retracts)
+        found = owed.remove(slots[news], batch.take(pa.array(news)))
+        owed.free(found.gone[found.gone >= 0])
+        left = np.ones(len(slots), np.bool_)
+        left[news[found.outcomes != ORPHAN]] = False
+        return left
+
+    def _told(
+        self,
+        touched: Array,
+        ids: Array,
+        gone: Array,
+        owners: Array,
+        kinds: Kinds,
+        balance: Balance,
+    ) -> Messages:
+        """What is told of rows that came and went, and of those around them."""
+        state = self.state
+        known = state.told[gone] > 0
+        lost = Side(owners[len(ids) :][known], gone[known], state.told[gone[known]] - 1)
+        changed = np.concatenate([ids, gone])
+        came = np.arange(len(changed)) < len(ids)
+        standing = Standing(state.sorted, state.pool, touched[owners], changed)
+        stretches = reach(self.spec.calls, standing, owners, came, balance)
+        places, every, positions, values = self._computed(touched, stretches)
+        was = state.told[every] - 1
+        compared = np.flatnonzero(was >= 0)
+        differs = was < 0
+        differs[compared] = ~state.results.equal(was[compared], values, compared)
+        new = state.results.insert(values, np.flatnonzero(differs))
+        places, every, was = places[differs], every[differs], was[differs]
+        where = standing.position[len(ids) :][known], positions[differs]
+        state.told[every] = new + 1
+        came_as = np.full(len(every), -1, np.int8)
+        by_id = np.argsort(ids)
+        fresh = np.flatnonzero(was < 0)
+        given = kinds[by_id[np.searchsorted(ids[by_id], every[fresh])]]
+        came_as[fresh] = given if self.spec.per_record else INSERT
+        self._replaced = was[was >= 0]
+        before, after = Side(places, every.copy(), was), Side(places, every, new)
+        if not self.spec.per_record:
+            left, kept = self._matched(lost, before, after, came_as, touched)
+            lost, before, after = lost.take(left), before.take(kept), after.take(kept)
+            came_as, where = came_as[kept], (where[0][left], where[1][kept])
+        return messages(lost, before, after, came_as, where, update_before=self.update_before)
+
+    def _matched(
+        self, lost: Side, before: Side, after: Side, came: Array, touched: Array
+    ) -> tuple[Array, Array]:
+        """Make of rows that went and came again one that changes: which of `lost`, and of the others, are left."""
+        fresh = np.flatnonzero(came >= 0)
+        store = self.state.sorted.rows
+        old, new = paired(store, lost, after.take(fresh), touched, self._identity)
+        new = fresh[new]
+        before.ids[new], before.told[new] = lost.ids[old], lost.told[old]
+        came[new] = -1
+        same = np.empty(len(new), np.bool_)
+        same_rows(store.arrays, lost.ids[old], after.ids[new], store.every_column, same)
+        values, equal = self.state.results, np.empty(len(new), np.bool_)
+        same_rows(values.arrays, lost.told[old], after.told[new], values.every_column, equal)
+        left = np.ones(len(lost.ids), np.bool_)
+        left[old] = False
+        kept = np.ones(len(after.ids), np.bool_)
+        kept[new[same & equal]] = False
+        return left, kept
+
+    def _computed(
+        self, touched: Array, stretches: Stretches
+    ) -> tuple[Array, Array, Array, Encoded]:
+        """(place, row, position, new values) of the rows of stretches."""
+        state = self.state
+        slots = touched[stretches.places]
+        stretch, ids = state.sorted.between(slots, stretches.starts, stretches.stops)
+        opens = np.r_[0, np.cumsum(stretches.stops - stretches.starts)]
+        position = np.arange(len(ids)) - opens[stretch] + stretches.starts[stretch]
+        standing = Standing(state.sorted, state.pool, slots[stretch], ids, position)
+
+        def place(number: int) -> str:
+            return state.table.place(int(slots[number]))
+
+        values = self._computing.values(state.sorted, standing, stretch, place)
+        self.counters["computed"] += len(ids)
+        return stretches.places[stretch], ids, position, state.results.encode(values)
+
+    def _settle(self, gone: Array) -> None:
+        """Forget rows that went, and values that were told and are not true any more."""
+        self.state.results.delete(self._replaced)
+        self._replaced = np.zeros(0, np.int64)
+        self.state.free(gone)
+
+    def _leave(self, touched: Array) -> None:
+        """Forget keys that have nothing left."""
+        sizes, _ = self.state.sorted.sizes(touched)
+        empty = touched[(sizes == 0) & ~self.state.owing(touched)]
+        if len(empty):
+            self.state.forget(empty)
+
+    def _rows(self, told: Messages) -> pa.RecordBatch:
+        """The rows of messages."""
+        rows = self.state.sorted.rows.gather(told.ids)
+        values = self.state.results.gather(told.told)
+        return pa.RecordBatch.from_arrays([*rows.columns, *values.columns], schema=self.schema)

@@ -1,0 +1,97 @@
+"""The reach of changes: which rows have to be computed anew where some came and some went."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.codegen import Frame
+from aggloom.runtime.operators.over.bounds import Lines, Standing, touched_lines
+from aggloom.runtime.operators.over.settings import Call
+from aggloom.runtime.storage.arena import Array
+
+_SHIFT = 32
+_COUNTING = ("ROW_NUMBER", "RANK", "DENSE_RANK", "PERCENT_RANK", "CUME_DIST", "NTILE")
+_OF_ALL = ("PERCENT_RANK", "CUME_DIST", "NTILE")
+
+
+class Stretches(NamedTuple):
+    """Stretches of rows, in order and apart: the place of the slot, and positions."""
+
+    places: Array
+    starts: Array
+    stops: Array
+
+
+class Balance(NamedTuple):
+    """By place of a slot, whether it has as many rows, and as many distinct sort keys, as it had."""
+
+    rows: Array
+    keys: Array
+
+
+def reach(
+    calls: tuple[Call, ...], standing: Standing, places: Array, came: Array, balance: Balance
+) -> Stretches:
+    """The rows that changes touch; places: of the slots of the changed rows. came: which of these are there."""
+    position, sizes = standing.position, standing.sizes[0]
+    parts = [Lines(position, position + came)]
+    for call in {_key(call): call for call in calls}.values():
+        if call.function in _COUNTING:
+            parts.append(_counted(call, standing, places, balance))
+            continue
+        lines = touched_lines(standing, _frame(call), came)
+        parts.append(lines)
+    every = np.tile(places, len(parts))
+    starts = np.clip(np.concatenate([p.starts for p in parts]), 0, None)
+    stops = np.minimum(np.concatenate([p.stops for p in parts]), np.tile(sizes, len(parts)))
+    return _merged(every, starts, stops)
+
+
+def _key(call: Call) -> tuple[object, ...]:
+    """What the reach of a call follows from."""
+    if call.function in _COUNTING:
+        return (call.function,)
+    frame = _frame(call)
+    return frame.rows, frame.start, frame.end
+
+
+def _frame(call: Call) -> Frame:
+    """The rows that a call looks at."""
+    if call.function == "LAG":
+        return Frame(True, None if call.ignores_nulls else -call.number, 0)
+    if call.function == "LEAD":
+        return Frame(True, 0, None if call.ignores_nulls else call.number)
+    return call.frame
+
+
+def _counted(call: Call, standing: Standing, places: Array, balance: Balance) -> Lines:
+    """The rows that are counted anew: all that follow, but where as many went as came only those between them."""
+    sizes = standing.sizes[0]
+    balanced = (balance.keys if call.function == "DENSE_RANK" else balance.rows)[places]
+    starts = standing.first
+    if call.function in _OF_ALL:
+        starts = np.where(balanced, starts, 0)
+    last = np.zeros(int(places.max(initial=-1)) + 1, np.int64)
+    if balanced.any():
+        np.maximum.at(last, places, standing.behind)
+        return Lines(starts, np.where(balanced, last[places], sizes))
+    return Lines(starts, sizes)
+
+
+def _merged(places: Array, starts: Array, stops: Array) -> Stretches:
+    """The same rows, each once."""
+    some = starts < stops
+    places, starts, stops = places[some], starts[some], stops[some]
+    firsts, lasts = (places << _SHIFT) + starts, (places << _SHIFT) + stops
+    order = np.argsort(firsts, kind="stable")
+    firsts, lasts = firsts[order], lasts[order]
+    ends = np.maximum.accumulate(lasts)
+    opens = np.ones(len(firsts), np.bool_)
+    # Slots lie so far apart that no stretch reaches the next one's.
+    opens[1:] = firsts[1:] > ends[:-1]
+    at = np.flatnonzero(opens)
+    closes = np.r_[at[1:] - 1, len(firsts) - 1] if len(at) else at
+    mask = (1 << _SHIFT) - 1
+    return Stretches(firsts[at] >> _SHIFT, firsts[at] & mask, ends[closes] & mask)

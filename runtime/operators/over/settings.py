@@ -1,0 +1,63 @@
+"""The settings of an Over, which its operators read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import pyarrow as pa
+
+from aggloom.codegen import AggSpec, Frame, OrphanPolicy
+from aggloom.runtime.state.sort_key import SortColumn
+
+
+@dataclass(frozen=True)
+class Call:
+    """A window function over columns by number; function "": an aggregate, the next one of the handler.
+
+    number: the buckets of NTILE, the offset of LAG and LEAD, the n of NTH_VALUE.
+    """
+
+    function: str
+    frame: Frame
+    columns: tuple[int, ...] = ()
+    number: int = 0
+    ignores_nulls: bool = False
+
+
+@dataclass(frozen=True)
+class OverSettings:
+    """What an Over computes, and how it tells it; columns by number.
+
+    keys: how many of the first columns are the key. results: the columns of the functions' values. spec: what the
+    handler of the aggregates is generated from. identity: the columns by which a row is known again when it changes;
+    none: all. by: the time by which rows are given out once. time: the column of that time, on the clocks of `zone` if
+    it is a wall clock. chained: rows come from another operator that waits for the same watermark.
+    """
+
+    schema: pa.Schema
+    keys: int
+    sort: tuple[SortColumn, ...]
+    calls: tuple[Call, ...]
+    results: tuple[pa.Field, ...]
+    spec: AggSpec | None = None
+    identity: tuple[int, ...] = ()
+    by: Literal["", "row", "processing"] = ""
+    zone: str = "UTC"
+    update_before: bool = True
+    per_record: bool = False
+    state_ttl_ms: int = 0
+    on_orphan_retraction: OrphanPolicy = "drop"
+    chained: bool = False
+    late_rows: bool = False
+
+    @cached_property
+    def result(self) -> pa.Schema:
+        """The columns of its changes."""
+        return pa.schema([*self.schema, *self.results])
+
+    @property
+    def aggregates(self) -> list[int]:
+        """The places of the calls that the handler computes, in its order."""
+        return [place for place, call in enumerate(self.calls) if not call.function]

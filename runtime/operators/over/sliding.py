@@ -1,0 +1,150 @@
+"""Aggregates over frames: the generated handler slides along the rows, takes in what enters and back what leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+
+
+class Steps(NamedTuple):
+    """What the handler does: rows, whether each is taken back, the stretch and the item (values to read) it is for."""
+
+    rows: Array
+    retracts: Array
+    stretches: Array
+    items: Array
+
+
+@kernel
+def _steps(
+    stretch: Array,
+    starts: Array,
+    stops: Array,
+    rows: Array,
+    retracts: Array,
+    stretches: Array,
+    items: Array,
+    values: Array,
+    write: bool,
+) -> tuple[int, int]:
+    """Lay out what is done for each row in order; (how many steps, how many items). values: by row its item, or -1."""
+    n, item = np.int64(0), np.int64(-1)
+    first, last = np.int64(0), np.int64(0)
+    for k in range(len(stretch)):
+        opens = k == 0 or stretch[k] != stretch[k - 1]
+        start, stop = starts[k], stops[k]
+        if opens:
+            first = last = start
+        changes = opens and start < stop
+        if not opens:
+            empty, was_empty = start >= stop, first >= last
+            changes = not (empty and was_empty) and (start != first or stop != last)
+        if changes:
+            item += 1
+            apart = start >= last
+            until = last if apart else start
+            for r in range(first, until):
+                if write:
+                    rows[n], retracts[n], stretches[n], items[n] = r, True, stretch[k], item
+                n += 1
+            for r in range(start if apart else last, stop):
+                if write:
+                    rows[n], retracts[n], stretches[n], items[n] = r, False, stretch[k], item
+                n += 1
+        first, last = start, stop
+        if write:
+            known = changes or (not opens and values[k - 1] >= 0 and start < stop)
+            values[k] = item if known and start < stop else -1
+    return n, item + 1
+
+
+def steps_of(stretch: Array, starts: Array, stops: Array) -> tuple[Steps, Array]:
+    """The steps of frames, which never go back within a stretch, and by row the item that has its values, or -1."""
+    none, flags = np.zeros(0, np.int64), np.zeros(0, np.bool_)
+    count, _ = _steps(stretch, starts, stops, none, flags, none, none, none, False)
+    rows, owners, items = (np.empty(count, np.int64) for _ in range(3))
+    retracts, values = np.empty(count, np.bool_), np.empty(len(stretch), np.int64)
+    _steps(stretch, starts, stops, rows, retracts, owners, items, values, True)
+    return Steps(rows, retracts, owners, items), values
+
+
+def slide(
+    handler: Any,
+    batch: pa.RecordBatch,
+    stretches: int,
+    lines: tuple[Array, Array, Array],
+    fields: list[pa.Field],
+    place: Callable[[int], str],
+) -> list[pa.Array]:
+    """The results of a handler over frames of the rows of a batch.
+
+    lines: by result its stretch, and the first row in its frame and the one behind the last. place: how messages name
+    the key of a stretch.
+    """
+    steps, values = steps_of(*lines)
+    handler.set(handler.create(stretches + 1), None)
+    # No row comes to the last accumulator: an empty frame has its values.
+    out = handler.values(np.array([stretches]))
+    take = np.zeros(len(values), np.int64)
+    if len(steps.rows):
+        inputs = handler.pick(handler.bind(batch), steps.rows)
+        step = _by_waves if handler.KERNELS.fold is None else _folded
+        found, where = step(handler, inputs, steps, place)
+        take = np.where(values < 0, 0, 1 + where[np.maximum(values, 0)])
+        out = handler.concatenate(out, found)
+    return list(handler.to_arrow(out, fields, take))
+
+
+def results_after(
+    handler: Any, batch: pa.RecordBatch, slots: Array, place: Callable[[int], str]
+) -> tuple[Any, Array]:
+    """The results of a handler after each row is added to its slot, and by row where its own are.
+
+    Rows come slot by slot; their accumulators are those that the handler works on.
+    """
+    n = len(slots)
+    steps = Steps(np.arange(n), np.zeros(n, np.bool_), slots, np.arange(n))
+    step = _by_waves if handler.KERNELS.fold is None else _folded
+    return step(handler, handler.bind(batch), steps, place)
+
+
+def _folded(
+    handler: Any, inputs: Any, steps: Steps, place: Callable[[int], str]
+) -> tuple[Any, Array]:
+    """The results, and by item where its own are."""
+    given = inputs, steps.stretches, steps.retracts, steps.items
+    _, noted = handler.fold(*given, keep_orphans=False)
+    handler.refuse_overflow(noted.after, place)
+    items = int(steps.items[-1]) + 1
+    return noted.both, items + np.arange(items)
+
+
+def _by_waves(
+    handler: Any, inputs: Any, steps: Steps, place: Callable[[int], str]
+) -> tuple[Any, Array]:
+    """As _folded, where results are lists, which are read between steps: of every stretch the next item at a time."""
+    opens = np.flatnonzero(np.r_[True, steps.items[1:] != steps.items[:-1]])
+    owners = steps.stretches[opens]
+    firsts = np.flatnonzero(np.r_[True, owners[1:] != owners[:-1]])
+    wave = np.arange(len(owners)) - np.repeat(firsts, np.diff(np.r_[firsts, len(owners)]))
+    by_wave = np.argsort(wave, kind="stable")
+    of_step = np.argsort(wave[steps.items], kind="stable")
+    ends = np.cumsum(np.bincount(wave))
+    cuts = np.cumsum(np.bincount(wave[steps.items]))
+    outs, item, step = [], 0, 0
+    for end, cut in zip(ends, cuts, strict=True):
+        some, slots = of_step[step:cut], owners[by_wave[item:end]]
+        given = handler.pick(inputs, some), steps.stretches[some], steps.retracts[some]
+        handler.update(*given, keep_orphans=False)
+        outs.append(handler.values(slots))
+        handler.refuse_overflow(outs[-1], place)
+        item, step = int(end), int(cut)
+    where = np.empty(len(owners), np.int64)
+    where[by_wave] = np.arange(len(owners))
+    return handler.joined(outs), where

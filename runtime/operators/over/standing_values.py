@@ -1,0 +1,109 @@
+"""Functions that go by where a row stands: numbers, ranks, shares, and the values of other rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.runtime.operators.over.bounds import Lines, Standing, frame_lines
+from aggloom.runtime.operators.over.settings import Call
+from aggloom.runtime.storage.arena import Array
+
+
+def standing_values(call: Call, standing: Standing) -> pa.Array:
+    """The values of a call of rows that are there, slot by slot in their order."""
+    if call.function in ("LAG", "LEAD", "NTH_VALUE"):
+        return _of_others(call, standing)
+    sizes = standing.sizes[0]
+    if call.function == "ROW_NUMBER":
+        return pa.array(standing.position + 1)
+    if call.function == "RANK":
+        return pa.array(standing.first + 1)
+    if call.function == "DENSE_RANK":
+        return pa.array(standing.dense + 1)
+    if call.function == "PERCENT_RANK":
+        return pa.array(standing.first / np.maximum(sizes - 1, 1))
+    if call.function == "CUME_DIST":
+        return pa.array(standing.behind / sizes)
+    return pa.array(_bucket(standing.position, sizes, call.number))
+
+
+def _bucket(position: Array, sizes: Array, buckets: int) -> Array:
+    """The bucket of each row, from 1 on; the first ones have a row more where the rows do not go into them."""
+    least, more = sizes // buckets, sizes % buckets
+    large = more * (least + 1)
+    inside = (position - large) // np.maximum(least, 1)
+    return np.where(position < large, position // (least + 1), more + inside) + 1
+
+
+def _of_others(call: Call, standing: Standing) -> pa.Array:
+    """The values of other rows of the slot; of one that is not there NULL, or the row's own default."""
+    rows, store = standing.rows, standing.rows.rows
+    if call.ignores_nulls:
+        targets = _with_values(call, standing)
+    elif call.function == "NTH_VALUE":
+        lines = frame_lines(standing, call.frame)
+        at = lines.starts + call.number - 1
+        targets = np.where(at < lines.stops, at, -1)
+    else:
+        shift = call.number if call.function == "LEAD" else -call.number
+        targets = standing.position + shift
+    there = np.flatnonzero((targets >= 0) & (targets < standing.sizes[0]))
+    ids = np.full(len(targets), -1, np.int64)
+    ids[there] = _ids_at(rows, standing.slots[there], targets[there])
+    found = store.gather_columns(ids, np.array(call.columns[:1]))[0]
+    if len(call.columns) < 2:
+        return found
+    default = store.gather_columns(standing.ids, np.array(call.columns[1:]))[0]
+    return pc.if_else(pa.array(ids >= 0), found, default)
+
+
+def _ids_at(rows: object, slots: Array, positions: Array) -> Array:
+    """The row at a position of each slot; neighbouring positions are read together."""
+    if not len(slots):
+        return slots
+    opens = np.r_[True, (slots[1:] != slots[:-1]) | (positions[1:] != positions[:-1] + 1)]
+    at = np.flatnonzero(opens)
+    lengths = np.diff(np.r_[at, len(slots)])
+    starts = positions[at]
+    _, ids = rows.between(slots[at], starts, starts + lengths)  # type: ignore[attr-defined]
+    return np.asarray(ids)
+
+
+def _with_values(call: Call, standing: Standing) -> Array:
+    """The positions of the rows asked for among those that have a value; -1: there is none."""
+    rows = standing.rows
+    slots, place = np.unique(standing.slots, return_inverse=True)
+    sizes, _ = rows.sizes(slots)
+    _, ids = rows.between(slots, np.zeros(len(slots), np.int64), sizes)
+    column = rows.rows.gather_columns(ids, np.array(call.columns[:1]))[0]
+    valid = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+    opens = np.r_[0, np.cumsum(sizes)]
+    # How many values stand before each row, in all slots together.
+    before = np.r_[0, np.cumsum(valid)]
+    valued = np.flatnonzero(valid)
+    base = opens[place]
+    if call.function == "NTH_VALUE":
+        lines = frame_lines(standing, call.frame)
+        return _nth(call.number, lines, base, before, valued)
+    here = base + standing.position
+    if call.function == "LAG":
+        wanted = before[here] - call.number if call.number else before[here]
+        inside = wanted >= before[base]
+    else:
+        wanted = before[here + 1] + call.number - 1 if call.number else before[here]
+        inside = wanted < before[opens[place + 1]]
+    if not call.number:
+        return standing.position
+    at = valued[np.clip(wanted, 0, max(len(valued) - 1, 0))] if len(valued) else here
+    return np.where(inside & (len(valued) > 0), at - base, -1)
+
+
+def _nth(number: int, lines: Lines, base: Array, before: Array, valued: Array) -> Array:
+    wanted = before[base + lines.starts] + number - 1
+    inside = wanted < before[base + lines.stops]
+    if not len(valued):
+        return np.full(len(base), -1, np.int64)
+    at = valued[np.clip(wanted, 0, len(valued) - 1)]
+    return np.where(inside, at - base, -1)

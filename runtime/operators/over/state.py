@@ -1,0 +1,196 @@
+"""What an Over remembers: the rows of each key in their order, and the values that were told of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.state.key_table import KeyTable
+from aggloom.runtime.state.row_bag import RowBag
+from aggloom.runtime.state.row_store import RowStore
+from aggloom.runtime.state.sort_key import SortColumn
+from aggloom.runtime.state.sorted_rows import SortedRows
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values.clock import BEFORE_ALL
+
+
+class OverState:
+    """Keys, when each was written, its rows, and by row the number of its values + 1 (0: none were told).
+
+    keys: how many of the first columns are the key. results: the columns of values; none: values are not kept. owes:
+    whether rows that were taken back before they came are remembered. numbers: what is kept for each key besides, by
+    name. compacts: whether slots may get other numbers. directory: where the arena's arrays are mapped.
+    """
+
+    handler = None
+
+    def __init__(
+        self,
+        fields: Sequence[pa.Field],
+        keys: int,
+        order: Sequence[SortColumn],
+        results: Sequence[pa.Field],
+        *,
+        owes: bool = False,
+        numbers: tuple[str, ...] = (),
+        compacts: bool = True,
+        directory: Path | None = None,
+    ) -> None:
+        self.every, self.fields = list(fields), list(fields)[:keys]
+        self.order, self.kept, self.owes = tuple(order), list(results), owes
+        self._numbers, self._compacts = numbers, compacts
+        self._open(Arena(directory))
+
+    @property
+    def entries(self) -> dict[str, tuple[int, int, int | None]]:
+        """What there may be several of for a key: how many in all, the texts of each, the most that a key has."""
+        texts = int(self.sorted.rows.pooled.sum()) + self.sorted.key.by_bytes
+        texts += int(self.results.pooled.sum()) if self.kept else 0
+        return {"rows": (len(self.sorted), texts, None)}
+
+    def met(self, slots: Array) -> Array | None:
+        """How often rows met each slot."""
+        return self.sorted.sizes(slots)[0]
+
+    @property
+    def told(self) -> Array:
+        """By row the number of its values + 1."""
+        return self.arena.array("told", 0, "i8")
+
+    def number(self, name: str) -> Array:
+        """By slot what is kept under a name."""
+        return self.arena.array(name, 0, "i8")
+
+    @property
+    def clock(self) -> Array:
+        """The watermark that rows were judged by last."""
+        return self.arena.array("clock", 0, "i8")
+
+    @property
+    def key_texts(self) -> int:
+        """How many columns of a slot's key are texts."""
+        return int(self.table.index.pooled.sum())
+
+    def used(self) -> Array:
+        """The slots in use."""
+        return self.table.used_slots()
+
+    def lookup(self, batch: pa.RecordBatch) -> Array:
+        """The slot of each row's key; new keys get one."""
+        slots = self.table.lookup(batch)
+        self._fit()
+        return slots
+
+    def fit_rows(self) -> None:
+        """Have room for what is kept by row, as many rows as there may be."""
+        if self.kept and len(self.told) != self.sorted.rows.capacity:
+            self.arena.resize("told", self.sorted.rows.capacity)
+
+    def free(self, ids: Array) -> None:
+        """Forget rows that are gone, and what was told of them."""
+        if self.kept and len(ids):
+            self.fit_rows()
+            told = self.told[ids]
+            self.results.delete(told[told > 0] - 1)
+            self.told[ids] = 0
+        self.sorted.free(ids)
+        self.fit_rows()
+        if self.kept and not len(self.sorted):
+            self.results.shrink()
+
+    def rows_of(self, slots: Array) -> tuple[Array, Array]:
+        """The rows of slots in order: (number in `slots`, id) of each."""
+        sizes, _ = self.sorted.sizes(slots)
+        return self.sorted.between(slots, np.zeros(len(slots), np.int64), sizes)
+
+    def forget(self, slots: Array) -> None:
+        """Remove keys with their rows, and give memory back."""
+        _, ids = self.rows_of(slots)
+        self.sorted.take(ids)
+        self.free(ids)
+        if self.owed is not None:
+            for _, some in list(self.owed.walk(slots)):
+                self.owed.take(some)
+                self.owed.free(some)
+        for name in self._numbers:
+            self.number(name)[slots] = 0
+        self.table.forget(slots)
+        self._fit()
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Give back what nothing stands in any more."""
+        self.pool.sweep()
+        if self._compacts and (self.table.is_airy or self.sorted.is_airy):
+            self._compact()
+
+    def owing(self, slots: Array) -> Array:
+        """Whether each of the slots has rows that were taken back and never came."""
+        found = np.zeros(len(slots), np.bool_)
+        if self.owed is not None and len(self.owed):
+            for positions, _ in self.owed.walk(slots):
+                found[positions] = True
+        return found
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        return self.arena.snapshot()
+
+    def restore(self, data: bytes | memoryview) -> None:
+        """Replace the state by a snapshot's; raises StateCorruptError."""
+        self.arena.restore(data)
+        self._open(self.arena)
+
+    def flush_files(self) -> None:
+        """Bring everything into the mapped files."""
+        self.arena.flush()
+
+    def _open(self, arena: Arena) -> None:
+        self.arena, self.pool = arena, Pool(arena)
+        self.table = KeyTable(arena, self.pool, self.fields, ("written",))
+        slots = self.table.capacity
+        self.sorted = SortedRows(arena, self.pool, "rows", self.every, self.order, slots)
+        if self.kept:
+            self.results = RowStore(arena, self.pool, "results", self.kept)
+            arena.array("told", self.sorted.rows.capacity, "i8")
+        self.owed: RowBag | None = None
+        if self.owes:
+            self.owed = RowBag(arena, self.pool, "owed", self.every, slots)
+        for name in self._numbers:
+            arena.array(name, slots, "i8")
+        if "clock" not in arena:
+            arena.array("clock", 1, "i8")[0] = BEFORE_ALL
+
+    def _fit(self) -> None:
+        slots = self.table.capacity
+        if self.sorted.tree.arrays.root.shape[0] == slots:
+            return
+        self.sorted.reserve_slots(slots)
+        for name in self._numbers:
+            self.arena.resize(name, slots)
+        if self.owed is not None:
+            self.owed.reserve_slots(slots)
+
+    def _compact(self) -> None:
+        """Copy what is left into arrays of its size."""
+        arena = Arena()
+        pool = Pool(arena)
+        table, moved = self.table.copied(arena, pool)
+        rows, places = self.sorted.copied(arena, pool, moved, table.capacity)
+        if self.kept:
+            _, numbers = self.results.copied(arena, pool)
+            told = arena.array("told", rows.rows.capacity, "i8")
+            old = np.flatnonzero((places >= 0) & (self.told[: len(places)] > 0))
+            told[places[old]] = numbers[self.told[old] - 1] + 1
+        if self.owed is not None:
+            self.owed.copied(arena, pool, moved, table.capacity)
+        there = np.flatnonzero(moved >= 0)
+        for name in self._numbers:
+            arena.array(name, table.capacity, "i8")[moved[there]] = self.number(name)[there]
+        arena.array("clock", 1, "i8")[:] = self.clock
+        self.arena.adopt(arena)
+        self._open(self.arena)

@@ -1,0 +1,34 @@
+"""Rows one by one, many at a time: those of different keys do not see each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.storage.arena import Array
+
+
+def in_waves(slots: Array, bundle: Callable[[Array], tuple[Rows, Array]]) -> Rows:
+    """The changes of each row by itself, in the order of the rows.
+
+    slots: of the rows. bundle: takes rows of different slots, by number; their changes, and by change its row.
+    """
+    order = np.argsort(slots, kind="stable")
+    opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])
+    lengths = np.diff(np.r_[opens, len(order)])
+    wave = np.empty(len(order), np.int64)
+    wave[order] = np.arange(len(order)) - np.repeat(opens, lengths)
+    by_wave = np.argsort(wave, kind="stable")
+    cuts = np.flatnonzero(np.diff(wave[by_wave])) + 1
+    parts, sources = [], []
+    for rows in np.split(by_wave, cuts):
+        changes, source = bundle(rows)
+        parts.append(changes)
+        sources.append(source)
+    together = np.argsort(np.concatenate(sources), kind="stable")
+    batch = pa.concat_batches([part[0] for part in parts])
+    kinds = np.concatenate([part[1] for part in parts])
+    return batch.take(pa.array(together)), kinds[together]
