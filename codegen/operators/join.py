@@ -39,8 +39,8 @@ _FLINK: dict[JoinKind, str] = {
     "semi": "LeftSemiJoin",
     "anti": "LeftAntiJoin",
 }
-# Beside its words a row has: links to its neighbours, a count, its slot and cells of the index.
-_ROW = 12 + 4 + 12
+# Beside its words a row has: links to its neighbours, a count, its slot; cells of the index; how many rows it matches.
+_ROW, _CELL, _DEGREE = 12 + 4, 12, 4
 
 
 @dataclass(frozen=True)
@@ -224,16 +224,22 @@ class Join(Stateful):
         return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        fields = list(self.both)
         parts: list[dict[str, Any]] = [
             {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.pairs))}
         ]
-        for name, each in (("left", self.left), ("right", self.right)):
-            width = len(each.schema)
+        kept = [self._kept(side) for side in range(2)]
+        lives = [ttl if own is None else own for own in self.ttls]
+        for side, name in enumerate(("left", "right")):
+            # Rows of which nothing is read are counted in a row of one byte, which is a word.
+            width = max(1, len(kept[side]))
             row = WORD * width + width // 8 + 1 + _ROW
+            if self.held_by(side) != "JoinKeyContainsUniqueKey":
+                row += _CELL
+            if self._counts_matches(side, lives[1 - side]):
+                row += _DEGREE
             what = f"its rows of the {name}"
-            rows = {"name": name, "kind": "rows", "bytes_per_key": 4, "entries": what}
-            parts.append({**rows, "bytes_per_entry": row})
+            rows = {"name": name, "kind": "rows", "entries": what, "bytes_per_entry": row}
+            parts.append({**rows, "bytes_per_key": 4 + WORD * (lives[side] > 0)})
         bounds = ["the number of keys" if self.pairs else "one key"]
         bounds += [f"per key, {part['entries']}" for part in parts[1:]]
         return {
@@ -242,9 +248,24 @@ class Join(Stateful):
             "compiled": True,
             "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
             "parts": parts,
-            "texts": any(is_pooled(field.type) for field in fields),
+            "texts": any(
+                is_pooled(self.both.field(n).type) for n in (*self.keys, *kept[0], *kept[1])
+            ),
             "bytes_per_text": TEXT,
         }
+
+    def _kept(self, side: int) -> list[str]:
+        """The columns of a side that are stored with its rows."""
+        keys = (self.keys, self.right_keys)[side]
+        known = {*((self.left_key, self.right_key)[side] or ())} - {*keys}
+        read = {*self.columns, *columns_of(self.condition or "TRUE"), *known}
+        return [name for name in self.inputs[side].schema.names if name in read]
+
+    def _counts_matches(self, side: int, other_lives: int) -> bool:
+        """Whether each row of a side has the number of rows that it matches."""
+        alone = self.kind in (("left", "full", "semi", "anti"), ("right", "full"))[side]
+        several = self.held_by(1 - side) != "JoinKeyContainsUniqueKey"
+        return alone and (other_lives > 0 or (self.condition is not None and several))
 
     def wakes_by(self, ttl: int) -> Literal["", "time to live"]:
         sides = [ttl if own is None else own for own in self.ttls]

@@ -74,7 +74,7 @@ def _rows(params: Mapping[str, Any], side: str, schema: pa.Schema) -> Node:
         known = tuple(keys) if "join key" in said else (str(said),)
     names = [*keys, *(name for name in schema.names if name not in keys)]
     return Calc(
-        Known(side, schema, "retract", known),
+        Known(side, schema, "retract", known=known),
         tuple((name, f"`{name}`") for name in names),
         pa.schema([schema.field(name) for name in names]),
     )
