@@ -10,6 +10,7 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -430,3 +431,20 @@ def test_what_it_holds_of_a_key() -> None:
     )
     assert operator.key_columns()[0].to_pylist() == [1, 2]
     assert operator.name == "left join on a = c"
+
+
+def test_the_model_is_duckdb() -> None:
+    with duckdb.connect() as connection:
+        for seed in range(40):
+            rng = random.Random(seed)
+            spec, left, right = drawn(rng)
+            for table, schema, name in ((left, LEFT, "l"), (right, RIGHT, "r")):
+                table.bundle(rng, 30)
+                batch = given(schema, [("+I", row) for row in table.rows.elements()]).batch
+                connection.register(name, pa.Table.from_batches([batch]))
+            pairs = zip(LEFT.names, RIGHT.names, spec.null_safe, strict=False)
+            words = [f"{x} {'IS NOT DISTINCT FROM' if safe else '='} {y}" for x, y, safe in pairs]
+            on = " AND ".join([*words, f"({spec.condition or 'TRUE'})"])
+            sql = f"SELECT {', '.join(spec.columns)} FROM l {spec.how} JOIN r ON {on}"
+            found = Counter(connection.execute(sql).fetchall())
+            assert found == joined(spec, left.rows, right.rows), (seed, sql)
