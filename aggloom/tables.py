@@ -13,11 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggloom.codegen import milliseconds
-from aggloom.codegen.spec.choices import TABLE_CHANGES
+from aggloom.codegen.spec.choices import FORMATS, TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import InputFormatError, SpecError, nearest
 
-FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
 SPARK_OPTIONS = (
     *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "latestFirst", "fileNameOnly"),
     *("cleanSource", "sourceArchiveDir", "pathGlobFilter", "recursiveFileLookup"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import os
 from collections.abc import Sequence
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from reference import identity
 
@@ -29,6 +31,13 @@ _MOMENTS = [
     dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
 ]
 _SINGLES = [0.0, -0.0, 1.5, -2.25, 0.125, 65536.0, math.nan, math.inf, -math.inf]
+
+
+def examples(count: int) -> settings:
+    """So many examples, and ten times as many in a soak."""
+    times = 10 if os.environ.get("AGGLOOM_EXAMPLES") == "other" else 1
+    checks = list(HealthCheck)
+    return settings(max_examples=count * times, deadline=None, suppress_health_check=checks)
 
 
 def _integers(bits: int) -> list[int]:

@@ -175,7 +175,7 @@ def test_decimal_means_are_rounded_half_up(
 def test_both_backends_agree_on_changelogs(name: str) -> None:
     """All functions, a few specs: changes one by one, merged, dirty and restored."""
     spec = compiled()[name]
-    for seed in range(30):
+    for seed in range(10):
         rows = rows_for(spec, seed, 20)
         changes = changes_for(rows, seed)
         for one_step, other in zip(

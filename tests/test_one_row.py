@@ -194,7 +194,7 @@ def test_in_a_stream_the_first_batch_brings_it_whatever_is_in_it(
         for (name, query), column in zip(plans.items(), ("keys", "c", "keys"), strict=True)
     ]
     t = read_changes(spark, str(source), "jsonl", DDL, maxFilesPerTrigger=1)
-    out = sql(" UNION ALL ".join(parts), tables={"t": t})
+    out = sql(" UNION ALL ".join(parts), tables={"t": t}, backend="python")
     batches: list[list[tuple[Any, ...]]] = []
 
     def note(df: Any, _: int) -> None:

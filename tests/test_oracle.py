@@ -9,19 +9,19 @@ from typing import Any, Literal
 import pytest
 from duck import duckdb_table
 from handlers import handler_class
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from model import GroupModel, same_table
-from strategies import RICH, changelogs, cut, largest, net_rows, rows_of, specs
+from strategies import RICH, changelogs, cut, examples, largest, net_rows, rows_of, specs
 
 from aggloom.codegen import AggSpec
+from aggloom.codegen.spec.choices import CHANGES
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.storage import key_index as keyindex
 from aggloom.runtime.values.changelog import check_laws, fold
 
 Change = tuple[Any, ...]
-few = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-some = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+few, some = examples(10), examples(25)
 STATES = ("distinct", "first_last", "floats")
 """Of the rich specs those that hold every kind of state, where compiling all would take minutes."""
 # Compiled, which takes seconds for each: not in the quick suite.
@@ -127,13 +127,13 @@ def test_dirty_changelogs_give_the_same_changes_on_both_backends(
 
 
 @pytest.mark.parametrize(
-    ("name", "backend"),
+    ("name", "backend", "changes"),
     [
-        *((name, "python") for name in sorted(RICH)),
-        *(pytest.param(name, "numba", marks=pytest.mark.slow) for name in STATES),
+        *((name, "python", changes) for name in sorted(RICH) for changes in CHANGES),
+        *(pytest.param(name, "numba", "retract", marks=pytest.mark.slow) for name in STATES),
+        pytest.param("first_last", "numba", "append", marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("changes", ["append", "retract"])
 @few
 @given(data=st.data())
 def test_merging_the_parts_is_accumulating_the_whole(
@@ -299,7 +299,8 @@ def test_append_only_specs_agree_with_retracting_ones(data: st.DataObject) -> No
         assert same_table(spec, one, two, largest(rows)) is None
 
 
-@rich
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["integers", "global", *STATES])
 @few
 @given(data=st.data())
 def test_compiled_append_only_handlers_agree_with_plain_ones(

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 from duck import duckdb_table
 from handlers import handler_class
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from model import same_table
-from strategies import RICH, changelogs, cut, largest, net_rows, specs
+from strategies import RICH, changelogs, cut, examples, largest, net_rows, specs
 
 from aggloom.codegen import AggSpec
 from aggloom.runtime.local.harness import Harness
@@ -23,7 +23,7 @@ from aggloom.runtime.values.changelog import fold
 
 Change = tuple[Any, ...]
 Backend = Literal["numba", "python"]
-few = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+few = examples(12)
 ORDERLESS = ("bytes", "decimals", "distinct", "flink", "floats", "global", "integers", "times")
 """Specs of which no call goes by arrival."""
 COMPILED = ("distinct", "floats", "integers", "global")

@@ -150,10 +150,6 @@ CASES = own() | {
     "time evictor": Case(
         {"window": HALF, "evictor": al.TimeEvictor("10 s")}, {("a", 0, 30, 12), ("b", 0, 30, 30)}
     ),
-    "delta evictor": Case(
-        {"window": HALF, "evictor": al.DeltaEvictor(3, "v")}, {("a", 0, 30, 12), ("b", 0, 30, 20)}
-    ),
-    "global": Case({"window": al.GlobalWindow()}, set()),
     "global, counted": Case(
         {"window": al.GlobalWindow(), "trigger": al.CountTrigger(2)},
         {("a", None, None, 24), ("b", None, None, 46)},
@@ -163,9 +159,6 @@ CASES = own() | {
         {"window": HALF, "trigger": al.EventTimeTrigger(early="1 ms")},
         FIRST_HALF | {("a", 30, 60, 2), ("b", 30, 60, 7), ("a", 60, 90, 9), ("b", 60, 90, 9)},
         10,
-    ),
-    "early, delayed by a day": Case(
-        {"window": HALF, "trigger": al.EventTimeTrigger(early="1 day")}, FIRST_HALF
     ),
     "gap by column": Case(
         {"window": al.Session(on="ts", gap_column="gap")},

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import pyarrow as pa
@@ -14,7 +11,6 @@ from aggloom.codegen.operators.base import (
     Key,
     Node,
     Pruner,
-    Stateful,
     Title,
     Trend,
     constant,
@@ -22,19 +18,17 @@ from aggloom.codegen.operators.base import (
     walk,
 )
 from aggloom.codegen.operators.calc import Calc, pick
-from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import WORD, index_bytes
+from aggloom.codegen.operators.footprint import WORD
 from aggloom.codegen.operators.numbered import Numbered
 from aggloom.codegen.operators.rank import Rank
+from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_parts
 from aggloom.codegen.operators.window_columns import window_columns
 from aggloom.codegen.operators.words import shown_names
 from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.numbering import SortItem
 from aggloom.codegen.sql.numbering_range import Range
 from aggloom.errors import SpecError, TypeMismatchError, UnknownColumnError, nearest
-from aggloom.physical import is_pooled
 
 Keep = Literal["first", "last"]
 
@@ -50,7 +44,7 @@ class Settings(Protocol):
 
 
 @dataclass(frozen=True)
-class Deduplicate(Stateful):
+class Deduplicate(RowsByKey):
     """The first or the last row of each key; the first columns of its rows are the key.
 
     order: the time column by which rows come first or last; None: in the order in which they come. waits: whether a row
@@ -73,15 +67,6 @@ class Deduplicate(Stateful):
     @property
     def keys(self) -> Key:
         return self.key
-
-    @property
-    def subject(self) -> Deduplicate:
-        return self
-
-    @cached_property
-    def digest(self) -> str:
-        """By what the rules' notes know it."""
-        return hashlib.sha256(self.lineage.encode()).hexdigest()[:16]
 
     @property
     def name(self) -> str:
@@ -119,10 +104,6 @@ class Deduplicate(Stateful):
         return listed(first | {"UA"} | ({"UB"} if self.update_before else set()))
 
     @property
-    def is_complete(self) -> bool:
-        return True
-
-    @property
     def never_deletes(self) -> bool:
         return True
 
@@ -140,10 +121,6 @@ class Deduplicate(Stateful):
         if self.order is not None:
             moving[self.order] = "increasing" if self.keep == "last" else "decreasing"
         return moving | constant(self.key)
-
-    @property
-    def clock_columns(self) -> frozenset[str]:
-        return frozenset()
 
     @property
     def lineage(self) -> str:
@@ -166,42 +143,22 @@ class Deduplicate(Stateful):
         details |= {"orderKey": shown_names((self.order,))} if self.order is not None else {}
         return "WindowDeduplicate", details | {"order": order}
 
-    @property
-    def described(self) -> dict[str, Any]:
-        spec = AggSpec(self.schema, self.key, (), "append")
-        return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
-
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        width = len(self.schema)
-        parts = [
-            {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.key))},
-            {"name": "written", "kind": "time", "bytes_per_key": WORD},
-            {"name": "row", "kind": "row id", "bytes_per_key": WORD},
-        ]
+        if self.is_stateless:
+            return self.footprint([], ttl, ["nothing is kept"], texts=False)
+        where, rows = row_parts(self.schema)
         times = [self.order] if self.order is not None else []
         times += ["when it is due"] if self.waits else []
+        parts = [*self.index_parts, where]
         parts += [{"name": name, "kind": "time", "bytes_per_key": WORD} for name in times]
         if self.holds_rows:
-            row = WORD * width + width // 8 + 1
-            parts.append({"name": "rows", "kind": "row store", "bytes_per_key": row})
-        if self.is_stateless:
-            parts = []
-        kept = list(self.schema) if self.holds_rows else [self.schema.field(k) for k in self.key]
-        return {
-            "bounded_by": self._bounds,
-            "ttl_ms": ttl,
-            "compiled": True,
-            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
-            "parts": parts,
-            "texts": any(is_pooled(field.type) for field in kept) and not self.is_stateless,
-            "bytes_per_text": 0,
-        }
+            return self.footprint([*parts, rows], ttl, self._bounds)
+        keys = pa.schema([self.schema.field(name) for name in self.key])
+        return self.footprint(parts, ttl, self._bounds, texts=holds_texts(keys))
 
     @property
     def _bounds(self) -> list[str]:
         """What bounds its state, in words."""
-        if self.is_stateless:
-            return ["nothing is kept"]
         if self.window_end is not None:
             return ["the number of keys in windows that are not over"]
         return ["the number of keys" if self.key else "one key"]
@@ -210,19 +167,10 @@ class Deduplicate(Stateful):
     def local_obstacle(self) -> str:
         return f"which row is the {self.keep} is known only where all rows of its key are"
 
-    def local_half(self, rows: Node) -> Node:
-        return rows
-
-    def exchanged(self) -> Node:
-        return self.over(Exchange(self.input, self.key))
-
     def pruned(self, names: list[str], prune: Pruner) -> Node:
         needed = {*names, *self.key, self.order}
         read = [n for n in self.schema.names if n in needed]
         return self.over(pick(prune.input(self.input, read), read))
-
-    def without_before(self) -> Node:
-        return replace(self, update_before=False)
 
     def settled(self, options: Settings) -> Deduplicate:
         """As it runs over rows whose windows are known: by event time in a window it waits for the window's end."""

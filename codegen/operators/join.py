@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -15,20 +13,18 @@ from aggloom.codegen.operators.base import (
     Key,
     Node,
     Pruner,
-    Stateful,
     Title,
     Trend,
     constant,
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.footprint import TEXT, index_bytes
+from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
 from aggloom.codegen.operators.words import one_line, shown, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
-from aggloom.codegen.spec.agg_spec import AggSpec
-from aggloom.codegen.spec.choices import JoinKind
+from aggloom.codegen.spec.choices import Changes, JoinKind
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.physical import is_pooled
 
 Held = Literal["JoinKeyContainsUniqueKey", "HasUniqueKey", "NoUniqueKey"]
 _FLINK: dict[JoinKind, str] = {
@@ -44,7 +40,7 @@ _ROW, _CELL, _DEGREE = 12 + 4, 12, 4
 
 
 @dataclass(frozen=True)
-class Join(Stateful):
+class Join(RowsByKey):
     """Rows of two inputs that agree in pairs of columns and pass a condition; no two columns have the same name.
 
     pairs: (column of the left, column of the right), of one type; they are the first columns of their inputs.
@@ -62,6 +58,7 @@ class Join(Stateful):
     update_before: bool = True
     ttls: tuple[int | None, int | None] = (None, None)
     merges: bool = False
+    takes: ClassVar[Changes] = "retract"
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -76,18 +73,13 @@ class Join(Stateful):
         return tuple(left for left, _ in self.pairs)
 
     @property
+    def remembered(self) -> pa.Schema:
+        return self.left.schema
+
+    @property
     def right_keys(self) -> Key:
         """The right's columns of the pairs."""
         return tuple(right for _, right in self.pairs)
-
-    @property
-    def subject(self) -> Join:
-        return self
-
-    @cached_property
-    def digest(self) -> str:
-        """By what the rules' notes know it."""
-        return hashlib.sha256(self.lineage.encode()).hexdigest()[:16]
 
     @property
     def name(self) -> str:
@@ -135,10 +127,6 @@ class Join(Stateful):
         return tuple(k for k in ("I", "UB", "UA", "D") if self.update_before or k != "UB")
 
     @property
-    def is_complete(self) -> bool:
-        return True
-
-    @property
     def never_deletes(self) -> bool:
         return self.appends_only
 
@@ -163,10 +151,6 @@ class Join(Stateful):
     @property
     def trends(self) -> dict[str, Trend]:
         return constant(self.columns) if self.appends_only else {}
-
-    @property
-    def clock_columns(self) -> frozenset[str]:
-        return frozenset()
 
     @property
     def distribution(self) -> Key | None:
@@ -218,15 +202,11 @@ class Join(Stateful):
         pairs = (self.keys, self.right_keys)[side]
         return "JoinKeyContainsUniqueKey" if set(key) <= set(pairs) else "HasUniqueKey"
 
-    @property
-    def described(self) -> dict[str, Any]:
-        spec = AggSpec(self.left.schema, self.keys, (), "retract")
-        return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
-
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [
             {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.pairs))}
         ]
+<<<<<<< HEAD
         kept = [self._kept(side) for side in range(2)]
         lives = [ttl if own is None else own for own in self.ttls]
         for side, name in enumerate(("left", "right")):
@@ -237,11 +217,16 @@ class Join(Stateful):
                 row += _CELL
             if self._counts_matches(side, lives[1 - side]):
                 row += _DEGREE
+=======
+        for name, each in (("left", self.left), ("right", self.right)):
+            row = row_bytes(each.schema) + _ROW
+>>>>>>> main
             what = f"its rows of the {name}"
             rows = {"name": name, "kind": "rows", "entries": what, "bytes_per_entry": row}
             parts.append({**rows, "bytes_per_key": 4 + WORD * (lives[side] > 0)})
         bounds = ["the number of keys" if self.pairs else "one key"]
         bounds += [f"per key, {part['entries']}" for part in parts[1:]]
+<<<<<<< HEAD
         return {
             "bounded_by": bounds,
             "ttl_ms": ttl,
@@ -253,6 +238,9 @@ class Join(Stateful):
             ),
             "bytes_per_text": TEXT,
         }
+=======
+        return self.footprint(parts, ttl, bounds, holds_texts(self.both), TEXT)
+>>>>>>> main
 
     def _kept(self, side: int) -> list[str]:
         """The columns of a side that are stored with its rows."""
@@ -275,9 +263,6 @@ class Join(Stateful):
     def local_obstacle(self) -> str:
         return "which rows match is known only where the rows of both sides are"
 
-    def local_half(self, rows: Node) -> Node:
-        return rows
-
     def exchanged(self) -> Node:
         return self.over(Exchange(self.left, self.keys), Exchange(self.right, self.right_keys))
 
@@ -292,11 +277,9 @@ class Join(Stateful):
             others = [n for n in each.schema.names if n in {*read, *(known or ())} - set(keys)]
             wanted = [*keys, *others] or each.schema.names[:1]
             sides.append(pick(prune.input(each, wanted), wanted))
-        return replace(self, left=sides[0], right=sides[1], columns=columns)
-
-    def without_before(self) -> Node:
-        # The -U of a row that comes before its successor or after it says which of the two is meant.
-        return replace(self, update_before=False) if self.unique_key in self.ordered_keys else self
+        pruned = replace(self, left=sides[0], right=sides[1], columns=columns)
+        prune.replaced(self, pruned)
+        return pruned
 
     @property
     def _equalities(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,7 +13,6 @@ from aggloom.codegen.operators.base import (
     Key,
     Node,
     Pruner,
-    Stateful,
     Title,
     Trend,
     constant,
@@ -24,17 +21,14 @@ from aggloom.codegen.operators.base import (
     walk,
 )
 from aggloom.codegen.operators.calc import Calc, pick
-from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import WORD, index_bytes
+from aggloom.codegen.operators.rows_by_key import RowsByKey, row_parts
 from aggloom.codegen.operators.words import shown_names
 from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.physical import is_pooled
 
 
 @dataclass(frozen=True)
-class Normalise(Stateful):
+class Normalise(RowsByKey):
     """The rows of each key as whole changes: what an upsert replaces and a deletion takes away is remembered.
 
     The first columns of its input are the key. passes: the input's last column, BOOLEAN, if it has a filter: a row for
@@ -53,14 +47,10 @@ class Normalise(Stateful):
         return self.key
 
     @property
-    def subject(self) -> Normalise:
-        return self
-
-    @cached_property
-    def digest(self) -> str:
-        """By what the rules' notes know it, however many columns are read."""
+    def identity(self) -> str:
+        # However many columns are read.
         tables = [node.lineage for node in walk(self.input) if not node.inputs]
-        return hashlib.sha256(f"normalise {self.key!r} {tables!r}".encode()).hexdigest()[:16]
+        return f"normalise {self.key!r} {tables!r}"
 
     @property
     def name(self) -> str:
@@ -75,10 +65,6 @@ class Normalise(Stateful):
         return KINDS if self.update_before else listed({"I", "UA", "D"})
 
     @property
-    def is_complete(self) -> bool:
-        return True
-
-    @property
     def never_deletes(self) -> bool:
         return False
 
@@ -89,10 +75,6 @@ class Normalise(Stateful):
     @property
     def trends(self) -> dict[str, Trend]:
         return constant(self.key)
-
-    @property
-    def clock_columns(self) -> frozenset[str]:
-        return frozenset()
 
     @property
     def lineage(self) -> str:
@@ -106,50 +88,18 @@ class Normalise(Stateful):
             {"condition": [self.condition]} if self.condition is not None else {}
         )
 
-    @property
-    def described(self) -> dict[str, Any]:
-        spec = AggSpec(self.schema, self.key, (), "append")
-        return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
-
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        width = len(self.schema)
-        parts = [
-            {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.key))},
-            {"name": "written", "kind": "time", "bytes_per_key": WORD},
-            {"name": "row", "kind": "row id", "bytes_per_key": WORD},
-            {
-                "name": "rows",
-                "kind": "row store",
-                "bytes_per_key": WORD * width + width // 8 + 1,
-            },
-        ]
-        return {
-            "bounded_by": ["the number of keys"],
-            "ttl_ms": ttl,
-            "compiled": True,
-            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
-            "parts": parts,
-            "texts": any(is_pooled(field.type) for field in self.schema),
-            "bytes_per_text": 0,
-        }
+        parts = [*self.index_parts, *row_parts(self.schema)]
+        return self.footprint(parts, ttl, ["the number of keys"])
 
     @property
     def local_obstacle(self) -> str:
         return "what a row replaces is known only where all rows of its key are"
 
-    def local_half(self, rows: Node) -> Node:
-        return rows
-
-    def exchanged(self) -> Node:
-        return self.over(Exchange(self.input, self.key))
-
     def pruned(self, names: list[str], prune: Pruner) -> Node:
         needed = {*names, *self.key, self.passes}
         read = [n for n in self.input.schema.names if n in needed]
         return self.over(pick(prune.input(self.input, read), read))
-
-    def without_before(self) -> Node:
-        return replace(self, update_before=False)
 
     def filtered(self, condition: str) -> Node:
         """The same of those rows only for which a condition over its columns is true."""

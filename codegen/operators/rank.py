@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -15,22 +13,20 @@ from aggloom.codegen.operators.base import (
     Key,
     Node,
     Pruner,
-    Stateful,
     Title,
     Trend,
     constant,
     listed,
 )
 from aggloom.codegen.operators.calc import pick
-from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.footprint import TEXT, WORD
 from aggloom.codegen.operators.numbered import Numbered, shown_order
+from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
 from aggloom.codegen.operators.words import shown, shown_names
-from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.numbering import Function, SortItem
 from aggloom.codegen.sql.numbering_range import Range
-from aggloom.physical import is_pooled
 
 Strategy = Literal["append", "update", "retract"]
 _FLINK: dict[Strategy, str] = {
@@ -46,7 +42,7 @@ _TREE = 4 * WORD
 
 
 @dataclass(frozen=True)
-class Rank(Stateful):
+class Rank(RowsByKey):
     """Of the rows of each key those with certain numbers in an order; the input's first columns are the key.
 
     order: none is the order of arrival. number: the name of the number's column, the last one; None: nobody reads it.
@@ -64,19 +60,19 @@ class Rank(Stateful):
     merges: bool = False
     window: str | None = None
     zone: str = "UTC"
+    takes: ClassVar[Changes] = "retract"
 
     @property
     def keys(self) -> Key:
         return self.partition
 
     @property
-    def subject(self) -> Rank:
-        return self
+    def remembered(self) -> pa.Schema:
+        return self.input.schema
 
-    @cached_property
-    def digest(self) -> str:
-        """By what the rules' notes know it."""
-        return hashlib.sha256(f"{self.lineage} {self.number}".encode()).hexdigest()[:16]
+    @property
+    def identity(self) -> str:
+        return f"{self.lineage} {self.number}"
 
     @property
     def name(self) -> str:
@@ -124,10 +120,6 @@ class Rank(Stateful):
         return tuple(k for k in listed(found) if self.update_before or k != "UB")
 
     @property
-    def is_complete(self) -> bool:
-        return True
-
-    @property
     def never_deletes(self) -> bool:
         by_place = self.numbers_rows or self.one_row or self.window is not None
         return self.strategy != "retract" and (by_place or not self.order)
@@ -152,10 +144,6 @@ class Rank(Stateful):
     @property
     def awaits_watermark(self) -> bool:
         return self.window is not None
-
-    @property
-    def clock_columns(self) -> frozenset[str]:
-        return frozenset()
 
     @cached_property
     def lineage(self) -> str:
@@ -187,50 +175,21 @@ class Rank(Stateful):
         del shown_details["strategy"]
         return "WindowRank", {"windowEnd": [shown(self.window)], **shown_details}
 
-    @property
-    def described(self) -> dict[str, Any]:
-        spec = AggSpec(self.input.schema, self.partition, (), "retract")
-        return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
-
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
-        fields = list(self.input.schema)
-        row = WORD * len(fields) + len(fields) // 8 + 1 + _ROW
-        key = {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.partition))}
-        parts: list[dict[str, Any]] = [
-            key,
-            {"name": "written", "kind": "time", "bytes_per_key": WORD},
-            {
-                "name": "rows",
-                "kind": "sorted",
-                "bytes_per_key": _TREE,
-                "entries": self._kept,
-                "bytes_per_entry": row,
-            },
-        ]
+        parts = self.index_parts
         if self.asked.end_column is not None:
-            parts.insert(2, {"name": "end", "kind": "number", "bytes_per_key": WORD})
-        if self.window is not None:
-            ttl = 0
+            parts.append({"name": "end", "kind": "number", "bytes_per_key": WORD})
+        rows = {"name": "rows", "kind": "sorted", "bytes_per_key": _TREE}
+        of_row = {"entries": self._kept, "bytes_per_entry": row_bytes(self.remembered) + _ROW}
         bounds = ["the number of keys" if self.partition else "one key", f"per key, {self._kept}"]
-        return {
-            "bounded_by": bounds,
-            "ttl_ms": ttl,
-            "compiled": True,
-            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
-            "parts": parts,
-            "texts": any(is_pooled(field.type) for field in fields) or len(self.order) > 1,
-            "bytes_per_text": TEXT,
-        }
+        ttl = ttl if self.window is None else 0
+        # Several sort columns are one word, which lies where texts do.
+        texts = holds_texts(self.remembered) or len(self.order) > 1
+        return self.footprint([*parts, {**rows, **of_row}], ttl, bounds, texts, TEXT)
 
     @property
     def local_obstacle(self) -> str:
         return "which rows come first is known only where all rows of a key are"
-
-    def local_half(self, rows: Node) -> Node:
-        return rows
-
-    def exchanged(self) -> Node:
-        return self.over(Exchange(self.input, self.partition))
 
     def pruned(self, names: list[str], prune: Pruner) -> Node:
         wanted = {*names, *self.partition, *(each.column for each in self.order), *self.row_key}
@@ -238,10 +197,6 @@ class Rank(Stateful):
         read = [name for name in self.input.schema.names if name in wanted]
         number = self.number if self.number in names else None
         return replace(self, input=pick(prune.input(self.input, read), read), number=number)
-
-    def without_before(self) -> Node:
-        # The -U of a row that comes before its successor or after it says which of the two is meant.
-        return replace(self, update_before=False) if self.unique_key in self.ordered_keys else self
 
     @property
     def _kept(self) -> str:

@@ -18,17 +18,21 @@ from aggloom.codegen.planner.join_tree import (
     Tree,
     place,
     plan_of_tree,
+    sunk,
     without_padding,
 )
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.subqueries import is_test, settled, test, values
 from aggloom.codegen.spec.choices import JoinKind
-from aggloom.codegen.sql.conditions import never_null
+from aggloom.codegen.sql.conditions import column_names, never_null
 from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.numbering_range import conjuncts
 from aggloom.codegen.sql.relations import Relation, Relations
-from aggloom.codegen.sql.scope import bare
+from aggloom.codegen.sql.scope import bare, pretty
 from aggloom.codegen.sql.shape import check_expression, refusal
+from aggloom.codegen.sql.subqueries import has_queries, queries, simplified
 from aggloom.errors import SqlError
 
+Merged = Mapping[str, exp.Expression]
 _KINDS: Mapping[tuple[str, str], JoinKind] = {
     ("", ""): "inner",
     ("", "INNER"): "inner",
@@ -51,15 +55,25 @@ class Builder(Protocol):
 
     sql: str
     dialect: str
+    notes: Notes
 
     def relation(self, source: exp.Expression) -> tuple[Node, set[str]]: ...
 
     def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
 
+    def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
+
+    def query(self, tree: exp.Expression) -> Node: ...
+
+    def within(self, tree: exp.Expression) -> Builder: ...
+
+    def seeing(self, rows: Mapping[str, Node]) -> Builder: ...
+
 
 def has_joins(tree: exp.Select) -> bool:
-    """Whether the FROM of a query has several tables."""
-    return bool(tree.args.get("joins")) or _is_parenthesised(tree.args["from_"].this)
+    """Whether the FROM of a query has several tables, or sub-queries that become some."""
+    several = bool(tree.args.get("joins")) or _is_parenthesised(tree.args["from_"].this)
+    return several or has_queries(tree)
 
 
 def joined(builder: Builder, tree: exp.Select) -> tuple[exp.Select, Node]:
@@ -70,12 +84,17 @@ def joined(builder: Builder, tree: exp.Select) -> tuple[exp.Select, Node]:
 
 
 class FromClause:
-    """A FROM on its way: the tree of its joins, and what its columns are called."""
+    """A FROM on its way: the tree of its joins, and what its columns are called.
 
-    def __init__(self, builder: Builder, tree: exp.Select) -> None:
-        self.builder, self.select = builder, tree
+    outer: the FROM of the query around this sub-query. correlated: conditions of WHERE or HAVING over columns of both.
+    """
+
+    def __init__(self, builder: Builder, tree: exp.Select, outer: FromClause | None = None) -> None:
+        self.builder, self.select, self.outer = builder, tree, outer
         self.sql = builder.sql
-        self._taken: set[str] = set()
+        self.taken: set[str] = set() if outer is None else outer.taken
+        self.correlated: list[exp.Expression] = []
+        self.known: dict[tuple[str, bool], exp.Expression] = {}
         self._ttls = ttls_of(self.sql, tree, _names_in(tree)) if tree.args.get("hint") else {}
         self.tree: Tree
         self.relations: Relations
@@ -87,25 +106,60 @@ class FromClause:
 
     def finish(self) -> tuple[exp.Select, Node]:
         """The query without its FROM, over the plan of the FROM."""
-        where = self.select.args.get("where")
-        conditions = conjuncts(where.this) if where is not None else []
-        found = [self._condition(each, self.relations) for each in conditions]
-        without_padding(self.tree, {name for each in found for name in never_null(each)})
-        for each in found:
-            place(self.tree, each)
-        rest = self.tree.where
-        self.tree.where = []
-        if isinstance(self.tree, Leaf):
-            self.tree.where, rest = rest, []
-        node = plan_of_tree(self.builder, self.tree)
-        return self._rewritten(rest), node
+        self.filter(self.conditions())
+        clause, select = settled(self, self.rewritten())
+        rest = clause.tree.where
+        clause.tree.where = []
+        if isinstance(clause.tree, Leaf):
+            clause.tree.where, rest = rest, []
+        node = plan_of_tree(self.builder, clause.tree)
+        select.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+        return select, node
 
-    def _rewritten(self, where: list[exp.Expression]) -> exp.Select:
-        """The query with its columns as the joined rows call them."""
+    def conditions(self) -> list[exp.Expression]:
+        """The conjuncts of WHERE over the joined rows; sub-queries in them are as they were written."""
+        where = self.select.args.get("where")
+        found = simplified(where.this) if where is not None else []
+        return [bare(self.relations.resolved(each)) for each in found]
+
+    def filter(self, conditions: list[exp.Expression]) -> None:
+        """Let only rows pass that meet all conditions, those with sub-queries among them."""
+        tests = [each for each in conditions if is_test(each)]
+        plain = [values(self, each, True) for each in conditions if each not in tests]
+        for each in plain:
+            check_expression(self.sql, each)
+        known = set(self.tree.columns)
+        own = [each for each in plain if column_names(each) <= known]
+        self.correlated += [each for each in plain if not column_names(each) <= known]
+        without_padding(self.tree, {name for each in own for name in never_null(each)})
+        for each in own:
+            place(self.tree, each)
+        for each in tests:
+            test(self, each)
+
+    def values(self, node: exp.Expression) -> exp.Expression:
+        """An expression whose sub-queries are columns of joins."""
+        return values(self, node)
+
+    def over(self, tree: Tree, relations: Relations) -> FromClause:
+        """What stands above a part of the query: its rows, and the tables by which its columns are still known."""
+        above = FromClause(self.builder, exp.select(), self.outer)
+        above.taken, above.tree, above.relations = self.taken, tree, relations
+        return above
+
+    def fresh(self, stem: str) -> str:
+        """A new name for a column."""
+        folded, number = {name.casefold() for name in self.taken}, 0
+        while f"${stem}{number}" in folded:
+            number += 1
+        self.taken.add(f"${stem}{number}")
+        return f"${stem}{number}"
+
+    def rewritten(self) -> exp.Select:
+        """The query with its columns as the joined rows call them; without what FROM and WHERE say."""
         tree = self.select.copy()
-        for clause in ("joins", "hint"):
+        for clause in ("joins", "hint", "where"):
             tree.set(clause, None)
-        tree.set("where", exp.Where(this=exp.and_(*where)) if where else None)
         place = tree.args["from_"].this
         tree.set("from_", exp.From(this=exp.to_table(place.alias_or_name or "joined")))
         aliases = {item.alias.casefold() for item in tree.expressions if item.alias}
@@ -131,10 +185,16 @@ class FromClause:
                         self.sql, item, "a * with EXCEPT or REPLACE is", "name the columns"
                     )
                 shown += self.relations.star(item if isinstance(item, exp.Column) else None)
+            elif isinstance(bare(item), exp.Dot):
+                shown.append((str(bare(item).expression.name), self.relations.resolved(item)))
             elif isinstance(bare(item), exp.Column):
                 shown.append((self._own_name(bare(item)), self.relations.resolved(item)))
             else:
-                shown.append((None, self.relations.resolved(item)))
+                resolved = self.relations.resolved(item)
+                if not item.alias and any(queries(item)):
+                    name = exp.to_identifier(pretty(bare(item)), quoted=True)
+                    resolved = exp.Alias(this=resolved, alias=name)
+                shown.append((None, resolved))
         names = Counter(item.alias for _, item in shown if isinstance(item, exp.Alias))
         found = []
         for name, node in shown:
@@ -172,7 +232,7 @@ class FromClause:
             tree, relations = self._joins(inner, joins)
             if source.alias:
                 columns = dict(self._columns(relations, source))
-                relations = Relations(self.sql, (Relation(frozenset({source.alias}), columns),))
+                relations = self._tables(Relation(frozenset({source.alias}), columns))
             return tree, relations
         if isinstance(source, exp.Lateral):
             fix = "join on the condition, or number the rows with ROW_NUMBER() OVER (...)"
@@ -180,8 +240,12 @@ class FromClause:
         node, names = self.builder.relation(source)
         if source.alias:
             names = {source.alias}
-        node, columns = self._apart(node, names)
-        return Leaf(node), Relations(self.sql, (Relation(frozenset(names), columns),))
+        node, columns = self.apart(node, names)
+        return Leaf(node), self._tables(Relation(frozenset(names), columns))
+
+    def _tables(self, *tables: Relation, merged: Merged | None = None) -> Relations:
+        outer = None if self.outer is None else self.outer.relations
+        return Relations(self.sql, tables, merged or {}, outer)
 
     def _columns(self, relations: Relations, source: exp.Expression) -> list[tuple[str, str]]:
         """The columns of joins in parentheses that have a name, each by its own."""
@@ -193,10 +257,10 @@ class FromClause:
             found.append((name, node.name))
         return found
 
-    def _apart(self, node: Node, names: set[str]) -> tuple[Node, dict[str, str]]:
+    def apart(self, node: Node, names: set[str]) -> tuple[Node, dict[str, str]]:
         """A table whose columns have names that no other table's have, and what each is called now."""
         columns: dict[str, str] = {}
-        folded = {name.casefold() for name in self._taken}
+        folded = {name.casefold() for name in self.taken}
         table = min(names, key=len, default="")
         for name in node.schema.names:
             own, number = name, 2
@@ -205,7 +269,7 @@ class FromClause:
                 number += 1
             folded.add(own.casefold())
             columns[name] = own
-        self._taken |= set(columns.values())
+        self.taken |= set(columns.values())
         if list(columns) == list(columns.values()):
             return node, columns
         fields = zip(columns.values(), node.schema.types, strict=True)
@@ -217,7 +281,7 @@ class FromClause:
         kind = self._kind(join)
         right, others = self._part(join.this)
         merged = dict(relations.merged)
-        both = Relations(self.sql, (*relations.tables, *others.tables), merged)
+        both = self._tables(*relations.tables, *others.tables, merged=merged)
         on = join.args.get("on")
         names = [each.name for each in join.args.get("using") or []]
         if str(join.args.get("method") or "").upper() == "NATURAL":
@@ -229,15 +293,25 @@ class FromClause:
                 raise refusal(self.sql, join, "USING of joins in parentheses is", fix)
             conditions, both = self._merged(relations, others, names, kind, join)
         else:
-            conditions = [] if on is None else [self._condition(e, both) for e in conjuncts(on)]
+            conditions = [] if on is None else [bare(both.resolved(e)) for e in simplified(on)]
         visible = both if kind not in ("semi", "anti") else relations
         ttls = self._ttl(left, relations), self._ttl(right, others)
-        return Joined(kind, left, right, conditions, ttls), visible
-
-    def _condition(self, node: exp.Expression, relations: Relations) -> exp.Expression:
-        """A condition over the joined rows."""
-        check_expression(self.sql, node)
-        return bare(relations.resolved(node))
+        found = Joined(kind, left, right, [], ttls)
+        columns = {*left.columns, *right.columns}
+        outside = [e for e in conditions if any(queries(e)) or not column_names(e) <= columns]
+        found.on = [each for each in conditions if each not in outside]
+        for each in found.on:
+            check_expression(self.sql, each)
+        if not outside:
+            return sunk(left, found) if kind in ("semi", "anti") else found, visible
+        if kind != "inner":
+            what = f"a sub-query, or a column of the query around this one, in ON of a {kind.upper()} JOIN is"
+            fix = "write the condition in WHERE, or in a sub-query in FROM for one side"
+            raise refusal(self.sql, on, what, fix)
+        above = self.over(found, visible)
+        above.filter(outside)
+        self.correlated += above.correlated
+        return above.tree, visible
 
     def _kind(self, join: exp.Join) -> JoinKind:
         side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
@@ -267,7 +341,7 @@ class FromClause:
             merged[folded.get(name.casefold(), name)] = whole
             once.add(name.casefold())
         tables = tuple(_once(each, once) for each in (*left.tables, other))
-        return conditions, Relations(self.sql, tables, merged)
+        return conditions, self._tables(*tables, merged=merged)
 
     def _ttl(self, tree: Tree, relations: Relations) -> int | None:
         """What a hint says of a side that is one table."""

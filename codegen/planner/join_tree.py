@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Join, Node, mark, pick
+from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.calc import lower_calc
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.operand_types import common
@@ -36,6 +37,7 @@ class Builder(Protocol):
 
     sql: str
     dialect: str
+    notes: Notes
 
     def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
 
@@ -63,6 +65,8 @@ class Joined:
     on: list[exp.Expression] = field(default_factory=list)
     ttls: tuple[int | None, int | None] = (None, None)
     where: list[exp.Expression] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
+    """The joins below which a semi or anti join has been moved."""
 
     @property
     def columns(self) -> list[str]:
@@ -106,6 +110,22 @@ def place(tree: Tree, condition: exp.Expression) -> None:
         tree.on.append(condition)
     else:
         tree.where.append(condition)
+
+
+def sunk(tree: Tree, join: Joined) -> Tree:
+    """A tree with a semi or anti join below the joins that it says nothing of: they remember fewer rows."""
+    names = {name for each in join.on for name in column_names(each)} - set(join.right.columns)
+    if isinstance(tree, Joined) and tree.kind not in ("semi", "anti"):
+        if names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
+            join.passed.append(tree.kind)
+            tree.left = sunk(tree.left, join)
+            return tree
+        if names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
+            join.passed.append(tree.kind)
+            tree.right = sunk(tree.right, join)
+            return tree
+    join.left = tree
+    return join
 
 
 def plan_of_tree(builder: Builder, tree: Tree) -> Node:
@@ -152,6 +172,10 @@ class _Pairing:
             tuple(columns),
             ttls=self.tree.ttls,
         )
+        if self.tree.passed:
+            kinds = " and ".join(kind.upper() for kind in self.tree.passed)
+            why = f"it reads columns of one side of the {kinds} JOIN only, which so remembers fewer rows"
+            self.builder.notes.add("semi_join_transpose", node, True, why)
         if above is None:
             return node
         every = tuple((name, quoted(name)) for name in node.schema.names)

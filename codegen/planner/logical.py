@@ -14,7 +14,6 @@ from aggloom.codegen.operators import (
     Calc,
     Node,
     Union,
-    mark,
     walk,
 )
 from aggloom.codegen.planner.from_clause import has_joins, joined
@@ -23,6 +22,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.numbering import bounded, numbered, refuse_open
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.script import Script, View
+from aggloom.codegen.planner.set_operations import compared
 from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.window_query import (
     grouped_by_window,
@@ -58,12 +58,12 @@ from aggloom.errors import (
 
 
 def logical_plan(
-    script: Script, tables: Mapping[str, Node], dialect: str, options: PlanOptions
+    script: Script, tables: Mapping[str, Node], dialect: str, options: PlanOptions, notes: Notes
 ) -> Node:
     """The plan of a script's query over its tables; errors show the place in the text."""
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
-    root = _Builder(script.text, named, dialect, options, frozenset()).query(script.query)
+    root = _Builder(script.text, named, dialect, options, notes, frozenset()).query(script.query)
     refuse_open(script.text, root)
     return root
 
@@ -77,13 +77,14 @@ class _Builder:
         named: Mapping[str, Node | View],
         dialect: str,
         options: PlanOptions,
+        notes: Notes,
         open_: frozenset[str],
     ) -> None:
         self.sql, self.named, self.dialect, self.open = sql, dict(named), dialect, open_
-        self.options = options
+        self.options, self.notes = options, notes
 
     def query(self, tree: exp.Expression) -> Node:
-        inner = self._with(tree)
+        inner = self.within(tree)
         if isinstance(tree, exp.Select) and tree.args.get("from_"):
             tree = lateral_top(tree) or tree
         numbering = numbering_query(self.sql, tree)
@@ -98,7 +99,7 @@ class _Builder:
             return inner._select(tree)
         raise refusal(self.sql, tree, "this query is", "write SELECT ... FROM ...")
 
-    def _with(self, tree: exp.Expression) -> _Builder:
+    def within(self, tree: exp.Expression) -> _Builder:
         """A builder that sees the WITH queries of a query too."""
         clause = tree.args.get("with_")
         if clause is None:
@@ -106,12 +107,17 @@ class _Builder:
         if clause.args.get("recursive"):
             fix = "no plan ends for it; write the steps out"
             raise refusal(self.sql, clause, "WITH RECURSIVE is", fix)
-        builder = _Builder(self.sql, self.named, self.dialect, self.options, self.open)
+        builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, self.open)
         for item in clause.expressions:
             columns = tuple(column.name for column in item.args["alias"].columns)
             plan = builder._renamed(builder.query(item.this), columns, item)
             builder.named[item.alias.casefold()] = plan
         return builder
+
+    def seeing(self, rows: Mapping[str, Node]) -> _Builder:
+        """A builder that sees these rows too, as tables of these names."""
+        named = {**self.named, **rows}
+        return _Builder(self.sql, named, self.dialect, self.options, self.notes, self.open)
 
     def _refuse_around(self, tree: exp.Subquery) -> None:
         for key, value in tree.args.items():
@@ -128,18 +134,15 @@ class _Builder:
         distinct = tree.args.get("distinct")
         parts = [self.query(tree.this), self.query(tree.expression)]
         if isinstance(tree, exp.Union):
-            node = self._united(parts, tree)
+            node = self.united(parts, tree)
             return self._distinct(node, tree) if distinct else node
-        if not distinct:
-            fix = f"write {kind} without ALL, or aggregate both sides and compare the counts"
-            raise refusal(self.sql, tree, f"{kind} ALL is", fix)
-        return self._compared(parts, tree)
+        return compared(self, parts, tree)
 
     def _distinct(self, node: Node, tree: exp.Expression) -> Node:
         """The different rows of a node."""
-        return self._grouped(node, list(node.schema.names), (), tree)
+        return self.grouped(node, list(node.schema.names), (), tree)
 
-    def _grouped(
+    def grouped(
         self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
     ) -> Node:
         changes: Any = self.changes(node)
@@ -147,29 +150,7 @@ class _Builder:
         with self._at(tree):
             return Aggregate(node, AggSpec(node.schema, tuple(keys), calls, changes, dialect))
 
-    def _compared(self, parts: list[Node], tree: exp.SetOperation) -> Node:
-        """INTERSECT and EXCEPT: the rows of both sides with how often each side has them."""
-        sign = mark(*(part.schema for part in parts))
-        left, every = f"{sign}left", f"{sign}all"
-        sides = [
-            Calc(
-                part,
-                (*((name, quoted(name)) for name in part.schema.names), (left, tag)),
-                part.schema.append(pa.field(left, pa.bool_())),
-            )
-            for part, tag in zip(parts, ("TRUE", "FALSE"), strict=True)
-        ]
-        both = self._united(list[Node](sides), tree)
-        names = both.schema.names[:-1]
-        calls = (AggCall("COUNT", filter=left, alias=left), AggCall("COUNT", alias=every))
-        counted = self._grouped(both, names, calls, tree)
-        where = f"{quoted(left)} > 0 AND {quoted(left)} < {quoted(every)}"
-        if isinstance(tree, exp.Except):
-            where = f"{quoted(left)} = {quoted(every)}"
-        columns = pa.schema(list(both.schema)[:-1])
-        return Calc(counted, tuple((name, quoted(name)) for name in names), columns, where)
-
-    def _united(self, parts: list[Node], tree: exp.SetOperation) -> Node:
+    def united(self, parts: list[Node], tree: exp.SetOperation) -> Node:
         """The inputs of a UNION with the names of the first and types that all fit into."""
         widths = [len(part.schema) for part in parts]
         if len(set(widths)) > 1:
@@ -269,7 +250,7 @@ class _Builder:
             raise UnknownTableError(located(message, self.sql, source))
         if isinstance(found, View):
             seen = self.open | {name}
-            builder = _Builder(self.sql, self.named, self.dialect, self.options, seen)
+            builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, seen)
             found = builder._renamed(builder.query(found.query), found.columns, source)
             self.named[name] = found
         return found

@@ -145,8 +145,9 @@ def _plan_query(
         raise refusal(sql, script.explains, "EXPLAIN where the query is to run is", fix)
     chosen = options.updated(script.settings)
     scans = table_nodes(tables, input_changes, keys, dialect)
-    logical = logical_plan(script, scans, dialect, chosen)
-    plan = _planned(logical, RULES, chosen, dialect)
+    notes = Notes()
+    logical = logical_plan(script, scans, dialect, chosen, notes)
+    plan = _planned(logical, RULES, chosen, dialect, notes)
     check_windows(plan.root, plan.notes, script.text)
     return plan
 

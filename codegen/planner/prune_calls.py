@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aggloom.codegen.operators import Node
+from aggloom.codegen.operators.base import Subject
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.spec.agg_spec import AggSpec
@@ -31,6 +32,6 @@ class _Pruning:
         if gone:
             self.notes.add("prune_calls", pruned, True, f"nothing reads {', '.join(gone)}")
 
-    def replaced(self, spec: AggSpec, pruned: AggSpec) -> None:
+    def replaced(self, spec: Subject, pruned: Subject) -> None:
         """Let what was said of a spec be said of the one in its place."""
         self.notes.move(spec, pruned)

@@ -14,7 +14,7 @@ from aggloom.codegen.scalar.lowered import Lowered, array_text, call, constant, 
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
 from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import FLOATS
-from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.scalar.result_types import field_type, infer
 
 _NULL_BOOL: Final = constant(None, pa.bool_())
 
@@ -107,6 +107,15 @@ def _comparison(word: str) -> Rule:
         return compared(low, low.aligned([node.left, node.right], node), word, node)
 
     return rule
+
+
+def _field(low: Lowering, node: exp.Bracket) -> Lowered:
+    """A field of a ROW by its name."""
+    row = low.lower(node.this)
+    if len(node.expressions) != 1 or not pa.types.is_struct(row.type):
+        raise unsupported(node, NEEDS_SPARK)
+    name = literal_text(node.expressions[0], node)
+    return call("pc.struct_field({0}, {name})", field_type(row.type, name), row, name=quoted(name))
 
 
 def _same(low: Lowering, node: exp.Binary) -> Lowered:
@@ -213,4 +222,5 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     entry(exp.Between, ("i BETWEEN 0 AND l", "s BETWEEN 'a' AND 'b'"), _between, "low", "high"),
     entry(exp.Like, ("s LIKE '%b%'", "s LIKE 'a_c'", "s NOT LIKE 'a%'"), _like),
     entry(exp.ILike, "s ILIKE 'A%'", _like),
+    entry(exp.Bracket, "e['a'] + 1", _field, "offset"),
 )

@@ -28,7 +28,7 @@ from aggloom.codegen.scalar.operand_types import (
 )
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
-from aggloom.errors import SpecError
+from aggloom.errors import SpecError, UnknownColumnError, nearest
 
 Types = Mapping[str, pa.DataType]
 Analyser = Callable[[str, Types], pa.DataType | None]
@@ -89,10 +89,20 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
         argument = infer(node.this, types)
         if pa.types.is_list(argument) or pa.types.is_map(argument):
             return argument.value_type if pa.types.is_list(argument) else argument.item_type
+        if pa.types.is_struct(argument) and node.expressions[0].is_string:
+            return field_type(argument, node.expressions[0].name)
     if isinstance(node, exp.Extract):
         return _checked(node, part_type(node.name), types)
     found = _called(node, types) if isinstance(node, _CALLS) else None
     return _asked(node, types) if found is None else found
+
+
+def field_type(row: pa.StructType, name: str) -> pa.DataType:
+    """The type of a field of a ROW; raises UnknownColumnError."""
+    names = [field.name for field in row]
+    if name not in names:
+        raise UnknownColumnError(f"{type_name(row)} has no field {name!r}. {nearest(name, names)}")
+    return row.field(name).type
 
 
 def branches(node: exp.Expression) -> list[exp.Expression]:

@@ -83,6 +83,10 @@ _COLUMNS: Final[dict[str, tuple[list[Any], pa.DataType]]] = {
         ],
         INSTANT,
     ),
+    "e": (
+        [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}, *({"a": n, "b": None} for n in range(5))],
+        pa.struct([("a", pa.int32()), ("b", pa.string())]),
+    ),
 }
 
 

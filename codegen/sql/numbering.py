@@ -65,9 +65,7 @@ def _windows(tree: exp.Select) -> Iterator[exp.Window]:
     """The numbering functions of a SELECT: in its items and in QUALIFY."""
     places = [*tree.expressions, *filter(None, [tree.args.get("qualify")])]
     for place in places:
-        for window in place.find_all(exp.Window):
-            if isinstance(window.this, Call) and window.this.name.upper() in get_args(Function):
-                yield window
+        yield from _windows_in(place)
 
 
 @dataclass
@@ -194,8 +192,10 @@ def _windowed(sql: str, tree: exp.Select, windows: list[exp.Window]) -> Numberin
 
 
 def _windows_in(node: exp.Expression) -> Iterator[exp.Window]:
-    """The numbering functions in an expression."""
-    for window in node.find_all(exp.Window):
+    """The numbering functions in an expression, but for those of its sub-queries."""
+    for window in node.walk(prune=lambda each: isinstance(each, exp.Query)):
+        if not isinstance(window, exp.Window):
+            continue
         if isinstance(window.this, Call) and window.this.name.upper() in get_args(Function):
             yield window
 

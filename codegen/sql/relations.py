@@ -38,16 +38,25 @@ class Relation:
 
 @dataclass(frozen=True)
 class Relations:
-    """The tables of a FROM in their order; merged: what stands for a column that several of them share."""
+    """The tables of a FROM in their order.
+
+    merged: what stands for a column that several of them share. outer: those of the query around this sub-query.
+    """
 
     sql: str
     tables: tuple[Relation, ...]
     merged: Mapping[str, exp.Expression] = field(default_factory=dict)
+    outer: Relations | None = None
 
     def find(self, column: exp.Column) -> exp.Expression | None:
-        """What a column is in the joined rows; None if no table has it. Raises AmbiguousColumnError."""
+        """What a column is in the joined rows; None if no table has it. Raises AmbiguousColumnError.
+
+        One that no table of a sub-query has is the query's around it.
+        """
         if column.table:
             owners = [each for each in self.tables if each.is_called(column.table)]
+            if not owners and self.outer is not None:
+                return self.outer.find(column)
             found = [own for each in owners if (own := each.find(column.name)) is not None]
         else:
             for name, whole in self.merged.items():
@@ -56,17 +65,28 @@ class Relations:
             found = [own for each in self.tables if (own := each.find(column.name)) is not None]
         if len(found) > 1:
             raise self._ambiguous(column)
+        if not found and not column.table and self.outer is not None:
+            return self.outer.find(column)
         return named(found[0]) if found else None
 
     def resolved(
         self, node: exp.Expression, keep: Callable[[exp.Column], bool] = lambda _: False
     ) -> exp.Expression:
-        """The expression with every column as the joined rows call it; `keep` says which unknown ones may stay."""
+        """The expression with every column as the joined rows call it; `keep` says which unknown ones may stay.
+
+        Sub-queries stay as they are: their columns are theirs.
+        """
 
         def visit(part: exp.Expression) -> exp.Expression:
-            if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
+            if isinstance(part, exp.Query):
+                return part.copy()
+            nested = isinstance(part, exp.Dot)
+            if not (nested or isinstance(part, exp.Column)) or isinstance(part.this, exp.Star):
                 return part
-            found = self.find(part)
+            found = None if nested else self.find(part)
+            found = found or self._field(part)
+            if found is None and nested:
+                return part
             if found is None:
                 if keep(part):
                     return part
@@ -107,6 +127,19 @@ class Relations:
         message = f"there is no column {written!r}. {nearest(column.name, sorted(self._names()))}"
         return UnknownColumnError(located(message, self.sql, column))
 
+    def _field(self, node: exp.Expression) -> exp.Expression | None:
+        """What `t.c.f.g` or `c.f.g` is: a field of the column c, which is a ROW; None if there is no such column."""
+        parts = _path(node)
+        tabled = len(parts) > 2 and any(each.is_called(parts[0]) for each in self._everywhere())
+        column = exp.column(parts[1], table=parts[0]) if tabled else exp.column(parts[0])
+        found = self.find(column) if len(parts) > 1 else None
+        for name in parts[2 if tabled else 1 :] if found is not None else ():
+            found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
+        return found
+
+    def _everywhere(self) -> tuple[Relation, ...]:
+        return self.tables + (() if self.outer is None else self.outer._everywhere())
+
     def _names(self) -> set[str]:
         return {name for each in self.tables for name in each.columns}
 
@@ -120,3 +153,12 @@ class Relations:
         for each in self.tables:
             if each.find(column.name) is not None:
                 yield min(each.names, key=len, default="a sub-query")
+
+
+def _path(node: exp.Expression) -> list[str]:
+    """The names that dots join."""
+    if isinstance(node, exp.Dot):
+        last = node.expression
+        inner = _path(node.this)
+        return [*inner, last.name] if inner and isinstance(last, exp.Identifier) else []
+    return [part.name for part in node.parts] if isinstance(node, exp.Column) else []

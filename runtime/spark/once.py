@@ -13,7 +13,7 @@ _COLUMN = "rows are given once"
 _GIVEN = "given"
 
 
-class Once(DataSource):
+class Once(DataSource):  # type: ignore[misc]
     """A stream of one row. The checkpoint remembers that it was given."""
 
     @classmethod
@@ -27,7 +27,7 @@ class Once(DataSource):
         return _Reader()
 
 
-class _Reader(SimpleDataSourceStreamReader):
+class _Reader(SimpleDataSourceStreamReader):  # type: ignore[misc]
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
         return {_GIVEN: 0}
 

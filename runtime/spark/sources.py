@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
+from aggloom.codegen import FORMATS
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.expressions import quote, spark_schema
@@ -31,7 +32,6 @@ from aggloom.runtime.spark.records import (
 )
 from aggloom.runtime.spark.source_log import noted
 
-FORMATS = ("debezium-json", "jsonl", "parquet", "csv")
 _ABSENT = "\0no such column"
 _PEEKED = 1_000
 

@@ -1,0 +1,121 @@
+"""RowsByKey: what nodes answer alike whose operators remember rows by key, and make whole changes of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import Node, Stateful
+from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.footprint import WORD, index_bytes
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.choices import Changes
+from aggloom.physical import is_pooled
+
+
+class RowsByKey(Stateful):
+    """A keyed operator without a handler. The first columns of its rows are the key.
+
+    update_before: whether it emits -U.
+    """
+
+    update_before: bool
+    takes: ClassVar[Changes] = "append"
+    """What `aggloom state` says that it reads."""
+
+    @property
+    def remembered(self) -> pa.Schema:
+        """The columns of the rows that it remembers."""
+        return self.schema
+
+    @property
+    def subject(self) -> Self:
+        return self
+
+    @cached_property
+    def digest(self) -> str:
+        """By what the rules' notes know it."""
+        return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
+
+    @property
+    def identity(self) -> str:
+        """The text that is told apart by the digest."""
+        return self.lineage
+
+    @property
+    def is_complete(self) -> bool:
+        return True
+
+    @property
+    def clock_columns(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def described(self) -> dict[str, Any]:
+        spec = AggSpec(self.remembered, self.keys, (), self.takes)
+        return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
+
+    def local_half(self, rows: Node) -> Node:
+        return rows
+
+    def exchanged(self) -> Node:
+        return self.over(*(Exchange(each, self.keys) for each in self.inputs))
+
+    def without_before(self) -> Node:
+        if self.unique_key not in self.ordered_keys:
+            # Its -U says which row goes, whether it comes before the row in its place or after it.
+            return self
+        without: dict[str, Any] = {"update_before": False}
+        return replace(self, **without)
+
+    @property
+    def index_parts(self) -> list[dict[str, Any]]:
+        """The parts of its state that every key has."""
+        return [
+            {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.keys))},
+            {"name": "written", "kind": "time", "bytes_per_key": WORD},
+        ]
+
+    def footprint(
+        self,
+        parts: list[dict[str, Any]],
+        ttl: int,
+        bounds: list[str],
+        texts: bool | None = None,
+        bytes_per_text: int = 0,
+    ) -> dict[str, Any]:
+        """Its state as data. texts: whether it holds some; None: if a remembered column does."""
+        if texts is None:
+            texts = holds_texts(self.remembered)
+        return {
+            "bounded_by": bounds,
+            "ttl_ms": ttl,
+            "compiled": True,
+            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
+            "parts": parts,
+            "texts": texts,
+            "bytes_per_text": bytes_per_text,
+        }
+
+
+def row_bytes(columns: pa.Schema) -> int:
+    """The room that a row takes in a row store: a word for each column, a bit for each NULL."""
+    return WORD * len(columns) + len(columns) // 8 + 1
+
+
+def row_parts(columns: pa.Schema) -> list[dict[str, Any]]:
+    """The parts of a state with a row of a row store for each key: where it is, and itself."""
+    return [
+        {"name": "row", "kind": "row id", "bytes_per_key": WORD},
+        {"name": "rows", "kind": "row store", "bytes_per_key": row_bytes(columns)},
+    ]
+
+
+def holds_texts(columns: pa.Schema) -> bool:
+    """Whether values of some column do not fit into a word."""
+    return any(is_pooled(field.type) for field in columns)

@@ -1,0 +1,166 @@
+"""Sub-queries in expressions: where they stand, and how a condition is written so that they stand alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from aggloom.codegen.catalogue.registry import find
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.numbering_range import conjuncts
+from aggloom.codegen.sql.scope import bare
+from aggloom.codegen.sql.shape import refusal
+
+_OPPOSITE: dict[type[exp.Binary], type[exp.Binary]] = {
+    exp.EQ: exp.NEQ,
+    exp.NEQ: exp.EQ,
+    exp.LT: exp.GTE,
+    exp.GTE: exp.LT,
+    exp.GT: exp.LTE,
+    exp.LTE: exp.GT,
+}
+_MIRRORED: dict[type[exp.Binary], type[exp.Binary]] = {
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+}
+_ZERO = ("COUNT", "COUNT_IF", "SUM0", "REGR_COUNT", "APPROX_COUNT_DISTINCT")
+"""Aggregates that are 0 over no rows."""
+
+
+def queries(node: exp.Expression) -> Iterator[exp.Expression]:
+    """The outermost queries in an expression."""
+    for part in node.walk(prune=lambda each: isinstance(each, exp.Query)):
+        if isinstance(part, exp.Query):
+            yield part
+
+
+def has_queries(tree: exp.Select) -> bool:
+    """Whether there are sub-queries in the expressions of a SELECT or in the conditions of its joins."""
+    clauses = [*tree.expressions, *(tree.args.get(key) for key in ("where", "group", "having"))]
+    clauses += [join.args.get("on") for join in tree.args.get("joins") or []]
+    return any(any(queries(each)) for each in clauses if each is not None)
+
+
+def simplified(node: exp.Expression) -> list[exp.Expression]:
+    """The conjuncts of a condition; NOT stands directly before sub-queries, and quantifiers are what they stand for.
+
+    `x = ANY (..)` is IN, `x <> ALL (..)` is NOT IN, and `NOT (a OR EXISTS ..)` is `NOT a AND NOT EXISTS ..`.
+    """
+    if not any(queries(node)):
+        return conjuncts(node)
+    return [part for each in conjuncts(_pushed(node, False)) for part in [bare(each)]]
+
+
+def quantified(node: exp.Expression) -> tuple[exp.Expression, str, exp.Expression] | None:
+    """A comparison with ANY or ALL rows of a query: (the comparison with NULL for a value, the word, the query)."""
+    if not isinstance(node, exp.Binary) or type(node) not in _OPPOSITE:
+        return None
+    for side, other in (("expression", "this"), ("this", "expression")):
+        found = bare(node.args[side])
+        if isinstance(found, exp.Any | exp.All) and any(queries(found)):
+            kind = type(node) if side == "expression" else _MIRRORED.get(type(node), type(node))
+            word = "ANY" if isinstance(found, exp.Any) else "ALL"
+            compared = kind(this=node.args[other].copy(), expression=exp.null())
+            return compared, word, next(queries(found))
+    return None
+
+
+def as_membership(node: exp.Expression) -> exp.Expression:
+    """`= ANY` as IN and `<> ALL` as NOT IN; other expressions as they are."""
+    found = quantified(node)
+    if found is None:
+        return node
+    compared, word, query = found
+    whole = exp.In(this=compared.this, query=_subquery(query))
+    if isinstance(compared, exp.EQ) and word == "ANY":
+        return whole
+    return exp.Not(this=whole) if isinstance(compared, exp.NEQ) and word == "ALL" else node
+
+
+def empty_value(sql: str, node: exp.Expression) -> exp.Expression:
+    """An expression over aggregates as it is where there are no rows."""
+
+    def visit(part: exp.Expression) -> exp.Expression:
+        if not isinstance(part, Call):
+            return part
+        entry = find(part.name)
+        if entry is not None and entry.name in _ZERO:
+            return exp.Literal.number(0)
+        if entry is None or entry.append.empty is None or len(entry.empty_in) < 2:
+            what = f"{part.name.upper()} in a sub-query that is correlated, or beside a value, is"
+            fix = "join the grouped query with LEFT JOIN, and say with COALESCE what no rows give"
+            raise refusal(sql, part, what, fix)
+        return exp.null()
+
+    return node.transform(visit, copy=True)
+
+
+def is_single(query: exp.Expression) -> bool:
+    """Whether a query is an aggregate without GROUP BY: one row, over no rows too, unless HAVING drops it."""
+    query = unwrapped(query)
+    if not isinstance(query, exp.Select) or query.args.get("group") or not query.args.get("from_"):
+        return False
+    if query.args.get("limit") or query.args.get("offset"):
+        return False
+    if query.args.get("having"):
+        return True
+    return any(isinstance(part, Call) for item in query.expressions for part in _own(item))
+
+
+def has_windows(query: exp.Select) -> bool:
+    """Whether items of a SELECT have OVER."""
+    return any(isinstance(part, exp.Window) for item in query.expressions for part in _own(item))
+
+
+def unwrapped(query: exp.Expression) -> exp.Expression:
+    """The query without parentheses around it that say no more."""
+    while isinstance(query, exp.Subquery) and not any(
+        value for key, value in query.args.items() if key != "this"
+    ):
+        query = query.this
+    return query
+
+
+def _own(item: exp.Expression) -> Iterator[exp.Expression]:
+    """The parts of an expression but for those of its sub-queries and of OVER."""
+    for part in item.walk(prune=lambda each: isinstance(each, exp.Query | exp.Window)):
+        if not isinstance(part, exp.Query):
+            yield part
+
+
+def _subquery(query: exp.Expression) -> exp.Expression:
+    return query.copy() if isinstance(query, exp.Subquery) else exp.Subquery(this=query.copy())
+
+
+def _pushed(node: exp.Expression, negative: bool) -> exp.Expression:
+    """A condition, or its opposite, with NOT only where no AND or OR with a sub-query is below it."""
+    node = bare(node)
+    if not any(queries(node)):
+        return exp.Not(this=exp.paren(node.copy())) if negative else node.copy()
+    if isinstance(node, exp.Not):
+        return _pushed(node.this, not negative)
+    if isinstance(node, exp.And | exp.Or):
+        kind = exp.Or if isinstance(node, exp.And) == negative else exp.And
+        sides = [_grouped(_pushed(side, negative), kind) for side in (node.this, node.expression)]
+        return kind(this=sides[0], expression=sides[1])
+    found = quantified(node)
+    if found is not None and negative:
+        compared, word, query = found
+        opposite = _OPPOSITE[type(compared)]
+        other = exp.All if word == "ANY" else exp.Any
+        node, negative = (
+            opposite(this=compared.this, expression=other(this=_subquery(query))),
+            False,
+        )
+    node = as_membership(node.copy())
+    if negative:
+        return node.this if isinstance(node, exp.Not) else exp.Not(this=exp.paren(node))
+    return node
+
+
+def _grouped(node: exp.Expression, kind: type[exp.Expression]) -> exp.Expression:
+    inner = isinstance(node, exp.And | exp.Or) and not isinstance(node, kind)
+    return exp.paren(node) if inner else node
