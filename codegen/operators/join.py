@@ -37,6 +37,7 @@ _FLINK: dict[JoinKind, str] = {
 }
 # Beside its words a row has: links to its neighbours, a count, its slot; cells of the index; how many rows it matches.
 _ROW, _CELL, _DEGREE = 12 + 4, 12, 4
+_NOTHING = pa.field("", pa.int8())
 
 
 @dataclass(frozen=True)
@@ -206,48 +207,30 @@ class Join(RowsByKey):
         parts: list[dict[str, Any]] = [
             {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.pairs))}
         ]
-<<<<<<< HEAD
         kept = [self._kept(side) for side in range(2)]
         lives = [ttl if own is None else own for own in self.ttls]
         for side, name in enumerate(("left", "right")):
             # Rows of which nothing is read are counted in a row of one byte, which is a word.
-            width = max(1, len(kept[side]))
-            row = WORD * width + width // 8 + 1 + _ROW
+            row = row_bytes(pa.schema(kept[side] or [_NOTHING])) + _ROW
             if self.held_by(side) != "JoinKeyContainsUniqueKey":
                 row += _CELL
             if self._counts_matches(side, lives[1 - side]):
                 row += _DEGREE
-=======
-        for name, each in (("left", self.left), ("right", self.right)):
-            row = row_bytes(each.schema) + _ROW
->>>>>>> main
             what = f"its rows of the {name}"
             rows = {"name": name, "kind": "rows", "entries": what, "bytes_per_entry": row}
             parts.append({**rows, "bytes_per_key": 4 + WORD * (lives[side] > 0)})
         bounds = ["the number of keys" if self.pairs else "one key"]
         bounds += [f"per key, {part['entries']}" for part in parts[1:]]
-<<<<<<< HEAD
-        return {
-            "bounded_by": bounds,
-            "ttl_ms": ttl,
-            "compiled": True,
-            "bytes_per_key": sum(part["bytes_per_key"] for part in parts),
-            "parts": parts,
-            "texts": any(
-                is_pooled(self.both.field(n).type) for n in (*self.keys, *kept[0], *kept[1])
-            ),
-            "bytes_per_text": TEXT,
-        }
-=======
-        return self.footprint(parts, ttl, bounds, holds_texts(self.both), TEXT)
->>>>>>> main
+        stored = [self.both.field(name) for name in self.keys]
+        texts = holds_texts(pa.schema([*stored, *kept[0], *kept[1]]))
+        return self.footprint(parts, ttl, bounds, texts, TEXT)
 
-    def _kept(self, side: int) -> list[str]:
+    def _kept(self, side: int) -> list[pa.Field]:
         """The columns of a side that are stored with its rows."""
         keys = (self.keys, self.right_keys)[side]
         known = {*((self.left_key, self.right_key)[side] or ())} - {*keys}
         read = {*self.columns, *columns_of(self.condition or "TRUE"), *known}
-        return [name for name in self.inputs[side].schema.names if name in read]
+        return [field for field in self.inputs[side].schema if field.name in read]
 
     def _counts_matches(self, side: int, other_lives: int) -> bool:
         """Whether each row of a side has the number of rows that it matches."""
