@@ -25,7 +25,7 @@ OPERATORS_BY_NAME = {
     *("Aggregate", "GroupAggregate", "LocalAggregate", "LocalWindowAggregate"),
     *("IncrementalAggregate", "WindowTable", "WindowAssign", "WindowAggregate", "Deduplicate"),
     *("GroupAggOperator", "GroupAggSpec", "LocalAggregator", "DeduplicateOperator"),
-    *("Rank", "RankOperator", "RankSpec"),
+    *("Rank", "RankOperator", "RankSpec", "Join", "JoinOperator", "JoinSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
 }
