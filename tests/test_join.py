@@ -430,6 +430,8 @@ def test_what_it_holds_of_a_key() -> None:
         dict(zip((*LEFT.names, *RIGHT.names), (*ONE, *AIR), strict=True)),
     )
     assert operator.key_columns()[0].to_pylist() == [1, 2]
+    met = operator.state.met(operator.state.used())
+    assert met is not None and met.tolist() == [2, 1]
     assert operator.name == "left join on a = c"
 
 

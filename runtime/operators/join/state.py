@@ -49,8 +49,13 @@ class JoinState:
         }
 
     def met(self, slots: Array) -> Array | None:
-        """How often rows met each slot; None: that is not kept."""
-        return None
+        """How many rows of both sides each slot has."""
+        total = np.zeros(self.table.capacity, np.float64)
+        for side in self.sides:
+            ids = side.bag.rows.live()
+            theirs, counts = side.bag.index.arrays.slot[ids], side.bag.arrays.count[ids]
+            total += np.bincount(theirs, weights=counts, minlength=len(total))
+        return total[slots].astype(np.int64)
 
     @property
     def key_texts(self) -> int:
