@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Calc
 from aggloom.codegen.planner.join_tree import Joined, Leaf, Tree, plan_of_tree, sunk
+from aggloom.codegen.planner.subquery_marks import FIX, as_column, different
 from aggloom.codegen.planner.subquery_rows import (
     Body,
     grouped,
@@ -18,7 +17,6 @@ from aggloom.codegen.planner.subquery_rows import (
     sure,
     tied,
 )
-from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.dialect import Call
@@ -37,8 +35,6 @@ from aggloom.errors import SqlError
 
 if TYPE_CHECKING:
     from aggloom.codegen.planner.from_clause import FromClause
-
-_FIX = "write it as a condition of WHERE of its own, joined by AND"
 
 
 def is_test(condition: exp.Expression) -> bool:
@@ -96,7 +92,7 @@ def values(clause: FromClause, node: exp.Expression, loose: bool = False) -> exp
     if compared is not None:
         comparison, word, query = compared
         if not is_single(query):
-            raise refusal(clause.sql, query, f"{word} of a sub-query beside OR or NOT is", _FIX)
+            raise refusal(clause.sql, query, f"{word} of a sub-query beside OR or NOT is", FIX)
         left, right = values(clause, comparison.this), _scalar(clause, query)
         return type(comparison)(this=left, expression=right)
     if isinstance(node, exp.Query):
@@ -145,7 +141,7 @@ def settled(clause: FromClause, select: exp.Select) -> tuple[FromClause, exp.Sel
     above, items, tests = grouped(clause, select)
     above.filter(tests)
     items = [values(above, item) for item in items]
-    shown = exp.select(*(_as(item, name) for name, item in zip(names, items, strict=True)))
+    shown = exp.select(*(as_column(item, name) for name, item in zip(names, items, strict=True)))
     shown.set("from_", select.args["from_"].copy())
     shown.set("distinct", select.args.get("distinct"))
     return above, shown
@@ -170,7 +166,7 @@ def _existence(clause: FromClause, node: exp.Exists) -> exp.Expression:
         query.set("expressions", [exp.true()])
         return exp.func("COALESCE", _scalar(clause, query), exp.false())
     body = read(clause, query)
-    rows, _, mark, on = _different(clause, body, [], node)
+    rows, _, mark, on = different(clause, body, [], node)
     _join(clause, "left", rows, on, node)
     return exp.func("COALESCE", named(mark), exp.false())
 
@@ -189,8 +185,8 @@ def _mark(clause: FromClause, node: exp.In, loose: bool) -> exp.Expression:
     empty = empty or any(may_be_null(e, sure(body.tree)) for e in items)
     if empty and not loose and len(sought) > 1:
         what = "IN with several columns, as a value or below NOT, is"
-        raise refusal(clause.sql, node, what, _FIX)
-    rows, names, mark, on = _different(clause, body, items, node)
+        raise refusal(clause.sql, node, what, FIX)
+    rows, names, mark, on = different(clause, body, items, node)
     equal = [
         exp.EQ(this=own.copy(), expression=named(name))
         for own, name in zip(sought, names, strict=True)
@@ -199,7 +195,7 @@ def _mark(clause: FromClause, node: exp.In, loose: bool) -> exp.Expression:
     if loose or not empty:
         return exp.func("COALESCE", named(mark), exp.false())
     nulls = exp.Is(this=items[0].copy(), expression=exp.null())
-    rows, (is_null,), there, on = _different(clause, body, [nulls], node, any_of=True)
+    rows, (is_null,), there, on = different(clause, body, [nulls], node, any_of=True)
     _join(clause, "left", rows, on, node)
     sides = exp.or_(exp.Is(this=sought[0].copy(), expression=exp.null()), named(is_null))
     return exp.Case(
@@ -231,12 +227,12 @@ def _scalar(clause: FromClause, query: exp.Expression) -> exp.Expression:
     value, mark = clause.fresh("value"), clause.fresh("found")
     shown = [named(name) for name in node.schema.names if name in read_]
     if not outside:
-        shown.append(_as(item, value))
+        shown.append(as_column(item, value))
     empty = body.empty[0] if body.single else exp.null()
     counts = isinstance(empty, exp.Literal) and isinstance(item, exp.Column)
     marked = outside or not (counts or isinstance(empty, exp.Null))
     if marked:
-        shown.append(_as(exp.true(), mark))
+        shown.append(as_column(exp.true(), mark))
     rows = builder.over(exp.select(*shown).from_("joined"), node, set())
     _join(clause, "left", Leaf(rows), body.on, query)
     if counts:
@@ -276,7 +272,7 @@ def _membership(clause: FromClause, node: exp.In, negative: bool) -> None:
     ):
         unknown = exp.Is(this=items[0].copy(), expression=exp.null())
         body.clause.tree = rows
-        rows, (name,), _, on = _different(clause, body, [unknown], node)
+        rows, (name,), _, on = different(clause, body, [unknown], node)
         either = [exp.Is(this=sought[0].copy(), expression=exp.null())]
         either = either if may_be_null(sought[0], never) else []
         if may_be_null(items[0], never_inner):
@@ -284,84 +280,6 @@ def _membership(clause: FromClause, node: exp.In, negative: bool) -> None:
         _join(clause, "anti", rows, [exp.or_(*either), *on], node)
     else:
         _join(clause, "anti", rows, [exp.or_(*nulls[0]), *body.on], node)
-
-
-def _different(
-    clause: FromClause,
-    body: Body,
-    items: list[exp.Expression],
-    place: exp.Expression,
-    any_of: bool = False,
-) -> tuple[Tree, list[str], str, list[exp.Expression]]:
-    """The different rows of some items of a sub-query, with a column TRUE.
-
-    Returns them, the names of the items and of that column, and the conditions that tie them to the query around.
-    any_of: one row for all that the query around asks of, with each item TRUE if it is of any row.
-    """
-    inner, on = set(body.tree.columns), list[exp.Expression]()
-    keys: list[exp.Expression] = []
-    for each in body.on:
-        tie = tied(each, inner)
-        if not column_names(each) & inner:
-            on.append(each)
-            continue
-        if tie is None:
-            what = "a sub-query beside OR, NOT, CASE or a value, tied by more than equalities, is"
-            raise refusal(clause.sql, place, what, _FIX)
-        own, other, safe = tie
-        name = clause.fresh("key")
-        keys.append(_as(own, name))
-        kind = exp.NullSafeEQ if safe else exp.EQ
-        on.append(kind(this=named(name), expression=other.copy()))
-    if any(not column_names(item) <= inner for item in items):
-        what = "a sub-query beside OR, NOT, CASE or a value, that selects a column of the query around it, is"
-        raise refusal(clause.sql, place, what, _FIX)
-    if not isinstance(body.tree, Leaf) or body.tree.where:
-        body.clause.tree = Leaf(plan_of_tree(clause.builder, body.tree))
-    assert isinstance(body.tree, Leaf)
-    names, mark = [clause.fresh("item") for _ in items], clause.fresh("found")
-    shown = [*keys, *(_as(item, name) for item, name in zip(items, names, strict=True))]
-    if any_of:
-        return _any_of(clause, body, keys, items, names, mark), names, mark, on
-    block = exp.select(*(shown or [_as(exp.true(), mark)])).distinct().from_("joined")
-    rows = clause.builder.over(block, body.tree.node, set())
-    if shown:
-        every = tuple((name, quoted(name)) for name in rows.schema.names)
-        schema = rows.schema.append(pa.field(mark, pa.bool_()))
-        rows = Calc(rows, (*every, (mark, "TRUE")), schema)
-    return Leaf(rows), names, mark, on
-
-
-def _any_of(
-    clause: FromClause,
-    body: Body,
-    keys: list[exp.Expression],
-    items: list[exp.Expression],
-    names: list[str],
-    mark: str,
-) -> Tree:
-    """One row a key, or one in all, that says of conditions whether any row meets them."""
-    assert isinstance(body.tree, Leaf)
-    counted = [clause.fresh("count") for _ in items]
-    calls = [
-        _as(Call(this="COUNT_IF", expressions=[item.copy()]), name)
-        for item, name in zip(items, counted, strict=True)
-    ]
-    every = clause.fresh("count")
-    calls.append(_as(Call(this="COUNT", expressions=[exp.Star()]), every))
-    block = exp.select(*(key.copy() for key in keys), *calls).from_("joined")
-    if keys:
-        block = block.group_by(*(key.this.copy() for key in keys))
-    rows = clause.builder.over(block, body.tree.node, set())
-    shown = [named(key.alias) for key in keys]
-    zero = exp.Literal.number(0)
-    shown += [
-        _as(exp.GT(this=named(c), expression=zero.copy()), n)
-        for c, n in zip(counted, names, strict=True)
-    ]
-    some = exp.GT(this=named(every), expression=zero)
-    shown.append(_as(exp.true(), mark))
-    return Leaf(clause.builder.over(exp.select(*shown).from_("joined").where(some), rows, set()))
 
 
 def _join(
@@ -402,10 +320,6 @@ def _items(
         )
     items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in body.items]
     return [bare(values(body.clause, item)) for item in items]
-
-
-def _as(node: exp.Expression, name: str) -> exp.Alias:
-    return exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True))
 
 
 def _name(item: exp.Expression) -> str:
