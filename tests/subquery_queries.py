@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from handlers import handler_class
 
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.codegen.spec.schemas import to_schema
+from aggloom.errors import UnsupportedSqlError
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.values.changelog import fold
 
@@ -293,3 +295,23 @@ def agree(
             got = bag(fold(out))
             assert got == expected, (sql, batches, got, expected)
             assert bag(harness.table()) == expected
+
+
+def sweep(first: int, last: int) -> Counter[str]:
+    """Ask the queries of many seeds: how many agree, and how many are refused and why. Raises on the first fault."""
+    found: Counter[str] = Counter()
+    for seed in range(first, last):
+        sql = query_of(seed)
+        try:
+            plan_of(sql)
+        except UnsupportedSqlError as error:
+            found[str(error).partition("\n")[0]] += 1
+            continue
+        agree(sql, batches_of(seed), buckets=1 + seed % 3, partitions=1 + seed % 2)
+        found["agrees"] += 1
+    return found
+
+
+if __name__ == "__main__":
+    for what, count in sweep(*map(int, sys.argv[1:])).most_common():
+        print(count, what)

@@ -265,13 +265,13 @@ def _membership(clause: FromClause, node: exp.In, negative: bool) -> None:
         _join(clause, "anti", body.tree, [*either, *body.on], node)
         return
     inner = set(body.tree.columns)
-    rows: Tree = Leaf(plan_of_tree(clause.builder, body.tree))
-    _join(clause, "anti", rows, [*equal, *body.on], node)
+    plan = plan_of_tree(clause.builder, body.tree)
+    _join(clause, "anti", Leaf(plan), [*equal, *body.on], node)
     if all(not column_names(e) & inner or tied(e, inner) for e in body.on) and (
         column_names(items[0]) <= inner
     ):
         unknown = exp.Is(this=items[0].copy(), expression=exp.null())
-        body.clause.tree = rows
+        body.clause.tree = Leaf(plan)
         rows, (name,), _, on = different(clause, body, [unknown], node)
         either = [exp.Is(this=sought[0].copy(), expression=exp.null())]
         either = either if may_be_null(sought[0], never) else []
@@ -279,7 +279,7 @@ def _membership(clause: FromClause, node: exp.In, negative: bool) -> None:
             either.append(named(name))
         _join(clause, "anti", rows, [exp.or_(*either), *on], node)
     else:
-        _join(clause, "anti", rows, [exp.or_(*nulls[0]), *body.on], node)
+        _join(clause, "anti", Leaf(plan), [exp.or_(*nulls[0]), *body.on], node)
 
 
 def _join(

@@ -1,4 +1,4 @@
-"""What a sub-query is below OR, NOT or CASE: a table with one row for each value, and a column that says it is there."""
+"""Sub-queries below OR, NOT or CASE: one row for each value, and a column that says it is there."""
 
 from __future__ import annotations
 
