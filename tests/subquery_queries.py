@@ -97,7 +97,7 @@ class Draw:
                     grouping += f" HAVING COUNT(*) {self.any('> 1', '< 2', '= 1')}"
         return f"SELECT {', '.join(items)} FROM {source}{join}{condition}{grouping}"
 
-    def single(self, outer: list[str], depth: int) -> str:
+    def single(self, outer: list[str], depth: int, filtered: bool = True) -> str:
         """A sub-query with one row."""
         if self.chance(0.15):
             return f"SELECT d.n FROM d WHERE d.id = {self.any(*outer)}"
@@ -113,7 +113,9 @@ class Draw:
             where.append(f"{self.any(*outer)} > 0")
         item = self.any("MAX({0})", "COUNT(*)", "COUNT({0})", "SUM({0}) + COUNT(*)", "MIN({0})")
         condition = f" WHERE {' AND '.join(where)}" if where else ""
-        having = f" HAVING COUNT(*) {self.any('< 2', '> 0')}" if self.chance(0.15) else ""
+        having = (
+            f" HAVING COUNT(*) {self.any('< 2', '> 0')}" if filtered and self.chance(0.15) else ""
+        )
         return f"SELECT {item.format(self.any(*columns))} FROM {source}{condition}{having}"
 
     def test(self, outer: list[str], depth: int) -> str:
@@ -136,7 +138,7 @@ class Draw:
         if kind == "scalar":
             return f"{one} {self.any(*_COMPARED)} ({self.single(outer, depth)})"
         if kind == "none":
-            return f"{one} {word}IN ({self.single(outer, depth).split(' HAVING')[0]})"
+            return f"{one} {word}IN ({self.single(outer, depth, False)})"
         return self.value(outer, depth)
 
     def value(self, outer: list[str], depth: int) -> str:
