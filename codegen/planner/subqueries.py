@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
+from aggloom.codegen.planner.clause import Clause
 from aggloom.codegen.planner.join_tree import Joined, Leaf, Tree, plan_of_tree, sunk
 from aggloom.codegen.planner.subquery_marks import FIX, as_column, different
 from aggloom.codegen.planner.subquery_rows import (
@@ -33,9 +32,6 @@ from aggloom.codegen.sql.subqueries import (
 )
 from aggloom.errors import SqlError
 
-if TYPE_CHECKING:
-    from aggloom.codegen.planner.from_clause import FromClause
-
 
 def is_test(condition: exp.Expression) -> bool:
     """Whether a condition, or its opposite, only asks which rows a sub-query has."""
@@ -48,7 +44,7 @@ def is_test(condition: exp.Expression) -> bool:
     return found is not None and not is_single(found[2])
 
 
-def test(clause: FromClause, condition: exp.Expression) -> None:
+def test(clause: Clause, condition: exp.Expression) -> None:
     """Let only rows pass for which a sub-query has rows, or none: a semi or anti join."""
     negative = isinstance(condition, exp.Not)
     inner = bare(condition.this) if negative else condition
@@ -71,7 +67,7 @@ def test(clause: FromClause, condition: exp.Expression) -> None:
         _membership(clause, inner, negative)
 
 
-def values(clause: FromClause, node: exp.Expression, loose: bool = False) -> exp.Expression:
+def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Expression:
     """An expression whose sub-queries are columns of joins; `loose`: NULL is as good as FALSE."""
     if not any(queries(node)):
         return node
@@ -111,7 +107,7 @@ def values(clause: FromClause, node: exp.Expression, loose: bool = False) -> exp
     return whole
 
 
-def settled(clause: FromClause, select: exp.Select) -> tuple[FromClause, exp.Select]:
+def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
     """A SELECT whose sub-queries are columns of joins, and the rows that it is over: those of its GROUP BY, perhaps."""
     if not has_queries(select):
         return clause, select
@@ -147,7 +143,7 @@ def settled(clause: FromClause, select: exp.Select) -> tuple[FromClause, exp.Sel
     return above, shown
 
 
-def _value(clause: FromClause, node: exp.Expression, loose: bool) -> exp.Expression:
+def _value(clause: Clause, node: exp.Expression, loose: bool) -> exp.Expression:
     if isinstance(node, exp.Exists):
         return _existence(clause, node)
     if isinstance(node, exp.In):
@@ -155,7 +151,7 @@ def _value(clause: FromClause, node: exp.Expression, loose: bool) -> exp.Express
     return _scalar(clause, node)
 
 
-def _existence(clause: FromClause, node: exp.Exists) -> exp.Expression:
+def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
     """EXISTS as a value."""
     query = unwrapped(node.this)
     if is_single(query):
@@ -171,7 +167,7 @@ def _existence(clause: FromClause, node: exp.Exists) -> exp.Expression:
     return exp.func("COALESCE", named(mark), exp.false())
 
 
-def _mark(clause: FromClause, node: exp.In, loose: bool) -> exp.Expression:
+def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
     """IN as a value: TRUE, FALSE, or NULL where a NULL may be the value that is sought."""
     query, sought = unwrapped(node.args["query"]), _sought(clause, node)
     if is_single(query):
@@ -208,7 +204,7 @@ def _mark(clause: FromClause, node: exp.In, loose: bool) -> exp.Expression:
     )
 
 
-def _scalar(clause: FromClause, query: exp.Expression) -> exp.Expression:
+def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     """The value of a query that has one row at most."""
     body = read(clause, query, first_only=True)
     (item,) = _items(clause, body, 1, query)
@@ -244,7 +240,7 @@ def _scalar(clause: FromClause, query: exp.Expression) -> exp.Expression:
     return exp.Case(ifs=[exp.If(this=named(mark), true=found)], default=default)
 
 
-def _membership(clause: FromClause, node: exp.In, negative: bool) -> None:
+def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
     """IN and NOT IN as joins: NOT IN is not met either where a NULL may be the value that is sought."""
     query, sought = node.args["query"], _sought(clause, node)
     body = read(clause, query)
@@ -283,7 +279,7 @@ def _membership(clause: FromClause, node: exp.In, negative: bool) -> None:
 
 
 def _join(
-    clause: FromClause,
+    clause: Clause,
     kind: JoinKind,
     rows: Tree,
     on: list[exp.Expression],
@@ -301,16 +297,14 @@ def _join(
         clause.tree = sunk(clause.tree, Joined(kind, clause.tree, rows, on))
 
 
-def _sought(clause: FromClause, node: exp.In) -> list[exp.Expression]:
+def _sought(clause: Clause, node: exp.In) -> list[exp.Expression]:
     """The values that IN seeks."""
     left = bare(node.this)
     parts = left.expressions if isinstance(left, exp.Tuple) else [left]
     return [bare(values(clause, part)) for part in parts]
 
 
-def _items(
-    clause: FromClause, body: Body, count: int, place: exp.Expression
-) -> list[exp.Expression]:
+def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> list[exp.Expression]:
     """What a sub-query selects, over its rows."""
     if len(body.items) != count:
         has, needs = len(body.items), f"{count} column" + "s" * (count > 1)

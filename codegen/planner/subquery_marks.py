@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc
+from aggloom.codegen.planner.clause import Clause
 from aggloom.codegen.planner.join_tree import Leaf, Tree, plan_of_tree
 from aggloom.codegen.planner.subquery_rows import Body, tied
 from aggloom.codegen.scalar.expressions import quoted
@@ -16,14 +15,11 @@ from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.scope import named
 from aggloom.codegen.sql.shape import refusal
 
-if TYPE_CHECKING:
-    from aggloom.codegen.planner.from_clause import FromClause
-
 FIX = "write it as a condition of WHERE of its own, joined by AND"
 
 
 def different(
-    clause: FromClause,
+    clause: Clause,
     body: Body,
     items: list[exp.Expression],
     place: exp.Expression,
@@ -69,7 +65,7 @@ def different(
 
 
 def _any_of(
-    clause: FromClause,
+    clause: Clause,
     body: Body,
     keys: list[exp.Expression],
     items: list[exp.Expression],
