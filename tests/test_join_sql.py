@@ -236,3 +236,42 @@ def test_join_sql(given: dict[str, Any], sql: str) -> None:
 def test_join_sql_refuses(given: dict[str, Any], match: str) -> None:
     with pytest.raises(SpecError, match=match):
         al.join_sql(**given)
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        (
+            "SELECT x, w FROM (VALUES (1, 'a'), (2, NULL)) AS t(x, y) LEFT JOIN b ON x = k",
+            [(1, "w"), (2, None)],
+        ),
+        ("SELECT 'all' AS k, 2.5 AS m UNION ALL SELECT w, 1 FROM b", [("all", 2.5), ("w", 1)]),
+        ("SELECT COUNT(*) AS c, (SELECT MAX(k) FROM b) AS m", [(1, 1)]),
+        ("SELECT col1 FROM VALUES (CAST(3 AS BIGINT)), (NULL)", [(None,), (3,)]),
+    ],
+)
+def test_rows_that_the_query_says_come_once(sql: str, rows: list[tuple[Any, ...]]) -> None:
+    with al.Harness.from_sql(sql, tables=TABLES, backend="python") as harness:
+        if "b" in harness.plan.scans:
+            harness.process([("+I", 1, "w", 5)], table="b")
+        harness.flush()
+        assert harness.table() == rows
+        harness.restore(harness.snapshot())
+        harness.flush()
+        assert harness.changes() == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "match"),
+    [
+        ("SELECT a", "has no FROM"),
+        ("SELECT *", "has no FROM"),
+        ("SELECT x FROM VALUES (1), (2, 3) AS t(x)", "different numbers of columns"),
+        ("SELECT x FROM VALUES (NULL) AS t(x)", "NULL has no type"),
+        ("SELECT x FROM VALUES (1), ('a') AS t(x)", "no common type"),
+        ("SELECT x FROM VALUES (k) AS t(x)", "no column 'k'"),
+    ],
+)
+def test_rows_that_the_query_cannot_say(sql: str, match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        plan(sql)

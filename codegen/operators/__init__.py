@@ -17,7 +17,7 @@ from aggloom.codegen.operators.join import Join
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.rank import Rank, ranked
-from aggloom.codegen.operators.scan import Scan
+from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
@@ -26,6 +26,7 @@ CHOICES: tuple[Chosen, ...] = (deduplicated, ranked)
 
 __all__ = [
     "CHOICES",
+    "ONE_ROW",
     "Aggregate",
     "Bounds",
     "Bucket",
@@ -54,6 +55,7 @@ __all__ = [
     "deduplicated_table",
     "mark",
     "normalised",
+    "one_row",
     "pick",
     "renamed",
     "transform",

@@ -10,6 +10,9 @@ from aggloom.codegen.operators.base import KINDS, Key, Node, Pruner, Title, Tren
 from aggloom.codegen.operators.words import shown, shown_names
 from aggloom.codegen.spec.choices import TableChanges
 
+ONE_ROW = "(one row)"
+"""The name of the table for what reads none: whoever runs the plan gives its row, once."""
+
 
 @dataclass(frozen=True)
 class Scan(Node):
@@ -76,3 +79,8 @@ class Scan(Node):
 
     def pruned(self, names: list[str], prune: Pruner) -> Node:
         return self
+
+
+def one_row() -> Scan:
+    """The table of one row that is always there."""
+    return Scan(ONE_ROW, pa.schema([("one", pa.bool_())]), "append")

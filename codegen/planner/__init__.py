@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aggloom.codegen.operators import (
+    ONE_ROW,
     Bounds,
     Bucket,
     Calc,
@@ -25,6 +26,7 @@ from aggloom.codegen.operators import (
     WindowAssign,
     WindowTable,
     below_unions,
+    one_row,
     renamed,
     union_parts,
     walk,
@@ -46,6 +48,7 @@ from aggloom.codegen.sql.numbering import SortItem
 from aggloom.codegen.sql.numbering_range import Range
 
 __all__ = [
+    "ONE_ROW",
     "Bounds",
     "Bucket",
     "Calc",
@@ -81,6 +84,7 @@ __all__ = [
     "describe",
     "described",
     "lineage",
+    "one_row",
     "plan_deduplicate",
     "plan_query",
     "plan_spec",

@@ -16,6 +16,7 @@ from aggloom.codegen.operators import (
     Union,
     walk,
 )
+from aggloom.codegen.planner.constants import values, with_from
 from aggloom.codegen.planner.from_clause import has_joins, joined
 from aggloom.codegen.planner.hints import keeping, state_ttl
 from aggloom.codegen.planner.notes import Notes
@@ -85,6 +86,8 @@ class _Builder:
 
     def query(self, tree: exp.Expression) -> Node:
         inner = self.within(tree)
+        if isinstance(tree, exp.Select):
+            tree = with_from(tree)
         if isinstance(tree, exp.Select) and tree.args.get("from_"):
             tree = lateral_top(tree) or tree
         numbering = numbering_query(self.sql, tree)
@@ -225,6 +228,8 @@ class _Builder:
         if isinstance(source, exp.Subquery):
             node = self.query(source.this if source.alias else source)
             names = {source.alias} if source.alias else set()
+        elif isinstance(source, exp.Values):
+            node, names = values(self, source), {source.alias} - {""}
         elif isinstance(source.this, WindowCall):
             node, names = self._windows(source.this), {source.alias}
         else:

@@ -10,6 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from aggloom.codegen.operators import (
+    ONE_ROW,
     Calc,
     Node,
     Scan,
@@ -83,7 +84,13 @@ class Plan:
     @cached_property
     def scans(self) -> dict[str, Scan]:
         """The tables that are read, by name."""
-        return {node.table: node for node in walk(self.root) if isinstance(node, Scan)}
+        nodes = (node for node in walk(self.root) if isinstance(node, Scan))
+        return {node.table: node for node in nodes if node.table != ONE_ROW}
+
+    @property
+    def says_rows(self) -> bool:
+        """Whether the query itself says rows, so that the table ONE_ROW is read."""
+        return any(isinstance(node, Scan) and node.table == ONE_ROW for node in walk(self.root))
 
     def ttl_of(self, node: Node) -> int:
         """After how many milliseconds without a change an aggregate forgets a key; 0 is never."""

@@ -117,7 +117,7 @@ def _check_clauses(sql: str, tree: exp.Select) -> None:
 
 def check_source(sql: str, table: exp.Expression) -> None:
     """Refuse what stands in FROM and is neither a query nor a table or a window function, or has more to it."""
-    if isinstance(table, exp.Subquery):
+    if isinstance(table, exp.Subquery | exp.Values):
         return
     named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
     if not named:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,17 +21,6 @@ _KINDS: dict[str, JoinKind] = {
     "SEMI": "semi",
     "ANTI": "anti",
 }
-
-
-@dataclass(frozen=True)
-class Known(Scan):
-    """A table whose rows are told apart by a key, if it has one."""
-
-    known: tuple[str, ...] | None = None
-
-    @property
-    def unique_keys(self) -> tuple[tuple[str, ...], ...]:
-        return () if self.known is None else (self.known,)
 
 
 def join_program(case: Case) -> Program:
@@ -69,12 +57,12 @@ def _rows(params: Mapping[str, Any], side: str, schema: pa.Schema) -> Node:
     """The rows of a side, the columns of its key first."""
     keys = list(params[f"{side}_key"])
     said = params.get(f"{side}_unique_key")
-    known = None
+    known: tuple[str, ...] = ()
     if said is not None:
         known = tuple(keys) if "join key" in said else (str(said),)
     names = [*keys, *(name for name in schema.names if name not in keys)]
     return Calc(
-        Known(side, schema, "retract", known),
+        Scan(side, schema, "retract", known),
         tuple((name, f"`{name}`") for name in names),
         pa.schema([schema.field(name) for name in names]),
     )

@@ -1,6 +1,6 @@
 """Run expected changelogs, written down as data, through the harness.
 
-    python -m aggloom.runtime.cases.run DIR
+    python -m aggloom.runtime.cases DIR
 
 The runner knows kinds of cases, never single ones. What this release does not have is "not
 supported", and the reason shown is the error that the product itself raised.

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from aggloom.codegen import milliseconds
 from aggloom.codegen.planner import (
+    ONE_ROW,
     Plan,
     Stateful,
     WindowAggregate,
@@ -29,7 +30,7 @@ from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.changelog import KIND_NAMES, fold, sort_key
+from aggloom.runtime.values.changelog import INSERT, KIND_NAMES, fold, sort_key
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
 
 Change = tuple[Any, ...]
@@ -71,6 +72,8 @@ class FedPlan:
             isinstance(each, Stateful) and operator_of(each, plan.options).always
             for each in walk(plan.root)
         )
+        self._says_rows = plan.says_rows
+        self._owes_row = self._owes_row or self._says_rows
         self._new: list[Change] = []
         self._all: list[Change] = []
 
@@ -199,7 +202,7 @@ class FedPlan:
         Rows that reach the result without an aggregate are in no state, so that the table does not have them.
         """
         self._buffer, self._buffered = [], 0
-        self._owes_row = self._has_row_always
+        self._owes_row, self._says_rows = self._has_row_always, False
         self.pipeline.restore(data)
         self.history.append(("restore", data))
         self._new, self._all = [], _changes(self.pipeline.contents())
@@ -249,7 +252,10 @@ class FedPlan:
         return name
 
     def _run(self, tables: dict[str, Rows]) -> None:
-        self._owes_row = False
+        if self._says_rows:
+            batch = pa.RecordBatch.from_pydict({"one": [True]})
+            tables = {ONE_ROW: (batch, np.array([INSERT], np.int8)), **tables}
+        self._owes_row = self._says_rows = False
         changes = _changes(self.pipeline.process(tables, self._clock))
         self._bundles += bool(tables)
         if self._has_windows:

@@ -20,6 +20,7 @@ from pyspark.sql.types import ByteType, StringType
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import (
+    ONE_ROW,
     Calc,
     Exchange,
     Node,
@@ -108,8 +109,11 @@ class Lowering:
     ) -> None:
         self._streams = any(table.df.isStreaming for table in tables.values())
         self.still = [name for name, table in tables.items() if self._stands_still(table)]
+        if plan.says_rows:
+            row = _any(tables).df.sparkSession.createDataFrame([(True,)], "one BOOLEAN")
+            tables = {**tables, ONE_ROW: Table(row)}
         self.tables = {
-            name: replace(table, df=streamed(table.df)) if name in self.still else table
+            name: replace(table, df=streamed(table.df)) if self._stands_still(table) else table
             for name, table in tables.items()
         }
         self.plan, self.handler_of, self.settings = plan, handler_of, settings

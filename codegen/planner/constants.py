@@ -1,0 +1,74 @@
+"""Rows that the query itself says: VALUES, and a SELECT without FROM. They come once, with the first batch."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.operators import Calc, Node, Union, one_row
+from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.scope import Scope
+from aggloom.codegen.sql.shape import check_expression
+from aggloom.errors import SqlError, UnsupportedExpressionError
+
+
+class Builder(Protocol):
+    """What builds the blocks of a query."""
+
+    sql: str
+    dialect: str
+
+
+def with_from(tree: exp.Select) -> exp.Select:
+    """A query that reads no table as one over a row; as it is if it names columns."""
+    if tree.args.get("from_") or tree.args.get("joins"):
+        return tree
+    columns = tree.find_all(exp.Column)
+    if any(column.find_ancestor(exp.Select) is tree for column in columns):
+        return tree
+    if any(isinstance(item, exp.Star) for item in tree.expressions):
+        return tree
+    copy = tree.copy()
+    row = exp.Values(expressions=[exp.Tuple(expressions=[exp.true()])])
+    row.set("alias", exp.TableAlias(this=exp.to_identifier("(one row)", quoted=True)))
+    copy.set("from_", exp.From(this=row))
+    return copy
+
+
+def values(builder: Builder, source: exp.Values) -> Node:
+    """The rows of VALUES; their columns are col1, col2, ... as in Spark."""
+    rows = [list(each.expressions) for each in source.expressions]
+    if len({len(row) for row in rows}) != 1:
+        message = "the rows of VALUES have different numbers of columns; give them as many each."
+        raise SqlError(located(message, builder.sql, span(source)))
+    scope = Scope(builder.sql, pa.schema([]), builder.dialect, set())
+    fields = []
+    for number, column in enumerate(zip(*rows, strict=True), 1):
+        for node in column:
+            check_expression(builder.sql, node)
+        with scope.at(source):
+            dtype = common([infer(scope.resolved(node), {}) for node in column], column[0])
+            if pa.types.is_null(dtype):
+                raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
+        fields.append(pa.field(f"col{number}", dtype))
+    schema = pa.schema(fields)
+    parts = [
+        Calc(
+            one_row(),
+            tuple(
+                (
+                    field.name,
+                    f"CAST({scope.input_sql(scope.resolved(node))} AS {type_name(field.type)})",
+                )
+                for field, node in zip(schema, row, strict=True)
+            ),
+            schema,
+        )
+        for row in rows
+    ]
+    return parts[0] if len(parts) == 1 else Union(tuple(parts))
