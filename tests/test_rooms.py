@@ -204,8 +204,7 @@ def test_templates_carry_no_whitespace_marks() -> None:
 NAMED = {
     "codegen/planner/__init__.py": {
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
-        *("WindowAggregate", "Deduplicate", "Over", "Rank", *STEPS),
-        *("WindowAggregate", "Deduplicate", "Rank", "Join", *STEPS),
+        *("WindowAggregate", "Deduplicate", "Join", "Over", "Rank", *STEPS),
     },
     "codegen/planner/hints.py": {"Aggregate"},
     "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},

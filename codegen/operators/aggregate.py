@@ -28,6 +28,7 @@ from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.durations import shown as shown_duration
 
 Role = Literal["", "partial", "final"]
+_COUNTS = ("COUNT", "COUNT_IF", "REGR_COUNT", "APPROX_COUNT_DISTINCT")
 _TRENDS: dict[str, Trend] = {
     "COUNT": "increasing",
     "MAX": "increasing",
@@ -109,6 +110,11 @@ class Aggregate(Grouped):
     @cached_property
     def clock_columns(self) -> frozenset[str]:
         return self.input.clock_columns & set(self.spec.group_by)
+
+    @property
+    def never_null(self) -> frozenset[str]:
+        counts = {call.output_name for call in self.spec.calls if call.function in _COUNTS}
+        return (self.input.never_null & set(self.spec.group_by)) | counts
 
     @property
     def distribution(self) -> None:

@@ -69,6 +69,11 @@ class Node(ABC):
         """Whether a row that is there stays, or is replaced by another one of the same origin."""
 
     @property
+    def never_null(self) -> frozenset[str]:
+        """Columns of which no row has NULL, as far as the plan says."""
+        return frozenset()
+
+    @property
     @abstractmethod
     def unique_keys(self) -> tuple[Key, ...]:
         """Sets of columns of which no two rows have the same values, the plainest first."""

@@ -15,6 +15,7 @@ from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quoted
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.signs import Signs
 from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.conditions import never_null
 from aggloom.codegen.sql.shape import is_clock
 from aggloom.errors import UnsupportedExpressionError
 
@@ -67,6 +68,13 @@ class Calc(Node):
     @cached_property
     def ordered_keys(self) -> tuple[Key, ...]:
         return self._named(self.input.ordered_keys)
+
+    @cached_property
+    def never_null(self) -> frozenset[str]:
+        below = set(self.input.never_null)
+        if self.where is not None:
+            below |= never_null(parse_scalar(self.where))
+        return frozenset(name for name, sql in self.select if column_name(sql) in below)
 
     @cached_property
     def trends(self) -> dict[str, Trend]:
