@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "3a9417cbda19251f"
-DIGEST = "2f6eaa5aefe27602"
+SUPPORT = "384e68282bfcbb4a"
+DIGEST = "4ce0d0e35934e88b"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "31298c861d0dbab1"
-DIGEST = "69fafee49eb6b44d"
+SUPPORT = "b95345d82f05f7a8"
+DIGEST = "b65cdb952b695894"
 
 
 class Inputs(NamedTuple):
