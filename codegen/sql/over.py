@@ -63,7 +63,10 @@ def over_query(sql: str, tree: exp.Expression) -> OverQuery | None:
 def _windows(tree: exp.Select) -> Iterator[exp.Window]:
     """The window functions of a SELECT: in its items and in QUALIFY."""
     for place in (*tree.expressions, *filter(None, [tree.args.get("qualify")])):
-        yield from place.find_all(exp.Window)
+        # Those of sub-queries are theirs.
+        for part in place.walk(prune=lambda each: isinstance(each, exp.Query)):
+            if isinstance(part, exp.Window):
+                yield part
 
 
 def _numbers(tree: exp.Select, windows: list[exp.Window]) -> bool:
