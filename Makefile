@@ -28,7 +28,7 @@ test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
 	@$(BIN)/python -m pytest -m "not spark and not slow" -n auto $(ARGS)
 
 soak: $(READY) ## run the property tests on examples that no run has seen: make soak ARGS=--hypothesis-seed=7
-	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/test_oracle.py tests/test_owing.py \
+	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/test_oracle.py tests/test_owing.py tests/test_plan_oracle.py \
 	  tests/test_framing.py $(ARGS)
 
 chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos RUNS=50 SEED=0

@@ -89,7 +89,8 @@ def main(rounds: int) -> None:
         f"A batch of {TAIL_ROWS:,} rows comes to a state of {SMALL.rows:,} rows; a round's figure is the median of "
         f"{SMALL.tail - SETTLING} batches. Streams of 2 M rows are read in four batches; the figure is once under way, "
         "without the first. Before: a stateful node for each operator (fragments_enabled=False). Medians "
-        f"(least..greatest) of {rounds} rounds in turn."
+        f"(least..greatest) of {rounds} rounds in turn. What bounds the ratio of whole streams: "
+        "docs/decisions/033-fragments.md."
     )
     heads = ("what", "plan", "figure", "ratio in one round")
     publish_rows("fragments", heads, _cells(latency, throughput), [*latency, *throughput], notes)

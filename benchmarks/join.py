@@ -161,7 +161,6 @@ def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
     for number in range(1, rounds + 1):
         for case in CASES:
             run, told, operator = loom(case, rows, bundle)
-            stored = sum(int(side.bag.arrays.count.sum()) for side in operator.state.sides)
             held = sum(len(side.bag) for side in operator.state.sides)
             sizes[case.name] = f"{operator.state_bytes / held:.0f} B x {held:,}"
             there = operator.contents()[0].num_rows
@@ -179,14 +178,14 @@ def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
         return
     heads = ("what", "contender", "M rows/s", f"{LOOM} over it", "state a row")
     notes = (
-        f"Two tables of {rows:,} rows each, of two BIGINT columns and a DOUBLE, joined on one of them, one thread. aggloom "
-        f"takes both in bundles of {bundle:,} rows a side and tells after each what has changed; what is counted are the "
-        "rows that come in, the halves of updates each. DuckDB joins the tables as they are in the end, once, and gives "
-        "the result out as Arrow; what is counted are the rows of its tables. Where one row of the right changes, the "
-        "rows of the left that it meets are counted, and only that change is measured: its answer takes back and gives "
-        f"out {rows:,} joined rows. Both have as many joined rows in the end. CPU time; median (least..greatest) of "
-        f"{rounds} rounds in turn; aggloom over it is aggloom's speed by the contender's; state a row: bytes of the whole "
-        "state, free room included, by rows that it holds."
+        f"Two tables of {rows:,} rows each, of two BIGINT columns and a DOUBLE, joined on one of them, one thread. "
+        f"aggloom takes both in bundles of {bundle:,} rows a side and tells after each what has changed; the rows that "
+        "come in are counted, each half of an update by itself. DuckDB joins the tables as they are in the end, once, "
+        "and gives the result out as Arrow; the rows of its tables are counted. Where one row of the right changes, "
+        "the rows of the left that it meets are counted, and only that change is measured: its answer takes back and "
+        f"gives out {rows:,} joined rows. Both have as many joined rows in the end. CPU time; median "
+        f"(least..greatest) of {rounds} rounds in turn; aggloom over it is aggloom's speed by the contender's; state a "
+        "row: bytes of the whole state, free room included, by rows that it holds."
     )
     facts = {"rows": f"{rows} a side, in bundles of {bundle}"}
     publish_rows("join", heads, table, list(found.values()), notes, facts=facts)

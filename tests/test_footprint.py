@@ -81,7 +81,7 @@ def printed(plan: Plan, found: list[SlotState]) -> float:
         for part in said["parts"]:
             if "entries" in part:
                 rows = getattr(state, "entries", None)
-                live = rows["rows"][0] if rows else state.accumulators.views[part["name"]].live  # type: ignore[attr-defined]
+                live = rows[part["name"]][0] if rows else state.accumulators.views[part["name"]].live  # type: ignore[attr-defined]
                 total += live * part["bytes_per_entry"]
         if said["texts"]:
             pool = state.pool.arrays
@@ -142,6 +142,25 @@ RANKS = [
 def test_ranks(sql: str, changes: str, keys: int) -> None:
     plan = plan_query(sql, {"t": SCHEMA}, input_changes=changes)
     found = states(fed(plan, rows(3, 250_000, keys, 1000)))
+    assert printed(plan, found) == pytest.approx(in_memory(found[0].arena), rel=0.2)
+
+
+JOINS = [
+    ("SELECT t.b, t.c, u.d FROM t JOIN u ON t.a = u.a", 30_000, 0),
+    ("SELECT t.c, u.d FROM t LEFT JOIN u ON t.a = u.a AND t.d < u.d", 30_000, 0),
+    ("SELECT t.b, u.e, u.d FROM t FULL JOIN u ON t.a = u.a", 100_000, 10_000),
+]
+
+
+@pytest.mark.parametrize(("sql", "keys", "ttl"), JOINS)
+def test_joins(sql: str, keys: int, ttl: int) -> None:
+    plan = plan_query(sql, {"t": SCHEMA, "u": SCHEMA}, options=PlanOptions(state_ttl=ttl))
+    pipeline = Pipeline(plan, lambda spec: handler_class(spec, "numba"))
+    for number in range(8):
+        parts = {name: rows(number + 9 * (name == "u"), 20_000, keys, 1000) for name in "tu"}
+        given = {name: (part, np.zeros(len(part), np.int8)) for name, part in parts.items()}
+        pipeline.process(given, Clock(1000))
+    found = states(pipeline)
     assert printed(plan, found) == pytest.approx(in_memory(found[0].arena), rel=0.2)
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from aggloom.codegen import AggSpec
+from aggloom.errors import AggloomError, OrphanRetractionError
 from aggloom.runtime.operators.base import Bundle
 from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.spec import JoinSpec
@@ -223,3 +228,225 @@ def test_bundles_beside_the_model() -> None:
 def test_rows_one_by_one_beside_the_model() -> None:
     for seed in range(100):
         check(seed, per_record=True)
+
+
+def joining(kind: str, **settings: Any) -> JoinSpec:
+    """A join on the first column, the right's rows known by it and the left's by `i`."""
+    columns = tuple(LEFT.names) if kind in ("semi", "anti") else (*LEFT.names, *RIGHT.names)
+    chosen = {"left_key": ("i",), "right_key": ("c",), **settings}
+    return JoinSpec(LEFT, RIGHT, kind, (False,), columns, **chosen)  # type: ignore[arg-type]
+
+
+def run(
+    operator: JoinOperator, left: list[Change], right: list[Change], now: int = 0
+) -> list[Change]:
+    return told(operator.run([given(LEFT, left), given(RIGHT, right)], Clock(now)))
+
+
+ONE, AIR, SEA = (1, "x", 7, 0), (1, "air", 1, 0.5), (1, "sea", 1, 0.5)
+PADDED = (*ONE, None, None, None, None)
+
+
+@pytest.mark.parametrize("per_record", [False, True])
+@pytest.mark.parametrize("kind", ["left", "full", "semi", "anti"])
+def test_a_row_of_the_inner_side_that_is_replaced_and_deleted(kind: str, per_record: bool) -> None:
+    """Flink counts the new row as one more match, so that the deletion brings no padded row (FLINK-40681)."""
+    operator = joining(kind, per_record=per_record).make(None)
+    first = {"left": PADDED, "full": PADDED, "anti": ONE}.get(kind)
+    assert run(operator, [("+I", ONE)], []) == ([("+I", first)] if first else [])
+    met = run(operator, [], [("+I", AIR)])
+    replaced = run(operator, [], [("+U", SEA)])
+    gone = run(operator, [], [("-D", SEA)])
+    if kind in ("semi", "anti"):
+        comes, goes = ("+I", "-D") if kind == "semi" else ("-D", "+I")
+        assert (met, replaced, gone) == ([(comes, ONE)], [], [(goes, ONE)])
+        return
+    assert met == [("-D", PADDED), ("+I", (*ONE, *AIR))]
+    old = [] if per_record else [("-D", (*ONE, *AIR))]
+    assert replaced == [*old, ("+I", (*ONE, *SEA))]
+    assert gone == [("-D", (*ONE, *SEA)), ("+I", PADDED)]
+    assert Counter(told(operator.contents())) == Counter([("+I", PADDED)])
+
+
+def test_a_row_that_changes_a_hundred_times_in_a_bundle_is_told_once() -> None:
+    operator = joining("left", output_key=("i",)).make(None)
+    run(operator, [("+I", (1, "x", n, n)) for n in range(50)], [("+I", AIR)])
+    versions = [(1, "air", 1, 0.5), *((1, f"version {n}", 1, n / 2) for n in range(100))]
+    updates = [change for old, new in pairwise(versions) for change in [("-U", old), ("+U", new)]]
+    changes = run(operator, [], updates)
+    assert [kind for kind, _ in changes] == ["-U", "+U"] * 50
+    assert {row[4:] for kind, row in changes if kind == "+U"} == {versions[-1]}
+    assert run(operator, [], [("-U", versions[-1]), ("+U", AIR), ("+U", versions[-1])]) == []
+
+
+def test_a_column_that_is_not_read_changes_nothing() -> None:
+    spec = JoinSpec(LEFT, RIGHT, "left", (False,), ("a", "i", "d"), None, ("i",), ("c",), ("i",))
+    operator = spec.make(None)
+    run(operator, [("+I", ONE)], [("+I", AIR)])
+    assert run(operator, [("+U", (1, "y", 7, 9))], [("+U", (1, "air", 3, 8.0))]) == []
+    assert run(operator, [], [("+U", SEA)]) == [("-U", (1, 7, "air")), ("+U", (1, 7, "sea"))]
+
+
+def test_a_crowded_key_goes_out_in_chunks_and_no_further_than_the_limit() -> None:
+    many, few = 30_000, 100
+    spec = joining("inner", left_key=None, right_key=None, match_limit=many * few)
+    operator = spec.make(None)
+    numbers = np.arange(many)
+    left = pa.RecordBatch.from_arrays(
+        [pa.array(np.ones(many, np.int64)), pa.nulls(many, pa.string()),
+         pa.array(numbers.astype(np.int32)), pa.array(numbers)], schema=LEFT)  # fmt: skip
+    rows = [("+I", (1, None, n, float(n))) for n in range(few)]
+    changes = operator.run([Bundle(left, np.zeros(many, np.int8)), given(RIGHT, rows)], Clock(0))
+    assert len(changes[1]) == many * few
+    assert len(set(changes[0].column("v").to_pylist())) == many
+    more = [("+I", (1, None, n, -1.0)) for n in range(few + 1)]
+    with pytest.raises(AggloomError, match=r"more than 3,000,000 rows, most of them of key a=1"):
+        operator.run([given(LEFT, []), given(RIGHT, more)], Clock(0))
+    with pytest.raises(AggloomError, match="restore"):
+        run(operator, [], [])
+
+
+def test_keys_of_null_in_masses() -> None:
+    operator = joining("full", left_key=None, right_key=None).make(None)
+    n = 50_000
+    nothing = [pa.nulls(n, field.type) for field in LEFT]
+    nothing[3] = pa.array(np.arange(n))
+    left = pa.RecordBatch.from_arrays(nothing, schema=LEFT)
+    right = pa.RecordBatch.from_arrays([pa.nulls(n, f.type) for f in RIGHT], schema=RIGHT)
+    both = [Bundle(left, np.zeros(n, np.int8)), Bundle(right, np.zeros(n, np.int8))]
+    changes = operator.run(both, Clock(0))
+    assert len(changes[1]) == 2 * n and not changes[1].any()
+    back = [Bundle(each.batch, np.full(n, 3, np.int8)) for each in both]
+    assert len(operator.run(back, Clock(0))[1]) == 2 * n
+    assert operator.keys == 0
+    inner = joining("inner").make(None)
+    inner.run(both, Clock(0))
+    assert (inner.keys, len(inner.state.sides[0].bag)) == (0, 0)
+
+
+def test_wide_rows_of_every_kind_and_a_table_with_itself() -> None:
+    types = [pa.int64(), pa.string(), pa.decimal128(38, 5), pa.list_(pa.string()), pa.float64()]
+    types += [pa.struct([("x", pa.int32())]), pa.date32(), pa.bool_(), pa.binary()]
+    values = [1, "text", Decimal("1.50000"), ["a", None], 0.5, {"x": 1}, date(2020, 1, 2), True]
+    values += [b"\0"]
+    schemas = [
+        pa.schema([(f"{side}{n}", types[n % len(types)]) for n in range(300)]) for side in "lr"
+    ]
+    rows = [
+        tuple(
+            key if n == 0 else values[n % len(types)] if (n + key) % 3 else None for n in range(300)
+        )
+        for key in range(20)
+    ]
+    rows = [
+        tuple(each if n % 9 or not n else key for n, each in enumerate(row))
+        for key, row in enumerate(rows)
+    ]
+    spec = JoinSpec(
+        *schemas, "full", (False,), tuple(schemas[0].names + schemas[1].names), "l9 <= r18"
+    )
+    operator = spec.make(None)
+    both = [given(schema, [("+I", row) for row in rows]) for schema in schemas]
+    assert Counter(map(repr, told(operator.run(both, Clock(0))))) == Counter(
+        repr(("+I", (*row, *row))) for row in rows
+    )
+    made = JoinSpec.from_data(spec.to_data(), AggSpec(LEFT, ("a",), ())).make(None)
+    made.restore(operator.snapshot())
+    back = [given(schema, [("-D", row) for row in rows]) for schema in schemas]
+    assert len(made.run(back, Clock(0))[1]) == len(rows)
+    assert (made.keys, made.contents()[0].num_rows) == (0, 0)
+
+
+@pytest.mark.parametrize("per_record", [False, True])
+def test_rows_that_are_taken_back_before_they_come(per_record: bool) -> None:
+    def made(policy: str) -> JoinOperator:
+        settings = {"left_key": None, "on_orphan_retraction": policy, "per_record": per_record}
+        operator = joining("left", **settings).make(None)
+        run(operator, [], [("+I", AIR)])
+        return operator
+
+    kept = made("keep")
+    assert run(kept, [("-D", ONE)], []) == []
+    kept = again(kept)
+    assert run(kept, [("+I", ONE)], []) == []
+    assert run(kept, [("+I", ONE)], []) == [("+I", (*ONE, *AIR))]
+    dropped = made("drop")
+    # Row by row Flink takes back what would have been joined.
+    assert run(dropped, [("-D", ONE)], []) == ([("-D", (*ONE, *AIR))] if per_record else [])
+    assert run(dropped, [("+I", ONE)], []) == [("+I", (*ONE, *AIR))]
+    assert dropped.counters["orphans_dropped"] == 1
+    with pytest.raises(OrphanRetractionError, match="row 1 of the left retracts from key a=1"):
+        run(made("error"), [("+I", (2, "x", 1, 1)), ("-D", ONE)], [])
+
+
+def test_each_side_forgets_by_itself() -> None:
+    operator = joining("left", ttls=(100, 10), output_key=("i",)).make(None)
+    run(operator, [("+I", ONE)], [("+I", AIR)], 1)
+    assert operator.spec.time_mode == "ProcessingTime"
+    assert run(operator, [], [], 10) == []
+    assert operator.counters["expired"] == 0
+    # The joined row stays, as in Flink, and with it that the left's row is no padded one.
+    assert run(operator, [], [], 11) == []
+    assert (operator.counters["expired"], operator.keys) == (1, 1)
+    operator = again(operator)
+    assert run(operator, [], [("+I", SEA)], 12) == [("+I", (*ONE, *SEA))]
+    assert run(operator, [], [], 101) == []
+    assert (operator.keys, operator.state.pool.arrays.meta[5]) == (0, 0)
+
+
+def test_a_time_to_live_that_is_new_begins_now() -> None:
+    operator = joining("left").make(None)
+    run(operator, [("+I", ONE)], [("+I", AIR)])
+    spec = operator.spec.resettled(joining("left", ttls=(10, 10)).to_data())
+    later = spec.make(None)
+    later.restore(operator.snapshot())
+    assert run(later, [], [], 50) == [] and later.keys == 1
+    assert later.state.sides[0].bag.arrays.degree.max() == 1
+    assert run(later, [], [], 60) == [] and later.keys == 0
+
+
+def test_memory_is_given_back() -> None:
+    operator = joining("full").make(None)
+    n = 20_000
+    left = [("+I", (k, f"text {k}", k, k)) for k in range(n)]
+    right = [("+I", (k, f"word {k}", k, 0.5)) for k in range(0, n, 2)]
+    run(operator, left, right)
+    full = operator.state_bytes
+    run(operator, [("-D", row) for _, row in left[10:]], [("-D", row) for _, row in right[5:]])
+    assert operator.state_bytes < full / 20
+    assert operator.contents()[0].num_rows == 10
+    changes = run(operator, [], [("+U", (k, "new", k, 0.5)) for k in range(0, 10, 2)])
+    assert Counter(kind for kind, _ in changes) == {"-D": 5, "+I": 5}
+
+
+def test_what_it_holds_of_a_key() -> None:
+    operator = joining("left", ttls=(5, 5)).make(None)
+    run(operator, [("+I", ONE), ("+I", (2, "y", 8, 1))], [("+I", AIR)], 3)
+    key = pa.RecordBatch.from_arrays([pa.array([1], pa.int64())], names=["a"])
+    (held,) = operator.held(key)
+    assert (held.records, held.written, held.results) == (
+        2,
+        3,
+        dict(zip((*LEFT.names, *RIGHT.names), (*ONE, *AIR), strict=True)),
+    )
+    assert operator.key_columns()[0].to_pylist() == [1, 2]
+    met = operator.state.met(operator.state.used())
+    assert met is not None and met.tolist() == [2, 1]
+    assert operator.name == "left join on a = c"
+
+
+def test_the_model_is_duckdb() -> None:
+    with duckdb.connect() as connection:
+        for seed in range(40):
+            rng = random.Random(seed)
+            spec, left, right = drawn(rng)
+            for table, schema, name in ((left, LEFT, "l"), (right, RIGHT, "r")):
+                table.bundle(rng, 30)
+                batch = given(schema, [("+I", row) for row in table.rows.elements()]).batch
+                connection.register(name, pa.Table.from_batches([batch]))
+            pairs = zip(LEFT.names, RIGHT.names, spec.null_safe, strict=False)
+            words = [f"{x} {'IS NOT DISTINCT FROM' if safe else '='} {y}" for x, y, safe in pairs]
+            on = " AND ".join([*words, f"({spec.condition or 'TRUE'})"])
+            sql = f"SELECT {', '.join(spec.columns)} FROM l {spec.how} JOIN r ON {on}"
+            found = Counter(connection.execute(sql).fetchall())
+            assert found == joined(spec, left.rows, right.rows), (seed, sql)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from itertools import chain
 from typing import Any
@@ -83,8 +84,12 @@ CHOSEN = {
         SELECT SUM(x) AS s FROM t WHERE x IS NOT NULL HAVING (COUNT(DISTINCT x) > 1) {AND_SOME}""",
 }
 """Queries by name: all of them are asked in every plan."""
-COMPILED = [name for name in CHOSEN if name not in ("union of aggregates", "having without a key")]
-"""Those that Numba compiles, too."""
+_SIMILAR = {
+    *("union of aggregates", "having without a key", "the longest"),
+    *("several distinct", "distinct of the key"),
+}
+COMPILED = [name for name in CHOSEN if os.environ.get("AGGLOOM_EXAMPLES") or name not in _SIMILAR]
+"""Those that Numba compiles, too: one of each shape, in a soak all of them."""
 
 
 def shapes(plan: Plan) -> set[type]:

@@ -90,6 +90,43 @@ def expected(sql: str, net: list[Row]) -> Counter[Row]:
 @examples(max_examples=4, deadline=None)
 @given(data=st.data(), mini=st.booleans())
 def test_forms_beside_duckdb(sql: str, data: Any, mini: bool) -> None:
+    _beside_duckdb(sql, data, mini)
+
+
+def _top(rows: str, columns: str, by: str, order: str, last: int) -> str:
+    """The first rows of a query by a key."""
+    number = f"ROW_NUMBER() OVER (PARTITION BY {by} ORDER BY {order}) AS rn"
+    return f"SELECT {columns} FROM (SELECT *, {number} FROM ({rows})) WHERE rn <= {last}"
+
+
+BEST = _top("SELECT * FROM t", "g, id, x, n", "g, n", "x DESC, id", 2)
+SUMS = f"SELECT g, n, SUM(id) AS s, MAX(x) AS m FROM ({BEST}) GROUP BY g, n"
+LARGEST = _top(SUMS, "g, n, s, m, rn", "g", "s DESC, n", 2)
+CHAINS = {
+    "rank, aggregate, rank": LARGEST,
+    "rank, aggregate, rank, aggregate": f"SELECT g, SUM(s) AS s, MIN(m) AS m FROM ({LARGEST}) GROUP BY g",
+    "rank of a rank": _top(BEST, "g, id, n", "g", "n, x, id", 1),
+    "counts, rank, rank of all": _top(
+        _top(
+            "SELECT g, n, COUNT(*) AS c FROM t GROUP BY g, n", "g, n, c", "g", "c DESC, n DESC", 1
+        ),
+        "g, n, c, rn",
+        "c",
+        "g DESC, n",
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@examples(max_examples=25, deadline=None)
+@given(data=st.data(), mini=st.booleans())
+def test_chains_beside_duckdb(chain: str, data: Any, mini: bool) -> None:
+    _beside_duckdb(CHAINS[chain], data, mini)
+
+
+def _beside_duckdb(sql: str, data: Any, mini: bool) -> None:
+    """Over random changes, with restarts, the table after every batch is DuckDB's."""
     net: dict[int, Row] = {}
     with Harness.from_sql(
         sql, tables={"t": DDL}, buckets=2, backend="python", mini_batch_enabled=mini
@@ -106,6 +143,8 @@ def test_forms_beside_duckdb(sql: str, data: Any, mini: bool) -> None:
             t.process(changes)
             t.flush()
             assert Counter(t.table()) == expected(sql, list(net.values()))
+            if data.draw(st.booleans()):
+                t.restore(t.snapshot())
 
 
 def test_ties_are_fetched_too() -> None:

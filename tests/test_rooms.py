@@ -27,6 +27,7 @@ OPERATORS_BY_NAME = {
     *("GroupAggOperator", "GroupAggSpec", "LocalAggregator", "DeduplicateOperator"),
     *("Rank", "RankOperator", "RankSpec"),
     *("Over", "OverOperator", "OverOnceOperator", "OverSpec"),
+    *("Rank", "RankOperator", "RankSpec", "Join", "JoinOperator", "JoinSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
 }
@@ -203,10 +204,12 @@ def test_templates_carry_no_whitespace_marks() -> None:
 NAMED = {
     "codegen/planner/__init__.py": {
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
-        *("WindowAggregate", "Deduplicate", "Over", "Rank", *STEPS),
+        *("WindowAggregate", "Deduplicate", "Join", "Over", "Rank", *STEPS),
     },
     "codegen/planner/hints.py": {"Aggregate"},
     "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},
+    "codegen/planner/join_state.py": {"Join"},
+    "codegen/planner/join_tree.py": {"Join"},
     "codegen/planner/logical.py": {"Aggregate"},
     "codegen/planner/spec_plan.py": {"Aggregate"},
     "codegen/planner/monotonic_extremes.py": {"Aggregate"},
@@ -220,6 +223,7 @@ NAMED = {
     "codegen/planner/windows.py": {
         *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
     },
+    "runtime/cases/joins.py": {"Join"},
     "runtime/cases/ranks.py": {"Rank"},
     "runtime/cases/settings.py": {"GroupAggregate", "Rank", "WindowAggregate"},
     "runtime/local/given_handler.py": {"WindowAggregate"},

@@ -1,4 +1,4 @@
-"""The fault simulator: some hundred seeds hold, and it would notice if they did not."""
+"""The fault simulator: sixty seeds hold, and it would notice if they did not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from aggloom.runtime.spark.store import BucketStore, Head
 from aggloom.runtime.storage import arena
 from aggloom.runtime.storage.arena import Identity
 
-SEEDS, CHUNK = 100, 20
+SEEDS, CHUNK = 60, 20
 ENOUGH, _FOUND = 100, 7
 FIRST = {"any boot will do": 50, "no timer is set": 20}
 """Rare faults are looked for from a seed on that is known to show them soon."""

@@ -97,6 +97,19 @@ def test_another_query_is_refused_in_its_first_batch(job: Job) -> None:
     assert job.run(ONE, buckets=3) == job.expected(ONE)
 
 
+BEST = (
+    "SELECT city, name, cnt FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY city ORDER BY cnt DESC, name) AS n FROM t) "
+    "AS r WHERE n <= 3"
+)
+
+
+def test_a_rank_is_repartitioned(job: Job, spark: Any) -> None:
+    assert job.run(BEST, buckets=5) == job.expected(BEST)
+    al.repartition(spark, job.checkpoint, 3)
+    job.batch(1)
+    assert job.run(BEST, buckets=5) == job.expected(BEST)
+
+
 def test_a_checkpoint_is_repartitioned(job: Job, spark: Any) -> None:
     job.run(ONE, buckets=5)
     assert partitions_of(job.checkpoint) == 2

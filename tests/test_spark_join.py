@@ -69,15 +69,21 @@ def test_two_streams_over_restarts_one_of_them_idle(spark: Any, tmp_path: Path) 
         assert table(tmp_path / "checkpoint") == Counter(harness.table())
 
 
-def test_a_table_that_does_not_stream_is_read_once(spark: Any, tmp_path: Path) -> None:
+def test_what_does_not_stream_is_read_once(spark: Any, tmp_path: Path) -> None:
+    """A batch DataFrame, rows that the query says, and a sub-query that lies in one place."""
+    sql = """
+        SELECT id, name, word, (SELECT COUNT(*) FROM orders) AS n FROM orders
+        LEFT JOIN customers ON orders.customer = customers.customer
+        JOIN (VALUES (0, 'none'), (1, 'one')) AS words(amount, word) ON orders.amount = words.amount"""
     customers = spark.createDataFrame([(7, "ada"), (8, "bob")], CUSTOMERS)
     for number, customer in enumerate((7, 8, 5)):
         row = {"id": number, "customer": customer, "amount": 1}
         lines(tmp_path / "in" / f"{number}.jsonl", [row])
         orders = al.read_changes(spark, str(tmp_path / "in"), "jsonl", ORDERS)
-        joined = al.join(orders, customers, "customer", how="left", select=["id", "name"])
+        joined = al.sql(sql, orders=orders, customers=customers)
         await_end(al.write_changes(joined, "table", tmp_path / "checkpoint"))
-    assert table(tmp_path / "checkpoint") == Counter([(0, "ada"), (1, "bob"), (2, None)])
+    expected = [(0, "ada", "one", 3), (1, "bob", "one", 3), (2, None, "one", 3)]
+    assert table(tmp_path / "checkpoint") == Counter(expected)
 
 
 def test_money_that_moves_between_tables_is_never_counted_twice(spark: Any, tmp_path: Path) -> None:

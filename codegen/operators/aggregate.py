@@ -28,7 +28,16 @@ from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.durations import shown as shown_duration
 
 Role = Literal["", "partial", "final"]
-_TRENDS: dict[str, Trend] = {"COUNT": "increasing", "MAX": "increasing", "MIN": "decreasing"}
+_COUNTS = ("COUNT", "COUNT_IF", "REGR_COUNT", "APPROX_COUNT_DISTINCT")
+_TRENDS: dict[str, Trend] = {
+    "COUNT": "increasing",
+    "MAX": "increasing",
+    "MIN": "decreasing",
+    "SUM": "increasing",
+    "SUM0": "increasing",
+}
+"""SUM of what is never below zero."""
+_SUMS = ("SUM", "SUM0")
 
 
 class Grouped(Node):
@@ -71,6 +80,16 @@ class Grouped(Node):
                 found[call.output_name] = trend
         return found
 
+    @cached_property
+    def non_negative(self) -> frozenset[str]:
+        below = self.input.rows
+        keys = below.non_negative & set(self.spec.group_by)
+        # Retractions of rows that never came could count below zero.
+        calls = self.spec.calls if below.is_complete else ()
+        return keys | {
+            call.output_name for call in calls if _is_non_negative(call, self.spec, below)
+        }
+
     @property
     def lineage(self) -> str:
         return f"aggregate {self.spec.to_json()}"
@@ -91,6 +110,11 @@ class Aggregate(Grouped):
     @cached_property
     def clock_columns(self) -> frozenset[str]:
         return self.input.clock_columns & set(self.spec.group_by)
+
+    @property
+    def never_null(self) -> frozenset[str]:
+        counts = {call.output_name for call in self.spec.calls if call.function in _COUNTS}
+        return (self.input.never_null & set(self.spec.group_by)) | counts
 
     @property
     def distribution(self) -> None:
@@ -236,6 +260,8 @@ def call_trend(spec: AggSpec, index: int, below: Node) -> Trend | None:
     trend = _TRENDS.get(call.function)
     if trend is None or not below.never_deletes:
         return None
+    if call.function in _SUMS and not _adds_up(call, spec, below):
+        return None
     if below.appends_only:
         return trend
     steady = below.constants
@@ -244,4 +270,25 @@ def call_trend(spec: AggSpec, index: int, below: Node) -> Trend | None:
     if call.function == "COUNT":
         # What has a trend never becomes NULL again, so that a row that counts goes on to count.
         return trend if set(call.args) <= (steady if call.distinct else set(below.trends)) else None
+    if call.function in _SUMS and call.distinct and not set(call.args) <= steady:
+        # Two values that become one are added once.
+        return None
     return trend if below.trends.get(call.args[0]) in (trend, "constant") else None
+
+
+def _adds_up(call: AggCall, spec: AggSpec, below: Node) -> bool:
+    """Whether a sum is of values that are never below zero, and an error where it does not fit."""
+    # In dialect flink an integer wraps and a decimal becomes NULL.
+    wraps = spec.dialect == "flink" and not pa.types.is_floating(
+        spec.schema.field(call.args[0]).type
+    )
+    return call.args[0] in below.non_negative and not wraps
+
+
+def _is_non_negative(call: AggCall, spec: AggSpec, below: Node) -> bool:
+    """Whether a result is never below zero, over whole changes."""
+    if call.function == "COUNT":
+        return True
+    if call.function in (*_SUMS, "AVG"):
+        return _adds_up(call, spec, below)
+    return call.function in ("MIN", "MAX") and call.args[0] in below.non_negative

@@ -69,6 +69,11 @@ class Node(ABC):
         """Whether a row that is there stays, or is replaced by another one of the same origin."""
 
     @property
+    def never_null(self) -> frozenset[str]:
+        """Columns of which no row has NULL, as far as the plan says."""
+        return frozenset()
+
+    @property
     @abstractmethod
     def unique_keys(self) -> tuple[Key, ...]:
         """Sets of columns of which no two rows have the same values, the plainest first."""
@@ -106,6 +111,11 @@ class Node(ABC):
     def appends_only(self) -> bool:
         """Whether nothing is ever taken back."""
         return self.changelog == ("I",)
+
+    @property
+    def non_negative(self) -> frozenset[str]:
+        """The columns that are known never to be below zero, or NULL at most."""
+        return frozenset()
 
     @property
     def unique_key(self) -> Key | None:
@@ -260,6 +270,10 @@ class Passing(Node):
     @property
     def trends(self) -> dict[str, Trend]:
         return self.input.trends
+
+    @property
+    def non_negative(self) -> frozenset[str]:
+        return self.input.non_negative & frozenset(self.schema.names)
 
     @property
     def distribution(self) -> Key | None:

@@ -13,7 +13,9 @@ from aggloom.codegen.operators.words import shown_projection
 from aggloom.codegen.scalar.calc import lower_calc
 from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quoted
 from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.signs import Signs
 from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.conditions import never_null
 from aggloom.codegen.sql.shape import is_clock
 from aggloom.errors import UnsupportedExpressionError
 
@@ -68,6 +70,13 @@ class Calc(Node):
         return self._named(self.input.ordered_keys)
 
     @cached_property
+    def never_null(self) -> frozenset[str]:
+        below = set(self.input.never_null)
+        if self.where is not None:
+            below |= never_null(parse_scalar(self.where))
+        return frozenset(name for name, sql in self.select if column_name(sql) in below)
+
+    @cached_property
     def trends(self) -> dict[str, Trend]:
         below, steady = self.input.trends, self.input.constants
         found: dict[str, Trend] = {}
@@ -78,6 +87,13 @@ class Calc(Node):
             elif trend:
                 found[name] = trend
         return found
+
+    @cached_property
+    def non_negative(self) -> frozenset[str]:
+        below = self.input.schema
+        types = dict(zip(below.names, below.types, strict=True))
+        signs = Signs(self.input.non_negative, types).where(self.where)
+        return frozenset(name for name, sql in self.select if signs.holds(sql))
 
     @cached_property
     def clock_columns(self) -> frozenset[str]:

@@ -61,6 +61,16 @@ class Expand(Passing):
                 found[name] = next(way for way in ways if way)
         return found
 
+    @cached_property
+    def non_negative(self) -> frozenset[str]:
+        below = self.input.non_negative
+        columns = zip(*self.projects, strict=True)
+        return frozenset(
+            name
+            for name, items in zip(self.schema.names, columns, strict=True)
+            if all(isinstance(item, Column) and item.name in below for item in items)
+        )
+
     @property
     def clock_columns(self) -> frozenset[str]:
         return frozenset()

@@ -19,7 +19,7 @@ from aggloom.codegen.operators.base import (
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
-from aggloom.codegen.operators.footprint import TEXT, index_bytes
+from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
 from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
 from aggloom.codegen.operators.words import one_line, shown, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
@@ -35,8 +35,9 @@ _FLINK: dict[JoinKind, str] = {
     "semi": "LeftSemiJoin",
     "anti": "LeftAntiJoin",
 }
-# Beside its words a row has: links to its neighbours, a count, its slot and cells of the index.
-_ROW = 12 + 4 + 12
+# Beside its words a row has: links to its neighbours, a count, its slot; cells of the index; how many rows it matches.
+_ROW, _CELL, _DEGREE = 12 + 4, 12, 4
+_NOTHING = pa.field("", pa.int8())
 
 
 @dataclass(frozen=True)
@@ -206,14 +207,36 @@ class Join(RowsByKey):
         parts: list[dict[str, Any]] = [
             {"name": "key", "kind": "index", "bytes_per_key": index_bytes(len(self.pairs))}
         ]
-        for name, each in (("left", self.left), ("right", self.right)):
-            row = row_bytes(each.schema) + _ROW
+        kept = [self._kept(side) for side in range(2)]
+        lives = [ttl if own is None else own for own in self.ttls]
+        for side, name in enumerate(("left", "right")):
+            # Rows of which nothing is read are counted in a row of one byte, which is a word.
+            row = row_bytes(pa.schema(kept[side] or [_NOTHING])) + _ROW
+            if self.held_by(side) != "JoinKeyContainsUniqueKey":
+                row += _CELL
+            if self._counts_matches(side, lives[1 - side]):
+                row += _DEGREE
             what = f"its rows of the {name}"
-            rows = {"name": name, "kind": "rows", "bytes_per_key": 4, "entries": what}
-            parts.append({**rows, "bytes_per_entry": row})
+            rows = {"name": name, "kind": "rows", "entries": what, "bytes_per_entry": row}
+            parts.append({**rows, "bytes_per_key": 4 + WORD * (lives[side] > 0)})
         bounds = ["the number of keys" if self.pairs else "one key"]
         bounds += [f"per key, {part['entries']}" for part in parts[1:]]
-        return self.footprint(parts, ttl, bounds, holds_texts(self.both), TEXT)
+        stored = [self.both.field(name) for name in self.keys]
+        texts = holds_texts(pa.schema([*stored, *kept[0], *kept[1]]))
+        return self.footprint(parts, ttl, bounds, texts, TEXT)
+
+    def _kept(self, side: int) -> list[pa.Field]:
+        """The columns of a side that are stored with its rows."""
+        keys = (self.keys, self.right_keys)[side]
+        known = {*((self.left_key, self.right_key)[side] or ())} - {*keys}
+        read = {*self.columns, *columns_of(self.condition or "TRUE"), *known}
+        return [field for field in self.inputs[side].schema if field.name in read]
+
+    def _counts_matches(self, side: int, other_lives: int) -> bool:
+        """Whether each row of a side has the number of rows that it matches."""
+        alone = self.kind in (("left", "full", "semi", "anti"), ("right", "full"))[side]
+        several = self.held_by(1 - side) != "JoinKeyContainsUniqueKey"
+        return alone and (other_lives > 0 or (self.condition is not None and several))
 
     def wakes_by(self, ttl: int) -> Literal["", "time to live"]:
         sides = [ttl if own is None else own for own in self.ttls]

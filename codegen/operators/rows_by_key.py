@@ -13,7 +13,7 @@ import pyarrow as pa
 from aggloom.codegen.operators.base import Node, Stateful
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import WORD, index_bytes
-from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.choices import Changes
 from aggloom.physical import is_pooled
 
@@ -52,12 +52,20 @@ class RowsByKey(Stateful):
         return True
 
     @property
+    def non_negative(self) -> frozenset[str]:
+        if len(self.inputs) > 1:
+            return frozenset()
+        return self.inputs[0].non_negative & frozenset(self.schema.names)
+
+    @property
     def clock_columns(self) -> frozenset[str]:
         return frozenset()
 
     @property
     def described(self) -> dict[str, Any]:
-        spec = AggSpec(self.remembered, self.keys, (), self.takes)
+        # A spec has a key or a call.
+        calls = () if self.keys else (AggCall("COUNT"),)
+        spec = AggSpec(self.remembered, self.keys, calls, self.takes)
         return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
 
     def local_half(self, rows: Node) -> Node:

@@ -53,6 +53,10 @@ class Scan(Node):
         return self.unique_keys
 
     @property
+    def never_null(self) -> frozenset[str]:
+        return frozenset(self.key)
+
+    @property
     def trends(self) -> dict[str, Trend]:
         return constant(self.schema.names if self.changes == "append" else self.key)
 

@@ -59,6 +59,15 @@ class Union(Node):
         return found
 
     @cached_property
+    def non_negative(self) -> frozenset[str]:
+        names = [part.schema.names for part in self.parts]
+        return frozenset(
+            name
+            for name, *own in zip(self.schema.names, *names, strict=True)
+            if all(each in part.non_negative for part, each in zip(self.parts, own, strict=True))
+        )
+
+    @cached_property
     def clock_columns(self) -> frozenset[str]:
         places = [
             {part.schema.names.index(name) for name in part.clock_columns} for part in self.parts

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Node, renamed
+from aggloom.codegen.planner.clause import Builder, Clause
 from aggloom.codegen.planner.hints import ttls_of
 from aggloom.codegen.planner.join_tree import (
     Joined,
@@ -21,7 +21,6 @@ from aggloom.codegen.planner.join_tree import (
     sunk,
     without_padding,
 )
-from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.subqueries import is_test, settled, test, values
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names, never_null
@@ -50,26 +49,6 @@ _KINDS: Mapping[tuple[str, str], JoinKind] = {
 }
 
 
-class Builder(Protocol):
-    """What builds the blocks of a query."""
-
-    sql: str
-    dialect: str
-    notes: Notes
-
-    def relation(self, source: exp.Expression) -> tuple[Node, set[str]]: ...
-
-    def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
-
-    def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
-
-    def query(self, tree: exp.Expression) -> Node: ...
-
-    def within(self, tree: exp.Expression) -> Builder: ...
-
-    def seeing(self, rows: Mapping[str, Node]) -> Builder: ...
-
-
 def has_joins(tree: exp.Select) -> bool:
     """Whether the FROM of a query has several tables, or sub-queries that become some."""
     several = bool(tree.args.get("joins")) or _is_parenthesised(tree.args["from_"].this)
@@ -89,7 +68,7 @@ class FromClause:
     outer: the FROM of the query around this sub-query. correlated: conditions of WHERE or HAVING over columns of both.
     """
 
-    def __init__(self, builder: Builder, tree: exp.Select, outer: FromClause | None = None) -> None:
+    def __init__(self, builder: Builder, tree: exp.Select, outer: Clause | None = None) -> None:
         self.builder, self.select, self.outer = builder, tree, outer
         self.sql = builder.sql
         self.taken: set[str] = set() if outer is None else outer.taken
@@ -136,6 +115,10 @@ class FromClause:
             place(self.tree, each)
         for each in tests:
             test(self, each)
+
+    def sub(self, builder: Builder, query: exp.Select) -> FromClause:
+        """The FROM of a sub-query."""
+        return FromClause(builder, query, self)
 
     def values(self, node: exp.Expression) -> exp.Expression:
         """An expression whose sub-queries are columns of joins."""

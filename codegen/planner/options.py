@@ -44,6 +44,9 @@ class PlanOptions:
     without rows a source holds back the watermark no more; 0 is never. late_rows: whether rows that come too late for
     the windows of the last aggregate, or for the first row by event time, are handed out. rank_cache_size: taken so
     that Flink's scripts run; ranks have no cache beside their state, so that it changes nothing.
+
+    join_match_limit: how many joined rows a join may take back and give out in one bundle; beyond it is an error that
+    names the key most of them come from.
     """
 
     mini_batch_enabled: bool = True
@@ -71,6 +74,7 @@ class PlanOptions:
     source_idle_timeout: int = 0
     late_rows: bool = False
     rank_cache_size: int = 10_000
+    join_match_limit: int = 50_000_000
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **keywords: Any) -> PlanOptions:
@@ -186,4 +190,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "source_idle_timeout": _length,
     "late_rows": _flag,
     "rank_cache_size": _count(1),
+    "join_match_limit": _count(1),
 }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Calc
+from aggloom.codegen.planner.clause import Clause
 from aggloom.codegen.planner.join_tree import Joined, Leaf, Tree, plan_of_tree, sunk
+from aggloom.codegen.planner.subquery_marks import FIX, as_column, different
 from aggloom.codegen.planner.subquery_rows import (
     Body,
     grouped,
@@ -18,7 +16,6 @@ from aggloom.codegen.planner.subquery_rows import (
     sure,
     tied,
 )
-from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.dialect import Call
@@ -35,11 +32,6 @@ from aggloom.codegen.sql.subqueries import (
 )
 from aggloom.errors import SqlError
 
-if TYPE_CHECKING:
-    from aggloom.codegen.planner.from_clause import FromClause
-
-_FIX = "write it as a condition of WHERE of its own, joined by AND"
-
 
 def is_test(condition: exp.Expression) -> bool:
     """Whether a condition, or its opposite, only asks which rows a sub-query has."""
@@ -52,7 +44,7 @@ def is_test(condition: exp.Expression) -> bool:
     return found is not None and not is_single(found[2])
 
 
-def test(clause: FromClause, condition: exp.Expression) -> None:
+def test(clause: Clause, condition: exp.Expression) -> None:
     """Let only rows pass for which a sub-query has rows, or none: a semi or anti join."""
     negative = isinstance(condition, exp.Not)
     inner = bare(condition.this) if negative else condition
@@ -75,7 +67,7 @@ def test(clause: FromClause, condition: exp.Expression) -> None:
         _membership(clause, inner, negative)
 
 
-def values(clause: FromClause, node: exp.Expression, loose: bool = False) -> exp.Expression:
+def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Expression:
     """An expression whose sub-queries are columns of joins; `loose`: NULL is as good as FALSE."""
     if not any(queries(node)):
         return node
@@ -96,7 +88,7 @@ def values(clause: FromClause, node: exp.Expression, loose: bool = False) -> exp
     if compared is not None:
         comparison, word, query = compared
         if not is_single(query):
-            raise refusal(clause.sql, query, f"{word} of a sub-query beside OR or NOT is", _FIX)
+            raise refusal(clause.sql, query, f"{word} of a sub-query beside OR or NOT is", FIX)
         left, right = values(clause, comparison.this), _scalar(clause, query)
         return type(comparison)(this=left, expression=right)
     if isinstance(node, exp.Query):
@@ -115,7 +107,7 @@ def values(clause: FromClause, node: exp.Expression, loose: bool = False) -> exp
     return whole
 
 
-def settled(clause: FromClause, select: exp.Select) -> tuple[FromClause, exp.Select]:
+def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
     """A SELECT whose sub-queries are columns of joins, and the rows that it is over: those of its GROUP BY, perhaps."""
     if not has_queries(select):
         return clause, select
@@ -145,13 +137,13 @@ def settled(clause: FromClause, select: exp.Select) -> tuple[FromClause, exp.Sel
     above, items, tests = grouped(clause, select)
     above.filter(tests)
     items = [values(above, item) for item in items]
-    shown = exp.select(*(_as(item, name) for name, item in zip(names, items, strict=True)))
+    shown = exp.select(*(as_column(item, name) for name, item in zip(names, items, strict=True)))
     shown.set("from_", select.args["from_"].copy())
     shown.set("distinct", select.args.get("distinct"))
     return above, shown
 
 
-def _value(clause: FromClause, node: exp.Expression, loose: bool) -> exp.Expression:
+def _value(clause: Clause, node: exp.Expression, loose: bool) -> exp.Expression:
     if isinstance(node, exp.Exists):
         return _existence(clause, node)
     if isinstance(node, exp.In):
@@ -159,7 +151,7 @@ def _value(clause: FromClause, node: exp.Expression, loose: bool) -> exp.Express
     return _scalar(clause, node)
 
 
-def _existence(clause: FromClause, node: exp.Exists) -> exp.Expression:
+def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
     """EXISTS as a value."""
     query = unwrapped(node.this)
     if is_single(query):
@@ -170,12 +162,12 @@ def _existence(clause: FromClause, node: exp.Exists) -> exp.Expression:
         query.set("expressions", [exp.true()])
         return exp.func("COALESCE", _scalar(clause, query), exp.false())
     body = read(clause, query)
-    rows, _, mark, on = _different(clause, body, [], node)
+    rows, _, mark, on = different(clause, body, [], node)
     _join(clause, "left", rows, on, node)
     return exp.func("COALESCE", named(mark), exp.false())
 
 
-def _mark(clause: FromClause, node: exp.In, loose: bool) -> exp.Expression:
+def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
     """IN as a value: TRUE, FALSE, or NULL where a NULL may be the value that is sought."""
     query, sought = unwrapped(node.args["query"]), _sought(clause, node)
     if is_single(query):
@@ -189,8 +181,8 @@ def _mark(clause: FromClause, node: exp.In, loose: bool) -> exp.Expression:
     empty = empty or any(may_be_null(e, sure(body.tree)) for e in items)
     if empty and not loose and len(sought) > 1:
         what = "IN with several columns, as a value or below NOT, is"
-        raise refusal(clause.sql, node, what, _FIX)
-    rows, names, mark, on = _different(clause, body, items, node)
+        raise refusal(clause.sql, node, what, FIX)
+    rows, names, mark, on = different(clause, body, items, node)
     equal = [
         exp.EQ(this=own.copy(), expression=named(name))
         for own, name in zip(sought, names, strict=True)
@@ -199,7 +191,7 @@ def _mark(clause: FromClause, node: exp.In, loose: bool) -> exp.Expression:
     if loose or not empty:
         return exp.func("COALESCE", named(mark), exp.false())
     nulls = exp.Is(this=items[0].copy(), expression=exp.null())
-    rows, (is_null,), there, on = _different(clause, body, [nulls], node, any_of=True)
+    rows, (is_null,), there, on = different(clause, body, [nulls], node, any_of=True)
     _join(clause, "left", rows, on, node)
     sides = exp.or_(exp.Is(this=sought[0].copy(), expression=exp.null()), named(is_null))
     return exp.Case(
@@ -212,7 +204,7 @@ def _mark(clause: FromClause, node: exp.In, loose: bool) -> exp.Expression:
     )
 
 
-def _scalar(clause: FromClause, query: exp.Expression) -> exp.Expression:
+def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
     """The value of a query that has one row at most."""
     body = read(clause, query, first_only=True)
     (item,) = _items(clause, body, 1, query)
@@ -231,12 +223,12 @@ def _scalar(clause: FromClause, query: exp.Expression) -> exp.Expression:
     value, mark = clause.fresh("value"), clause.fresh("found")
     shown = [named(name) for name in node.schema.names if name in read_]
     if not outside:
-        shown.append(_as(item, value))
+        shown.append(as_column(item, value))
     empty = body.empty[0] if body.single else exp.null()
     counts = isinstance(empty, exp.Literal) and isinstance(item, exp.Column)
     marked = outside or not (counts or isinstance(empty, exp.Null))
     if marked:
-        shown.append(_as(exp.true(), mark))
+        shown.append(as_column(exp.true(), mark))
     rows = builder.over(exp.select(*shown).from_("joined"), node, set())
     _join(clause, "left", Leaf(rows), body.on, query)
     if counts:
@@ -248,7 +240,7 @@ def _scalar(clause: FromClause, query: exp.Expression) -> exp.Expression:
     return exp.Case(ifs=[exp.If(this=named(mark), true=found)], default=default)
 
 
-def _membership(clause: FromClause, node: exp.In, negative: bool) -> None:
+def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
     """IN and NOT IN as joins: NOT IN is not met either where a NULL may be the value that is sought."""
     query, sought = node.args["query"], _sought(clause, node)
     body = read(clause, query)
@@ -269,103 +261,25 @@ def _membership(clause: FromClause, node: exp.In, negative: bool) -> None:
         _join(clause, "anti", body.tree, [*either, *body.on], node)
         return
     inner = set(body.tree.columns)
-    rows: Tree = Leaf(plan_of_tree(clause.builder, body.tree))
-    _join(clause, "anti", rows, [*equal, *body.on], node)
+    plan = plan_of_tree(clause.builder, body.tree)
+    _join(clause, "anti", Leaf(plan), [*equal, *body.on], node)
     if all(not column_names(e) & inner or tied(e, inner) for e in body.on) and (
         column_names(items[0]) <= inner
     ):
         unknown = exp.Is(this=items[0].copy(), expression=exp.null())
-        body.clause.tree = rows
-        rows, (name,), _, on = _different(clause, body, [unknown], node)
+        body.clause.tree = Leaf(plan)
+        rows, (name,), _, on = different(clause, body, [unknown], node)
         either = [exp.Is(this=sought[0].copy(), expression=exp.null())]
         either = either if may_be_null(sought[0], never) else []
         if may_be_null(items[0], never_inner):
             either.append(named(name))
         _join(clause, "anti", rows, [exp.or_(*either), *on], node)
     else:
-        _join(clause, "anti", rows, [exp.or_(*nulls[0]), *body.on], node)
-
-
-def _different(
-    clause: FromClause,
-    body: Body,
-    items: list[exp.Expression],
-    place: exp.Expression,
-    any_of: bool = False,
-) -> tuple[Tree, list[str], str, list[exp.Expression]]:
-    """The different rows of some items of a sub-query, with a column TRUE.
-
-    Returns them, the names of the items and of that column, and the conditions that tie them to the query around.
-    any_of: one row for all that the query around asks of, with each item TRUE if it is of any row.
-    """
-    inner, on = set(body.tree.columns), list[exp.Expression]()
-    keys: list[exp.Expression] = []
-    for each in body.on:
-        tie = tied(each, inner)
-        if not column_names(each) & inner:
-            on.append(each)
-            continue
-        if tie is None:
-            what = "a sub-query beside OR, NOT, CASE or a value, tied by more than equalities, is"
-            raise refusal(clause.sql, place, what, _FIX)
-        own, other, safe = tie
-        name = clause.fresh("key")
-        keys.append(_as(own, name))
-        kind = exp.NullSafeEQ if safe else exp.EQ
-        on.append(kind(this=named(name), expression=other.copy()))
-    if any(not column_names(item) <= inner for item in items):
-        what = "a sub-query beside OR, NOT, CASE or a value, that selects a column of the query around it, is"
-        raise refusal(clause.sql, place, what, _FIX)
-    if not isinstance(body.tree, Leaf) or body.tree.where:
-        body.clause.tree = Leaf(plan_of_tree(clause.builder, body.tree))
-    assert isinstance(body.tree, Leaf)
-    names, mark = [clause.fresh("item") for _ in items], clause.fresh("found")
-    shown = [*keys, *(_as(item, name) for item, name in zip(items, names, strict=True))]
-    if any_of:
-        return _any_of(clause, body, keys, items, names, mark), names, mark, on
-    block = exp.select(*(shown or [_as(exp.true(), mark)])).distinct().from_("joined")
-    rows = clause.builder.over(block, body.tree.node, set())
-    if shown:
-        every = tuple((name, quoted(name)) for name in rows.schema.names)
-        schema = rows.schema.append(pa.field(mark, pa.bool_()))
-        rows = Calc(rows, (*every, (mark, "TRUE")), schema)
-    return Leaf(rows), names, mark, on
-
-
-def _any_of(
-    clause: FromClause,
-    body: Body,
-    keys: list[exp.Expression],
-    items: list[exp.Expression],
-    names: list[str],
-    mark: str,
-) -> Tree:
-    """One row a key, or one in all, that says of conditions whether any row meets them."""
-    assert isinstance(body.tree, Leaf)
-    counted = [clause.fresh("count") for _ in items]
-    calls = [
-        _as(Call(this="COUNT_IF", expressions=[item.copy()]), name)
-        for item, name in zip(items, counted, strict=True)
-    ]
-    every = clause.fresh("count")
-    calls.append(_as(Call(this="COUNT", expressions=[exp.Star()]), every))
-    block = exp.select(*(key.copy() for key in keys), *calls).from_("joined")
-    if keys:
-        block = block.group_by(*(key.this.copy() for key in keys))
-    rows = clause.builder.over(block, body.tree.node, set())
-    shown = [named(key.alias) for key in keys]
-    zero = exp.Literal.number(0)
-    shown += [
-        _as(exp.GT(this=named(c), expression=zero.copy()), n)
-        for c, n in zip(counted, names, strict=True)
-    ]
-    some = exp.GT(this=named(every), expression=zero)
-    shown.append(_as(exp.true(), mark))
-    return Leaf(clause.builder.over(exp.select(*shown).from_("joined").where(some), rows, set()))
+        _join(clause, "anti", Leaf(plan), [exp.or_(*nulls[0]), *body.on], node)
 
 
 def _join(
-    clause: FromClause,
+    clause: Clause,
     kind: JoinKind,
     rows: Tree,
     on: list[exp.Expression],
@@ -383,16 +297,14 @@ def _join(
         clause.tree = sunk(clause.tree, Joined(kind, clause.tree, rows, on))
 
 
-def _sought(clause: FromClause, node: exp.In) -> list[exp.Expression]:
+def _sought(clause: Clause, node: exp.In) -> list[exp.Expression]:
     """The values that IN seeks."""
     left = bare(node.this)
     parts = left.expressions if isinstance(left, exp.Tuple) else [left]
     return [bare(values(clause, part)) for part in parts]
 
 
-def _items(
-    clause: FromClause, body: Body, count: int, place: exp.Expression
-) -> list[exp.Expression]:
+def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> list[exp.Expression]:
     """What a sub-query selects, over its rows."""
     if len(body.items) != count:
         has, needs = len(body.items), f"{count} column" + "s" * (count > 1)
@@ -402,10 +314,6 @@ def _items(
         )
     items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in body.items]
     return [bare(values(body.clause, item)) for item in items]
-
-
-def _as(node: exp.Expression, name: str) -> exp.Alias:
-    return exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True))
 
 
 def _name(item: exp.Expression) -> str:

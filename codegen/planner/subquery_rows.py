@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from aggloom.codegen.operators import Aggregate, Calc, Node, Scan
+from aggloom.codegen.planner.clause import Clause
 from aggloom.codegen.planner.join_tree import Leaf, Tree, plan_of_tree
-from aggloom.codegen.scalar.expressions import column_name, parse_scalar
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located
@@ -21,13 +19,9 @@ from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.sql.subqueries import empty_value, has_windows, queries, unwrapped
 from aggloom.errors import SqlError, UnknownColumnError
 
-if TYPE_CHECKING:
-    from aggloom.codegen.planner.from_clause import FromClause
-
 _BELOW = (
     "only an equality of a column of the sub-query can be; join the tables before the aggregation"
 )
-_NEVER_NULL = ("COUNT", "COUNT_IF", "REGR_COUNT", "APPROX_COUNT_DISTINCT")
 
 
 @dataclass
@@ -38,7 +32,7 @@ class Body:
     then. fixed: columns that a condition sets equal to a constant.
     """
 
-    clause: FromClause
+    clause: Clause
     items: list[exp.Expression]
     single: bool = False
     empty: list[exp.Expression] = field(default_factory=list)
@@ -55,7 +49,7 @@ class Body:
         return self.clause.correlated
 
 
-def read(outer: FromClause, query: exp.Expression, first_only: bool = False) -> Body:
+def read(outer: Clause, query: exp.Expression, first_only: bool = False) -> Body:
     """The rows of a sub-query of a query; `first_only`: LIMIT 1 is heeded by each row of the query around it."""
     query = unwrapped(query).copy()
     limited = any(query.args.get(key) for key in ("limit", "offset"))
@@ -67,7 +61,7 @@ def read(outer: FromClause, query: exp.Expression, first_only: bool = False) -> 
     if not plain or query.args.get("qualify") or has_windows(query):
         return _closed(outer, query)
     builder = outer.builder.within(query)
-    clause = type(outer)(builder, query, outer)
+    clause = outer.sub(builder, query)
     clause.read()
     conditions = clause.conditions()
     clause.filter(conditions)
@@ -100,8 +94,8 @@ def is_grouped(select: exp.Select) -> bool:
 
 
 def grouped(
-    clause: FromClause, select: exp.Select
-) -> tuple[FromClause, list[exp.Expression], list[exp.Expression]]:
+    clause: Clause, select: exp.Select
+) -> tuple[Clause, list[exp.Expression], list[exp.Expression]]:
     """The rows of a GROUP BY, and the items and conditions of HAVING over them."""
     sql, group = clause.sql, select.args.get("group")
     if has_sets(group) or (group is not None and group.args.get("all")):
@@ -139,7 +133,7 @@ def grouped(
 class _Groups:
     """A GROUP BY as a table: a column for each key and for each aggregate that is asked for."""
 
-    def __init__(self, clause: FromClause, keys: list[exp.Expression]) -> None:
+    def __init__(self, clause: Clause, keys: list[exp.Expression]) -> None:
         self.clause = clause
         self.keys: dict[str, tuple[str, exp.Expression]] = {}
         self.calls: dict[str, tuple[str, exp.Expression]] = {}
@@ -172,7 +166,7 @@ class _Groups:
 
         return bare(node.transform(visit, copy=True))
 
-    def finished(self, asked: set[str]) -> FromClause:
+    def finished(self, asked: set[str]) -> Clause:
         """What stands above the table; `asked`: the columns that are read there."""
         clause = self.clause
         for name in asked & set(clause.tree.columns) - {key for key, _ in self.keys.values()}:
@@ -217,7 +211,7 @@ def tied(
 def sure(tree: Tree) -> set[str]:
     """The columns of rows that are never NULL, as far as the plan says."""
     if isinstance(tree, Leaf):
-        found = _sure(tree.node)
+        found = set(tree.node.never_null)
     else:
         left, right = sure(tree.left), sure(tree.right)
         found = left if tree.kind in ("inner", "left", "semi", "anti") else set()
@@ -235,21 +229,6 @@ def may_be_null(node: exp.Expression, never: set[str]) -> bool:
     return not (isinstance(node, exp.Column) and node.name in never)
 
 
-def _sure(node: Node) -> set[str]:
-    if isinstance(node, Scan):
-        return set(node.key)
-    if isinstance(node, Aggregate):
-        found = _sure(node.input) & set(node.spec.group_by)
-        counted = {c.output_name for c in node.spec.calls if c.function in _NEVER_NULL}
-        return (found | counted) & set(node.schema.names) if node.spec.select is None else set()
-    if isinstance(node, Calc):
-        below = _sure(node.input)
-        if node.where is not None:
-            below |= {n for e in conjuncts(parse_scalar(node.where)) for n in never_null(e)}
-        return {name for name, sql in node.select if column_name(sql) in below}
-    return set()
-
-
 def _is_first(query: exp.Expression) -> bool:
     """Whether a query asks for its first row, and computes nothing over all."""
     limit = query.args["limit"] if query.args.get("limit") else None
@@ -259,7 +238,7 @@ def _is_first(query: exp.Expression) -> bool:
     return one and not query.args.get("distinct") and not is_grouped(query)
 
 
-def _keep_first(clause: FromClause, select: exp.Select) -> None:
+def _keep_first(clause: Clause, select: exp.Select) -> None:
     """Let the first row stay for each that the query around asks of."""
     inner, tied_by = set(clause.tree.columns), list[exp.Expression]()
     keys: list[tuple[str, exp.Expression]] = []
@@ -296,7 +275,7 @@ def _keep_first(clause: FromClause, select: exp.Select) -> None:
     clause.correlated = tied_by
 
 
-def _closed(outer: FromClause, query: exp.Expression) -> Body:
+def _closed(outer: Clause, query: exp.Expression) -> Body:
     """A query that nothing around it is read in: UNION, LIMIT, numberings."""
     query.set("order", query.args.get("order"))
     try:
@@ -310,7 +289,7 @@ def _closed(outer: FromClause, query: exp.Expression) -> Body:
                 raise refusal(outer.sql, column, what, fix) from None
         raise
     node, columns = outer.apart(node, set())
-    clause = type(outer)(outer.builder, exp.select(), outer)
+    clause = outer.sub(outer.builder, exp.select())
     clause = clause.over(Leaf(node), outer.relations)
     return Body(clause, [named(name) for name in columns.values()])
 

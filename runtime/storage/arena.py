@@ -148,7 +148,7 @@ class Arena:
     def snapshot(self) -> bytes:
         """All arrays as one block of bytes: header, directory as JSON, LZ4-compressed contents."""
         listing = [{"name": name, "dtype": a.dtype.str, "shape": list(a.shape)} for name, a in self]
-        body = b"".join(np.ascontiguousarray(a).tobytes() for _, a in self)
+        body = b"".join(np.ascontiguousarray(a).reshape(-1).view("u1").data for _, a in self)
         head = json.dumps(listing, separators=(",", ":")).encode()
         packed = pa.compress(body, codec=_CODEC, asbytes=True) if body else b""
         return _HEADER.pack(MAGIC, len(head), len(body)) + head + packed

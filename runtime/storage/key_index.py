@@ -251,6 +251,9 @@ def rehash(old: Array, table: Array) -> None:
             table[at] = old[i]
 
 
+_NEARLY_ALL = 0.9
+
+
 def cells_for(entries: int) -> int:
     """Cells for a table of so many entries: it is at most two thirds full."""
     return 3 * (max(entries, FIRST_SLOTS) + 1) // 2
@@ -289,13 +292,23 @@ class KeyIndex:
     def lookup(self, words: Array, nulls: Array) -> Array:
         """The slot of each key row (`words`: rows x columns, `nulls`: bit mask a row); new keys get one."""
         slots = np.empty(len(nulls), np.int64)
-        row = 0
+        row, since, keys = 0, 0, len(self)
         while row < len(slots):
             a = self.arrays
             row = _lookup(a, self.pool.arrays, self.pooled, words, nulls, slots, row, self._scratch)
             if row < len(slots):
-                self.reserve(_BLOCK)
+                share = (len(self) - keys) / max(row - since, 1)
+                since, keys = row, len(self)
+                self.reserve(self._expected(len(slots) - row, share))
         return slots
+
+    def _expected(self, rows: int, share: float) -> int:
+        """How many new keys to make room for: as many as further rows bring if their share stays, within bounds.
+
+        Room that turns out to be too much is at most what is used; where nearly every row is new, three times that.
+        """
+        bound = self.capacity * (3 if share > _NEARLY_ALL else 1)
+        return max(_BLOCK, min(int(rows * share), bound))
 
     def find(self, words: Array, nulls: Array) -> Array:
         """The slot of each key row, -1 for keys that are not there."""

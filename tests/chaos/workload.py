@@ -37,6 +37,10 @@ _CASCADE = (
     "SELECT n, COUNT(*) AS names, SUM(s) AS total, COUNT(DISTINCT top) AS tops FROM "
     "(SELECT a, COUNT(*) AS n, SUM(v) AS s, MAX(b) AS top FROM t WHERE v >= 0 GROUP BY a) GROUP BY n"
 )
+_RANKED = (
+    "SELECT a, b, s, r FROM (SELECT a, b, s, ROW_NUMBER() OVER (PARTITION BY a ORDER BY s DESC, b) AS r FROM "
+    "(SELECT a, b, SUM(v) AS s FROM t GROUP BY a, b) AS g) AS x WHERE r <= 2"
+)
 _WINDOWED = (
     "SELECT a, window_start, window_end, SUM(v) AS s, COUNT(DISTINCT b) AS d, MAX(v) AS m "
     "FROM TABLE({call}) GROUP BY a, window_start, window_end"
@@ -84,6 +88,7 @@ QUERIES = {
         windowed=True,
         options={"allow_lateness": "5 min"},
     ),
+    "ranked": Query(_RANKED, _RANKED),
 }
 
 

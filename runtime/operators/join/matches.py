@@ -248,5 +248,5 @@ def refused(slot_name: str, limit: int) -> AggloomError:
     """What is raised for more joined rows than a bundle may bring."""
     return AggloomError(
         f"one bundle joins more than {limit:,} rows, most of them of {slot_name}; "
-        "take smaller bundles, join on more columns, or raise the limit"
+        "take smaller bundles, join on more columns, or raise join_match_limit"
     )

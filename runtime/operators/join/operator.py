@@ -80,11 +80,12 @@ class JoinOperator(Operator):
             return no_rows(self.schema)
         self._failed = True
         taken = self._taken(0, inputs[0]), self._taken(1, inputs[1])
+        touched = self.state.distinct(*(each.slots for each in taken))
         if self.spec.per_record:
             changes = self._one_by_one(taken, clock.processing)
         else:
-            changes = self._bundle(taken, clock.processing)
-        self.state.leave(np.unique(np.concatenate([each.slots for each in taken])))
+            changes = self._bundle(taken, touched, clock.processing)
+        self.state.leave(touched)
         self._failed = False
         self.counters["emitted"] += len(changes[1])
         return changes
@@ -139,10 +140,9 @@ class JoinOperator(Operator):
         each.free()
         return changes
 
-    def _bundle(self, taken: tuple[Taken, Taken], now: int) -> Rows:
+    def _bundle(self, taken: tuple[Taken, Taken], touched: Array, now: int) -> Rows:
         """Both sides netted by row, stored, and compared with what was there."""
         nets = [self._net(which, rows) for which, rows in enumerate(taken)]
-        touched = np.unique(np.concatenate([each.slots for each in taken]))
         left, right = self.state.sides
         was_empty = left.is_empty(touched), right.is_empty(touched)
         first, second = left.store(nets[0]), right.store(nets[1])

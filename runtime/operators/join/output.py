@@ -6,10 +6,17 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.operators.join.matches import Weighted
-from aggloom.runtime.operators.join.output_kernels import add_up, name_rows, pair_up
+from aggloom.runtime.operators.join.output_kernels import (
+    add_up,
+    hash_joined,
+    name_rows,
+    pair_up,
+    same_joined,
+)
 from aggloom.runtime.operators.join.settings import JoinSettings
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.state.row_store import RowArrays
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
@@ -33,19 +40,19 @@ class Output:
             return no_rows(self.settings.result)
         if weight.min() > 0:
             return self.messages(rows, np.full(len(weight), INSERT, np.int8))
-        if weight.max() > 0:
-            groups, firsts = self._named(rows, self._shown)
-            total = np.zeros(len(firsts), np.int64)
-            add_up(groups, weight, total)
-            left_over = total != 0
-            firsts, weight = firsts[left_over], total[left_over]
-            left, right = left[firsts], right[firsts]
+        partner = self._by_key(rows)
+        if partner is None:
+            rows = self._left_over(rows)
+            left, right, weight = rows
+            partner = self._partners(rows)
+        else:
+            same = np.zeros(len(weight), np.bool_)
+            same_joined(*self._arrays, *self._shown, left, right, partner, same)
+            if same.any():
+                places = np.cumsum(~same) - 1
+                partner = np.where(partner >= 0, places[partner], -1)[~same]
+                left, right, weight = left[~same], right[~same], weight[~same]
         kinds = np.where(weight > 0, INSERT, DELETE).astype(np.int8)
-        partner = np.full(len(weight), -1, np.int64)
-        if self._key is not None:
-            groups, firsts = self._named(Weighted(left, right, weight), self._key)
-            gone, come = (np.full(len(firsts), -1, np.int64) for _ in range(2))
-            pair_up(groups, weight, gone, come, partner)
         paired = partner >= 0
         kinds[paired] = np.where(weight[paired] > 0, UPDATE_AFTER, UPDATE_BEFORE)
         phase = np.where(paired, 1, np.where(weight > 0, 2, 0))
@@ -75,16 +82,48 @@ class Output:
             )
         return pa.RecordBatch.from_arrays(arrays, schema=self.settings.result), kinds
 
+    def _by_key(self, rows: Weighted) -> Array | None:
+        """As `_partners` at once, where each key has one row that goes and one that comes at most; else None."""
+        if self._key is None or np.abs(rows.weight).max() > 1:
+            return None
+        groups, firsts = self._named(rows, self._key)
+        sides = 2 * groups + (rows.weight > 0)
+        if np.bincount(sides, minlength=2 * len(firsts)).max() > 1:
+            return None
+        return _pairs(groups, firsts, rows.weight)
+
+    def _left_over(self, rows: Weighted) -> Weighted:
+        """The rows that do not go as often as they come."""
+        if rows.weight.max() < 0:
+            return rows
+        groups, firsts = self._named(rows, self._shown)
+        total = np.zeros(len(firsts), np.int64)
+        add_up(groups, rows.weight, total)
+        there = total != 0
+        firsts = firsts[there]
+        return Weighted(rows.left[firsts], rows.right[firsts], total[there])
+
+    def _partners(self, rows: Weighted) -> Array:
+        """By row the one of its key that it replaces or that replaces it, or -1."""
+        if self._key is None:
+            return np.full(len(rows.weight), -1, np.int64)
+        groups, firsts = self._named(rows, self._key)
+        return _pairs(groups, firsts, rows.weight)
+
     def _named(self, rows: Weighted, columns: Columns) -> tuple[Array, Array]:
         """By joined row the number of its equals in some columns, and by number the first of them."""
         n = len(rows.left)
         hashes, firsts, groups = (np.empty(n, np.int64) for _ in range(3))
-        table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int32)
-        left, right = (side.bag.rows.arrays for side in self.state.sides)
-        found = name_rows(
-            left, right, *columns, rows.left, rows.right, table, hashes, firsts, groups
-        )
+        table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int64)
+        joined = *self._arrays, *columns, rows.left, rows.right, hashes
+        hash_joined(*joined)
+        found = name_rows(*joined, table, firsts, groups)
         return groups, firsts[:found]
+
+    @property
+    def _arrays(self) -> tuple[RowArrays, RowArrays]:
+        left, right = self.state.sides
+        return left.bag.rows.arrays, right.bag.rows.arrays
 
     def _places(self, names: tuple[str, ...]) -> Columns:
         left, right = (
@@ -92,3 +131,10 @@ class Output:
             for side in self.state.sides
         )
         return left, right
+
+
+def _pairs(groups: Array, firsts: Array, weight: Array) -> Array:
+    partner = np.full(len(weight), -1, np.int64)
+    gone, come = (np.full(len(firsts), -1, np.int64) for _ in range(2))
+    pair_up(groups, weight, gone, come, partner)
+    return partner

@@ -9,6 +9,8 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import kernel
 
+_LOW = 0xFFFFFFFF
+
 
 @kernel
 def _hash_side(h: int, rows: RowArrays, row: int, columns: Array) -> int:
@@ -35,6 +37,22 @@ def _same_side(rows: RowArrays, one: int, other: int, columns: Array) -> bool:
 
 
 @kernel
+def hash_joined(
+    lefts: RowArrays,
+    rights: RowArrays,
+    left_columns: Array,
+    right_columns: Array,
+    left: Array,
+    right: Array,
+    hashes: Array,
+) -> None:
+    """The hash of joined rows by some columns."""
+    for k in range(len(left)):
+        h = _hash_side(np.int64(0), lefts, np.int64(left[k]), left_columns)
+        hashes[k] = _hash_side(h, rights, np.int64(right[k]), right_columns)
+
+
+@kernel
 def name_rows(
     lefts: RowArrays,
     rights: RowArrays,
@@ -42,38 +60,57 @@ def name_rows(
     right_columns: Array,
     left: Array,
     right: Array,
-    table: Array,
     hashes: Array,
+    table: Array,
     firsts: Array,
     groups: Array,
 ) -> int:
     """By joined row the number of the first that is its equal in some columns; how many different ones there are.
 
-    firsts: by number its first row. table: zeros, a power of two of them that is greater than the number of rows.
+    firsts: by number its first row. table: zeros, a power of two of them that is greater than the number of rows; a
+    cell has the upper half of a hash beside the number + 1.
     """
     found, mask = np.int64(0), np.int64(len(table) - 1)
     for k in range(len(left)):
-        one, other = np.int64(left[k]), np.int64(right[k])
-        h = _hash_side(np.int64(0), lefts, one, left_columns)
-        h = _hash_side(h, rights, other, right_columns)
+        h = hashes[k]
         at = h & mask
         while True:
-            g = np.int64(table[at]) - 1
-            if g < 0:
-                table[at] = found + 1
-                hashes[found], firsts[found], groups[k] = h, k, found
+            cell = table[at]
+            if cell == 0:
+                table[at] = (h & ~_LOW) | (found + 1)
+                firsts[found], groups[k] = k, found
                 found += 1
                 break
-            s = firsts[g]
-            if (
-                hashes[g] == h
-                and _same_side(lefts, one, np.int64(left[s]), left_columns)
-                and _same_side(rights, other, np.int64(right[s]), right_columns)
-            ):
-                groups[k] = g
-                break
+            if (cell ^ h) >> 32 == 0:
+                g = (cell & _LOW) - 1
+                s = firsts[g]
+                if _same_side(
+                    lefts, np.int64(left[k]), np.int64(left[s]), left_columns
+                ) and _same_side(rights, np.int64(right[k]), np.int64(right[s]), right_columns):
+                    groups[k] = g
+                    break
             at = (at + 1) & mask
     return found
+
+
+@kernel
+def same_joined(
+    lefts: RowArrays,
+    rights: RowArrays,
+    left_columns: Array,
+    right_columns: Array,
+    left: Array,
+    right: Array,
+    partner: Array,
+    same: Array,
+) -> None:
+    """Whether each joined row that has a partner is its equal in some columns."""
+    for k in range(len(left)):
+        j = partner[k]
+        if j > k:
+            same[k] = same[j] = _same_side(
+                lefts, np.int64(left[k]), np.int64(left[j]), left_columns
+            ) and _same_side(rights, np.int64(right[k]), np.int64(right[j]), right_columns)
 
 
 @kernel

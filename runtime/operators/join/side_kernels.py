@@ -7,6 +7,7 @@ import numpy as np
 from aggloom.runtime.state.row_index import row_hash
 from aggloom.runtime.state.row_store import Encoded, same_row
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.hashing import mix
 from aggloom.runtime.storage.jit import kernel
 
 
@@ -27,7 +28,8 @@ def name_groups(
     found, mask = np.int64(0), np.int64(len(table) - 1)
     for r in range(len(slots)):
         h = row_hash(given.words, given.flags, r, slots[r], identity)
-        at = h & mask
+        # Without an identity the hash is the slot, and slots lie side by side.
+        at = mix(h) & mask
         while True:
             g = np.int64(table[at]) - 1
             if g < 0:
@@ -65,5 +67,16 @@ def follow(
             count[g] -= 1
         else:
             orphans[found] = r
+            found += 1
+    return found
+
+
+@kernel
+def add_distinct(slots: Array, mark: Array, out: Array, found: int) -> int:
+    """Put the slots without a mark behind the first `found` and mark them; how many there are then."""
+    for r in range(len(slots)):
+        if mark[slots[r]] == 0:
+            mark[slots[r]] = 1
+            out[found] = slots[r]
             found += 1
     return found

@@ -47,7 +47,8 @@ class JoinSpec(JoinSettings, OperatorSpec):
             not options.mini_batch_enabled,
             (left, right),
             options.on_orphan_retraction,
-            zone=zone,
+            options.join_match_limit,
+            zone,
         )
 
     def make(

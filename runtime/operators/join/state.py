@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.join.settings import JoinSettings
 from aggloom.runtime.operators.join.side import Side
+from aggloom.runtime.operators.join.side_kernels import add_distinct
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import Arena, Array
@@ -32,6 +33,7 @@ class JoinState:
         self.owes = settings.on_orphan_retraction == "keep"
         strict = [n for n, safe in enumerate(settings.null_safe) if not safe]
         self._strict = sum(1 << n for n in strict)
+        self._mark = np.zeros(0, np.int8)
         self._open(Arena(directory))
 
     @property
@@ -47,8 +49,13 @@ class JoinState:
         }
 
     def met(self, slots: Array) -> Array | None:
-        """How often rows met each slot; None: that is not kept."""
-        return None
+        """How many rows of both sides each slot has."""
+        total = np.zeros(self.table.capacity, np.float64)
+        for side in self.sides:
+            ids = side.bag.rows.live()
+            theirs, counts = side.bag.index.arrays.slot[ids], side.bag.arrays.count[ids]
+            total += np.bincount(theirs, weights=counts, minlength=len(total))
+        return total[slots].astype(np.int64)
 
     @property
     def key_texts(self) -> int:
@@ -72,6 +79,17 @@ class JoinState:
         nulls = self.table.index.arrays.nulls[slots]
         never = (nulls & np.array(self._strict).astype(nulls.dtype)) != 0
         return np.where(never, -1, slots) if never.any() else slots
+
+    def distinct(self, *parts: Array) -> Array:
+        """The different slots of all parts, in the order in which they come."""
+        if len(self._mark) < self.table.capacity:
+            self._mark = np.zeros(self.table.capacity, np.int8)
+        out = np.empty(min(sum(map(len, parts)), self.table.capacity), np.int64)
+        found = 0
+        for slots in parts:
+            found = add_distinct(slots, self._mark, out, found)
+        self._mark[out[:found]] = 0
+        return out[:found]
 
     def leave(self, touched: Array) -> None:
         """Forget the keys among these that have nothing left, and give memory back."""
