@@ -140,8 +140,8 @@ def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
     heads = ("what", "contender", "M rows/s", f"{LOOM} over it")
     notes = (
         "Rows of three BIGINT columns, one thread, in bundles. After each bundle aggloom has told what changed; "
-        "DuckDB is asked for the sum of all values over the net rows, which it keeps in a table. Both have the same sum in the "
-        "end. "
+        "DuckDB is asked for the sum of all values over the net rows, which it keeps in a table. "
+        "Both have the same sum in the end. "
         f"CPU time; median (least..greatest) of {rounds} rounds in turn; the last column is aggloom's speed by the "
         "contender's."
     )
