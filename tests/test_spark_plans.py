@@ -129,6 +129,27 @@ def test_a_cascade_is_exact_after_every_batch_and_restart(
     assert tables == [by_duckdb(CASCADE, net(batches)) for batches in (1, 2, 3)]
 
 
+def test_window_functions_are_exact_after_every_batch_and_restart(
+    spark: Any, tmp_path: Path
+) -> None:
+    query = (
+        "SELECT id, SUM(v) OVER (w ROWS 2 PRECEDING) AS s, LAG(v) OVER w AS l, RANK() OVER r AS k "
+        "FROM t WINDOW w AS (PARTITION BY a ORDER BY id), r AS (PARTITION BY a ORDER BY v)"
+    )
+    out: list[Row] = []
+    tables: list[list[Row]] = []
+
+    def seen(changes: list[Row]) -> None:
+        out.extend(changes)
+        tables.append(ordered(fold(out)))
+
+    for batch in range(3):
+        write_file(tmp_path / "in", batch, history(batch))
+        if batch:
+            stream(spark, tmp_path, query, seen)
+    assert tables == [by_duckdb(query, net(batches)) for batches in (1, 2, 3)]
+
+
 def test_the_ledger_balances_in_every_batch(spark: Any, tmp_path: Path) -> None:
     out: list[Row] = []
     totals: list[list[Row]] = []

@@ -1,0 +1,153 @@
+"""The Over operator alone, one thread, over micro-batches; DuckDB's window function asked anew after each of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+import duckdb
+import numpy as np
+import pyarrow as pa
+from measure import Run, Series, ratios, spread
+from results import publish_rows
+
+from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.values.changelog import DELETE, INSERT, is_retraction
+
+LOOM, DUCKDB = "aggloom", "DuckDB"
+_COLUMNS = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("v", pa.int64())])
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows (k, n, v) of so many keys, in bundles; `gone`: the share of rows that a later bundle takes back."""
+
+    name: str
+    keys: int
+    call: str
+    gone: float = 0.0
+
+    @property
+    def query(self) -> str:
+        """The query, in both dialects of SQL."""
+        return f"SELECT k, n, {self.call} AS w FROM t"
+
+    def bundles(self, rows: int, size: int) -> Iterator[tuple[pa.RecordBatch, np.ndarray]]:
+        """The changes: rows come in the order of n."""
+        random = np.random.default_rng(7)
+        before: list[np.ndarray] = []
+        for start in range(0, rows, size):
+            n = min(size, rows - start)
+            new = [random.integers(0, self.keys, n), np.arange(start, start + n)]
+            new.append(random.integers(0, 1000, n))
+            kinds, columns = np.full(n, INSERT, np.int8), new
+            if before and self.gone:
+                taken = random.choice(len(before[0]), int(self.gone * n), replace=False)
+                columns = [np.concatenate([c[taken], d]) for c, d in zip(before, new, strict=True)]
+                kinds = np.concatenate([np.full(len(taken), DELETE, np.int8), kinds])
+            before = new
+            arrays = [pa.array(each) for each in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_COLUMNS), kinds
+
+
+_LAST = "OVER (PARTITION BY k ORDER BY n ROWS 100 PRECEDING)"
+CASES = (
+    Case("SUM, ROWS 100 PRECEDING, 100 k keys, added", 100_000, f"SUM(v) {_LAST}"),
+    Case("SUM, ROWS 100 PRECEDING, 100 k keys, 30 % taken back", 100_000, f"SUM(v) {_LAST}", 0.3),
+    Case("SUM, ROWS 100 PRECEDING, 1 k keys, added", 1_000, f"SUM(v) {_LAST}"),
+    Case("LAG, 100 k keys, added", 100_000, "LAG(v) OVER (PARTITION BY k ORDER BY n)"),
+    Case("running SUM, 100 k keys, added", 100_000, "SUM(v) OVER (PARTITION BY k ORDER BY n)"),
+)
+
+
+def loom(case: Case, rows: int, size: int) -> tuple[Run, int]:
+    """The operator over all bundles: what it took, and what the values add up to in the end."""
+    operator = Harness.from_sql(case.query, {"t": _COLUMNS}).operator
+    names = operator.spec.schema.names  # type: ignore[attr-defined]
+    taken, seconds = 0, 0.0
+    for batch, kinds in case.bundles(rows, size):
+        picked = batch.select(names)
+        begin = time.process_time()
+        operator.process(picked, kinds)  # type: ignore[attr-defined]
+        seconds += time.process_time() - begin
+        taken += len(kinds)
+    found = operator.contents()[0]
+    return Run(taken, seconds), _total(found.column(found.num_columns - 1))
+
+
+def window_function(case: Case, rows: int, size: int) -> tuple[Run, int]:
+    """DuckDB with the net rows in a table and the query over all of them after each bundle."""
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute("CREATE TABLE t (k BIGINT, n BIGINT, v BIGINT)")
+    taken, seconds, answer = 0, 0.0, 0
+    for batch, kinds in case.bundles(rows, size):
+        gone = is_retraction(kinds)
+        news, olds = batch.filter(pa.array(~gone)), batch.filter(pa.array(gone))
+        begin = time.process_time()
+        connection.register("news", pa.Table.from_batches([news]))
+        connection.execute("INSERT INTO t SELECT * FROM news")
+        if olds.num_rows:
+            connection.register("olds", pa.Table.from_batches([olds]))
+            connection.execute("DELETE FROM t WHERE n IN (SELECT n FROM olds)")
+        answer = connection.execute(f"SELECT SUM(w)::BIGINT FROM ({case.query})").fetchall()[0][0]
+        seconds += time.process_time() - begin
+        taken += len(kinds)
+    return Run(taken, seconds), int(answer or 0)
+
+
+def _total(values: pa.Array) -> int:
+    return int(np.nansum(values.fill_null(0).to_numpy(zero_copy_only=False)))
+
+
+def cells(series: Sequence[Series]) -> Iterator[tuple[str, ...]]:
+    """The rows of the table."""
+    ours = {each.case: each.rates for each in series if each.contender == LOOM}
+    for each in series:
+        over = "" if each.contender == LOOM else spread(ratios(ours[each.case], each.rates))
+        yield each.case, each.contender, spread(each.rates, 1e-6), over
+
+
+@click.command()
+@click.option("--rows", default=2_000_000, show_default=True)
+@click.option("--bundle", default=100_000, show_default=True)
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--quick", is_flag=True, help="A tenth of the rows.")
+def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
+    """Measure, and write results/over.md unless --quick."""
+    rows = rows // 10 if quick else rows
+    bundle = bundle // 10 if quick else bundle
+    for case in CASES:
+        # What is compiled is compiled now.
+        loom(case, 2_000, 1_000)
+    found: dict[tuple[str, str], Series] = {}
+    for number in range(1, rounds + 1):
+        for case in CASES:
+            answers = set()
+            for name, play in ((LOOM, loom), (DUCKDB, window_function)):
+                run, answer = play(case, rows, bundle)
+                answers.add(answer)
+                found.setdefault((case.name, name), Series(case.name, name)).runs.append(run)
+                click.echo(f"{case.name}, {name}, round {number}: {run.seconds:.2f} s", err=True)
+            if len(answers) > 1:
+                raise click.ClickException(f"{case.name}: the values add up to {answers}")
+    table = list(cells(list(found.values())))
+    if quick:
+        for row in table:
+            click.echo(" | ".join(row))
+        return
+    heads = ("what", "contender", "M rows/s", f"{LOOM} over it")
+    notes = (
+        "Rows of three BIGINT columns, one thread, in bundles. After each bundle aggloom has told what changed; "
+        "DuckDB is asked for the sum of all values over the net rows, which it keeps in a table. "
+        "Both have the same sum in the end. "
+        f"CPU time; median (least..greatest) of {rounds} rounds in turn; the last column is aggloom's speed by the "
+        "contender's."
+    )
+    facts = {"rows": f"{rows} added, in bundles of {bundle}"}
+    publish_rows("over", heads, table, list(found.values()), notes, facts=facts)
+
+
+if __name__ == "__main__":
+    main()
