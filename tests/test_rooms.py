@@ -217,7 +217,6 @@ NAMED = {
     "codegen/planner/plan.py": {"WindowAggregate"},
     "codegen/planner/rank_strategy.py": {"Rank"},
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
-    "codegen/planner/subquery_rows.py": {"Aggregate"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
     "codegen/planner/window_ranks.py": {"Rank", "WindowAggregate"},
