@@ -146,8 +146,22 @@ def test_a_bundle_tells_the_net_difference() -> None:
     assert outcome(SUMS, first, moved, keys={"t": "id"})[1] == [
         *[("-U", 1, 1, 1), ("+U", 1, 2, 2), ("-U", 2, 5, 6), ("+U", 2, 5, 7)]
     ]
-    upserts = outcome(SUMS, first, moved, keys={"t": "id"}, update_before=False)
-    assert upserts[1] == [("+U", 1, 2, 2), ("+U", 2, 5, 7)]
+    # A row may move to another key, whose change may come first: -U says which row goes.
+    assert ("-U", 1, 1, 1) in outcome(SUMS, first, moved, keys={"t": "id"}, update_before=False)[1]
+    by_both = {"keys": {"t": ["g", "id"]}, "update_before": False}
+    upserts = outcome(SUMS.replace("id,", "g, id,"), first, moved, **by_both)
+    assert upserts[1] == [("+U", "a", 1, 2, 2), ("+U", "a", 2, 5, 7)]
+
+
+def test_a_row_is_known_again_where_null_and_one_are_both_keys() -> None:
+    sql = "SELECT g, n, id, COUNT(*) OVER (PARTITION BY g) AS c FROM t"
+    first = rows(("a", 1, None, None), ("a", 2, 1, None))
+    moved = [
+        *[("-U", "a", 1, None, None), ("-U", "a", 2, 1, None)],
+        *[("+U", "a", 4, 1, None), ("+U", "a", 3, None, None)],
+    ]
+    found = outcome(sql, first, moved, keys={"t": ["g", "n"]}, update_before=False)
+    assert sorted(found[1], key=str) == [("+U", "a", 1, 4, 2), ("+U", "a", None, 3, 2)]
 
 
 def test_only_what_a_change_touches_is_computed() -> None:

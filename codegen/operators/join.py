@@ -115,7 +115,11 @@ class Join(RowsByKey):
     def ordered_keys(self) -> tuple[Key, ...]:
         ways = {"inner": (self.keys, self.right_keys), "right": (self.right_keys,), "full": ()}
         lying = ways.get(self.kind, (self.keys,))
-        return tuple(k for k in self.unique_keys if any(set(way) <= set(k) for way in lying))
+        found = [k for k in self.unique_keys if any(set(way) <= set(k) for way in lying)]
+        # Updates are told by the first one: of another key the new row may come before the old one goes.
+        same = dict(self.pairs) if self.kind == "inner" else {}
+        told = {same.get(name, name) for name in found[0]} if found else set()
+        return tuple(k for k in found if {same.get(name, name) for name in k} == told)
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:

@@ -186,6 +186,18 @@ class Over(Stateful):
         return (*self.input.unique_keys, *own)
 
     @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        if self.appends_only:
+            return super().ordered_keys
+        # Messages go row by row: a number has its new row before the old one has left it.
+        return tuple(key for key in self._known if set(self.partition) <= set(key))
+
+    @property
+    def _known(self) -> tuple[Key, ...]:
+        """The unique key by which a row that changes is known again, if there is one."""
+        return self.input.unique_keys[:1]
+
+    @property
     def trends(self) -> dict[str, Trend]:
         if self.appends_only:
             return constant(self.schema.names)
@@ -287,14 +299,16 @@ class Over(Stateful):
         wanted |= {column for each in calls for column in each.reads}
         if not self.by:
             # By these a row that changes is known again.
-            wanted |= set(next(iter(self.input.unique_keys), ()))
+            wanted |= {column for key in self._known for column in key}
         every = self.input.schema.names
         # Rows have a column, even if only their number matters.
         read = [name for name in every if name in wanted] or every[:1]
         return replace(self, input=pick(prune.input(self.input, read), read), calls=calls)
 
     def without_before(self) -> Node:
-        return self if self.by else replace(self, update_before=False)
+        # Where the key is not in order, -U says which row goes.
+        in_order = self.unique_key in self.ordered_keys
+        return replace(self, update_before=False) if in_order and not self.by else self
 
     @property
     def adds_up(self) -> bool:

@@ -133,6 +133,16 @@ class Rank(RowsByKey):
         return tuple(found)
 
     @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        if self.appends_only or self.one_row:
+            return super().ordered_keys
+        # Messages go by number or else row by row: of another key the new row may come first.
+        if self.numbers_rows and self.number is not None:
+            return ((*self.partition, self.number),)
+        known = (self.row_key,) if self.row_key else self.input.unique_keys[:1]
+        return tuple(key for key in known if set(self.partition) <= set(key))
+
+    @property
     def trends(self) -> dict[str, Trend]:
         if self.appends_only:
             return constant(self.schema.names)

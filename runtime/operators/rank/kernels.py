@@ -13,9 +13,10 @@ from aggloom.runtime.state.order_tree import (
     weight_of,
 )
 from aggloom.runtime.state.row_index import row_hash
-from aggloom.runtime.state.row_store import RowArrays, same_row
+from aggloom.runtime.state.row_store import RowArrays, is_null, same_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import Tree
+from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays, compare_bytes
 
@@ -56,9 +57,13 @@ def in_range(
 
 @kernel
 def hash_rows(rows: RowArrays, ids: Array, slots: Array, identity: Array, out: Array) -> None:
-    """The hash of stored rows in their slots, by some columns."""
+    """The hash of stored rows in their slots, by some columns. That of a NULL is no value's."""
     for k in range(len(ids)):
-        out[k] = row_hash(rows.words, rows.flags, ids[k], slots[k], identity)
+        h = row_hash(rows.words, rows.flags, ids[k], slots[k], identity)
+        for place in range(len(identity)):
+            if is_null(rows.flags, ids[k], identity[place]):
+                h = combine(h, np.int64(place + 1))
+        out[k] = h
 
 
 @kernel
