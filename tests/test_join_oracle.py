@@ -74,17 +74,6 @@ CHOSEN = {
           (SELECT id, customer, ROW_NUMBER() OVER (PARTITION BY customer ORDER BY amount, id) AS n
            FROM orders) x
         FULL JOIN payments p ON p.id = x.customer AND p.paid = x.n""",
-    "row numbers beside one row of a customer, by number": """
-        SELECT a.id, b.id AS other, n.name FROM
-          (SELECT customer, id, ROW_NUMBER() OVER (PARTITION BY customer ORDER BY amount, id) AS n
-           FROM (SELECT customer, id, SUM(amount) AS amount FROM orders GROUP BY customer, id) s) a
-        JOIN customers n ON a.customer = n.customer
-        LEFT JOIN orders b ON b.customer = a.customer AND b.amount = a.n""",
-    "the first orders with their numbers, by order": """
-        SELECT x.id, x.n, p.paid FROM (
-          SELECT customer, id, ROW_NUMBER() OVER (PARTITION BY customer ORDER BY amount, id) AS n
-          FROM (SELECT customer, id, SUM(amount) AS amount FROM orders GROUP BY customer, id) s) x
-        LEFT JOIN payments p ON p.paid = x.customer AND p.id = x.id WHERE n <= 3""",
     "everything with everything": """
         SELECT COUNT(*) AS n, SUM(paid) AS paid FROM orders FULL JOIN payments USING (id)
         HAVING COUNT(*) > 0""",

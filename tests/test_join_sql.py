@@ -231,11 +231,40 @@ def test_join_sql(given: dict[str, Any], sql: str) -> None:
         ({"on": "k", "condition": "l.k = r.k"}, "give either"),
         ({"on": "k", "how": "lefty"}, "Did you mean 'left'"),
         ({"on": "k", "how": "cross"}, "pairs all rows"),
+        ({"on": "k", "how": None}, "how is None"),
+        ({"on": {"k": "j"}}, "on is {'k': 'j'}; give a name"),
+        ({"on": 5}, "on is 5"),
+        ({"on": "k", "ttl": "1 day"}, "one of each side"),
+        ({"on": "k", "ttl": ("1 d",)}, "one of each side"),
+        ({"on": "k", "select": 5}, "select is 5"),
     ],
 )
 def test_join_sql_refuses(given: dict[str, Any], match: str) -> None:
     with pytest.raises(SpecError, match=match):
         al.join_sql(**given)
+
+
+@pytest.mark.parametrize("keys", ["k", {"a": 5}, {"a": {"k": 1}}])
+def test_keys_that_are_none_are_refused(keys: Any) -> None:
+    with pytest.raises(SpecError, match="key"):
+        plan("SELECT * FROM a JOIN b USING (k)", keys=keys)
+
+
+@pytest.mark.parametrize("semi", ["LEFT SEMI JOIN", "LEFT JOIN"])
+def test_numbers_that_rows_take_from_one_another_lose_no_row(semi: str) -> None:
+    """A rank tells them by number: of a row's own key the new row comes before the old one goes."""
+    sql = f"""
+        SELECT x.n, x.r FROM
+          (SELECT k, n, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS r FROM a) x
+        {semi} b ON x.k = b.k AND x.n = b.m WHERE r <= 2"""
+    keys = {"a": ["k", "n"], "b": ["k", "m"]}
+    with al.Harness.from_sql(sql, TABLES, backend="python", keys=keys) as harness:
+        harness.process([("+I", 1, "y", 1), ("+I", 1, "z", 2)], table="a")
+        harness.process([("+I", 1, "w", 1), ("+I", 1, "w", 2)], table="b")
+        harness.flush()
+        harness.process([("-U", 1, "z", 2), ("+U", 1, "x", 2)], table="a")
+        harness.flush()
+        assert sorted(harness.table()) == [(1, 2), (2, 1)]
 
 
 @pytest.mark.parametrize(

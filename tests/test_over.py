@@ -164,6 +164,19 @@ def test_a_row_is_known_again_where_null_and_one_are_both_keys() -> None:
     assert sorted(found[1], key=str) == [("+U", "a", 1, 4, 2), ("+U", "a", None, 3, 2)]
 
 
+@pytest.mark.parametrize(
+    ("calls", "order", "match"),
+    [
+        ("SUM(n)", "n", "calls is 'SUM"),
+        (["SUM(n)"], "n", "name each column"),
+        ({"s": "SUM(n)"}, 5, "order_by is 5"),
+    ],
+)
+def test_over_sql_refuses(calls: Any, order: Any, match: str) -> None:
+    with pytest.raises(SpecError, match=match):
+        al.over_sql(calls, order_by=order)
+
+
 def test_only_what_a_change_touches_is_computed() -> None:
     sql = (
         "SELECT id, SUM(n) OVER (w ROWS 2 PRECEDING) AS s, LAG(n) OVER w AS l FROM t "

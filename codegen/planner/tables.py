@@ -9,6 +9,7 @@ from aggloom.codegen.operators import Node, Scan, normalised
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
+from aggloom.codegen.sql.given_names import names_of
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 
 Keys = Mapping[str, str | Sequence[str]]
@@ -21,6 +22,8 @@ def table_nodes(
     dialect: str,
 ) -> dict[str, Node]:
     """What stands for each table in a plan; raises SpecError, and OptionError for a table that is not given."""
+    if not isinstance(keys or {}, Mapping):
+        raise OptionError(f"keys is {keys!r}; name the table: keys={{'t': ['id']}}.")
     for what, given in (("input_changes", input_changes), ("keys", keys or {})):
         for name in given if isinstance(given, Mapping) else ():
             if name not in tables:
@@ -39,7 +42,7 @@ def _table(
     if isinstance(schema, str):
         schema, declared = without_primary_key(schema)
     columns = to_schema(schema, dialect)
-    listed = (given,) if isinstance(given, str) else tuple(given or ())
+    listed = names_of(f"table {name}: its key", given or ())
     key = tuple(_column(name, columns.names, each) for each in listed or declared)
     if len(set(key)) < len(key):
         raise SpecError(f"table {name}: its key names a column twice; name each once.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.sql.given_names import names_of
 from aggloom.errors import SpecError, nearest
 
 _WORDS = {
@@ -38,17 +39,21 @@ def join_sql(
     select: what to show, as SQL. ttl: how long each side is kept without a change, such as `("1 h", None)`; None: as
     the options say. Raises SpecError.
     """
+    if not isinstance(how, str):
+        raise SpecError(f"join: how is {how!r}. {nearest('', _WORDS)}")
     folded = how.lower().replace("_", "").replace(" ", "")
     kind = _SPARK.get(folded, folded)
     if kind not in _WORDS:
         raise SpecError(f"join: how is {how!r}. {nearest(folded, _WORDS)}")
-    columns = [on] if isinstance(on, str) else list(on)
+    columns = names_of("join: on", on)
     if kind == "cross" and (columns or condition is not None):
         raise SpecError("join: a cross join pairs all rows; leave out on and condition.")
     if kind != "cross" and bool(columns) == (condition is not None):
         raise SpecError("join: give either on=[columns] or condition='l.id = r.id', and not both.")
+    if not isinstance(ttl, list | tuple) or len(ttl) != 2:
+        raise SpecError(f"join: ttl is {ttl!r}; give one of each side: ttl=('1 h', None).")
     left, right = names
-    shown = select if isinstance(select, str) else ", ".join(select)
+    shown = ", ".join(names_of("join: select", select))
     kept = [f"'{name}' = '{time}'" for name, time in zip(names, ttl, strict=True) if time]
     hint = f"/*+ STATE_TTL({', '.join(kept)}) */ " if kept else ""
     test = f" USING ({', '.join(map(quoted, columns))})" if columns else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.sql.given_names import names_of
 from aggloom.errors import SpecError
 
 
@@ -23,8 +24,10 @@ def over_sql(
     such as "ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"; without one all rows of the key, or with an order those up to
     the row and its ties. Raises SpecError.
     """
-    keys = [partition_by] if isinstance(partition_by, str) else list(partition_by)
-    order = [order_by] if isinstance(order_by, str) else list(order_by)
+    keys = names_of("over: partition_by", partition_by)
+    order = names_of("over: order_by", order_by)
+    if not isinstance(calls, Mapping):
+        raise SpecError(f"over: calls is {calls!r}; name each column: {{'s': 'SUM(x)'}}.")
     if not calls:
         raise SpecError("over: there is no call; name a column and its function, {'s': 'SUM(x)'}.")
     parts = [f"PARTITION BY {', '.join(map(quoted, keys))}"] if keys else []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.sql.given_names import names_of
 from aggloom.codegen.sql.numbering import Function
 from aggloom.errors import SpecError, nearest
 
@@ -29,8 +30,8 @@ def rank_sql(
     name = function.upper()
     if name not in get_args(Function):
         raise SpecError(f"rank: function is {function!r}. {nearest(name, get_args(Function))}")
-    keys = [partition_by] if isinstance(partition_by, str) else list(partition_by)
-    order = [order_by] if isinstance(order_by, str) else list(order_by)
+    keys = names_of("rank: partition_by", partition_by)
+    order = names_of("rank: order_by", order_by)
     if not order:
         raise SpecError("rank: order_by is empty; name at least one column, such as 'score DESC'.")
     for told, value in (("first", first), ("last", last)):
