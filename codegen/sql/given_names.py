@@ -11,7 +11,9 @@ def names_of(what: str, given: Any) -> list[str]:
     """The names of an argument, which messages call `what`. Raises SpecError."""
     if isinstance(given, str):
         return [given]
-    found = list(given) if isinstance(given, list | tuple) else [None]
-    if not all(isinstance(name, str) and name for name in found):
+    if not isinstance(given, list | tuple):
         raise SpecError(f"{what} is {given!r}; give a name, or a list of names.")
-    return found
+    for name in given:
+        if not (isinstance(name, str) and name):
+            raise SpecError(f"{what} names {name!r}; give names of columns.")
+    return list(given)

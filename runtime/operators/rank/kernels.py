@@ -62,7 +62,7 @@ def hash_rows(rows: RowArrays, ids: Array, slots: Array, identity: Array, out: A
         h = row_hash(rows.words, rows.flags, ids[k], slots[k], identity)
         for place in range(len(identity)):
             if is_null(rows.flags, ids[k], identity[place]):
-                h = combine(h, np.int64(place + 1))
+                h = combine(h, place + 1)
         out[k] = h
 
 
