@@ -120,7 +120,7 @@ class Lowering:
         self._carries = carries
         self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
-        self._places = 0
+        self._places = self._reads = 0
         self._number = counting.number()
         conf = _any(tables).df.sparkSession.conf
         partitions = conf.get("spark.sql.shuffle.partitions")
@@ -267,7 +267,8 @@ class Lowering:
             assert isinstance(node, Scan)
             change, append_only = self.tables[node.table].change_column, node.changes == "append"
             pack = Pack(route, node.schema, name, change, append_only, ordered)
-            packed = files.packed(pack, f"{self._places} {route.side} #{self._number}")
+            packed = files.packed(pack, f"{self._reads} #{self._number}")
+            self._reads += 1
             return self._with_marker(packed, route)
         rows = self._rows(node)
         by_file = list(rows.files) if ordered else []

@@ -41,6 +41,12 @@ _RANKED = (
     "SELECT a, b, s, r FROM (SELECT a, b, s, ROW_NUMBER() OVER (PARTITION BY a ORDER BY s DESC, b) AS r FROM "
     "(SELECT a, b, SUM(v) AS s FROM t GROUP BY a, b) AS g) AS x WHERE r <= 2"
 )
+_JOINED = (
+    "SELECT a, n, id, v, r FROM (SELECT x.a, n, id, v, ROW_NUMBER() OVER (PARTITION BY x.a ORDER BY v DESC, id) AS r "
+    "FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) AS x "
+    "LEFT JOIN (SELECT id, a, v FROM t WHERE v >= 37) AS y ON x.a = y.a AND v - 30 < n) AS z WHERE r <= 3"
+)
+_OVER = "SELECT id, a, v, SUM(v) OVER (PARTITION BY a ORDER BY id ROWS 5 PRECEDING) AS s FROM t"
 _WINDOWED = (
     "SELECT a, window_start, window_end, SUM(v) AS s, COUNT(DISTINCT b) AS d, MAX(v) AS m "
     "FROM TABLE({call}) GROUP BY a, window_start, window_end"
@@ -89,6 +95,8 @@ QUERIES = {
         options={"allow_lateness": "5 min"},
     ),
     "ranked": Query(_RANKED, _RANKED),
+    "joined": Query(_JOINED, _JOINED),
+    "over": Query(_OVER, _OVER),
 }
 
 
