@@ -266,5 +266,5 @@ def test_what_is_wrong_is_said_before_anything_runs(spark: Any) -> None:
         sql("SELECT COUNT(*) FROM t", t=df, change_column="kind")
     with pytest.raises(SpecError, match=r"no option .mini_batch_sise.*mini_batch_size"):
         sql("SELECT COUNT(*) FROM t", t=df, mini_batch_sise=3)
-    with pytest.raises(UnsupportedSqlError, match="join"):
-        sql("SELECT COUNT(*) FROM t JOIN t u ON t.a = u.a", t=df)
+    with pytest.raises(UnsupportedSqlError, match="ASOF JOIN"):
+        sql("SELECT COUNT(*) FROM t ASOF JOIN t u ON t.a = u.a", t=df)
