@@ -36,7 +36,9 @@ def trust_option() -> Callable[[Command], Command]:
 def spec_options(command: Command) -> Command:
     """Give a command the options that describe a query."""
     options = [
-        click.option("--sql", help="A query; for one spec, one SELECT with GROUP BY over one table."),
+        click.option(
+            "--sql", help="A query; for one spec, one SELECT with GROUP BY over one table."
+        ),
         click.option("--schema", help='Input columns as DDL: "name STRING, cnt INT".'),
         click.option(
             "--changes",
