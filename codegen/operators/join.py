@@ -107,11 +107,6 @@ class Join(RowsByKey):
         return _smallest(self.right, self.right_keys)
 
     @property
-    def output_key(self) -> Key | None:
-        """The columns by which the rows that leave are told apart; None: there are none."""
-        return self.unique_key
-
-    @property
     def ordered_keys(self) -> tuple[Key, ...]:
         ways = {"inner": (self.keys, self.right_keys), "right": (self.right_keys,), "full": ()}
         lying = ways.get(self.kind, (self.keys,))
@@ -127,7 +122,7 @@ class Join(RowsByKey):
         if adds_only and self.kind in ("inner", "semi"):
             return ("I",)
         passes_on = self.kind in ("inner", "semi", "anti")
-        if self.output_key is None and not passes_on:
+        if self.unique_key is None and not passes_on:
             return ("I", "D")
         return tuple(k for k in ("I", "UB", "UA", "D") if self.update_before or k != "UB")
 

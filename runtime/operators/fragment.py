@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, LoweredCalc, parse_type, type_name
+from aggloom.codegen import AggSpec, LoweredCalc
 from aggloom.codegen.planner import (
     Exchange,
     Node,
@@ -32,6 +32,7 @@ from aggloom.runtime.operators.base import (
     blocks_of,
     joined_blocks,
 )
+from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.stateless import Step, run_steps, step_data, step_from, step_of
 from aggloom.runtime.operators.steps import Rows, joined, no_rows
@@ -324,7 +325,7 @@ def feeds_data(spec: FragmentSpec) -> list[Any]:
 
 def inputs_data(spec: FragmentSpec) -> list[Any]:
     """The columns of each input as JSON can hold them."""
-    return [[[field.name, type_name(field.type)] for field in rows] for rows in spec.inputs]
+    return [columns_data(rows) for rows in spec.inputs]
 
 
 def feeds_from(data: Any) -> tuple[tuple[Feed, ...], ...]:
@@ -340,7 +341,7 @@ def feeds_from(data: Any) -> tuple[tuple[Feed, ...], ...]:
 def inputs_from(data: Any) -> tuple[pa.Schema, ...]:
     """The columns of each input; raises SpecError."""
     try:
-        return tuple(pa.schema([(n, parse_type(text)) for n, text in rows]) for rows in data)
+        return tuple(columns_from(rows) for rows in data)
     except (TypeError, ValueError) as error:
         if isinstance(error, SpecError):
             raise

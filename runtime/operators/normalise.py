@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import Held, OperatorSpec, Partials, TimeMode
+from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.deduplicate.at_once import fitted, held_of
 from aggloom.runtime.operators.deduplicate.messages import messages, unlike
 from aggloom.runtime.operators.deduplicate.state import NONE, DeduplicateState
@@ -170,7 +171,7 @@ class NormaliseSpec(OperatorSpec):
 
     def to_data(self) -> dict[str, Any]:
         return {
-            "columns": [[field.name, type_name(field.type)] for field in self.schema],
+            "columns": columns_data(self.schema),
             "keys": self.keys,
             "filtered": self.filtered,
             **self._changing(),
@@ -180,8 +181,7 @@ class NormaliseSpec(OperatorSpec):
     def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> NormaliseSpec:
         given = dict(data)
         try:
-            columns = given.pop("columns")
-            return cls(pa.schema([(name, parse_type(text)) for name, text in columns]), **given)
+            return cls(columns_from(given.pop("columns")), **given)
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"normalise: settings that cannot be read: {error!r}.") from None
 

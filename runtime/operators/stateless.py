@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import LoweredCalc, lower_calc, parse_type, type_name
+from aggloom.codegen import LoweredCalc, lower_calc
 from aggloom.codegen.planner import (
     Bucket,
     Calc,
@@ -25,6 +25,7 @@ from aggloom.codegen.planner import (
 )
 from aggloom.codegen.windows import windowing_data, windowing_of
 from aggloom.errors import AggloomError, SpecError
+from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import assign_windows, window_rows
 from aggloom.runtime.values.key_hash import bucket_column
@@ -65,14 +66,14 @@ def step_data(step: Step) -> dict[str, Any]:
     """A step of a fragment as JSON can hold it."""
     if isinstance(step, WindowAssign):
         windowing = windowing_data(step.windowing)
-        return {"windows": windowing, "name": step.name, "rows": _fields(step.input.schema)}
+        return {"windows": windowing, "name": step.name, "rows": columns_data(step.input.schema)}
     assert isinstance(step, Calc | LoweredCalc)
     made = step if isinstance(step, LoweredCalc) else None
     return {
         "where": step.where,
         "select": [list(pair) for pair in step.select],
-        "columns": _fields(step.schema),
-        "rows": _fields(made.rows if made else step.input.schema),  # type: ignore[union-attr]
+        "columns": columns_data(step.schema),
+        "rows": columns_data(made.rows if made else step.input.schema),  # type: ignore[union-attr]
         "zone": made.zone if made else "",
     }
 
@@ -80,24 +81,16 @@ def step_data(step: Step) -> dict[str, Any]:
 def step_from(data: Mapping[str, Any]) -> Step:
     """The step of what `step_data` gave; raises SpecError."""
     try:
-        scan = Scan("", _schema(data["rows"]), "append")
+        scan = Scan("", columns_from(data["rows"]), "append")
         if "windows" in data:
             return WindowAssign(scan, windowing_of(data["windows"]), data["name"])
         select = tuple((name, sql) for name, sql in data["select"])
-        calc = Calc(scan, select, _schema(data["columns"]), data["where"])
+        calc = Calc(scan, select, columns_from(data["columns"]), data["where"])
         return step_of(calc, data["zone"])
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, SpecError):
             raise
         raise SpecError(f"a step that cannot be read: {error!r}.") from None
-
-
-def _fields(schema: pa.Schema) -> list[list[str]]:
-    return [[field.name, type_name(field.type)] for field in schema]
-
-
-def _schema(fields: Any) -> pa.Schema:
-    return pa.schema([(name, parse_type(text)) for name, text in fields])
 
 
 def expand(node: Expand, rows: Rows) -> Rows:

@@ -49,8 +49,6 @@ def write_changes(
 
     By default it processes what is there and stops. `key_columns` tell `table` which row a lone +U replaces.
     """
-    made = lowered(df)
-    in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
     if not df.isStreaming:
         raise SpecError(
             "write_changes: the DataFrame is a batch, whose changes are all there: use df.write or df.toArrow(), "
@@ -79,6 +77,8 @@ def write_changes(
     if kind == "console":
         return started(writer.foreachBatch(WithFiles(checkpoint, ConsoleSink(rows_shown))))
     if kind == "table":
+        made = lowered(df)
+        in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
         table = TableSink(Path(checkpoint), key_columns, in_order)
         return started(writer.foreachBatch(WithFiles(checkpoint, table)))
     take_back(path, checkpoint)

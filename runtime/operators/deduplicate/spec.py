@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import Operator, OperatorSpec, TimeMode
+from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.deduplicate.at_once import DeduplicateOperator
 from aggloom.runtime.operators.deduplicate.choice import Keep
 from aggloom.runtime.operators.deduplicate.waiting import WaitingDeduplicateOperator
@@ -94,7 +95,7 @@ class DeduplicateSpec(OperatorSpec):
         )
 
     def to_data(self) -> dict[str, Any]:
-        columns = [[field.name, type_name(field.type)] for field in self.schema]
+        columns = columns_data(self.schema)
         settings = {name: getattr(self, name) for name in (*_FIXED, *_CHANGING)}
         return {"columns": columns, **settings}
 
@@ -102,9 +103,7 @@ class DeduplicateSpec(OperatorSpec):
     def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> DeduplicateSpec:
         given = dict(data)
         try:
-            columns = given.pop("columns")
-            schema = pa.schema([(name, parse_type(text)) for name, text in columns])
-            return cls(schema, **given)
+            return cls(columns_from(given.pop("columns")), **given)
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"deduplicate: settings that cannot be read: {error!r}.") from None
 

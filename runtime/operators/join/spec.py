@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
+from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.settings import JoinSettings
 
@@ -42,7 +43,7 @@ class JoinSpec(JoinSettings, OperatorSpec):
             node.condition,
             node.left_key,
             node.right_key,
-            node.output_key,
+            node.unique_key,
             node.update_before,
             not options.mini_batch_enabled,
             (left, right),
@@ -59,16 +60,18 @@ class JoinSpec(JoinSettings, OperatorSpec):
     def to_data(self) -> dict[str, Any]:
         settings = {name: getattr(self, name) for name in (*_FIXED, *_CHANGING)}
         lists = {name: settings[name] and list(settings[name]) for name in _LISTS}
-        return {"left": _fields(self.left), "right": _fields(self.right), **settings, **lists}
+        return {
+            "left": columns_data(self.left),
+            "right": columns_data(self.right),
+            **settings,
+            **lists,
+        }
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> JoinSpec:
         given = dict(data)
         try:
-            sides = [
-                pa.schema([(name, parse_type(text)) for name, text in given.pop(side)])
-                for side in ("left", "right")
-            ]
+            sides = [columns_from(given.pop(side)) for side in ("left", "right")]
             return cls(*sides, **_read(given))
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"join: settings that cannot be read: {error!r}.") from None
@@ -92,10 +95,6 @@ class JoinSpec(JoinSettings, OperatorSpec):
     @property
     def time_mode(self) -> TimeMode:
         return "ProcessingTime" if any(self.ttls) else "None"
-
-
-def _fields(schema: pa.Schema) -> list[list[str]]:
-    return [[field.name, type_name(field.type)] for field in schema]
 
 
 def _read(given: dict[str, Any]) -> dict[str, Any]:

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, Frame, parse_type, type_name
+from aggloom.codegen import AggSpec, Frame
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import Operator, OperatorSpec, TimeMode
+from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.over.once import OverOnceOperator
 from aggloom.runtime.operators.over.operator import OverOperator
 from aggloom.runtime.operators.over.settings import Call, OverSettings
@@ -74,11 +75,11 @@ class OverSpec(OverSettings, OperatorSpec):
 
     def to_data(self) -> dict[str, Any]:
         return {
-            "columns": _listed(self.schema),
+            "columns": columns_data(self.schema),
             "keys": self.keys,
             "sort": [[each.column, each.descending, each.nulls_first] for each in self.sort],
             "calls": [asdict(each) for each in self.calls],
-            "results": _listed(self.results),
+            "results": columns_data(self.results),
             "aggregates": self.spec is not None,
             "identity": list(self.identity),
             "by": self.by,
@@ -90,8 +91,8 @@ class OverSpec(OverSettings, OperatorSpec):
     def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> OverSpec:
         given = dict(data)
         try:
-            schema = pa.schema(_fields(given.pop("columns")))
-            given["results"] = tuple(_fields(given["results"]))
+            schema = columns_from(given.pop("columns"))
+            given["results"] = tuple(columns_from(given["results"]))
             given["sort"] = tuple(SortColumn(*each) for each in given["sort"])
             given["identity"] = tuple(given["identity"])
             given["calls"] = tuple(
@@ -136,11 +137,3 @@ class OverSpec(OverSettings, OperatorSpec):
     @property
     def needs_order(self) -> bool:
         return True
-
-
-def _listed(fields: Any) -> list[list[str]]:
-    return [[field.name, type_name(field.type)] for field in fields]
-
-
-def _fields(listed: Any) -> list[pa.Field]:
-    return [pa.field(name, parse_type(text)) for name, text in listed]

@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec, parse_type, type_name
+from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
+from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.rank.operator import RankOperator
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.windowed import WindowRankOperator
@@ -65,7 +66,7 @@ class RankSpec(RankSettings, OperatorSpec):
 
     def to_data(self) -> dict[str, Any]:
         return {
-            "columns": [[field.name, type_name(field.type)] for field in self.schema],
+            "columns": columns_data(self.schema),
             "keys": self.keys,
             "function": self.function,
             "sort": [[each.column, each.descending, each.nulls_first] for each in self.sort],
@@ -84,8 +85,7 @@ class RankSpec(RankSettings, OperatorSpec):
     def from_data(cls, data: Mapping[str, Any], spec: AggSpec) -> RankSpec:
         given = dict(data)
         try:
-            columns = given.pop("columns")
-            schema = pa.schema([(name, parse_type(text)) for name, text in columns])
+            schema = columns_from(given.pop("columns"))
             given["sort"] = tuple(SortColumn(*each) for each in given["sort"])
             for name in ("unique", "identity"):
                 given[name] = tuple(given[name])

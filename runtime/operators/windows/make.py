@@ -14,6 +14,7 @@ from aggloom.codegen.planner import Bounds, PlanOptions, WindowAggregate
 from aggloom.codegen.windows import Aligned, Session, Windowing, windowing_data, windowing_of
 from aggloom.errors import SpecError
 from aggloom.runtime.operators.base import OperatorSpec, TimeMode
+from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.windows.base import WindowOperator
 from aggloom.runtime.operators.windows.general import GeneralWindowOperator
 from aggloom.runtime.operators.windows.output import WindowOutput
@@ -63,7 +64,7 @@ class WindowSettings(OperatorSpec):
             "per_record": self.per_record,
             "windowing": windowing_data(self.windowing),
             "bounds": [*bounds.names, type_name(bounds.type), type_name(bounds.time_type)],
-            "rows": [[field.name, type_name(field.type)] for field in self.row_schema],
+            "rows": columns_data(self.row_schema),
         }
 
     @classmethod
@@ -74,7 +75,7 @@ class WindowSettings(OperatorSpec):
             windowing = windowing_of(given.pop("windowing"))
             start, end, time, kind, time_kind = given.pop("bounds")
             bounds = Bounds(start, end, time, parse_type(kind), parse_type(time_kind))
-            rows = pa.schema([(name, parse_type(text)) for name, text in given.pop("rows")])
+            rows = columns_from(given.pop("rows"))
             return cls(spec, windowing, bounds, rows, **given)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, SpecError):
