@@ -2,23 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import OneInput, State
+from aggloom.runtime.operators.base import OneInput
 from aggloom.runtime.state.key_table import KeyTable
-from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
 
 
-class RowState(State, Protocol):
-    """The keys that came, each with the time at which it was written, and their rows."""
+class RowState(ABC):
+    """The keys that came, each with the time at which it was written, and their rows, in one arena."""
 
+    handler = None
+    arena: Arena
+    pool: Pool
     table: KeyTable
 
-    def used(self) -> Array: ...
+    @property
+    def key_texts(self) -> int:
+        """How many columns of a slot's key are texts."""
+        return int(self.table.index.pooled.sum())
 
-    def forget(self, slots: Array) -> None: ...
+    def used(self) -> Array:
+        """The slots in use."""
+        return self.table.used_slots()
+
+    def lookup(self, batch: pa.RecordBatch) -> Array:
+        """The slot of each row's key; new keys get one."""
+        slots = self.table.lookup(batch)
+        self._fit()
+        return slots
+
+    def snapshot(self) -> bytes:
+        """The whole state as bytes."""
+        return self.arena.snapshot()
+
+    def restore(self, data: bytes | memoryview) -> None:
+        """Replace the state by a snapshot's; raises StateCorruptError."""
+        self.arena.restore(data)
+        self._open(self.arena)
+
+    def flush_files(self) -> None:
+        """Bring everything into the mapped files."""
+        self.arena.flush()
+
+    @abstractmethod
+    def forget(self, slots: Array) -> None:
+        """Remove keys with their rows, and give memory back."""
+
+    @abstractmethod
+    def _open(self, arena: Arena) -> None:
+        """Create its arrays in an arena, or find them there again."""
+
+    @abstractmethod
+    def _fit(self) -> None:
+        """Have as many places as the table has slots."""
 
 
 S = TypeVar("S", bound=RowState)

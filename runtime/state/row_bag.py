@@ -124,6 +124,16 @@ class RowBag(IdentifiedRows):
             if found:
                 yield positions[:found], ids[:found]
 
+    def holds(self, slots: Array) -> Array:
+        """Whether each slot has a row."""
+        return np.asarray((self.arrays.head[slots] != 0) & (slots >= 0))
+
+    def empty(self, slots: Array) -> None:
+        """Forget all rows of slots."""
+        for _, ids in list(self.walk(slots)):
+            self.take(ids)
+            self.free(ids)
+
     def counts(self, ids: Array) -> Array:
         """How often each row is there."""
         return self.arrays.count[ids]

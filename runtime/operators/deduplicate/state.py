@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Arena, Array
@@ -34,15 +35,13 @@ def _group(slots: Array, numbers: Array, touched: Array, groups: Array) -> int:
     return n
 
 
-class DeduplicateState:
+class DeduplicateState(RowState):
     """The keys that came, when each was written, and its row.
 
     holds: whether rows are kept; without them a key that came has row GIVEN. times: the numbers that are kept for each
     key besides, by name. directory: where the arena's arrays are mapped, created or reopened; None keeps them on the
     heap.
     """
-
-    handler = None
 
     def __init__(
         self,
@@ -76,25 +75,10 @@ class DeduplicateState:
         """When each slot was written."""
         return self.table.stamps("written")
 
-    @property
-    def key_texts(self) -> int:
-        """How many columns of a slot's key are texts."""
-        return int(self.table.index.pooled.sum())
-
-    def used(self) -> Array:
-        """The slots in use."""
-        return self.table.used_slots()
-
     def with_rows(self) -> Array:
         """The slots that have a row."""
         used = self.used()
         return used[self.row[used] > 0]
-
-    def lookup(self, batch: pa.RecordBatch) -> Array:
-        """The slot of each row's key; new keys get one."""
-        slots = self.table.lookup(batch)
-        self._fit()
-        return slots
 
     def grouped(self, slots: Array) -> tuple[Array, Array]:
         """The different slots of rows, and by row which of them is its own."""
@@ -128,19 +112,6 @@ class DeduplicateState:
         self.pool.sweep()
         if self.table.is_airy or (self.holds and self.rows.is_airy):
             self._compact()
-
-    def snapshot(self) -> bytes:
-        """The whole state as bytes."""
-        return self.arena.snapshot()
-
-    def restore(self, data: bytes | memoryview) -> None:
-        """Replace the state by a snapshot's; raises StateCorruptError."""
-        self.arena.restore(data)
-        self._open(self.arena)
-
-    def flush_files(self) -> None:
-        """Bring everything into the mapped files."""
-        self.arena.flush()
 
     @property
     def _by_slot(self) -> tuple[str, ...]:

@@ -124,7 +124,7 @@ class JoinOperator(Operator):
             old = old[~side.is_empty(old)]
             if len(old):
                 self.counters["expired"] += len(old)
-                side.forget(old)
+                side.bag.empty(old)
         self.state.leave(used)
 
     def _one_by_one(self, taken: tuple[Taken, Taken], now: int) -> Rows:

@@ -136,7 +136,7 @@ class Side:
 
     def is_empty(self, slots: Array) -> Array:
         """Whether each slot has no row; one of -1 has none."""
-        return np.asarray((self.bag.arrays.head[slots] == 0) | (slots < 0))
+        return ~self.bag.holds(slots)
 
     def all_of(self, slots: Array) -> Items:
         """All rows of slots, as if they had just come."""
@@ -147,9 +147,3 @@ class Side:
         counts = self.bag.arrays.count[ids].astype(np.int64)
         absent = np.full(len(ids), -1, np.int64)
         return Items(slots[positions], absent, ids, np.zeros(len(ids), np.int64), counts)
-
-    def forget(self, slots: Array) -> None:
-        """Remove all rows of slots."""
-        for _, ids in list(self.bag.walk(slots)):
-            self.bag.take(ids)
-            self.bag.free(ids)

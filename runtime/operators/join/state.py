@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from aggloom.runtime.operators.join.settings import JoinSettings
 from aggloom.runtime.operators.join.side import Side
 from aggloom.runtime.operators.join.side_kernels import add_distinct
+from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import Arena, Array
@@ -18,14 +18,12 @@ from aggloom.runtime.storage.pool import Pool
 NAMES = ("left", "right")
 
 
-class JoinState:
+class JoinState(RowState):
     """Keys, when each side of each was written, its rows.
 
     owed: of each side the rows that were taken back before they came, if that is remembered. directory: where the
     arena's arrays are mapped.
     """
-
-    handler = None
 
     def __init__(self, settings: JoinSettings, directory: Path | None = None) -> None:
         self.settings = settings
@@ -57,21 +55,6 @@ class JoinState:
             total += np.bincount(theirs, weights=counts, minlength=len(total))
         return total[slots].astype(np.int64)
 
-    @property
-    def key_texts(self) -> int:
-        """How many columns of a slot's key are texts."""
-        return int(self.table.index.pooled.sum())
-
-    def used(self) -> Array:
-        """The slots in use."""
-        return self.table.used_slots()
-
-    def lookup(self, batch: pa.RecordBatch) -> Array:
-        """The slot of each row's key; new keys get one."""
-        slots = self.table.lookup(batch)
-        self._fit()
-        return slots
-
     def matching(self, slots: Array) -> Array:
         """The slots, -1 where a NULL keeps a key from matching any."""
         if not self._strict or not len(slots):
@@ -93,11 +76,9 @@ class JoinState:
 
     def leave(self, touched: Array) -> None:
         """Forget the keys among these that have nothing left, and give memory back."""
-        left, right = self.sides
-        empty = touched[left.is_empty(touched) & right.is_empty(touched)]
-        for owed in self.owed:
-            if owed is not None and len(owed):
-                empty = empty[owed.arrays.head[empty] == 0]
+        empty = touched
+        for bag in self._bags():
+            empty = empty[~bag.holds(empty)]
         if len(empty):
             self.table.forget(empty)
             self._fit()
@@ -107,26 +88,9 @@ class JoinState:
 
     def forget(self, slots: Array) -> None:
         """Remove keys with their rows, and give memory back."""
-        for side, owed in zip(self.sides, self.owed, strict=True):
-            side.forget(slots)
-            if owed is not None:
-                for _, ids in list(owed.walk(slots)):
-                    owed.take(ids)
-                    owed.free(ids)
+        for bag in self._bags():
+            bag.empty(slots)
         self.leave(slots)
-
-    def snapshot(self) -> bytes:
-        """The whole state as bytes."""
-        return self.arena.snapshot()
-
-    def restore(self, data: bytes | memoryview) -> None:
-        """Replace the state by a snapshot's; raises StateCorruptError."""
-        self.arena.restore(data)
-        self._open(self.arena)
-
-    def flush_files(self) -> None:
-        """Bring everything into the mapped files."""
-        self.arena.flush()
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)

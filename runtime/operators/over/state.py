@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_store import RowStore
@@ -18,15 +19,13 @@ from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
 
 
-class OverState:
+class OverState(RowState):
     """Keys, when each was written, its rows, and by row the number of its values + 1 (0: none were told).
 
     keys: how many of the first columns are the key. results: the columns of values; none: values are not kept. owes:
     whether rows that were taken back before they came are remembered. numbers: what is kept for each key besides, by
     name. compacts: whether slots may get other numbers. directory: where the arena's arrays are mapped.
     """
-
-    handler = None
 
     def __init__(
         self,
@@ -70,21 +69,6 @@ class OverState:
         """The watermark that rows were judged by last."""
         return self.arena.array("clock", 0, "i8")
 
-    @property
-    def key_texts(self) -> int:
-        """How many columns of a slot's key are texts."""
-        return int(self.table.index.pooled.sum())
-
-    def used(self) -> Array:
-        """The slots in use."""
-        return self.table.used_slots()
-
-    def lookup(self, batch: pa.RecordBatch) -> Array:
-        """The slot of each row's key; new keys get one."""
-        slots = self.table.lookup(batch)
-        self._fit()
-        return slots
-
     def fit_rows(self) -> None:
         """Have room for what is kept by row, as many rows as there may be."""
         if self.kept and len(self.told) != self.sorted.rows.capacity:
@@ -113,9 +97,7 @@ class OverState:
         self.sorted.take(ids)
         self.free(ids)
         if self.owed is not None:
-            for _, some in list(self.owed.walk(slots)):
-                self.owed.take(some)
-                self.owed.free(some)
+            self.owed.empty(slots)
         for name in self._numbers:
             self.number(name)[slots] = 0
         self.table.forget(slots)
@@ -130,24 +112,7 @@ class OverState:
 
     def owing(self, slots: Array) -> Array:
         """Whether each of the slots has rows that were taken back and never came."""
-        found = np.zeros(len(slots), np.bool_)
-        if self.owed is not None and len(self.owed):
-            for positions, _ in self.owed.walk(slots):
-                found[positions] = True
-        return found
-
-    def snapshot(self) -> bytes:
-        """The whole state as bytes."""
-        return self.arena.snapshot()
-
-    def restore(self, data: bytes | memoryview) -> None:
-        """Replace the state by a snapshot's; raises StateCorruptError."""
-        self.arena.restore(data)
-        self._open(self.arena)
-
-    def flush_files(self) -> None:
-        """Bring everything into the mapped files."""
-        self.arena.flush()
+        return np.zeros(len(slots), np.bool_) if self.owed is None else self.owed.holds(slots)
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)

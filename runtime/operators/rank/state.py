@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.sort_key import SortColumn
@@ -19,15 +20,13 @@ _TELLING = 5
 """How many rows of a key tell how rare it is."""
 
 
-class RankState:
+class RankState(RowState):
     """Keys, when each was written, its rows, the last number that it asks for + 1 (0: it is not known yet).
 
     keys: how many of the first columns are the key. unique: the columns by which a row is known, none: all. owes:
     whether rows that were taken back before they came are remembered. most: the rows that a key keeps, None: all.
     directory: where the arena's arrays are mapped.
     """
-
-    handler = None
 
     def __init__(
         self,
@@ -62,21 +61,6 @@ class RankState:
         """By slot the last number that is asked for + 1, where a column says it."""
         return self.arena.array("end", 0, "i8")
 
-    @property
-    def key_texts(self) -> int:
-        """How many columns of a slot's key are texts."""
-        return int(self.table.index.pooled.sum())
-
-    def used(self) -> Array:
-        """The slots in use."""
-        return self.table.used_slots()
-
-    def lookup(self, batch: pa.RecordBatch) -> Array:
-        """The slot of each row's key; new keys get one."""
-        slots = self.table.lookup(batch)
-        self._fit()
-        return slots
-
     def forget(self, slots: Array) -> None:
         """Remove keys with their rows, and give memory back."""
         sizes, _ = self.sorted.sizes(slots)
@@ -84,9 +68,7 @@ class RankState:
         self.sorted.take(ids)
         self.sorted.free(ids)
         if self.owed is not None:
-            for _, some in list(self.owed.walk(slots)):
-                self.owed.take(some)
-                self.owed.free(some)
+            self.owed.empty(slots)
         self.end[slots] = 0
         self.table.forget(slots)
         self._fit()
@@ -96,24 +78,7 @@ class RankState:
 
     def owing(self, slots: Array) -> Array:
         """Whether each of the slots has rows that were taken back and never came."""
-        found = np.zeros(len(slots), np.bool_)
-        if self.owed is not None and len(self.owed):
-            for positions, _ in self.owed.walk(slots):
-                found[positions] = True
-        return found
-
-    def snapshot(self) -> bytes:
-        """The whole state as bytes."""
-        return self.arena.snapshot()
-
-    def restore(self, data: bytes | memoryview) -> None:
-        """Replace the state by a snapshot's; raises StateCorruptError."""
-        self.arena.restore(data)
-        self._open(self.arena)
-
-    def flush_files(self) -> None:
-        """Bring everything into the mapped files."""
-        self.arena.flush()
+        return np.zeros(len(slots), np.bool_) if self.owed is None else self.owed.holds(slots)
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)
