@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-import click
 import duckdb
 import numpy as np
 import pyarrow as pa
-from measure import Run, Series, ratios, spread
-from results import publish_rows
+from bundles import command
+from measure import Run
 
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.deduplicate.at_once import DeduplicateOperator
 from aggloom.runtime.operators.normalise import NormaliseOperator
 from aggloom.runtime.values.changelog import INSERT
 
-LOOM, DUCKDB = "aggloom", "DuckDB"
 _COLUMNS = pa.schema(
     [("k", pa.int64()), ("n", pa.int64()), ("ts", pa.int64()), ("v", pa.float64())]
 )
@@ -89,50 +87,15 @@ def kept_rows(case: Case, rows: int, size: int) -> tuple[Run, int]:
     return Run(rows, seconds), answer
 
 
-def cells(series: Sequence[Series]) -> Iterator[tuple[str, ...]]:
-    """The rows of the table."""
-    ours = {each.case: each.rates for each in series if each.contender == LOOM}
-    for each in series:
-        over = "" if each.contender == LOOM else spread(ratios(ours[each.case], each.rates))
-        yield each.case, each.contender, spread(each.rates, 1e-6), over
-
-
-@click.command()
-@click.option("--rows", default=2_000_000, show_default=True)
-@click.option("--bundle", default=100_000, show_default=True)
-@click.option("--rounds", default=3, show_default=True)
-@click.option("--quick", is_flag=True, help="A tenth of the rows.")
-def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
-    """Measure, and write results/deduplicate.md unless --quick."""
-    rows = rows // 10 if quick else rows
-    bundle = bundle // 10 if quick else bundle
-    for case in CASES:
-        # What is compiled is compiled now.
-        loom(case, 2_000, 1_000)
-    found: dict[tuple[str, str], Series] = {}
-    for number in range(1, rounds + 1):
-        for case in CASES:
-            answers = set()
-            for name, play in ((LOOM, loom), (DUCKDB, kept_rows)):
-                run, answer = play(case, rows, bundle)
-                answers.add(answer)
-                found.setdefault((case.name, name), Series(case.name, name)).runs.append(run)
-                click.echo(f"{case.name}, {name}, round {number}: {run.seconds:.2f} s", err=True)
-            if len(answers) > 1:
-                raise click.ClickException(f"{case.name}: {answers} keys have a row")
-    table = list(cells(list(found.values())))
-    if quick:
-        for row in table:
-            click.echo(" | ".join(row))
-        return
-    heads = ("what", "contender", "M rows/s", f"{LOOM} over it")
-    notes = (
-        "Rows of three BIGINT columns and a DOUBLE, one thread, in bundles. After each bundle aggloom has told what "
-        "changed; DuckDB is asked for the kept rows of all keys. CPU time; median (least..greatest) of "
-        f"{rounds} rounds in turn; the last column is aggloom's speed by the contender's."
-    )
-    facts = {"rows": f"{rows} added, in bundles of {bundle}"}
-    publish_rows("deduplicate", heads, table, list(found.values()), notes, facts=facts)
+main = command(
+    "deduplicate",
+    CASES,
+    loom,
+    kept_rows,
+    "{} keys have a row",
+    "Rows of three BIGINT columns and a DOUBLE, one thread, in bundles. After each bundle aggloom has told what "
+    "changed; DuckDB is asked for the kept rows of all keys.",
+)
 
 
 if __name__ == "__main__":

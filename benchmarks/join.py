@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import click
 import duckdb
 import numpy as np
 import pyarrow as pa
-from measure import Run, Series, ratios, spread
+from bundles import LOOM, cells
+from measure import Run, Series
 from results import publish_rows
 
 from aggloom.runtime.operators.base import Bundle
@@ -20,7 +21,7 @@ from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.values.changelog import INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from aggloom.runtime.values.clock import Clock
 
-LOOM, DUCKDB = "aggloom", "DuckDB, once"
+DUCKDB = "DuckDB, once"
 _LEFT = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("v", pa.float64())])
 _RIGHT = pa.schema([("p", pa.int64()), ("m", pa.int64()), ("w", pa.float64())])
 _COLUMNS = ("n", "k", "v", "m", "w")
@@ -135,15 +136,6 @@ def join(case: Case, rows: int, size: int) -> tuple[Run, int]:
     return Run(rows if case.one else sum(len(t) for t in tables), seconds), found.num_rows
 
 
-def cells(series: Sequence[Series], sizes: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    """The rows of the table."""
-    ours = {each.case: each.rates for each in series if each.contender == LOOM}
-    for each in series:
-        over = "" if each.contender == LOOM else spread(ratios(ours[each.case], each.rates))
-        size = sizes[each.case] if each.contender == LOOM else ""
-        yield each.case, each.contender, spread(each.rates, 1e-6), over, size
-
-
 @click.command()
 @click.option("--rows", default=1_000_000, show_default=True, help="Of each side.")
 @click.option("--bundle", default=100_000, show_default=True, help="Rows of each side.")
@@ -171,7 +163,7 @@ def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
                 found.setdefault((case.name, name), Series(case.name, name)).runs.append(each)
                 click.echo(f"{case.name}, {name}, round {number}: {each.seconds:.2f} s", err=True)
             click.echo(f"  {told:,} told, {there:,} joined, {sizes[case.name]}", err=True)
-    table = list(cells(list(found.values()), sizes))
+    table = [(*row, sizes[row[0]] if row[1] == LOOM else "") for row in cells(list(found.values()))]
     if quick:
         for row in table:
             click.echo(" | ".join(row))

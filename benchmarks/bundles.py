@@ -1,0 +1,77 @@
+"""An operator alone, in bundles, beside DuckDB asked after each: the rounds and the page that benchmarks share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import click
+from measure import Run, Series, ratios, spread
+from results import publish_rows
+
+LOOM, DUCKDB = "aggloom", "DuckDB"
+Play = Callable[[Any, int, int], tuple[Run, int]]
+"""Plays a case over so many rows in bundles of a size: what it took, and a number that says what the answer is."""
+
+
+class Case(Protocol):
+    """What is measured."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def command(
+    page: str, cases: Sequence[Case], loom: Play, duckdb: Play, answer: str, notes: str
+) -> click.Command:
+    """The command that measures cases in turn, and writes results/`page`.md.
+
+    answer: what the numbers are if they differ, as "{} keys have a row". notes: what the page says of the table.
+    """
+
+    @click.command(help=f"Measure, and write results/{page}.md unless --quick.")
+    @click.option("--rows", default=2_000_000, show_default=True)
+    @click.option("--bundle", default=100_000, show_default=True)
+    @click.option("--rounds", default=3, show_default=True)
+    @click.option("--quick", is_flag=True, help="A tenth of the rows.")
+    def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
+        rows = rows // 10 if quick else rows
+        bundle = bundle // 10 if quick else bundle
+        for case in cases:
+            # What is compiled is compiled now.
+            loom(case, 2_000, 1_000)
+        found: dict[tuple[str, str], Series] = {}
+        for number in range(1, rounds + 1):
+            for case in cases:
+                answers = set()
+                for name, play in ((LOOM, loom), (DUCKDB, duckdb)):
+                    run, told = play(case, rows, bundle)
+                    answers.add(told)
+                    found.setdefault((case.name, name), Series(case.name, name)).runs.append(run)
+                    click.echo(
+                        f"{case.name}, {name}, round {number}: {run.seconds:.2f} s", err=True
+                    )
+                if len(answers) > 1:
+                    raise click.ClickException(f"{case.name}: {answer.format(answers)}")
+        table = list(cells(list(found.values())))
+        if quick:
+            for row in table:
+                click.echo(" | ".join(row))
+            return
+        heads = ("what", "contender", "M rows/s", f"{LOOM} over it")
+        how = (
+            f"CPU time; median (least..greatest) of {rounds} rounds in turn; the last column is aggloom's speed by the "
+            "contender's."
+        )
+        facts = {"rows": f"{rows} added, in bundles of {bundle}"}
+        publish_rows(page, heads, table, list(found.values()), f"{notes} {how}", facts=facts)
+
+    return main
+
+
+def cells(series: Sequence[Series]) -> Iterator[tuple[str, ...]]:
+    """The rows of the table."""
+    ours = {each.case: each.rates for each in series if each.contender == LOOM}
+    for each in series:
+        over = "" if each.contender == LOOM else spread(ratios(ours[each.case], each.rates))
+        yield each.case, each.contender, spread(each.rates, 1e-6), over
