@@ -30,6 +30,8 @@ OPERATORS_BY_NAME = {
     *("Rank", "RankOperator", "RankSpec", "Join", "JoinOperator", "JoinSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
+    *("TimedJoin", "TimedJoinOperator", "TimedJoinSpec"),
+    *("IntervalJoinOperator", "WindowJoinOperator"),
 }
 STEPS = {"WindowAssign", "WindowTable"}
 FACE = "aggloom.codegen.planner"
@@ -205,6 +207,7 @@ NAMED = {
     "codegen/planner/__init__.py": {
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
         *("WindowAggregate", "Deduplicate", "Join", "Over", "Rank", *STEPS),
+        "TimedJoin",
     },
     "codegen/planner/hints.py": {"Aggregate"},
     "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},
@@ -217,11 +220,13 @@ NAMED = {
     "codegen/planner/plan.py": {"WindowAggregate"},
     "codegen/planner/rank_strategy.py": {"Rank"},
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
+    "codegen/planner/timed_joins.py": {"Join", "TimedJoin"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
     "codegen/planner/window_ranks.py": {"Rank", "WindowAggregate"},
     "codegen/planner/windows.py": {
-        *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
+        *("Aggregate", "Deduplicate", "Join"),
+        *("WindowAggregate", "WindowAssign", "WindowTable"),
     },
     "runtime/cases/joins.py": {"Join"},
     "runtime/cases/ranks.py": {"Rank"},

@@ -260,7 +260,7 @@ class Join(RowsByKey):
 
     def pruned(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
-        read = {*columns, *columns_of(self.condition or "TRUE")}
+        read = replace(self, columns=columns)._read
         sides = []
         for each, keys, known in (
             (self.left, self.keys, self.left_key),

@@ -18,8 +18,8 @@ ONE_ROW = "(one row)"
 class Scan(Node):
     """A table of the query: rows that are only added (append), changes, or what becomes of keys (upsert).
 
-    key: the columns by which its rows are told apart, if it says so. time: the column of its watermark, if it has one. An upsert does not say which row it replaces, and
-    a deletion may say no more than the key.
+    key: the columns by which its rows are told apart, if it says so. time: the column of its watermark, if it has one.
+    An upsert does not say which row it replaces, and a deletion may say no more than the key.
     """
 
     table: str

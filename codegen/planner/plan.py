@@ -132,7 +132,8 @@ def plan_query(
     """The plan of a script over tables, given as schemas by name.
 
     input_changes: append, retract or upsert, for all tables or by name. keys: their primary keys by name, unless DDL
-    declares them (PRIMARY KEY (..) NOT ENFORCED). watermarks: the columns that their watermarks go by. explained: it is to be shown, so EXPLAIN may say so.
+    declares them (PRIMARY KEY (..) NOT ENFORCED). watermarks: by name the columns that their watermarks go by.
+    explained: it is to be shown, so EXPLAIN may say so.
     """
     chosen = options or PlanOptions()
     return deep(

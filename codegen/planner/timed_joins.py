@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from aggloom.codegen.operators import Join, TimedJoin
+from aggloom.codegen.operators import Calc, Join, Node, TimedJoin
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.dates import microseconds_of
-from aggloom.codegen.scalar.expressions import parse_scalar
+from aggloom.codegen.scalar.expressions import column_name, parse_scalar
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
-from aggloom.codegen.sql.scope import bare
+from aggloom.codegen.sql.scope import bare, named
 from aggloom.errors import SpecError
 
 _COMPARED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
@@ -48,7 +48,7 @@ def timed_join(node: Join, notes: Notes) -> Join:
             notes.move(node.subject, made.subject)
             notes.add("interval_join", made.subject, True, _fired(made))
             return made
-    compared = [pair for pair in found if pair not in node.pairs]
+    compared = [pair for pair, each in found.items() if each.lower != each.upper]
     if compared:
         why = _obstacle(node, compared[0], compared[0] in whole)
         notes.add("interval_join", node.subject, False, why)
@@ -92,15 +92,36 @@ def _in_windows(node: Join, ends: tuple[str, str], notes: Notes) -> Join:
 def _time_bounds(node: Join) -> dict[tuple[str, str], _Bounds]:
     """By pair of times of both sides what the condition says of their difference."""
     found: dict[tuple[str, str], _Bounds] = {}
-    for pair, safe in zip(node.pairs, node.null_safe, strict=True):
-        if not safe and _are_times(node, pair):
-            found[pair] = _Bounds(0, 0)
-    for each in _comparisons(node.condition):
+    equal = [
+        exp.EQ(this=_written(node.left, left), expression=_written(node.right, right))
+        for (left, right), safe in zip(node.pairs, node.null_safe, strict=True)
+        if not safe
+    ]
+    for each in (*equal, *_comparisons(node.condition)):
         told = _bound(node, each)
         if told is not None:
             pair, bounds = told
             found[pair] = found.get(pair, _Bounds()).within(bounds)
     return found
+
+
+def _written(side: Node, name: str) -> exp.Expression:
+    """A column that pairs are compared by, or what it is computed from where that is a column of the side, too."""
+    node, names = side, {each: each for each in side.schema.names}
+    while isinstance(node, Calc):
+        below = dict(node.select)
+        column = column_name(below[names[name]])
+        if column is None:
+            written = parse_scalar(below[names[name]])
+            known = {column_name(below[own]): each for each, own in names.items() if own in below}
+            if {each.name for each in written.find_all(exp.Column)} <= known.keys():
+                return written.transform(
+                    lambda each: named(known[each.name]) if isinstance(each, exp.Column) else each
+                )
+            break
+        names = {each: own for each, sql in names.items() if (own := column_name(below[sql]))}
+        node = node.input
+    return named(name)
 
 
 def _comparisons(condition: str | None) -> Iterator[exp.Expression]:

@@ -35,6 +35,21 @@ class IntervalJoinOperator(TimedJoinOperator):
         """The joined rows of what is held; no row where each is given out once, since it has been."""
         return no_rows(self.schema) if self.spec.once else super().contents()
 
+    def _joined(self, slots: Array) -> Rows:
+        """As of a Join; whether a row of an outer side has had a partner is remembered, since that may have left."""
+        degrees = [side.bag.arrays.degree.copy() for side in self.state.sides]
+        rows = self._matcher.changes(self._all(slots))
+        for side, degree in zip(self.state.sides, degrees, strict=True):
+            side.bag.arrays.degree[:] = degree
+        paired = (rows.left >= 0) & (rows.right >= 0)
+        parts = [Weighted(*(each[paired] for each in rows))]
+        for which, side in enumerate(self.state.sides):
+            if side.settings.alone and not self.spec.waits:
+                ids = np.concatenate([_NONE, *(found for _, found in side.bag.walk(slots))])
+                leaves = (side.bag.arrays.degree[ids] > 0) == (self.spec.how == "semi")
+                parts.append(self._alone(which, ids[leaves]))
+        return self._inserted(Weighted.of(parts))
+
     def next_timers(self) -> tuple[int | None, int | None]:
         return (self._next + 1 if self._next < AFTER_ALL else None), None
 
@@ -97,14 +112,17 @@ class IntervalJoinOperator(TimedJoinOperator):
         parts = []
         for which, (side, ids) in enumerate(zip(self.state.sides, gone, strict=True)):
             if self.spec.waits and side.settings.alone and self.spec.how != "semi":
-                alone = ids[side.bag.arrays.degree[ids] == 0].astype(np.int32)
-                none = np.full(len(alone), -1, np.int32)
-                counts = side.bag.arrays.count[alone].astype(np.int64)
-                left, right = (alone, none) if which == 0 else (none, alone)
-                parts.append(self._inserted(Weighted(left, right, counts)))
+                alone = ids[side.bag.arrays.degree[ids] == 0]
+                parts.append(self._inserted(self._alone(which, alone)))
             side.bag.take(ids)
             side.bag.free(ids)
         return joined(parts, self.schema)
+
+    def _alone(self, which: int, ids: Array) -> Weighted:
+        """Rows of a side as they leave without a partner."""
+        none = np.full(len(ids), -1, np.int32)
+        left, right = (ids.astype(np.int32), none) if which == 0 else (none, ids.astype(np.int32))
+        return Weighted(left, right, self.state.sides[which].bag.arrays.count[ids].astype(np.int64))
 
     def _due(self, which: int, ids: Array) -> Array:
         """The times until which stored rows may get partners, in milliseconds."""

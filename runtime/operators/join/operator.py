@@ -133,10 +133,8 @@ class JoinOperator(Operator):
         """How the joined rows change by changes of both inputs."""
         taken = self._taken(0, inputs[0]), self._taken(1, inputs[1])
         touched = self.state.distinct(*(each.slots for each in taken))
-        if self.spec.per_record:
-            changes = self._one_by_one(taken, now)
-        else:
-            changes = self._bundle(taken, touched, now)
+        each = self.spec.per_record
+        changes = self._one_by_one(taken, now) if each else self._bundle(taken, touched, now)
         self.state.leave(touched)
         return changes
 
