@@ -43,10 +43,10 @@ def explain(
 ) -> str:
     """The plan of a spec, or of SQL over tables: what runs, what it remembers, and why each rule fired or did not.
 
-    tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table; watermarks: the
-    columns of their watermarks. options, keywords: the planner's, by either name. format: text, which for a single
-    aggregate also tells its calls with their types, json or svg. window: those of a spec, an assigner or a whole
-    Windowing.
+    tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table;
+    watermarks: the columns of their watermarks. options, keywords: the planner's, by either name. format: text, which
+    for a single aggregate also tells its calls with their types, json or svg. window: those of a spec, an assigner or a
+    whole Windowing.
     """
     if format not in get_args(Format):
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")

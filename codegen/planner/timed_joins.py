@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -106,22 +106,30 @@ def _time_bounds(node: Join) -> dict[tuple[str, str], _Bounds]:
 
 
 def _written(side: Node, name: str) -> exp.Expression:
-    """A column that pairs are compared by, or what it is computed from where that is a column of the side, too."""
+    """A column that pairs are compared by, or what it is computed from where those are columns of the side, too."""
     node, names = side, {each: each for each in side.schema.names}
     while isinstance(node, Calc):
         below = dict(node.select)
-        column = column_name(below[names[name]])
-        if column is None:
-            written = parse_scalar(below[names[name]])
-            known = {column_name(below[own]): each for each, own in names.items() if own in below}
-            if {each.name for each in written.find_all(exp.Column)} <= known.keys():
-                return written.transform(
-                    lambda each: named(known[each.name]) if isinstance(each, exp.Column) else each
-                )
+        text = below[names[name]]
+        # By column below what it is called above.
+        known = {column_name(below[own]): each for each, own in names.items()}
+        if column_name(text) is None:
+            return _renamed(parse_scalar(text), known) or named(name)
+        names = {each: own for own, each in known.items() if own is not None}
+        if name not in names:
             break
-        names = {each: own for each, sql in names.items() if (own := column_name(below[sql]))}
         node = node.input
     return named(name)
+
+
+def _renamed(node: exp.Expression, names: Mapping[str | None, str]) -> exp.Expression | None:
+    """An expression with other names for its columns; None if one of them has none."""
+    found = node.copy()
+    for column in list(found.find_all(exp.Column)):
+        if column.name not in names:
+            return None
+        column.set("this", exp.to_identifier(names[column.name], quoted=True))
+    return found
 
 
 def _comparisons(condition: str | None) -> Iterator[exp.Expression]:
@@ -140,14 +148,12 @@ def _comparisons(condition: str | None) -> Iterator[exp.Expression]:
 
 def _bound(node: Join, compared: exp.Expression) -> tuple[tuple[str, str], _Bounds] | None:
     """The times that a comparison ties, and what it says of their difference; None if it is another one."""
-    sides = _sum(compared.this), _sum(compared.expression)
-    if sides[0] is None or sides[1] is None:
+    found = _added(_sum(compared.this), _sum(compared.expression), -1)
+    if found is None:
         return None
-    (ones, first), (others, second) = sides
-    terms = {name: ones.get(name, 0) - others.get(name, 0) for name in {*ones, *others}}
-    terms = {name: times for name, times in terms.items() if times}
+    terms = {name: times for name, times in found[0].items() if times}
     # The sum of the terms is compared with this.
-    constant, kind = second - first, type(compared)
+    constant, kind = -found[1], type(compared)
     lefts, rights = ([n for n in terms if n in side.schema.names] for side in node.inputs)
     if len(lefts) != 1 or len(rights) != 1 or len(terms) != 2:
         return None
