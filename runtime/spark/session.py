@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.spark.chatter import without_chatter
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -27,8 +29,13 @@ class MissingJavaError(AggloomError):
     """Spark cannot start, for there is no Java."""
 
 
-def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> SparkSession:
-    """A local session, ready for streaming; `conf` entries win (dots written as `__` or in a `**{}`)."""
+def session(
+    name: str = "aggloom", master: str = "local[*]", *, chatter: bool = False, **conf: Any
+) -> SparkSession:
+    """A local session, ready for streaming; `conf` entries win (dots written as `__` or in a `**{}`).
+
+    chatter: whether to let through the lines that Spark always writes as it starts and as a query does.
+    """
     _need_java()
     for variable in _DRIVER_WORKER_PYTHON:
         os.environ[variable] = sys.executable
@@ -56,8 +63,11 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, str(value))
+    # A line of Spark's progress has no end until the next thing is said.
+    quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
     try:
-        return builder.getOrCreate()
+        with without_chatter() if quiet else nullcontext():
+            return builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
