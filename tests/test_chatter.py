@@ -42,7 +42,7 @@ def test_a_session_says_nothing_and_hides_nothing(tmp_path: Path) -> None:
         import os, sys
         import aggloom as al
 
-        spark = al.session("quiet", master="local[1]", chatter={chatter})
+        spark = al.session("quiet", master="local[1]", aggloom__chatter={chatter})
         spark.range(3).count()
         spark._jvm.java.lang.System.err.println("what Java has to say")
         print("what Python has to say", file=sys.stderr)

@@ -22,6 +22,7 @@ _BY_FILE_SYSTEM = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_CHATTER = "aggloom.chatter"
 _DRIVER_WORKER_PYTHON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -29,12 +30,10 @@ class MissingJavaError(AggloomError):
     """Spark cannot start, for there is no Java."""
 
 
-def session(
-    name: str = "aggloom", master: str = "local[*]", *, chatter: bool = False, **conf: Any
-) -> SparkSession:
+def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> SparkSession:
     """A local session, ready for streaming; `conf` entries win (dots written as `__` or in a `**{}`).
 
-    chatter: whether to let through the lines that Spark always writes as it starts and as a query does.
+    `aggloom__chatter=True` lets through the lines that Spark always writes as it starts and as a query does.
     """
     _need_java()
     for variable in _DRIVER_WORKER_PYTHON:
@@ -60,6 +59,7 @@ def session(
         # The other manager starts four processes (readlink) for every file that it renames on a local disk.
         settings[_FILE_MANAGER] = _BY_FILE_SYSTEM
     settings |= {key.replace("__", "."): value for key, value in conf.items()}
+    chatter = str(settings.pop(_CHATTER, False)).lower() == "true"
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, str(value))
