@@ -52,7 +52,9 @@ def place(value: Any) -> Any:
     return (value != value, 0.0 if value != value else value)
 
 
-def nearest(lefts: list[Row], rights: list[Row], op: str, safe: bool, left_join: bool) -> Counter[Row]:
+def nearest(
+    lefts: list[Row], rights: list[Row], op: str, safe: bool, left_join: bool
+) -> Counter[Row]:
     """The rows of an ASOF JOIN of rows (id, k, t, v) in the order in which they came."""
     found: Counter[Row] = Counter()
     for row in lefts:
@@ -92,7 +94,11 @@ def duck(lefts: list[Row], rights: list[Row], op: str, left_join: bool, kind: st
 def same(row: Row) -> Row:
     """A row whose values can be counted: one NaN, instants in UTC."""
     return tuple(
-        NAN if value != value else value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
+        (
+            NAN
+            if value != value
+            else value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value
+        )
         for value in row
     )
 
@@ -163,9 +169,7 @@ def check(seed: int, backend: str = "numba") -> None:
         "partitions": r.choice([1, 2]),
         "mini_batch_enabled": r.random() < 0.7,
     }
-    feeds = [
-        Feed(r, TYPES[kind][1], own, only) for own, only in zip(keyed, adds, strict=True)
-    ]
+    feeds = [Feed(r, TYPES[kind][1], own, only) for own, only in zip(keyed, adds, strict=True)]
     harness = Harness.from_sql(sql, **options)
     out: list[Change] = []
     for _ in range(r.randint(2, 7)):
@@ -180,7 +184,9 @@ def check(seed: int, backend: str = "numba") -> None:
         assert Counter(map(same, fold(out))) == wanted, where
         assert Counter(map(same, harness.table())) == wanted, where
         if not safe:
-            assert duck(feeds[0].rows, feeds[1].rows, op, left_join, TYPES[kind][0]) == wanted, where
+            assert (
+                duck(feeds[0].rows, feeds[1].rows, op, left_join, TYPES[kind][0]) == wanted
+            ), where
         if r.random() < 0.3:
             state = harness.snapshot()
             harness.close()
@@ -270,7 +276,11 @@ def check_temporal(seed: int) -> None:
             lefts.append(("+I", row[0], row[1], second(t)))
             model.left(row)
         for _ in range(r.choice([0, 1, 3, 6])):
-            k, t, v = r.choice([1, 1, 2, 3]), max(0.0, clock + r.randint(-1, 6) / 2), r.randint(1, 100)
+            k, t, v = (
+                r.choice([1, 1, 2, 3]),
+                max(0.0, clock + r.randint(-1, 6) / 2),
+                r.randint(1, 100),
+            )
             if view:
                 k = r.choice([None, k])
                 rights.append(("+I", k, second(t), v))
