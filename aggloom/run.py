@@ -93,6 +93,7 @@ def _plan(job: Job, schemas: Mapping[str, pa.Schema]) -> Plan:
         input_changes=_changes(job),
         dialect=job.dialect,
         keys=_keys(job),
+        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
         options=PlanOptions.of(job.options),
     )
 

@@ -120,6 +120,7 @@ class Harness(FedPlan):
                 dialect=dialect,
                 options=options.updated(keywords),
                 keys=keys,
+                watermarks=watermarks,
             )
         return cls.of_plan(
             plan,

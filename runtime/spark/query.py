@@ -79,6 +79,7 @@ def sql(
             input_changes=_kinds(given, input_changes),
             dialect=dialect,
             keys=keys,
+            watermarks={name: table.time for name, table in given.items() if table.time},
             options=chosen,
         )
     settings = hosting(buckets, output_profile, state_directory, state_limit)
