@@ -33,6 +33,16 @@ from aggloom.codegen.spec.choices import (
 )
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.spec.lookup_table import (
+    BatchFrame,
+    Cache,
+    Database,
+    Files,
+    Function,
+    GivenRows,
+    LookupTable,
+    lookup_table,
+)
 from aggloom.codegen.sql.depth import on_large_stack
 from aggloom.codegen.sql.frames import Bound, Frame
 from aggloom.codegen.sql.join_sql import join_sql
@@ -52,15 +62,22 @@ __all__ = [
     "Aggregate",
     "Argument",
     "Backend",
+    "BatchFrame",
     "Bound",
+    "Cache",
     "Carried",
     "Computed",
+    "Database",
     "Dialect",
     "Example",
     "Field",
+    "Files",
     "Frame",
+    "Function",
     "GeneratedSource",
+    "GivenRows",
     "JoinKind",
+    "LookupTable",
     "LoweredCalc",
     "Mode",
     "Option",
@@ -81,6 +98,7 @@ __all__ = [
     "join_sql",
     "load",
     "load_text",
+    "lookup_table",
     "lower_calc",
     "milliseconds",
     "on_large_stack",
