@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Join, Node, mark, pick
+from aggloom.codegen.planner.as_of import as_of_join
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.calc import lower_calc
 from aggloom.codegen.scalar.expressions import quoted
@@ -21,6 +22,7 @@ from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.checks import require_supported
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.as_of import AsOf
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.scope import Scope, named
 from aggloom.codegen.sql.shape import refusal
@@ -67,6 +69,8 @@ class Joined:
     where: list[exp.Expression] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     """The joins below which a semi or anti join has been moved."""
+    as_of: AsOf | None = None
+    """What says which row of the right a row of the left finds; fewer rows of the right would change that."""
 
     @property
     def columns(self) -> list[str]:
@@ -104,6 +108,8 @@ def place(tree: Tree, condition: exp.Expression) -> None:
         tree.where.append(condition)
     elif names and names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
         place(tree.left, condition)
+    elif tree.as_of is not None:
+        tree.where.append(condition)
     elif names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
         place(tree.right, condition)
     elif tree.kind == "inner":
@@ -120,7 +126,8 @@ def sunk(tree: Tree, join: Joined) -> Tree:
             join.passed.append(tree.kind)
             tree.left = sunk(tree.left, join)
             return tree
-        if names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
+        reads_right = tree.kind in ("inner", "right") and tree.as_of is None
+        if names and names <= set(tree.right.columns) and reads_right:
             join.passed.append(tree.kind)
             tree.right = sunk(tree.right, join)
             return tree
@@ -157,6 +164,8 @@ class _Pairing:
             order = [*keys, *(name for name in side.schema.names if name not in keys)]
             self.sides[place] = pick(side, order)
         left, right = self.sides
+        if self.tree.as_of is not None:
+            return as_of_join(self.builder.sql, self.tree.as_of, left, right, rest)
         columns = names[0] if self.tree.kind in ("semi", "anti") else [*names[0], *names[1]]
         condition = self._condition(rest, pa.schema([*left.schema, *right.schema]))
         above = None
@@ -189,7 +198,7 @@ class _Pairing:
             names = column_names(each)
             if names and names <= left and tree.kind in _DROPS_LEFT:
                 place(tree.left, each)
-            elif names and names <= right and tree.kind in _DROPS_RIGHT:
+            elif names and names <= right and tree.kind in _DROPS_RIGHT and tree.as_of is None:
                 place(tree.right, each)
             elif not (isinstance(each, exp.Boolean) and each.this):
                 self.conditions.append(each)
