@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.operators import (
     ONE_ROW,
+    Asked,
     Bounds,
     Bucket,
     Calc,
@@ -16,6 +17,9 @@ from aggloom.codegen.operators import (
     IncrementalAggregate,
     Join,
     LocalAggregate,
+    Lookup,
+    LookupJoin,
+    MaterialisedLookup,
     Node,
     Normalise,
     Over,
@@ -51,6 +55,7 @@ from aggloom.codegen.sql.numbering_range import Range
 
 __all__ = [
     "ONE_ROW",
+    "Asked",
     "Bounds",
     "Bucket",
     "Calc",
@@ -63,6 +68,9 @@ __all__ = [
     "IncrementalAggregate",
     "Join",
     "LocalAggregate",
+    "Lookup",
+    "LookupJoin",
+    "MaterialisedLookup",
     "Node",
     "Normalise",
     "Notes",
