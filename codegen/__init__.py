@@ -46,6 +46,7 @@ from aggloom.codegen.spec.lookup_table import (
 from aggloom.codegen.sql.depth import on_large_stack
 from aggloom.codegen.sql.frames import Bound, Frame
 from aggloom.codegen.sql.join_sql import join_sql
+from aggloom.codegen.sql.lookup_sql import lookup_sql
 from aggloom.codegen.sql.over_sql import over_sql
 from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
@@ -98,6 +99,7 @@ __all__ = [
     "join_sql",
     "load",
     "load_text",
+    "lookup_sql",
     "lookup_table",
     "lower_calc",
     "milliseconds",

@@ -21,13 +21,13 @@ from aggloom.codegen.operators.words import one_line, shown, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.spec.choices import Changes
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.spec.lookup_table import LookupTable
+from aggloom.codegen.spec.lookup_table import BatchFrame, LookupTable
 from aggloom.errors import UnsupportedSqlError
 
 KEY_COLUMNS = 64
 """How many columns a key of a state has at most."""
 _FLINK = {"inner": "InnerJoin", "left": "LeftOuterJoin"}
-# Beside its words a row has: its arrival and whether it found nothing, links to its neighbours, a count, its slot, a cell.
+# Beside its words a row has: its arrival, whether it found nothing, links to its neighbours, a count, its slot, a cell.
 _ROW = 2 * WORD + 12 + 4 + 12
 
 
@@ -56,6 +56,11 @@ class Asked:
         return tuple(left for left, _ in self.pairs)
 
     @property
+    def by_engine(self) -> bool:
+        """Whether Spark joins the table, and no worker asks."""
+        return isinstance(self.table.source, BatchFrame)
+
+    @property
     def answers(self) -> pa.Schema:
         """The table's columns that are read, as the joined rows call them."""
         field = self.table.columns.field
@@ -81,7 +86,10 @@ class Asked:
     @property
     def lineage(self) -> str:
         """What of it decides what a state holds."""
-        types = [(own, type_name(t)) for own, t in zip(self.answers.names, self.answers.types, strict=True)]
+        types = [
+            (own, type_name(t))
+            for own, t in zip(self.answers.names, self.answers.types, strict=True)
+        ]
         return f"lookup {self.kind} {self.name!r} {self.pairs!r} {types!r} {self.before!r} {self.condition!r}"
 
     def words(self, columns: Key) -> dict[str, list[str]]:
@@ -237,7 +245,9 @@ class LookupJoin(Node):
         known = own.unique_key if not own.appends_only else None
         read = {*columns, *asked.read, *(known or ())}
         wanted = [name for name in own.schema.names if name in read]
-        return replace(self, input=pick(prune.input(own, wanted), wanted), asked=asked, columns=columns)
+        return replace(
+            self, input=pick(prune.input(own, wanted), wanted), asked=asked, columns=columns
+        )
 
     def exchanged(self) -> Node:
         if self.input.appends_only:
@@ -426,7 +436,9 @@ class MaterialisedLookup(RowsByKey):
                 "bytes_per_key": 4 + WORD,
             },
         ]
-        texts = holds_texts(pa.schema([*self.schema, *(self.input.schema.field(n) for n in self.key)]))
+        texts = holds_texts(
+            pa.schema([*self.schema, *(self.input.schema.field(n) for n in self.key)])
+        )
         bounds = ["the number of keys", "per key, its joined rows"]
         return self.footprint(parts, ttl, bounds, texts, TEXT)
 

@@ -46,7 +46,7 @@ def explain(
 
     tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table. options,
     keywords: the planner's, by either name. format: text, which for a single aggregate also tells its calls with their
-    types, json or svg. window: those of a spec, an assigner or a whole Windowing. lookups: tables that lookup joins ask.
+    types, json or svg. window: those of a spec, an assigner or a whole Windowing. lookups: tables that are asked.
     """
     if format not in get_args(Format):
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")

@@ -152,6 +152,7 @@ class _Pairing:
 
     def __init__(self, builder: Builder, tree: Joined) -> None:
         self.builder, self.tree = builder, tree
+        self.conditions: list[exp.Expression] = []
         self._sort_conditions()
         self.sides = [plan_of_tree(builder, tree.left), plan_of_tree(builder, tree.right)]
         self.sign = mark(*(side.schema for side in self.sides))
@@ -206,7 +207,7 @@ class _Pairing:
 
     def _sort_conditions(self) -> None:
         """Let each side test what is its own, where that drops no row that has to leave without a partner."""
-        tree, self.conditions = self.tree, list[exp.Expression]()
+        tree = self.tree
         left, right = set(tree.left.columns), set(tree.right.columns)
         for each in tree.on:
             names = column_names(each)

@@ -68,8 +68,8 @@ def _table(target: exp.Schema, options: dict[str, str]) -> LookupTable:
     if connector == "filesystem":
         _need(options, "path")
         settings.pop("cache", None)
-        source = {"files": options["path"], "format": options.get("format")}
-        return lookup_table(", ".join(columns), key=key_columns, **source, **settings)
+        settings |= {"files": options["path"], "format": options.get("format")}
+        return lookup_table(", ".join(columns), key=key_columns, **settings)
     _need(options, "url", "table-name")
     url = DatabaseUrl(options["url"], options.get("username"), options.get("password"))
     return lookup_table(

@@ -1,4 +1,4 @@
-"""FOR SYSTEM_TIME AS OF processing time over a lookup table: what of ON is asked for, and what answers are tested for."""
+"""FOR SYSTEM_TIME AS OF processing time over a lookup table: what of ON is asked for, and what is tested after."""
 
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ class LookupClause:
             return False
         if found.null_safe:
             fix = "write =; a row whose key is NULL finds nothing"
-            raise refusal(self.builder.sql, condition, "IS NOT DISTINCT FROM in a lookup join is", fix)
+            raise refusal(
+                self.builder.sql, condition, "IS NOT DISTINCT FROM in a lookup join is", fix
+            )
         name = tables[other.name]
         if any(name == known for _, known in self.pairs):
             return False
@@ -135,7 +137,9 @@ class LookupClause:
         self.pairs.append((self._column(scope, one, own, wanted), name))
         return True
 
-    def _column(self, scope: Scope, node: exp.Expression, own: pa.DataType, wanted: pa.DataType) -> str:
+    def _column(
+        self, scope: Scope, node: exp.Expression, own: pa.DataType, wanted: pa.DataType
+    ) -> str:
         """The column of the row that an expression is, in a type; a computed one if there is none."""
         if isinstance(node, exp.Column) and own == wanted:
             return str(node.name)
@@ -188,7 +192,9 @@ class LookupClause:
         if self.kind == "inner":
             return False
         what = f"a condition of a LEFT lookup join that {why} is"
-        raise refusal(self.builder.sql, parts[0], what, "compute its parts as columns before the join")
+        raise refusal(
+            self.builder.sql, parts[0], what, "compute its parts as columns before the join"
+        )
 
 
 def _pushed(
@@ -196,7 +202,11 @@ def _pushed(
 ) -> Pushed | None:
     """A condition of a column of the table that a database tests alike, or lets more rows pass."""
     node = bare(condition)
-    if isinstance(node, exp.In) and isinstance(node.this, exp.Column) and not node.args.get("query"):
+    if (
+        isinstance(node, exp.In)
+        and isinstance(node.this, exp.Column)
+        and not node.args.get("query")
+    ):
         return _compared(node.this, "IN", node.expressions, tables, schema)
     operations = _OPERATIONS.get(type(node))
     if operations is None:

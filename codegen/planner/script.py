@@ -33,8 +33,8 @@ _DETAILS = (
 class Script:
     """What a text says: the query, the views by name (folded), and the options that it sets.
 
-    explains: where the word EXPLAIN stands, if the text asks for the plan of the query, not for its result. lookups: the
-    lookup tables that it creates.
+    explains: where the word EXPLAIN stands, if the text asks for the plan of the query, not for its result. lookups:
+    the lookup tables that it creates.
     """
 
     text: str

@@ -198,7 +198,7 @@ def lookup_table(
 ) -> LookupTable:
     """A table for `JOIN name FOR SYSTEM_TIME AS OF PROCTIME()`, and for `al.lookup`.
 
-    schema: its columns, as DDL; PRIMARY KEY (..) NOT ENFORCED or `key` says that no two rows have the same values there.
+    schema: its columns, as DDL; PRIMARY KEY (..) NOT ENFORCED or `key` says that no two rows have the same there.
     One source: rows (tuples, an Arrow table, or a function that gives either), files (Parquet or CSV), connect (makes a
     DB-API connection) with table, or function (of the values of `key`; async or not). See docs/lookup.md for the rest.
     """
@@ -225,7 +225,11 @@ def lookup_table(
             "lookup_table: a function cannot be read whole; use cache='partial', or rows=..."
         )
     counts = {"max_rows": max_rows, "attempts": attempts, "miss_attempts": miss_attempts}
-    for name, value in {**counts, "chunk": chunk, "capacity": capacity or 1}.items():
+    for name, value in {
+        **counts,
+        "chunk": chunk,
+        "capacity": 1 if capacity is None else capacity,
+    }.items():
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise OptionError(f"lookup_table: {name} is {value!r}; it is a number of at least 1.")
     kept = Cache(
@@ -254,7 +258,9 @@ def _check_choices(cache: str | None, on_error: str) -> None:
     if cache is not None and cache not in CACHES:
         raise OptionError(f"lookup_table: cache is {cache!r}. {nearest(str(cache), CACHES)}")
     if on_error not in ON_ERROR:
-        raise OptionError(f"lookup_table: on_error is {on_error!r}. {nearest(str(on_error), ON_ERROR)}")
+        raise OptionError(
+            f"lookup_table: on_error is {on_error!r}. {nearest(str(on_error), ON_ERROR)}"
+        )
 
 
 def _source(

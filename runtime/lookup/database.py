@@ -1,4 +1,4 @@
-"""A database by DB-API: parametrised statements, several keys in each; a connection a process, made when it is needed."""
+"""A database by DB-API: parametrised statements, several keys in each; a connection a process, made when needed."""
 
 from __future__ import annotations
 

@@ -21,14 +21,16 @@ _Call = Callable[[], Any]
 
 
 class FunctionSource:
-    """A table that is a function. Its threads, and its loop, are made when they are needed, and end with the process."""
+    """A table that is a function. Its threads, or its loop, are made when they are needed, and end with the process."""
 
     def __init__(self, request: Request) -> None:
         source = request.table.source
         assert isinstance(source, Function)
         self._request, self._call, self._asking = request, source.call, request.table.asking
         plain = getattr(source.call, "__call__", source.call)  # noqa: B004
-        self._is_async = inspect.iscoroutinefunction(source.call) or inspect.iscoroutinefunction(plain)
+        self._is_async = inspect.iscoroutinefunction(source.call) or inspect.iscoroutinefunction(
+            plain
+        )
         key = request.table.key
         self._places = [request.asked.index(name) for name in key]
         self._workers: _Threads | None = None
@@ -86,7 +88,9 @@ class FunctionSource:
             return list(await asyncio.gather(*map(one, arguments)))
 
         coroutine: Coroutine[Any, Any, list[Any]] = every()
-        return [_rows(each) for each in asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()]
+        return [
+            _rows(each) for each in asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        ]
 
 
 class _Job:

@@ -1,4 +1,4 @@
-"""Rows of a source in the table's types: a value that is of another one is an error that names table, key and column."""
+"""Rows of a source in the table's types: a value of another one is an error that names table, key and column."""
 
 from __future__ import annotations
 

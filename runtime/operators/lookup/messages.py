@@ -43,10 +43,10 @@ def told(
                 gone[left] = came[right] = False
     both = pa.concat_batches([old.rows.cast(schema), new.rows.cast(schema)])
     first = len(old.slots)
-    order = [np.flatnonzero(gone)]
+    order: list[Array] = [np.flatnonzero(gone)]
     kinds = [np.full(int(gone.sum()), DELETE, np.int8)]
     if pairs:
-        sides = np.array(pairs, np.int64) + [0, first]
+        sides: Array = np.array(pairs, np.int64) + np.array([0, first])
         codes = np.tile(np.array([UPDATE_BEFORE, UPDATE_AFTER], np.int8), len(pairs))
         if not update_before:
             sides, codes = sides[:, 1:], codes[1::2]

@@ -1,4 +1,4 @@
-"""MaterialisedLookup: a row that is taken back takes back what it got, whatever the table says by then (SEMANTICS 5.8)."""
+"""MaterialisedLookup: a row that is taken back takes back what it got, whatever the table says by then (5.8)."""
 
 from __future__ import annotations
 
@@ -182,8 +182,11 @@ class LookupOperator(RowsByKey[LookupState]):
         own = picked.select(range(batch.num_columns - 1)).take(pa.array(arrivals))
         parts = dict(zip([f.name for f in answers.type], answers.flatten(), strict=True))
         columns = [
-            own.column(field.name) if field.name in own.schema.names
-            else parts[field.name].take(answer)
+            (
+                own.column(field.name)
+                if field.name in own.schema.names
+                else parts[field.name].take(answer)
+            )
             for field in self.schema
         ]
         joined_rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -54,7 +54,9 @@ class LookupState(RowState):
         """How many rows each slot has taken."""
         return self.depth[slots]
 
-    def arrive(self, slots: Array, per_arrival: Array, rows: pa.RecordBatch, nothing: Array) -> None:
+    def arrive(
+        self, slots: Array, per_arrival: Array, rows: pa.RecordBatch, nothing: Array
+    ) -> None:
         """Store joined rows. per_arrival: which of them arrived together, as rising numbers."""
         first = int(self._next[0])
         numbers = first + per_arrival

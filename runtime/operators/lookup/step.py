@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from aggloom.codegen import lower_calc
 from aggloom.codegen.planner import Asked, Lookup, LookupJoin
+from aggloom.errors import LookupAnswerError
 from aggloom.runtime.lookup.request import Key, Request
 from aggloom.runtime.lookup.tables import Answer, opened
 from aggloom.runtime.operators.steps import Rows
@@ -19,6 +20,15 @@ from aggloom.runtime.values.changelog import is_retraction
 
 _PASSES = pa.schema([("passes", pa.bool_())])
 _PAIRS = 131_072
+
+
+class Found(NamedTuple):
+    """Answers, one after the other: by answer where its rows begin, how many there are, whether it could not be had."""
+
+    rows: pa.RecordBatch
+    starts: Array
+    counts: Array
+    unsaid: Array
 
 
 class Pairs(NamedTuple):
@@ -58,10 +68,7 @@ def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: Pairs) -> pa.RecordBa
     counts = np.bincount(pairs.rows, minlength=batch.num_rows)
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     kind = node.schema.types[-1].value_type
-    if node.answer.names:
-        parts = _taken(batch, pairs, node.answer.names)
-    else:
-        parts = [pa.array(pairs.places >= 0)]
+    parts = _taken(batch, pairs, node.answer.names) or [pa.array(pairs.places >= 0)]
     structs = pa.StructArray.from_arrays(parts, fields=list(kind))
     lists = pa.ListArray.from_arrays(pa.array(offsets), structs)
     own = [batch.column(name) for name in node.order]
@@ -70,13 +77,36 @@ def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: Pairs) -> pa.RecordBa
 
 def paired(asked: Asked, batch: pa.RecordBatch, comes: Array) -> Pairs:
     """The rows that come, each with what the table says to it; raises LookupFailedError."""
-    asking = comes & _has_key(asked, batch)
-    if asked.before is not None:
-        asking &= _holds(asked.before, batch)
-    numbers = np.flatnonzero(asking)
+    numbers = np.flatnonzero(asks(asked, batch, comes))
     keys, which = _distinct(asked, batch, numbers)
-    answers = _table(asked).answers(keys) if keys else []
-    return matched(asked, batch, comes, numbers, which, answers)
+    answers = _Named(asked).answers(keys) if keys else []
+    return matched(asked, batch, comes, numbers, which, _found(asked, answers))
+
+
+def paired_with(asked: Asked, batch: pa.RecordBatch, lists: pa.ListArray) -> Pairs:
+    """Rows with the lists of answers that an engine has put beside them, NULL for none."""
+    numbers = np.flatnonzero(asks(asked, batch, np.ones(batch.num_rows, np.bool_)))
+    lists = lists.take(pa.array(numbers)).fill_null([])
+    counts = np.diff(lists.offsets.to_numpy()).astype(np.int64)
+    if asked.meets_one and (counts > 1).any():
+        row = int(numbers[np.argmax(counts > 1)])
+        key = tuple(batch.column(name)[row].as_py() for name in asked.keys)
+        raise LookupAnswerError(
+            f"lookup table {asked.name}, key {request_of(asked).shown(key)}: {counts.max()} rows, and "
+            f"{', '.join(asked.table.key)} is declared to be its key; take the key away, or the rows"
+        )
+    flat = lists.flatten()
+    parts = [c.cast(f.type) for c, f in zip(flat.flatten(), asked.answers, strict=False)]
+    rows = pa.RecordBatch.from_arrays(parts, schema=asked.answers)
+    which, none = np.arange(len(numbers)), np.zeros(len(numbers), np.bool_)
+    found = Found(rows, np.cumsum(counts) - counts, counts, none)
+    return matched(asked, batch, np.ones(batch.num_rows, np.bool_), numbers, which, found)
+
+
+def asks(asked: Asked, batch: pa.RecordBatch, comes: Array) -> Array:
+    """Which of the rows that come ask: those with a key, that pass what they have to."""
+    asking = comes & _has_key(asked, batch)
+    return asking if asked.before is None else asking & _holds(asked.before, batch)
 
 
 def matched(
@@ -85,27 +115,18 @@ def matched(
     comes: Array,
     numbers: Array,
     which: Array,
-    answers: Sequence[Answer],
+    answers: Found,
 ) -> Pairs:
     """Pairs of rows with those of the answers that pass the condition, rows without any padded if they are to be.
 
     numbers: the rows that have asked. which: of each the place of its answer.
     """
-    flat = [row for rows in answers for row in rows or ()]
-    columns = list(zip(*flat, strict=True)) if flat else [()] * len(asked.answers)
-    table = pa.RecordBatch.from_arrays(
-        [pa.array(v, f.type) for v, f in zip(columns, asked.answers, strict=True)],
-        schema=asked.answers,
-    )
-    counts = np.array([len(rows or ()) for rows in answers], np.int64)
-    starts = np.cumsum(counts) - counts
-    mine = counts[which]
+    table, mine = answers.rows, answers.counts[which]
     rows = np.repeat(numbers, mine)
-    first = np.repeat(starts[which] - (np.cumsum(mine) - mine), mine)
+    first = np.repeat(answers.starts[which] - (np.cumsum(mine) - mine), mine)
     places = first + np.arange(len(rows))
     left_out = np.zeros(batch.num_rows, np.bool_)
-    unsaid = np.array([answer is None for answer in answers], np.bool_)
-    left_out[numbers[unsaid[which]]] = True
+    left_out[numbers[answers.unsaid[which]]] = True
     if asked.condition is not None and len(rows):
         passes = np.concatenate(
             [
@@ -148,8 +169,16 @@ class _Named:
         return [rows and [row[: self._width] for row in rows] for rows in found]
 
 
-def _table(asked: Asked) -> _Named:
-    return _Named(asked)
+def _found(asked: Asked, answers: Sequence[Answer]) -> Found:
+    """Answers as columns."""
+    flat = [row for rows in answers for row in rows or ()]
+    width = len(asked.answers)
+    columns = [[row[place] for row in flat] for place in range(width)]
+    arrays = [pa.array(v, f.type) for v, f in zip(columns, asked.answers, strict=True)]
+    counts = np.array([len(rows or ()) for rows in answers], np.int64)
+    unsaid = np.array([rows is None for rows in answers], np.bool_)
+    table = pa.RecordBatch.from_arrays(arrays, schema=asked.answers)
+    return Found(table, np.cumsum(counts) - counts, counts, unsaid)
 
 
 def _has_key(asked: Asked, batch: pa.RecordBatch) -> Array:
