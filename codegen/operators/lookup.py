@@ -387,6 +387,11 @@ class MaterialisedLookup(RowsByKey):
         return pa.schema([(own if n in names else answers).field(n) for n in self.columns])
 
     @property
+    def remembered(self) -> pa.Schema:
+        own = [self.input.schema.field(name) for name in self.key]
+        return pa.schema([*own, *(field for field in self.schema if field.name not in self.key)])
+
+    @property
     def changelog(self) -> tuple[str, ...]:
         if not self.known:
             return ("I", "D")
