@@ -5,6 +5,7 @@ from __future__ import annotations
 from aggloom.codegen.operators import (
     ONE_ROW,
     Asked,
+    AsOfJoin,
     Bounds,
     Bucket,
     Calc,
@@ -55,6 +56,7 @@ from aggloom.codegen.sql.numbering_range import Range
 
 __all__ = [
     "ONE_ROW",
+    "AsOfJoin",
     "Asked",
     "Bounds",
     "Bucket",

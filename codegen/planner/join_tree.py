@@ -27,7 +27,7 @@ from aggloom.codegen.sql.as_of import AsOf
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.scope import Scope, named
 from aggloom.codegen.sql.shape import refusal
-from aggloom.errors import TypeMismatchError, UnsupportedExpressionError
+from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UnsupportedSqlError
 
 _DROPS_LEFT = ("inner", "right", "semi")
 """Kinds of which no row of the left leaves without a partner."""
@@ -163,15 +163,15 @@ class _Pairing:
         """The join of both sides, over their columns as it needs them."""
         if self.tree.as_of is not None and dimension_of(self.sides[1]) is not None:
             return self._lookup(self.tree.as_of)
+        if self.tree.as_of is not None:
+            return as_of_join(self, self.tree.as_of)
         names = [list(side.schema.names) for side in self.sides]
-        rest = [each for each in self.conditions if not self._pair(each)]
+        rest = [each for each in self.conditions if not self.pair(each)]
         for place, side in enumerate(self.sides):
             keys = [pair[place] for pair in self.pairs]
             order = [*keys, *(name for name in side.schema.names if name not in keys)]
             self.sides[place] = pick(side, order)
         left, right = self.sides
-        if self.tree.as_of is not None:
-            return as_of_join(self.builder.sql, self.tree.as_of, left, right, rest)
         columns = names[0] if self.tree.kind in ("semi", "anti") else [*names[0], *names[1]]
         condition = self._condition(rest, pa.schema([*left.schema, *right.schema]))
         above = None
@@ -218,7 +218,30 @@ class _Pairing:
             elif not (isinstance(each, exp.Boolean) and each.this):
                 self.conditions.append(each)
 
-    def _pair(self, condition: exp.Expression) -> bool:
+    @property
+    def sql(self) -> str:
+        """The text of the query."""
+        return self.builder.sql
+
+    @property
+    def kind(self) -> JoinKind:
+        """Which rows leave."""
+        return self.tree.kind
+
+    @property
+    def has_ttls(self) -> bool:
+        """Whether a hint says how long a side is kept."""
+        return self.tree.ttls != (None, None)
+
+    def tested(self, conditions: list[exp.Expression]) -> str | None:
+        """What workers test pairs of rows for; raises where they cannot."""
+        left, right = self.sides
+        found = self._condition(conditions, pa.schema([*left.schema, *right.schema]))
+        if found is not None:
+            self._check_lowers(found, left, right)
+        return found
+
+    def pair(self, condition: exp.Expression) -> bool:
         """Make a condition a pair of columns, if it is an equality between the sides."""
         found = equality(condition)
         if found is None:
@@ -277,17 +300,23 @@ class _Pairing:
 
     def _lowers(self, condition: str, left: Node, right: Node) -> bool:
         """Whether workers evaluate a condition; raises where nothing else can, since rows leave without a partner."""
+        try:
+            self._check_lowers(condition, left, right)
+        except UnsupportedSqlError:
+            if self.tree.kind == "inner":
+                return False
+            raise
+        return True
+
+    def _check_lowers(self, condition: str, left: Node, right: Node) -> None:
         both = pa.schema([*left.schema, *right.schema])
         try:
             lower_calc(None, (("matches", condition),), pa.schema([("matches", pa.bool_())]), both)
         except UnsupportedExpressionError as error:
-            if self.tree.kind == "inner":
-                return False
             place = next(iter(self.tree.on), None)
             what = f"a condition of a {self.tree.kind.upper()} JOIN that only Spark evaluates ({error}) is"
             fix = "compute its parts as columns in a sub-query of each side"
             raise refusal(self.builder.sql, place, what, fix) from None
-        return True
 
     def _scope(self, side: Node) -> Scope:
         return Scope(self.builder.sql, side.schema, self.builder.dialect, set())

@@ -64,7 +64,7 @@ class LookupClause:
         """The join. conditions: what ON says, and of an inner join WHERE; hint: settings of asking."""
         if way_of(self.as_of, self.left) != "now":
             fix = "name PROCTIME(), or a column that is PROCTIME()"
-            what = f"{self.dimension.name} as it was at a row time is (it is a lookup table)"
+            what = f"a lookup table, {self.dimension.name}, in ASOF JOIN or AS OF a row time is"
             raise refusal(self.builder.sql, self.as_of.place, what, fix)
         tables = dict(zip(self.right.names, self.dimension.schema.names, strict=True))
         left = set(self.own)
