@@ -25,8 +25,16 @@ class Query:
     """Whether it has windows in event time."""
     judged: str = "SELECT * FROM told"
     """What of the table is compared with DuckDB's: what does not depend on when rows were seen."""
+    by_clock: bool = False
+    """Whether it has windows in processing time."""
+    whole_with_corrections: bool = False
+    """Whether corrections have to come in one batch with their rows, for a window of processing time is over later."""
+    files: tuple[str, ...] = ()
+    """The columns that name the folders, where the result goes to files."""
     not_flink: str = ""
     """Why Flink cannot run it."""
+    flink_plans: tuple[str, ...] = ("two-phase",)
+    """Those of Flink's plans that may be its best."""
 
     def text(self, engine: str) -> str:
         """Its SQL for an engine: aggloom, duckdb or flink."""
@@ -47,6 +55,7 @@ class Query:
 
 
 _BID, _BOTH = ("bid",), ("auction", "bid")
+_DISTINCT = ("two-phase", "two-phase, split DISTINCT")
 QUERIES: Final = (
     Query("q0", "pass through", _BID),
     Query("q1", "currency conversion", _BID),
@@ -63,18 +72,20 @@ QUERIES: Final = (
     Query("q7", "highest bid", _BID, timed=True),
     Query("q8", "monitor new users", ("person", "auction"), timed=True),
     Query("q9", "winning bids", _BOTH),
-    Query("q10", "log to files", _BID),
+    Query("q10", "log to files", _BID, files=("day", "minute")),
     Query("q11", "user sessions", _BID, timed=True),
     Query(
         "q12",
         "processing-time windows",
         _BID,
+        by_clock=True,
+        whole_with_corrections=True,
         judged="SELECT bidder, CAST(SUM(bids) AS BIGINT) AS bids FROM told GROUP BY bidder",
     ),
     Query("q13", "bounded side input", ("bid", "side")),
     Query("q14", "calculation with a function", _BID),
-    Query("q15", "bidding by day", _BID),
-    Query("q16", "channels by day", _BID),
+    Query("q15", "bidding by day", _BID, flink_plans=_DISTINCT),
+    Query("q16", "channels by day", _BID, flink_plans=_DISTINCT),
     Query("q17", "auctions by day", _BID),
     Query("q18", "last bid of each bidder", _BID),
     Query("q19", "ten highest bids", _BID),

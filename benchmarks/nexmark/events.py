@@ -130,7 +130,30 @@ class Events:
             return table
         return table.drop_columns("id") if name == "bid" and not self.corrections else table
 
+    def size(self, table: str) -> int:
+        """How many rows the files of a stream have."""
+        files = (self.folder / table).glob("*.parquet")
+        return sum(pq.read_metadata(file).num_rows for file in files)
+
+    def closing(self, table: str) -> pa.Table:
+        """One row an hour after all others: with it windows end that have rows."""
+        draw, far = np.random.default_rng(0), self.count + 3_600 * self.rate
+        number = np.array([far])
+        times = rows.moments(draw, number, self.rate)
+        if table == "person":
+            made = rows.persons(draw, number, times)
+        elif table == "auction":
+            made = rows.auctions(draw, number, times, self.rate)
+        else:
+            made = rows.bids(draw, number, times)
+        if self.changes(table):
+            made = made.append_column("op", pa.array(["+I"]))
+        return self._formed(table, made)
+
     def _write_parquet(self, folder: Path) -> None:
+        (folder / "closing").mkdir()
+        for name in SCHEMAS:
+            pq.write_table(self.closing(name), folder / "closing" / f"{name}.parquet")
         bounds = [self.count * part // self.files for part in range(1, self.files + 1)]
         parts: dict[str, list[pa.Table]] = {name: [] for name in SCHEMAS}
         for name in SCHEMAS:
@@ -140,17 +163,16 @@ class Events:
             done = min(done + BLOCK, self.count)
             for name, table in block.items():
                 parts[name].append(table)
-            if self.count <= BLOCK:
-                break
+            if self.count < BLOCK * self.files:
+                continue
             if done >= bounds[file]:
                 _write_file(folder, file, parts)
                 parts = {name: [] for name in SCHEMAS}
                 file += 1
-        if self.count <= BLOCK:
+        if self.count < BLOCK * self.files:
+            whole = {name: pa.concat_tables(held) for name, held in parts.items()}
             for file in range(self.files):
-                own = {
-                    name: [_share(held[0], file, self.files)] for name, held in parts.items()
-                }
+                own = {name: [_share(held, file, self.files)] for name, held in whole.items()}
                 _write_file(folder, file, own)
 
     def _write_csv(self, folder: Path) -> None:

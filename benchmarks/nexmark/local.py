@@ -67,7 +67,7 @@ def run(
             fed.watermark(clock)
         fed.processing_time(_TICK * number)
         if number == 0 and "side" in query.tables:
-            fed.process(_batch(events.side()), table="side")
+            fed.process(batch_of(events.side()), table="side")
         for table in query.streams:
             batch, kinds = _share(tables[table], number, cuts)
             fed.process(batch, kinds, table=table)
@@ -82,7 +82,8 @@ def run(
     return pa.table([*arrays, pa.array(list(columns[0]), pa.string())], [*names, "op"])
 
 
-def _batch(table: pa.Table) -> pa.RecordBatch:
+def batch_of(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch."""
     return table.combine_chunks().to_batches()[0]
 
 
@@ -93,4 +94,4 @@ def _share(table: pa.Table, part: int, parts: int) -> tuple[pa.RecordBatch, np.n
     if "op" in own.column_names:
         codes = np.array([KINDS.index(kind) for kind in own["op"].to_pylist()], np.int8)
         kinds, own = codes, own.drop_columns("op")
-    return _batch(own), kinds
+    return batch_of(own), kinds
