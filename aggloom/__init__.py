@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
+    from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.rank import rank
@@ -141,6 +142,7 @@ __all__ = [
     "rank",
     "rank_sql",
     "read_changes",
+    "read_messages",
     "read_table",
     "register",
     "repartition",
@@ -194,6 +196,7 @@ _HOMES = {
     "progress": "aggloom.runtime.spark.counting",
     "rank": "aggloom.runtime.spark.rank",
     "read_changes": "aggloom.runtime.spark.sources",
+    "read_messages": "aggloom.runtime.spark.messages",
     "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",
     "sql": "aggloom.runtime.spark.query",

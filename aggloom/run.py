@@ -70,7 +70,7 @@ def run(job: Job) -> None:
 
 
 def _changes(job: Job) -> dict[str, str]:
-    return {table.name: table.changes or job.changes for table in job.tables}
+    return {table.name: table.sends or job.changes for table in job.tables}
 
 
 def _keys(job: Job) -> dict[str, tuple[str, ...]]:

@@ -17,7 +17,7 @@ Values = list[Any]
 Change = tuple[str, Values]
 
 
-class Unreadable(Exception):  # noqa: N818
+class Unreadable(Exception):
     """A message that is not what its format says; the text is the reason."""
 
 

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import INSERT, UPDATE_AFTER, Change, Format, Message, Settings, Unreadable
+from aggloom.runtime.formats.base import (
+    INSERT,
+    UPDATE_AFTER,
+    Change,
+    Format,
+    Message,
+    Settings,
+    Unreadable,
+)
 from aggloom.runtime.formats.json_text import Object, objects, text_of
 from aggloom.runtime.formats.rows import Rows
 
@@ -19,7 +27,9 @@ class CanalJson(Format):
     """Messages of Canal."""
 
     name: ClassVar[str] = "canal-json"
-    summary: ClassVar[str] = "a flat message of Canal: `data[]`, of updates `old[]`; statements of schemas are passed over"
+    summary: ClassVar[str] = (
+        "a flat message of Canal: `data[]`, of updates `old[]`; statements of schemas are passed over"
+    )
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -41,7 +51,9 @@ class CanalJson(Format):
         if found.get("isDdl") is True or kind in _OF_SCHEMAS:
             return []
         if kind not in ("INSERT", "UPDATE", "DELETE"):
-            raise Unreadable("`type` is not one of INSERT, UPDATE, DELETE, nor a statement of schemas")
+            raise Unreadable(
+                "`type` is not one of INSERT, UPDATE, DELETE, nor a statement of schemas"
+            )
         data = found.get("data")
         if not isinstance(data, list) or not data:
             raise Unreadable("`data` is missing")

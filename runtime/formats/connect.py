@@ -42,10 +42,14 @@ def connect_readers(
     columns: pa.Schema, image: Mapping[str, Any] | None, settings: Settings, plain: Sequence[Reader]
 ) -> list[Reader]:
     """The readers of a row whose schema came with it; a field that it does not have is read as any other."""
-    fields = {str(f.get("field")): f for f in (image or {}).get("fields") or () if isinstance(f, dict)}
+    fields = {
+        str(f.get("field")): f for f in (image or {}).get("fields") or () if isinstance(f, dict)
+    }
     lower = {name.lower(): f for name, f in fields.items()}
     return [
-        _reader(fields.get(column.name) or lower.get(column.name.lower()), column.type, settings, own)
+        _reader(
+            fields.get(column.name) or lower.get(column.name.lower()), column.type, settings, own
+        )
         for column, own in zip(columns, plain, strict=True)
     ]
 
@@ -54,12 +58,16 @@ def _reader(field: Any, dtype: pa.DataType, settings: Settings, plain: Reader) -
     if not isinstance(field, dict):
         return plain
     if field.get("type") == "array" and pt.is_list(dtype):
-        item = _reader(field.get("items"), dtype.value_type, settings, reader(dtype.value_type, settings))
+        item = _reader(
+            field.get("items"), dtype.value_type, settings, reader(dtype.value_type, settings)
+        )
         return lambda value: [None if one is None else item(one) for one in _listed(value)]
     name = field.get("name")
     if name == _DECIMAL:
         scale = int((field.get("parameters") or {})["scale"])
-        return _as_decimal(lambda v: unscaled(v, scale) if isinstance(v, str) else Decimal(v), dtype)
+        return _as_decimal(
+            lambda v: unscaled(v, scale) if isinstance(v, str) else Decimal(v), dtype
+        )
     if name == _VARIABLE:
         return _as_decimal(lambda v: unscaled(v["value"], int(v["scale"])), dtype)
     if name in _DAYS:

@@ -25,13 +25,9 @@ from aggloom.runtime.formats.values import Reader
 
 UNAVAILABLE = "__debezium_unavailable_value"
 _ENCODED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
-_WHOLE = (
-    "the table needs full row images (PostgreSQL: REPLICA IDENTITY FULL), or give its keys to read upserts"
-)
+_WHOLE = "the table needs full row images (PostgreSQL: REPLICA IDENTITY FULL), or give its keys to read upserts"
 _KEYED = "a deletion has to have the columns in keys"
-_FULL = (
-    "unchanged, and so left out by the database; set REPLICA IDENTITY FULL, or leave the column out of the schema"
-)
+_FULL = "unchanged, and so left out by the database; set REPLICA IDENTITY FULL, or leave the column out of the schema"
 
 
 class DebeziumJson(Format):
@@ -138,7 +134,7 @@ class DebeziumJson(Format):
         return self.rows.row(only, what, fix=_KEYED, needed=self.settings.keys, readers=readers)
 
     def _refuse_key_only(self, row: Values, message: Message) -> None:
-        """Refuse a row that holds its key and nothing else: the database did not tell the rest, and wrote NULL for it."""
+        """Refuse a row of nothing but its key: the database did not tell the rest, and Debezium writes NULL for it."""
         key = _key_of(message)
         if key is None:
             return

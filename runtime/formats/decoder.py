@@ -1,6 +1,6 @@
 """A decoder: messages in, columns of changes out, and what becomes of a message that cannot be read.
 
-It stops with an error (the default), is counted and passed over, or goes into a side table with its bytes and the reason.
+It stops with an error (the default), is counted and passed over, or goes with the reason into a side table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = 300
 
 @dataclass(frozen=True)
 class Decoded:
-    """What is in some messages: the columns' values, the words of changes, how many rows each message has, what is refused."""
+    """What is in some messages: columns, the words of changes, how many rows each message has, what is refused."""
 
     columns: list[pa.Array]
     words: pa.Array
@@ -72,7 +72,7 @@ class Decoder:
         return bool(self.keys)
 
     def decode(self, messages: Iterable[Message]) -> Decoded:
-        """The changes of messages, in their order; raises InputFormatError where nothing else is said of unreadable ones."""
+        """The changes of messages, in their order; raises InputFormatError for one that cannot be read, by default."""
         words: list[str] = []
         rows: list[list[Any]] = []
         lengths: list[int] = []

@@ -1,4 +1,4 @@
-"""The text of a message as JSON objects, strictly: one object, names that occur twice known, numbers as they are written."""
+"""The text of a message as JSON objects, strictly: one object, names that come twice known, numbers as written."""
 
 from __future__ import annotations
 

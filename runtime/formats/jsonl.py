@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import INSERT, SHARED, Change, Format, Message, Settings, Unreadable
+from aggloom.runtime.formats.base import (
+    INSERT,
+    SHARED,
+    Change,
+    Format,
+    Message,
+    Settings,
+    Unreadable,
+)
 from aggloom.runtime.formats.json_text import Object, objects, text_of
 from aggloom.runtime.formats.rows import Rows, Spelling
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES, KIND_NAMES, SPELLINGS
@@ -22,7 +30,9 @@ class JsonLines(Format):
     """Flat objects."""
 
     name: ClassVar[str] = "jsonl"
-    summary: ClassVar[str] = "a flat object; `_change_type` or `op` if it is there, else an insertion"
+    summary: ClassVar[str] = (
+        "a flat object; `_change_type` or `op` if it is there, else an insertion"
+    )
     options: ClassVar[tuple[str, ...]] = SHARED
     takes_keys: ClassVar[bool] = False
 
@@ -63,4 +73,6 @@ def word_of(word: Any, name: str) -> str:
         return word
     text = "NULL" if word is None else repr(word)
     known = ", ".join((*CHANGE_TYPES, *KIND_NAMES))
-    raise Unreadable(f"change type {text} in {name!r}; known are {known}. Insertions need no {name}")
+    raise Unreadable(
+        f"change type {text} in {name!r}; known are {known}. Insertions need no {name}"
+    )

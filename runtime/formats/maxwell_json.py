@@ -1,10 +1,18 @@
-"""maxwell-json: what Maxwell tells of MySQL's tables, one row in a message, of updates the columns that have changed."""
+"""maxwell-json: what Maxwell tells of MySQL's tables, a row in a message, of updates the columns that have changed."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import INSERT, UPDATE_AFTER, Change, Format, Message, Settings, Unreadable
+from aggloom.runtime.formats.base import (
+    INSERT,
+    UPDATE_AFTER,
+    Change,
+    Format,
+    Message,
+    Settings,
+    Unreadable,
+)
 from aggloom.runtime.formats.canal_json import before
 from aggloom.runtime.formats.json_text import Object, objects, text_of
 from aggloom.runtime.formats.rows import Rows
@@ -20,7 +28,9 @@ class MaxwellJson(Format):
     """Messages of Maxwell."""
 
     name: ClassVar[str] = "maxwell-json"
-    summary: ClassVar[str] = "a message of Maxwell: `data`, of updates `old`; bootstraps are insertions"
+    summary: ClassVar[str] = (
+        "a message of Maxwell: `data`, of updates `old`; bootstraps are insertions"
+    )
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

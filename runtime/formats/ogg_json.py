@@ -25,7 +25,9 @@ class OggJson(Format):
     """Messages of GoldenGate."""
 
     name: ClassVar[str] = "ogg-json"
-    summary: ClassVar[str] = "a message of Oracle GoldenGate: `op_type` I, U, D, T with `before` and `after`"
+    summary: ClassVar[str] = (
+        "a message of Oracle GoldenGate: `op_type` I, U, D, T with `before` and `after`"
+    )
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -1,4 +1,4 @@
-"""Objects as rows of a table: names in any case where one fits, what is absent is no NULL, values of the columns' types."""
+"""Objects as rows of a table: names in any case where one fits, absent is not NULL, values of the columns' types."""
 
 from __future__ import annotations
 
@@ -66,9 +66,13 @@ class Rows:
                 try:
                     value = read(value)
                 except UnsaidError as error:
-                    raise Unreadable(f"column {name!r} has {shown(value)!r:.{_SHOWN}}, {error}") from None
+                    raise Unreadable(
+                        f"column {name!r} has {shown(value)!r:.{_SHOWN}}, {error}"
+                    ) from None
                 except UnicodeEncodeError:
-                    raise Unreadable(f"half of a surrogate pair in a text, column {name!r}") from None
+                    raise Unreadable(
+                        f"half of a surrogate pair in a text, column {name!r}"
+                    ) from None
                 except WRONG:
                     kind = type_name(self.columns.field(place).type)
                     text = shown(value)[:_SHOWN]
@@ -98,7 +102,9 @@ class Spelling:
             found[own] = value
         if twice:
             listed = "', '".join(dict.fromkeys(self._name(name, image) for name in twice))
-            raise Unreadable(f"{what}has '{listed}' twice" if what else f"'{listed}' is there twice")
+            raise Unreadable(
+                f"{what}has '{listed}' twice" if what else f"'{listed}' is there twice"
+            )
         return found
 
     def _name(self, name: str, image: Mapping[str, Any]) -> str:

@@ -77,4 +77,6 @@ class UpsertJson(Format):
         return Object({name: named[name] for name in self.settings.keys})
 
     def _row(self, rows: Rows, key: Object) -> list[Any]:
-        return rows.row(key, "the key ", fix="it has to have the columns in keys", needed=self.settings.keys)
+        return rows.row(
+            key, "the key ", fix="it has to have the columns in keys", needed=self.settings.keys
+        )

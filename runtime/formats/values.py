@@ -21,7 +21,7 @@ import pyarrow.types as pt
 from aggloom.errors import SpecError
 from aggloom.runtime.formats import times
 from aggloom.runtime.formats.base import Settings
-from aggloom.runtime.formats.json_text import shown
+from aggloom.runtime.formats.json_text import Object, shown
 
 Reader = Callable[[Any], Any]
 WRONG = (ValueError, TypeError, ArithmeticError, KeyError, AttributeError, binascii.Error)
@@ -62,7 +62,9 @@ def reader(dtype: pa.DataType, settings: Settings, texts: bool = False) -> Reade
         return _list(reader(dtype.value_type, settings, texts))
     if pt.is_struct(dtype) and dtype.num_fields:
         return _struct({f.name: reader(f.type, settings, texts) for f in dtype})
-    raise SpecError(f"a column of type {dtype} cannot be read from JSON; leave it out of the schema")
+    raise SpecError(
+        f"a column of type {dtype} cannot be read from JSON; leave it out of the schema"
+    )
 
 
 def _boolean(texts: bool) -> Reader:
@@ -223,7 +225,7 @@ def _map(dtype: pa.DataType, settings: Settings, texts: bool) -> Reader:
     item = reader(dtype.item_type, settings, texts)
 
     def read(value: Any) -> list[tuple[Any, Any]]:
-        if not isinstance(value, dict) or getattr(value, "twice", ()):
+        if not isinstance(value, dict) or _twice(value):
             _no(value)
         return [(key(name), None if one is None else item(one)) for name, one in value.items()]
 
@@ -232,12 +234,16 @@ def _map(dtype: pa.DataType, settings: Settings, texts: bool) -> Reader:
 
 def _struct(fields: dict[str, Reader]) -> Reader:
     def read(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict) or set(getattr(value, "twice", ())) & fields.keys():
+        if not isinstance(value, dict) or fields.keys() & _twice(value):
             _no(value)
         found = {name: value.get(name) for name in fields}
         return {n: None if one is None else fields[n](one) for n, one in found.items()}
 
     return read
+
+
+def _twice(value: Any) -> tuple[str, ...]:
+    return value.twice if isinstance(value, Object) else ()
 
 
 def _no(value: Any) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -48,7 +49,7 @@ def read_messages(
     value: str = "value",
     key: str | None = "key",
     unreadable: str = "error",
-    side: str | None = None,
+    side: str | Path | None = None,
     **options: Any,
 ) -> DataFrame:
     """The changes in a DataFrame's messages: the schema's columns and `_change_type`; streaming or batch.
@@ -80,7 +81,7 @@ def decoded(
     value: Column,
     key: Column,
     place: Column,
-    side: str | None = None,
+    side: str | Path | None = None,
     separator: str | None = None,
 ) -> DataFrame:
     """The changes of messages; separator: values are lines, whose keys stand before it."""

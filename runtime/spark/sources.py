@@ -19,6 +19,7 @@ from aggloom.codegen import to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
+from aggloom.runtime.formats.jsonl import FLATTENED_HINT
 from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES
 from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.expressions import quote, spark_schema
@@ -27,7 +28,6 @@ from aggloom.runtime.spark.messages import decoded, session_zone
 from aggloom.runtime.spark.paths import located, parquet_columns
 from aggloom.runtime.spark.records import (
     CHANGE_COLUMN,
-    FLATTENED_HINT,
     Place,
     change_names,
     change_of,
@@ -78,15 +78,24 @@ def read_changes(
     query with an InputFormatError.
     """
     _one_of("format", format, FORMATS)
-    told = {"time_unit": time_unit, "missing": missing, "concatenated": concatenated}
+    told: dict[str, str] = {
+        "time_unit": time_unit,
+        "missing": missing,
+        "concatenated": concatenated,
+    }
     for name, word in told.items():
         _one_of(name, word, CHOICES[name])
     more = {"decimals": decimals, "truncate": truncate, "database": database, "table": table}
-    only = {"unreadable": None if unreadable == "error" else unreadable, "side": side}
+    only: dict[str, Any] = {
+        "unreadable": None if unreadable == "error" else unreadable,
+        "side": side,
+    }
     if format in FILES:
-        for name, word in (more | only | {"key_separator": key_separator}).items():
-            if word is not None:
-                raise SpecError(f"read_changes: {name} is for formats of messages, not for {format}")
+        for name, given in (more | only | {"key_separator": key_separator}).items():
+            if given is not None:
+                raise SpecError(
+                    f"read_changes: {name} is for formats of messages, not for {format}"
+                )
     path, options = located(spark, path, options)
     if schema is None and format == "parquet":
         # The columns of all files together: none has to have all of them.
@@ -116,9 +125,7 @@ def read_changes(
     kind = MESSAGES[format]
     key = _key(keys, columns) if kind.takes_keys else ()
     zone = session_zone(spark)
-    made = decoder(
-        format, to_schema(columns), key, unreadable, path, zone=zone, **told, **more
-    )
+    made = decoder(format, to_schema(columns), key, unreadable, path, zone=zone, **told, **more)
     if format == "jsonl" and not lenient:
         _check_json(spark, path, looked, columns)
     separator = key_separator if key_separator is not None else kind.separator
