@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
     from aggloom.runtime.spark.lookup import lookup
+    from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.rank import rank
@@ -151,6 +152,7 @@ __all__ = [
     "rank",
     "rank_sql",
     "read_changes",
+    "read_messages",
     "read_table",
     "register",
     "repartition",
@@ -206,6 +208,7 @@ _HOMES = {
     "progress": "aggloom.runtime.spark.counting",
     "rank": "aggloom.runtime.spark.rank",
     "read_changes": "aggloom.runtime.spark.sources",
+    "read_messages": "aggloom.runtime.spark.messages",
     "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",
     "sql": "aggloom.runtime.spark.query",

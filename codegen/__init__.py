@@ -21,7 +21,6 @@ from aggloom.codegen.scalar.result_types import ANALYSER
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.choices import (
-    FORMATS,
     MODES,
     ORPHAN_POLICIES,
     Backend,
@@ -55,7 +54,6 @@ from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
     "ANALYSER",
-    "FORMATS",
     "MODES",
     "ORPHAN_POLICIES",
     "VIEW_KINDS",

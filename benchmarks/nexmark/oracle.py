@@ -37,7 +37,9 @@ class Oracle:
         if events.corrections:
             self._db.execute(_EVER)
         else:
-            self._db.execute("CREATE VIEW bid_ever AS SELECT bidder, date_time, 1 AS stays FROM bid")
+            self._db.execute(
+                "CREATE VIEW bid_ever AS SELECT bidder, date_time, 1 AS stays FROM bid"
+            )
         self._db.register("given_side", events.side())
         self._db.execute("CREATE TABLE side AS FROM given_side")
 
@@ -54,7 +56,9 @@ class Oracle:
             f"SELECT COUNT(*) FROM (SELECT SUM(CASE WHEN {kinds} IN {taken} THEN -1 ELSE 1 END) AS times "
             f"FROM {source} GROUP BY {columns}) WHERE times < 0"
         )
-        return self._differences(query) + ([f"{owed} rows are taken back too often"] if owed else [])
+        return self._differences(query) + (
+            [f"{owed} rows are taken back too often"] if owed else []
+        )
 
     def table(self, query: Query, told: pa.Table) -> list[str]:
         """How a table differs from the answer."""
