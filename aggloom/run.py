@@ -79,7 +79,7 @@ def _say(what: str) -> None:
 
 
 def _changes(job: Job) -> dict[str, str]:
-    return {table.name: table.changes or job.changes for table in job.tables}
+    return {table.name: table.sends or job.changes for table in job.tables}
 
 
 def _keys(job: Job) -> dict[str, tuple[str, ...]]:

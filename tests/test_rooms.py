@@ -90,7 +90,11 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
-    "runtime/local": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "operators", "local"),
+    "runtime/formats": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "formats"),
+    "runtime/local": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *HANDLERS, "formats", "operators", "local"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN

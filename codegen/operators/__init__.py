@@ -15,6 +15,13 @@ from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.join import Join
+from aggloom.codegen.operators.lookup import (
+    Asked,
+    Dimension,
+    Lookup,
+    LookupJoin,
+    MaterialisedLookup,
+)
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
@@ -32,12 +39,14 @@ __all__ = [
     "ONE_ROW",
     "Aggregate",
     "AsOfJoin",
+    "Asked",
     "Bounds",
     "Bucket",
     "Calc",
     "Column",
     "Constant",
     "Deduplicate",
+    "Dimension",
     "Exchange",
     "Expand",
     "GroupAggregate",
@@ -45,6 +54,9 @@ __all__ = [
     "Item",
     "Join",
     "LocalAggregate",
+    "Lookup",
+    "LookupJoin",
+    "MaterialisedLookup",
     "Node",
     "Normalise",
     "Numbered",

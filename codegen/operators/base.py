@@ -183,6 +183,11 @@ class Node(ABC):
         return self
 
     @property
+    def remark(self) -> str:
+        """What `explain` says of it below the tree, where its line cannot; empty if there is nothing."""
+        return ""
+
+    @property
     def lineage_data(self) -> Any:
         """The lineage as data, where that is worth comparing piece by piece."""
         return self.lineage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.operators import (
     ONE_ROW,
+    Asked,
     AsOfJoin,
     Bounds,
     Bucket,
@@ -17,6 +18,9 @@ from aggloom.codegen.operators import (
     IncrementalAggregate,
     Join,
     LocalAggregate,
+    Lookup,
+    LookupJoin,
+    MaterialisedLookup,
     Node,
     Normalise,
     Over,
@@ -54,6 +58,7 @@ from aggloom.codegen.sql.numbering_range import Range
 __all__ = [
     "ONE_ROW",
     "AsOfJoin",
+    "Asked",
     "Bounds",
     "Bucket",
     "Calc",
@@ -66,6 +71,9 @@ __all__ = [
     "IncrementalAggregate",
     "Join",
     "LocalAggregate",
+    "Lookup",
+    "LookupJoin",
+    "MaterialisedLookup",
     "Node",
     "Normalise",
     "Notes",

@@ -12,6 +12,7 @@ from aggloom.codegen.planner import (
     GroupAggregate,
     IncrementalAggregate,
     Join,
+    MaterialisedLookup,
     Normalise,
     Over,
     PlanOptions,
@@ -27,6 +28,7 @@ from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.join.spec import JoinSpec
 from aggloom.runtime.operators.join.timed_spec import TimedJoinSpec
+from aggloom.runtime.operators.lookup.spec import LookupSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
 from aggloom.runtime.operators.over.spec import OverSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
@@ -41,6 +43,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Rank: RankSpec,
     Join: JoinSpec,
     TimedJoin: TimedJoinSpec,
+    MaterialisedLookup: LookupSpec,
     Over: OverSpec,
     AsOfJoin: AsOfSpec,
 }
