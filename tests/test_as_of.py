@@ -264,7 +264,11 @@ def test_a_view_of_the_last_rows_has_versions_however_batches_are_cut() -> None:
         (TEMPORAL.format("RIGHT "), {}, "FOR SYSTEM_TIME AS OF in a RIGHT JOIN"),
         (TEMPORAL.format(""), {"input_changes": "retract"}, "rows that may be taken back"),
         (TEMPORAL.format(""), {"keys": {}}, "without a primary key"),
-        (TEMPORAL.format("").replace("l.k = r.k", "l.id = LENGTH(r.v)"), {}, "lacks the right's primary"),
+        (
+            TEMPORAL.format("").replace("l.k = r.k", "l.id = LENGTH(r.v)"),
+            {},
+            "lacks the right's primary",
+        ),
         (TEMPORAL.format("").replace("l.t ON", "l.id ON"), {}, "AS OF a INT"),
         (TEMPORAL.format("").replace("l.t ON", "PROCTIME() ON"), {}, "processing time"),
         (
@@ -301,9 +305,7 @@ def test_plans_say_it_in_flinks_words() -> None:
     )
     assert "its versions from the last one at the watermark on" in plan
     plan = al.explain(ASOF.format("LEFT ", ">="), tables=TABLES)
-    assert (
-        "AsOfJoin(joinType=[LeftOuterJoin], where=[(k = r.k) AND (t >= r.t)], select=[" in plan
-    )
+    assert "AsOfJoin(joinType=[LeftOuterJoin], where=[(k = r.k) AND (t >= r.t)], select=[" in plan
 
 
 def test_the_query_as_text() -> None:

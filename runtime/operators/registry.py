@@ -12,11 +12,13 @@ from aggloom.codegen.planner import (
     GroupAggregate,
     IncrementalAggregate,
     Join,
+    MaterialisedLookup,
     Normalise,
     Over,
     PlanOptions,
     Rank,
     Stateful,
+    TimedJoin,
     WindowAggregate,
 )
 from aggloom.errors import SpecError, nearest
@@ -25,6 +27,8 @@ from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.join.spec import JoinSpec
+from aggloom.runtime.operators.join.timed_spec import TimedJoinSpec
+from aggloom.runtime.operators.lookup.spec import LookupSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
 from aggloom.runtime.operators.over.spec import OverSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
@@ -38,6 +42,8 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Normalise: NormaliseSpec,
     Rank: RankSpec,
     Join: JoinSpec,
+    TimedJoin: TimedJoinSpec,
+    MaterialisedLookup: LookupSpec,
     Over: OverSpec,
     AsOfJoin: AsOfSpec,
 }
