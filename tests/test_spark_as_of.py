@@ -35,12 +35,13 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> None:
 def test_orders_with_the_rates_of_their_time_over_restarts(spark: Any, tmp_path: Path) -> None:
     steps: list[tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]] = [
         ([(1, "EUR", 3), (2, "EUR", 9), (3, "USD", 9)], [("insert", "EUR", 1, 10)]),
-        # The second rate comes in a batch after its order.
-        ([(4, "EUR", 12)], [("update_postimage", "EUR", 8, 20), ("insert", "USD", 8, 5)]),
-        # The last rows only move the watermark.
+        # Rates come in a batch after their orders; the last rows only move the watermark.
         (
-            [(5, "EUR", 16), (6, "USD", 59)],
-            [("delete", "EUR", 14, 20), ("insert", "JPY", 59, 1)],
+            [(4, "EUR", 12), (5, "EUR", 16), (6, "USD", 59)],
+            [
+                *(("update_postimage", "EUR", 8, 20), ("insert", "USD", 8, 5)),
+                *(("delete", "EUR", 14, 20), ("insert", "JPY", 59, 1)),
+            ],
         ),
     ]
     for number, (orders, rates) in enumerate(steps):
