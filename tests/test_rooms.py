@@ -88,6 +88,7 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *HANDLERS, "formats", "operators", "local"),
+    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "sinks"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN

@@ -91,9 +91,7 @@ def test_a_brokers_messages(spark: Any) -> None:
             al.read_messages(messages, "jsonl", DDL, **options)
 
 
-def test_a_stream_passes_over_what_it_was_told_to_and_counts_it(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_a_stream_passes_over_what_it_was_told_to_and_counts_it(spark: Any, tmp_path: Path) -> None:
     path = put(tmp_path / "in", "b", canal("INSERT", [A]), "{", canal("QUERY"), time=0)
     put(tmp_path / "in", "a", "[]", canal("UPDATE", [B], [{"cnt": 1}]), time=1)
     side = tmp_path / "side"
@@ -102,9 +100,11 @@ def test_a_stream_passes_over_what_it_was_told_to_and_counts_it(
         df = al.read_changes(spark, path, "canal-json", DDL, unreadable=unreadable, **more)
         assert file_order(df), "rows have to know their files, whose order counts"
         out = al.sql("SELECT name, SUM(cnt) AS s FROM t GROUP BY name", t=df, buckets=1)
-        query = al.write_changes(out, "table", tmp_path / unreadable)
+        query = al.write_changes(out, "table", tmp_path / f"checkpoint-{unreadable}")
         al.await_end(query)
-        assert al.read_table(tmp_path / unreadable).to_pylist() == [{"name": "a", "s": 2}]
+        assert al.read_table(tmp_path / f"checkpoint-{unreadable}").to_pylist() == [
+            {"name": "a", "s": 2}
+        ]
         return al.progress(query)
 
     counts = run("drop")
