@@ -17,6 +17,7 @@ from aggloom.codegen.windows import Assigner
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.expressions import asking, is_ansi
 from aggloom.runtime.spark.group_aggregate import check_frame, find_change_column, hosting
+from aggloom.runtime.spark.lookup_frame import as_lookups
 from aggloom.runtime.spark.lower import HandlerOf, Lowering
 from aggloom.runtime.spark.messages import upsert_keys
 from aggloom.runtime.spark.ordinary import Table
@@ -41,6 +42,7 @@ def sql(
     watermarks: Mapping[str, tuple[str, Any]] | None = None,
     keys: Mapping[str, str | Sequence[str]] | None = None,
     options: Mapping[str, Any] | None = None,
+    lookups: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> DataFrame:
     """The changelog of a script (SET, CREATE VIEW, one query) over DataFrames, streaming or batch.
@@ -49,7 +51,8 @@ def sql(
     (see PlanOptions), as is what `options` holds by Flink's names. A table with a column `_change_type` or `op` is one
     of changes; `change_column` names another column, for all tables or by table, or None if there is none.
     `input_changes` says "append" of tables whose change column never takes anything back, and "upsert" of those that
-    send rows by key without the rows that they replace. `keys`: the tables' primary keys. `watermarks`: by table the
+    send rows by key without the rows that they replace. `keys`: the tables' primary keys. `lookups`: tables that lookup
+    joins ask, each an al.lookup_table or a batch DataFrame. `watermarks`: by table the
     event-time column and how far rows may be out of order, unless `df.withWatermark` said so.
     Raises SpecError and its kin, with the place in the text.
     """
@@ -81,7 +84,9 @@ def sql(
             input_changes=_kinds(given, input_changes, by_key),
             dialect=dialect,
             keys=by_key | dict(keys or {}),
+            watermarks={name: table.time for name, table in given.items() if table.time},
             options=chosen,
+            lookups=as_lookups(dict(lookups or {})),
         )
     settings = hosting(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, given)
