@@ -14,7 +14,7 @@ import pytest
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
 from aggloom.runtime.sinks.database import DatabaseSink, database_options
-from aggloom.runtime.sinks.net import net_by_key
+from aggloom.runtime.sinks.net import net_by_key, tells_before
 from aggloom.runtime.sinks.registry import sink_options
 from aggloom.runtime.values.changelog import ChangelogLawError, fold, parse_kinds
 
@@ -58,8 +58,11 @@ def test_rows_by_key_each_batch_once(tmp_path: Path) -> None:
     assert sink.write(*batch(("-D", "b", None, Decimal(3)), ("-D", *B)), 2, "id")
     assert content(file) == []
     assert [row[:3] for row in content(file, "aggloom_batches")] == [("id", "t", 2)]
-    # Numbers may be left out: a batch without changes has no rows to write.
-    assert sink.write(*batch(), 5, "id")
+    assert sink.write(*batch(), 3, "id")
+    with pytest.raises(
+        CheckpointError, match=r"it has batch 3 .* comes to batch 5 now: what is between"
+    ):
+        sink.write(*batch(("+I", *A)), 5, "id")
 
 
 def test_what_comes_first_does_not_count_where_each_row_is_told() -> None:
@@ -69,6 +72,13 @@ def test_what_comes_first_does_not_count_where_each_row_is_told() -> None:
     lone = batch(("+U", *A), ("+U", *B), ("-D", *C), ("+I", "z", 0, None))
     found = net_by_key(*lone, KEY, False, "t")
     assert found == [(("a", 1), B), (("b", None), None), (("z", 0), ("z", 0, None))]
+    # A filter over the changes leaves one of a pair: the row is gone, or is there now.
+    assert [tells_before(batch(*rows)[1]) for rows in ([("-U", *A)], [("+U", *A)], [])] == [
+        True,
+        False,
+        True,
+    ]
+    assert net_by_key(*batch(("-U", *A)), KEY, True, "t") == [(("a", 1), None)]
     with pytest.raises(ChangelogLawError, match="has several rows"):
         net_by_key(*batch(("+I", *A), ("+I", *B)), KEY, True, "t")
 
@@ -137,8 +147,11 @@ def test_a_new_checkpoint_drops_no_write(tmp_path: Path) -> None:
     assert into(file, existing="replace").write(*batch(("+I", *C)), 1, "newest")
     assert len(content(file)) == 2
     # The others are strangers now.
-    with pytest.raises(SinkError, match="did not write"):
+    with pytest.raises(
+        CheckpointError, match=r"no batch of this checkpoint, .* batch 4 .*existing=keep"
+    ):
         into(file).write(*batch(("+I", *A)), 4, "old")
+    assert into(file, existing="keep").write(*batch(("+I", *A)), 4, "old")
 
 
 def test_a_checkpoint_that_was_put_back(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_table_of_a_database_over_kills_and_restarts(
 
     def run(checkpoint: str, query: str = QUERY, **more: Any) -> None:
         df = al.read_changes(spark, source, "jsonl", DDL)
-        out = al.sql(query, t=df, buckets=1)
+        out = al.sql(query, t=df, buckets=1, backend="python")
         al.await_end(al.write_changes(out, sink | more, tmp_path / checkpoint))
 
     with pytest.raises(
@@ -101,8 +101,6 @@ def test_a_table_of_a_database_over_kills_and_restarts(
     connection.execute("DROP TRIGGER no")
     connection.commit()
     # A new checkpoint begins with batch 0, which the table knows of another: nothing is dropped.
-    with pytest.raises(Exception, match="rows that this checkpoint did not write"):
-        run("two")
     put(source, 2, ("c", 7, "+I"))
     run("two", existing="replace")
     assert content(file) == [("a", 5), ("c", 7)]

@@ -18,11 +18,12 @@ import pyarrow as pa
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError, nearest
 from aggloom.runtime.sinks.dialects import DRIVERS, MARKS, dialect_of
-from aggloom.runtime.sinks.net import Net, net_by_key
+from aggloom.runtime.sinks.net import Net, net_by_key, tells_before
 from aggloom.runtime.sinks.statements import Statements
 from aggloom.runtime.values.changelog import Kinds
 
 EXISTING = ("error", "keep", "replace")
+_ANEW = "Start with an empty checkpoint and existing=replace."
 _WORDS = {"create": bool, "replay": bool, "table": str, "log_table": str, "driver": str}
 
 
@@ -85,10 +86,13 @@ def _typed(name: str, value: Any) -> Any:
 class DatabaseSink:
     """Writes the batches of a result into a table.
 
-    key: the columns by which rows are told apart. tells_before: whether the changes tell each row that is replaced.
+    key: the columns by which rows are told apart. tells_before: whether the changes tell each row that is replaced;
+    None: as each batch looks.
     """
 
-    def __init__(self, options: DatabaseOptions, key: Sequence[str], tells_before: bool) -> None:
+    def __init__(
+        self, options: DatabaseOptions, key: Sequence[str], tells_before: bool | None
+    ) -> None:
         self.options, self.key, self.tells_before = options, tuple(key), tells_before
         self._checked: pa.Schema | None = None
         self._where = f"sink database, table {options.table}"
@@ -98,7 +102,8 @@ class DatabaseSink:
 
         Raises SinkError for what the database does not take, CheckpointError for a checkpoint that does not fit it.
         """
-        net = net_by_key(rows, kinds, self.key, self.tells_before, self._where)
+        told = tells_before(kinds) if self.tells_before is None else self.tells_before
+        net = net_by_key(rows, kinds, self.key, told, self._where)
         digest = hashlib.sha256(repr((rows.schema.names, net)).encode(errors="replace")).hexdigest()
         say = self._statements(rows.schema)
         with self._transaction() as cursor:
@@ -106,7 +111,12 @@ class DatabaseSink:
             last = self._last(cursor, say, checkpoint)
             if last is None:
                 cursor.execute(say.first_batch, (batch, digest, checkpoint, self.options.table))
-                self._begin(cursor, say, checkpoint)
+                self._begin(cursor, say, batch, checkpoint)
+            elif batch > last[0] + 1:
+                raise CheckpointError(
+                    f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} now: what "
+                    f"is between was written elsewhere, or the table was put back from an older copy. {_ANEW}"
+                )
             elif batch < last[0] and not self.options.replay:
                 raise CheckpointError(
                     f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} again, as "
@@ -196,8 +206,13 @@ class DatabaseSink:
         found = cursor.fetchone()
         return None if found is None else (int(found[0]), str(found[1]))
 
-    def _begin(self, cursor: Any, say: Statements, checkpoint: str) -> None:
+    def _begin(self, cursor: Any, say: Statements, batch: int, checkpoint: str) -> None:
         """What a checkpoint does when it first writes to the table."""
+        if batch and self.options.existing != "keep":
+            raise CheckpointError(
+                f"{self._where}: it has no batch of this checkpoint, which comes to batch {batch} now, so that the "
+                f"rows of those before would be missing. {_ANEW} existing=keep goes on with the rows that are there"
+            )
         if self.options.existing == "keep":
             return
         if self.options.existing == "replace":

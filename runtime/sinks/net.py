@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from aggloom.runtime.values.changelog import (
+    UPDATE_AFTER,
     UPDATE_BEFORE,
     ChangelogLawError,
     Kinds,
@@ -24,6 +25,11 @@ class Net(NamedTuple):
 
     key: Row
     row: Row | None
+
+
+def tells_before(kinds: Kinds) -> bool:
+    """Whether a batch tells the rows that it replaces, as far as it shows: it has -U rows, or no +U rows."""
+    return bool((kinds == UPDATE_BEFORE).any() or not (kinds == UPDATE_AFTER).any())
 
 
 def net_by_key(

@@ -61,8 +61,8 @@ class IntoDatabase:
 
 def _key(
     made: Lowering | None, names: Sequence[str], said: Sequence[str] | None
-) -> tuple[tuple[str, ...], bool]:
-    """The columns by which rows are written, and whether each row that is replaced is told."""
+) -> tuple[tuple[str, ...], bool | None]:
+    """The columns by which rows are written, and whether each row that is replaced is told (None: unknown)."""
     for name in said or ():
         if name not in names:
             raise SpecError(f"{_WHERE}: key_columns names {name!r}, which the result does not have")
@@ -72,7 +72,7 @@ def _key(
                 f"{_WHERE}: what the DataFrame was made of is not known any more, so that its key is not; give "
                 "key_columns=, or write it as al.sql made it"
             )
-        return tuple(said), False
+        return tuple(said), None
     plan = made.plan
     known = plan.root.unique_keys
     if said is not None:
