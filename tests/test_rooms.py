@@ -101,6 +101,7 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "lookup", "operators"),
+    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "sinks"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN
