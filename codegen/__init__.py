@@ -13,6 +13,7 @@ from aggloom.codegen.scalar.calc import (
     finish,
     having_kinds,
     lower_calc,
+    lower_condition,
     prepare,
 )
 from aggloom.codegen.scalar.expressions import columns as columns_of
@@ -82,6 +83,7 @@ __all__ = [
     "load",
     "load_text",
     "lower_calc",
+    "lower_condition",
     "milliseconds",
     "on_large_stack",
     "over_sql",

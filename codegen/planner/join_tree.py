@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Join, Node, mark, pick
 from aggloom.codegen.planner.notes import Notes
-from aggloom.codegen.scalar.calc import lower_calc
+from aggloom.codegen.scalar.calc import lower_condition
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
@@ -255,7 +255,7 @@ class _Pairing:
         """Whether workers evaluate a condition; raises where nothing else can, since rows leave without a partner."""
         both = pa.schema([*left.schema, *right.schema])
         try:
-            lower_calc(None, (("matches", condition),), pa.schema([("matches", pa.bool_())]), both)
+            lower_condition(condition, both)
         except UnsupportedExpressionError as error:
             if self.tree.kind == "inner":
                 return False
