@@ -26,6 +26,7 @@ OPERATORS_BY_NAME = {
     *("IncrementalAggregate", "WindowTable", "WindowAssign", "WindowAggregate", "Deduplicate"),
     *("GroupAggOperator", "GroupAggSpec", "LocalAggregator", "DeduplicateOperator"),
     *("Rank", "RankOperator", "RankSpec"),
+    *("MultiJoin", "MultiJoinOperator", "MultiJoinSpec"),
     *("Over", "OverOperator", "OverOnceOperator", "OverSpec"),
     *("Rank", "RankOperator", "RankSpec", "Join", "JoinOperator", "JoinSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
@@ -68,6 +69,10 @@ ROOMS: dict[str, set[str]] = {
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
     "runtime/operators/join": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
+    "runtime/operators/multi_join": KERNEL
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),

@@ -14,6 +14,7 @@ from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.join import Join
+from aggloom.codegen.operators.multi_join import MultiJoin
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
@@ -42,6 +43,7 @@ __all__ = [
     "Item",
     "Join",
     "LocalAggregate",
+    "MultiJoin",
     "Node",
     "Normalise",
     "Numbered",

@@ -11,6 +11,7 @@ from aggloom.codegen.planner import (
     GroupAggregate,
     IncrementalAggregate,
     Join,
+    MultiJoin,
     Normalise,
     Over,
     PlanOptions,
@@ -23,6 +24,7 @@ from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.join.spec import JoinSpec
+from aggloom.runtime.operators.multi_join.spec import MultiJoinSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
 from aggloom.runtime.operators.over.spec import OverSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
@@ -36,6 +38,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Normalise: NormaliseSpec,
     Rank: RankSpec,
     Join: JoinSpec,
+    MultiJoin: MultiJoinSpec,
     Over: OverSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
