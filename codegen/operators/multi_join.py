@@ -138,9 +138,7 @@ class MultiJoin(RowsByKey):
 
     def below(self, names: Key) -> tuple[dict[str, str], ...]:
         places = {
-            name: place
-            for which in self.present
-            for place, name in enumerate(self.key_of(which))
+            name: place for which in self.present for place, name in enumerate(self.key_of(which))
         }
         known = {name: places[name] for name in names if name in places}
         return tuple(

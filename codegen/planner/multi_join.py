@@ -7,7 +7,17 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.operators import Calc, Join, MultiJoin, Node, mark, pick, renamed, transform, walk
+from aggloom.codegen.operators import (
+    Calc,
+    Join,
+    MultiJoin,
+    Node,
+    mark,
+    pick,
+    renamed,
+    transform,
+    walk,
+)
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import parse_scalar

@@ -247,9 +247,7 @@ class Deltas:
             doubtful = rows.some(turned)
             settled = np.zeros(len(turned), np.bool_)
             for at, ids, counts in self._met(doubtful, which, view, False, unchanged=True):
-                holds = condition.holds(
-                    self.state.sides, *doubtful.meeting(at, ids, counts).ids
-                )
+                holds = condition.holds(self.state.sides, *doubtful.meeting(at, ids, counts).ids)
                 settled[at[holds]] = True
             turned = turned[~settled]
             gone = had[turned]

@@ -37,7 +37,9 @@ class MultiJoinOperator(Joining):
     @property
     def name(self) -> str:
         words = ["left" if step.padded else "inner" for step in self.spec.steps]
-        return f"multi join ({', '.join(words)}) on {', '.join(f.name for f in self.spec.key_fields)}"
+        return (
+            f"multi join ({', '.join(words)}) on {', '.join(f.name for f in self.spec.key_fields)}"
+        )
 
     def _bundle(self, taken: Sequence[Taken], touched: Array, now: int) -> Rows:
         changed = self._changed(taken, touched, now)
