@@ -15,7 +15,6 @@ from queries import multiset
 
 from aggloom.codegen.planner import MultiJoin, Plan, PlanOptions, Stateful, plan_query, walk
 from aggloom.runtime.local.harness import Harness
-from aggloom.runtime.values.changelog import fold
 
 Row = tuple[Any, ...]
 SCHEMA = pa.schema(

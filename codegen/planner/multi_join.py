@@ -26,7 +26,7 @@ _OPTION = "table.optimizer.multi-join.enabled"
 
 
 def multi_join(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """Make one operator of joins that follow one another on the same key, where that is worth it (AUTO) or asked for."""
+    """Make one operator of joins that follow one another on the same key, where that is worth it or asked for."""
     made = transform(root, lambda node: _merged(node, options, notes))
     for node in walk(made):
         if isinstance(node, MultiJoin):
@@ -156,12 +156,14 @@ def _obstacle(node: MultiJoin, options: PlanOptions) -> str:
         return ""
     if not options.mini_batch_enabled:
         return f"row by row the messages are those of joins of two inputs, unless {_OPTION} is true"
+    if not any(node.conditions):
+        return ""
     several = [
         f"input {which + 1}"
         for which in range(len(node.tables))
         if node.held_by(which) != "JoinKeyContainsUniqueKey"
     ]
     if len(several) > 1:
-        many = f"{' and '.join(several)} may have several rows a key"
-        return f"{many}, whose pairs a chain remembers; {_OPTION} true joins them anew each time"
+        many = f"{' and '.join(several)} may have several rows a key, and a condition drops some of their pairs"
+        return f"{many}: a chain remembers which; {_OPTION} true tests them anew each time"
     return ""

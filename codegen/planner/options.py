@@ -48,7 +48,8 @@ class PlanOptions:
 
     join_match_limit: how many joined rows a join may take back and give out in one bundle; beyond it is an error that
     names the key most of them come from. multi_join_enabled: whether joins that follow one another on one key become
-    one operator without intermediate results; AUTO: where one input at most has several rows a key.
+    one operator without intermediate results; AUTO: in bundles, unless several inputs have several rows a key and a
+    further condition drops pairs of them.
     """
 
     mini_batch_enabled: bool = True

@@ -1,4 +1,4 @@
-"""The joined rows that a bundle takes away and brings, as the sum of what each input's changes do, one after another."""
+"""The joined rows that a bundle takes away and brings: the sum of what each input's changes do in turn."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ class Deltas:
         )
 
     def _changed(self, rows: Combined, which: int) -> Iterator[Combined]:
-        """Joined rows of the inputs before one with what has changed of its rows, and the padded ones that go or come."""
+        """Joined rows of the inputs before one with what has changed of its rows, and padded ones that go or come."""
         view, padded = self._views[which], self.settings.steps[which - 1].padded
         condition, items = self._conditions[which], view.items
         places, when = self._reached(rows, which), self._when

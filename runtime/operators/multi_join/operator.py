@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -59,8 +60,7 @@ class MultiJoinOperator(Joining):
             if not len(wave):
                 continue
             self._numbers = [
-                wave[(wave >= start) & (wave < end)] - start
-                for start, end in zip(starts, starts[1:], strict=False)
+                wave[(wave >= start) & (wave < end)] - start for start, end in pairwise(starts)
             ]
             some = [each.some(own) for each, own in zip(taken, self._numbers, strict=True)]
             # Each slot has one change.

@@ -15,9 +15,9 @@ from aggloom.runtime.operators.join.settings import MATCH_LIMIT, SideSettings
 class Step:
     """How one more input joins those before it.
 
-    padded: whether joined rows that match none of its rows stay, padded (LEFT), or go (INNER). null_safe: of each column
-    of the key, whether NULL equals NULL. via: the inputs whose key it is compared with, where these may be padded: such
-    a row matches nothing. condition: over the columns of this input and those before it.
+    padded: whether joined rows that match none of its rows stay, padded (LEFT), or go (INNER). null_safe: of each
+    column of the key, whether NULL equals NULL. via: the inputs whose key it is compared with, where these may be
+    padded: such a row matches nothing. condition: over the columns of this input and those before it.
     """
 
     padded: bool
@@ -35,9 +35,9 @@ class Step:
 class MultiJoinSettings:
     """Which rows of a chain of inputs belong together, and how that is told.
 
-    tables: the columns of the inputs, of which the first `keys` are the key. steps: of every input but the first. known: of each
-    input the columns by which its rows are told apart, None: all of them. columns: those that leave. output_key: the
-    columns by which an update is told.
+    tables: the columns of the inputs, of which the first `keys` are the key. steps: of every input but the first.
+    known: of each input the columns by which its rows are told apart, None: all of them. columns: those that leave.
+    output_key: the columns by which an update is told.
     """
 
     tables: tuple[pa.Schema, ...]
