@@ -155,8 +155,8 @@ def main(rows: int, bundle: int, rounds: int, quick: bool) -> None:
     heads = ("what", "contender", "M rows/s", f"{LOOM} over it", "state, bytes a row")
     notes = (
         f"Inputs of {rows:,} rows in all, of three BIGINT columns, joined on one of them; the query reads every "
-        f"column. They come in bundles of {bundle:,} rows and, where there are updates, the changes of some rows of the "
-        "bundle before. aggloom is one operator for all inputs (table.optimizer.multi-join.enabled true), the "
+        f"column. They come in bundles of {bundle:,} rows and, where there are updates, the changes of some rows of "
+        "the bundle before. aggloom is one operator for all inputs (table.optimizer.multi-join.enabled true), the "
         "chain one for each join, which remembers the rows that those before it have joined; both run in one stateful "
         "node. Where nothing else is said each input has one row a key, and the key is its unique key. The rows that "
         "come in are counted, each half of an update by itself. State: bytes of all operators, free room included, by "

@@ -209,12 +209,13 @@ def test_templates_carry_no_whitespace_marks() -> None:
 NAMED = {
     "codegen/planner/__init__.py": {
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
-        *("WindowAggregate", "Deduplicate", "Join", "Over", "Rank", *STEPS),
+        *("WindowAggregate", "Deduplicate", "Join", "MultiJoin", "Over", "Rank", *STEPS),
     },
     "codegen/planner/hints.py": {"Aggregate"},
     "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},
-    "codegen/planner/join_state.py": {"Join"},
+    "codegen/planner/join_state.py": {"Join", "MultiJoin"},
     "codegen/planner/join_tree.py": {"Join"},
+    "codegen/planner/multi_join.py": {"Join", "MultiJoin"},
     "codegen/planner/logical.py": {"Aggregate"},
     "codegen/planner/spec_plan.py": {"Aggregate"},
     "codegen/planner/monotonic_extremes.py": {"Aggregate"},

@@ -18,6 +18,7 @@ from aggloom.codegen.operators import (
     transform,
     walk,
 )
+from aggloom.codegen.operators.multi_join import Step
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import parse_scalar
@@ -69,11 +70,10 @@ def _below(node: Node) -> tuple[MultiJoin | None, dict[str, str] | None]:
             names = {name: own[column] for name, column in names.items()}
         node = node.input
     if isinstance(node, Join) and node.kind in ("inner", "left") and node.pairs:
-        kind = "inner" if node.kind == "inner" else "left"
         node = MultiJoin(
             node.inputs,
             len(node.pairs),
-            (kind,),
+            (_step(node),),
             (node.null_safe,),
             ((),),
             (node.condition,),
@@ -106,13 +106,17 @@ def _chain(node: Join, below: MultiJoin, names: dict[str, str]) -> MultiJoin | s
     return MultiJoin(
         (*below.tables, pick(node.right, [*keys, *rest])),
         below.width,
-        (*below.kinds, "inner" if node.kind == "inner" else "left"),
+        (*below.kinds, _step(node)),
         (*below.null_safe, null_safe),
         (*below.via, tuple(via)),
         (*below.conditions, node.condition),
         node.columns,
         ttls=(*below.ttls, node.ttls[1]),
     )
+
+
+def _step(node: Join) -> Step:
+    return "inner" if node.kind == "inner" else "left"
 
 
 def _called(chain: MultiJoin, names: dict[str, str], others: set[str]) -> MultiJoin:

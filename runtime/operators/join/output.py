@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,9 @@ class Joined(Protocol):
 
     def weighing(self, weight: Array) -> Self:
         """The same rows, so many of each."""
+
+
+J = TypeVar("J", bound=Joined)
 
 
 class Output:
@@ -97,7 +100,7 @@ class Output:
             )
         return pa.RecordBatch.from_arrays(arrays, schema=self.settings.result), kinds
 
-    def left_over(self, rows: Joined) -> Joined:
+    def left_over(self, rows: J) -> J:
         """The rows that do not go as often as they come."""
         if not len(rows.weight) or rows.weight.max() < 0:
             return rows

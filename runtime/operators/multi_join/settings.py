@@ -8,7 +8,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from aggloom.codegen import OrphanPolicy, columns_of
-from aggloom.runtime.operators.join.settings import MATCH_LIMIT, SideSettings
+from aggloom.runtime.operators.join.settings import MATCH_LIMIT, Held, SideSettings
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,6 @@ class MultiJoinSettings:
         known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
         read = self.read | set(known or ())
         kept = tuple(name for name in schema.names if name in read)
-        held = "bag" if known is None else "rows" if known else "row"
+        held: Held = "bag" if known is None else "rows" if known else "row"
         alone = which == 0 and all(step.padded for step in self.steps)
         return SideSettings(schema, kept, known, held, False, alone, self.ttls[which])
