@@ -49,7 +49,7 @@ if __name__ == "__main__":
     for number in range(first, last):
         try:
             many += check(number)
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             wrong += 1
             print(number, type(error).__name__, str(error)[:300], flush=True)
         if number % 100 == 99:

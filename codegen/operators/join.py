@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -110,11 +110,9 @@ class Join(RowsByKey):
     def ordered_keys(self) -> tuple[Key, ...]:
         ways = {"inner": (self.keys, self.right_keys), "right": (self.right_keys,), "full": ()}
         lying = ways.get(self.kind, (self.keys,))
-        found = [k for k in self.unique_keys if any(set(way) <= set(k) for way in lying)]
-        # Updates are told by the first one: of another key the new row may come before the old one goes.
-        same = dict(self.pairs) if self.kind == "inner" else {}
-        told = {same.get(name, name) for name in found[0]} if found else set()
-        return tuple(k for k in found if {same.get(name, name) for name in k} == told)
+        return told_in_order(
+            self.unique_keys, lying, dict(self.pairs) if self.kind == "inner" else {}
+        )
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
@@ -267,6 +265,20 @@ class Join(RowsByKey):
             f"({shown(left)} {'IS NOT DISTINCT FROM' if safe else '='} {shown(right)})"
             for (left, right), safe in words
         )
+
+
+def told_in_order(
+    keys: Iterable[Key], lying: Iterable[Key], same: Mapping[str, str]
+) -> tuple[Key, ...]:
+    """The unique keys of joined rows of which the new row comes after the old one.
+
+    lying: the columns by which they lie, in as many ways as these are called. same: columns that equal another.
+    """
+    ways = [set(way) for way in lying]
+    found = [key for key in keys if any(way <= set(key) for way in ways)]
+    # Updates are told by the first one: of another key the new row may come before the old one goes.
+    told = {same.get(name, name) for name in found[0]} if found else set()
+    return tuple(key for key in found if {same.get(name, name) for name in key} == told)
 
 
 def held(known: Key | None, keys: Key) -> Held:

@@ -13,7 +13,15 @@ from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, cons
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
-from aggloom.codegen.operators.join import CELL, NOTHING, ROW, Held, held, smallest_key
+from aggloom.codegen.operators.join import (
+    CELL,
+    NOTHING,
+    ROW,
+    Held,
+    held,
+    smallest_key,
+    told_in_order,
+)
 from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
 from aggloom.codegen.operators.words import one_line, shown, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
@@ -91,11 +99,8 @@ class MultiJoin(RowsByKey):
     @property
     def ordered_keys(self) -> tuple[Key, ...]:
         ways = [self.key_of(which) for which in self.present]
-        found = [k for k in self.unique_keys if any(set(way) <= set(k) for way in ways)]
-        # Updates are told by the first one: of another key the new row may come before the old one goes.
         same = {name: own for way in ways for name, own in zip(way, self.keys, strict=True)}
-        told = {same.get(name, name) for name in found[0]} if found else set()
-        return tuple(k for k in found if {same.get(name, name) for name in k} == told)
+        return told_in_order(self.unique_keys, ways, same)
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:

@@ -25,8 +25,23 @@ _CHANGING = (
 _LISTS = ("null_safe", "columns", "left_key", "right_key", "output_key", "ttls")
 
 
+class JoinedSpec(OperatorSpec):
+    """What joins of two inputs and of many are made from: their inputs forget, each after its own time."""
+
+    ttls: tuple[int, ...]
+
+    @property
+    def ttl_ms(self) -> int:
+        # What is forgotten first wakes the host.
+        return min((ttl for ttl in self.ttls if ttl), default=0)
+
+    @property
+    def time_mode(self) -> TimeMode:
+        return "ProcessingTime" if any(self.ttls) else "None"
+
+
 @dataclass(frozen=True)
-class JoinSpec(JoinSettings, OperatorSpec):
+class JoinSpec(JoinSettings, JoinedSpec):
     """What a Join is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "join"
@@ -86,15 +101,6 @@ class JoinSpec(JoinSettings, OperatorSpec):
     @property
     def inputs(self) -> tuple[pa.Schema, ...]:
         return self.left, self.right
-
-    @property
-    def ttl_ms(self) -> int:
-        # What is forgotten first wakes the host.
-        return min((ttl for ttl in self.ttls if ttl), default=0)
-
-    @property
-    def time_mode(self) -> TimeMode:
-        return "ProcessingTime" if any(self.ttls) else "None"
 
 
 def _read(given: dict[str, Any]) -> dict[str, Any]:

@@ -12,14 +12,6 @@ BEFORE, AFTER = 1, 2
 
 
 @kernel
-def chain_items(places: Array, head: Array, after: Array) -> None:
-    """Hang items on their places; links are an item + 1. head: zeros."""
-    for k in range(len(places)):
-        after[k] = head[places[k]]
-        head[places[k]] = k + 1
-
-
-@kernel
 def meet_rows(
     bag: BagArrays,
     mark: Array,

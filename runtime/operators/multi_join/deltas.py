@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.operators.join.condition import Condition
+from aggloom.runtime.operators.join.match_kernels import chain_items
 from aggloom.runtime.operators.join.matches import TooManyMatches
 from aggloom.runtime.operators.join.side import Items
 from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.multi_join.delta_kernels import (
     AFTER,
     BEFORE,
-    chain_items,
     meet_items,
     meet_rows,
 )

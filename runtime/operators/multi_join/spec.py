@@ -12,8 +12,8 @@ import pyarrow as pa
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
-from aggloom.runtime.operators.base import OperatorSpec, TimeMode
 from aggloom.runtime.operators.columns import columns_data, columns_from
+from aggloom.runtime.operators.join.spec import JoinedSpec
 from aggloom.runtime.operators.multi_join.operator import MultiJoinOperator
 from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings, Step
 
@@ -24,7 +24,7 @@ _CHANGING = (
 
 
 @dataclass(frozen=True)
-class MultiJoinSpec(MultiJoinSettings, OperatorSpec):
+class MultiJoinSpec(MultiJoinSettings, JoinedSpec):
     """What a MultiJoin is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "multi_join"
@@ -84,15 +84,6 @@ class MultiJoinSpec(MultiJoinSettings, OperatorSpec):
     @property
     def inputs(self) -> tuple[pa.Schema, ...]:
         return self.tables
-
-    @property
-    def ttl_ms(self) -> int:
-        # What is forgotten first wakes the host.
-        return min((ttl for ttl in self.ttls if ttl), default=0)
-
-    @property
-    def time_mode(self) -> TimeMode:
-        return "ProcessingTime" if any(self.ttls) else "None"
 
 
 def _tuples(value: Any) -> Any:
