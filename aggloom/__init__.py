@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Shape,
         View,
         aggregate,
+        asof_join_sql,
         explain,
         finish,
         generate,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.local.harness import Harness
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
+    from aggloom.runtime.spark.asof_join import asof_join
     from aggloom.runtime.spark.counting import progress
     from aggloom.runtime.spark.deduplicate import deduplicate
     from aggloom.runtime.spark.failures import await_end
@@ -121,6 +123,8 @@ __all__ = [
     "WindowFunction",
     "Windowing",
     "aggregate",
+    "asof_join",
+    "asof_join_sql",
     "await_end",
     "deduplicate",
     "errors",
@@ -187,6 +191,7 @@ _HOMES = {
     "deduplicate": "aggloom.runtime.spark.deduplicate",
     "estimate": "aggloom.runtime.sizing.estimate",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
+    "asof_join": "aggloom.runtime.spark.asof_join",
     "join": "aggloom.runtime.spark.join",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",

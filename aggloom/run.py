@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ def run(job: Job) -> None:
         _plan(job, schemas)
     with Interrupts() as interrupts:
         # What fails is said once, below, and not by each thread of Spark that it passes through.
+        _say("starting Spark")
         spark = session("aggloom run", **{"spark.log.level": "OFF"})
         interrupts.take()
         out = sql(
@@ -57,6 +59,7 @@ def run(job: Job) -> None:
             plan = _plan(job, schemas)
         latency = plan.options.mini_batch_allow_latency or 1000
         trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
+        _say("starting the query; its first batch compiles what is new")
         query = write_changes(out, job.sink, job.checkpoint, trigger=trigger)
         counts = _watched(query, interrupts)
     table = None
@@ -67,6 +70,12 @@ def run(job: Job) -> None:
     _tell(counts, job, table)
     if interrupts.asked.is_set() and not job.continuous:
         raise KeyboardInterrupt
+
+
+def _say(what: str) -> None:
+    """Tell who watches what is waited for."""
+    if sys.stderr.isatty():
+        click.echo(what, err=True)
 
 
 def _changes(job: Job) -> dict[str, str]:

@@ -34,6 +34,7 @@ from aggloom.codegen.spec.choices import (
 )
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.sql.asof_join_sql import asof_join_sql
 from aggloom.codegen.sql.depth import on_large_stack
 from aggloom.codegen.sql.frames import Bound, Frame
 from aggloom.codegen.sql.join_sql import join_sql
@@ -71,6 +72,7 @@ __all__ = [
     "TableChanges",
     "View",
     "aggregate",
+    "asof_join_sql",
     "calculate",
     "carried",
     "columns_of",

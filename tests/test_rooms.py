@@ -29,6 +29,7 @@ OPERATORS_BY_NAME = {
     *("MultiJoin", "MultiJoinOperator", "MultiJoinSpec"),
     *("Over", "OverOperator", "OverOnceOperator", "OverSpec"),
     *("Rank", "RankOperator", "RankSpec", "Join", "JoinOperator", "JoinSpec"),
+    *("AsOfJoin", "AsOfOperator", "NearestOperator", "TemporalOperator", "AsOfSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
 }
@@ -64,6 +65,10 @@ ROOMS: dict[str, set[str]] = {
     "runtime/handlers": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "views", "handlers"),
     "runtime/plain": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "plain"),
     "runtime/operators": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, *OPERATORS),
+    "runtime/operators/as_of": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
     "runtime/operators/deduplicate": KERNEL
     | SHARED
     | CODEGEN
@@ -209,8 +214,19 @@ def test_templates_carry_no_whitespace_marks() -> None:
 NAMED = {
     "codegen/planner/__init__.py": {
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
-        *("WindowAggregate", "Deduplicate", "Join", "MultiJoin", "Over", "Rank", *STEPS),
+        *(
+            "WindowAggregate",
+            "Deduplicate",
+            "Join",
+            "AsOfJoin",
+            "MultiJoin",
+            "Over",
+            "Rank",
+            *STEPS,
+        ),
     },
+    "codegen/planner/as_of.py": {"AsOfJoin"},
+    "codegen/planner/versions.py": {"Deduplicate"},
     "codegen/planner/hints.py": {"Aggregate"},
     "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},
     "codegen/planner/join_state.py": {"Join", "MultiJoin"},

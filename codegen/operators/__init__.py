@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aggloom.codegen.operators.aggregate import Aggregate, GroupAggregate, LocalAggregate
+from aggloom.codegen.operators.as_of import AsOfJoin
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
 from aggloom.codegen.operators.calc import Calc, pick, renamed
 from aggloom.codegen.operators.deduplicate import (
@@ -30,6 +31,7 @@ __all__ = [
     "CHOICES",
     "ONE_ROW",
     "Aggregate",
+    "AsOfJoin",
     "Bounds",
     "Bucket",
     "Calc",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.operators import (
     ONE_ROW,
+    AsOfJoin,
     Bounds,
     Bucket,
     Calc,
@@ -52,6 +53,7 @@ from aggloom.codegen.sql.numbering_range import Range
 
 __all__ = [
     "ONE_ROW",
+    "AsOfJoin",
     "Bounds",
     "Bucket",
     "Calc",

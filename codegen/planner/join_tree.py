@@ -13,6 +13,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Join, Node, mark, pick
+from aggloom.codegen.planner.as_of import as_of_join
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.calc import lower_condition
 from aggloom.codegen.scalar.expressions import quoted
@@ -21,10 +22,11 @@ from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.checks import require_supported
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.as_of import AsOf
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.scope import Scope, named
 from aggloom.codegen.sql.shape import refusal
-from aggloom.errors import TypeMismatchError, UnsupportedExpressionError
+from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UnsupportedSqlError
 
 _DROPS_LEFT = ("inner", "right", "semi")
 """Kinds of which no row of the left leaves without a partner."""
@@ -67,6 +69,8 @@ class Joined:
     where: list[exp.Expression] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     """The joins below which a semi or anti join has been moved."""
+    as_of: AsOf | None = None
+    """What says which row of the right a row of the left finds; fewer rows of the right would change that."""
 
     @property
     def columns(self) -> list[str]:
@@ -104,6 +108,8 @@ def place(tree: Tree, condition: exp.Expression) -> None:
         tree.where.append(condition)
     elif names and names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
         place(tree.left, condition)
+    elif tree.as_of is not None:
+        tree.where.append(condition)
     elif names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
         place(tree.right, condition)
     elif tree.kind == "inner":
@@ -120,7 +126,8 @@ def sunk(tree: Tree, join: Joined) -> Tree:
             join.passed.append(tree.kind)
             tree.left = sunk(tree.left, join)
             return tree
-        if names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
+        reads_right = tree.kind in ("inner", "right") and tree.as_of is None
+        if names and names <= set(tree.right.columns) and reads_right:
             join.passed.append(tree.kind)
             tree.right = sunk(tree.right, join)
             return tree
@@ -150,8 +157,10 @@ class _Pairing:
 
     def plan(self) -> Node:
         """The join of both sides, over their columns as it needs them."""
+        if self.tree.as_of is not None:
+            return as_of_join(self, self.tree.as_of)
         names = [list(side.schema.names) for side in self.sides]
-        rest = [each for each in self.conditions if not self._pair(each)]
+        rest = [each for each in self.conditions if not self.pair(each)]
         for place, side in enumerate(self.sides):
             keys = [pair[place] for pair in self.pairs]
             order = [*keys, *(name for name in side.schema.names if name not in keys)]
@@ -189,12 +198,35 @@ class _Pairing:
             names = column_names(each)
             if names and names <= left and tree.kind in _DROPS_LEFT:
                 place(tree.left, each)
-            elif names and names <= right and tree.kind in _DROPS_RIGHT:
+            elif names and names <= right and tree.kind in _DROPS_RIGHT and tree.as_of is None:
                 place(tree.right, each)
             elif not (isinstance(each, exp.Boolean) and each.this):
                 self.conditions.append(each)
 
-    def _pair(self, condition: exp.Expression) -> bool:
+    @property
+    def sql(self) -> str:
+        """The text of the query."""
+        return self.builder.sql
+
+    @property
+    def kind(self) -> JoinKind:
+        """Which rows leave."""
+        return self.tree.kind
+
+    @property
+    def has_ttls(self) -> bool:
+        """Whether a hint says how long a side is kept."""
+        return self.tree.ttls != (None, None)
+
+    def tested(self, conditions: list[exp.Expression]) -> str | None:
+        """What workers test pairs of rows for; raises where they cannot."""
+        left, right = self.sides
+        found = self._condition(conditions, pa.schema([*left.schema, *right.schema]))
+        if found is not None:
+            self._check_lowers(found, left, right)
+        return found
+
+    def pair(self, condition: exp.Expression) -> bool:
         """Make a condition a pair of columns, if it is an equality between the sides."""
         found = equality(condition)
         if found is None:
@@ -253,17 +285,23 @@ class _Pairing:
 
     def _lowers(self, condition: str, left: Node, right: Node) -> bool:
         """Whether workers evaluate a condition; raises where nothing else can, since rows leave without a partner."""
+        try:
+            self._check_lowers(condition, left, right)
+        except UnsupportedSqlError:
+            if self.tree.kind == "inner":
+                return False
+            raise
+        return True
+
+    def _check_lowers(self, condition: str, left: Node, right: Node) -> None:
         both = pa.schema([*left.schema, *right.schema])
         try:
             lower_condition(condition, both)
         except UnsupportedExpressionError as error:
-            if self.tree.kind == "inner":
-                return False
             place = next(iter(self.tree.on), None)
             what = f"a condition of a {self.tree.kind.upper()} JOIN that only Spark evaluates ({error}) is"
             fix = "compute its parts as columns in a sub-query of each side"
             raise refusal(self.builder.sql, place, what, fix) from None
-        return True
 
     def _scope(self, side: Node) -> Scope:
         return Scope(self.builder.sql, side.schema, self.builder.dialect, set())

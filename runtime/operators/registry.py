@@ -7,6 +7,7 @@ from typing import Any
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import (
+    AsOfJoin,
     Deduplicate,
     GroupAggregate,
     IncrementalAggregate,
@@ -20,6 +21,7 @@ from aggloom.codegen.planner import (
     WindowAggregate,
 )
 from aggloom.errors import SpecError, nearest
+from aggloom.runtime.operators.as_of.spec import AsOfSpec
 from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
@@ -40,6 +42,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Join: JoinSpec,
     MultiJoin: MultiJoinSpec,
     Over: OverSpec,
+    AsOfJoin: AsOfSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import columns_of, lower_condition
-from aggloom.runtime.operators.join.side import Side
+from aggloom.runtime.operators.join.stored import StoredSide
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.columns import flags
 
@@ -33,7 +33,7 @@ class Condition:
         )
         self._calc = lower_condition(condition, self._schema, zone)
 
-    def holds(self, sides: Sequence[Side], *ids: Array) -> Array:
+    def holds(self, sides: Sequence[StoredSide], *ids: Array) -> Array:
         """Whether each joined row passes; NULL is no. ids: by input its stored rows, -1 where it is padded."""
         arrays: list[pa.Array] = []
         for side, names, rows in zip(sides, self._names, ids, strict=False):

@@ -14,8 +14,7 @@ from aggloom.runtime.operators.join.output_kernels import (
     name_hashes,
     pair_up,
 )
-from aggloom.runtime.operators.join.settings import JoinedSettings
-from aggloom.runtime.operators.join.state import JoinState
+from aggloom.runtime.operators.join.stored import Stored
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
@@ -44,10 +43,26 @@ class Joined(Protocol):
 J = TypeVar("J", bound=Joined)
 
 
+class Shown(Protocol):
+    """What leaves: the columns, those by which an update is told, and whether its old half is."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def output_key(self) -> tuple[str, ...] | None: ...
+
+    @property
+    def update_before(self) -> bool: ...
+
+    @property
+    def result(self) -> pa.Schema: ...
+
+
 class Output:
     """Tells which joined rows go and come, in the columns that leave."""
 
-    def __init__(self, settings: JoinedSettings, state: JoinState) -> None:
+    def __init__(self, settings: Shown, state: Stored) -> None:
         self.settings, self.state = settings, state
         self._shown = self._places(settings.columns)
         key = settings.output_key
@@ -55,11 +70,13 @@ class Output:
 
     def net(self, rows: Joined) -> Rows:
         """The messages by which a reader comes to what is now: first what goes, then what changes, then what comes."""
+        return self.messages(*self.told(rows))
+
+    def told(self, rows: J) -> tuple[J, Kinds]:
+        """As net, as the stored rows that messages are made of."""
         weight = rows.weight
-        if not len(weight):
-            return no_rows(self.settings.result)
-        if weight.min() > 0:
-            return self.messages(rows, np.full(len(weight), INSERT, np.int8))
+        if not len(weight) or weight.min() > 0:
+            return rows, np.full(len(weight), INSERT, np.int8)
         partner = self._by_key(rows)
         if partner is None:
             rows = self.left_over(rows)
@@ -80,10 +97,12 @@ class Output:
         order = np.lexsort((weight > 0, seat, phase))
         if not self.settings.update_before:
             order = order[kinds[order] != UPDATE_BEFORE]
-        return self.messages(rows.some(order), kinds[order])
+        return rows.some(order), kinds[order]
 
     def messages(self, rows: Joined, kinds: Kinds) -> Rows:
         """Joined rows as they leave, each as often as its weight says."""
+        if not len(rows.weight):
+            return no_rows(self.settings.result)
         ids, times = rows.ids, np.abs(rows.weight)
         if len(times) and times.max() > 1:
             ids = tuple(np.repeat(each, times) for each in ids)
@@ -153,7 +172,7 @@ class Output:
 
     def _places(self, names: tuple[str, ...]) -> Columns:
         return [
-            np.array([side.places[n] for n in names if n in side.settings.kept], np.int64)
+            np.array([side.places[n] for n in names if n in side.places], np.int64)
             for side in self.state.sides
         ]
 
