@@ -37,7 +37,9 @@ class TemporalOperator(AsOfOperator):
     def __init__(self, spec: AsOfSettings, directory: Path | None = None) -> None:
         super().__init__(spec, directory)
         self.counters["late_dropped"] = 0
-        self._condition = Condition(spec) if spec.condition is not None else None
+        self._condition = None
+        if spec.condition is not None:
+            self._condition = Condition(spec.condition, (spec.left, spec.right), spec.zone)
         self._gone_place = np.array([self.state.right.places[GONE.name]], np.int64)
 
     def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
