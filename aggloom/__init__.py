@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         generate,
         join_sql,
         load,
+        lookup_sql,
+        lookup_table,
         over_sql,
         prepare,
         rank_sql,
@@ -73,6 +75,8 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
+    from aggloom.runtime.spark.lookup import lookup
+    from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.rank import rank
@@ -137,6 +141,9 @@ __all__ = [
     "join_sql",
     "late_rows",
     "load",
+    "lookup",
+    "lookup_sql",
+    "lookup_table",
     "on_time",
     "over",
     "over_sql",
@@ -145,6 +152,7 @@ __all__ = [
     "rank",
     "rank_sql",
     "read_changes",
+    "read_messages",
     "read_table",
     "register",
     "repartition",
@@ -193,12 +201,14 @@ _HOMES = {
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
     "asof_join": "aggloom.runtime.spark.asof_join",
     "join": "aggloom.runtime.spark.join",
+    "lookup": "aggloom.runtime.spark.lookup",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
     "over": "aggloom.runtime.spark.over",
     "progress": "aggloom.runtime.spark.counting",
     "rank": "aggloom.runtime.spark.rank",
     "read_changes": "aggloom.runtime.spark.sources",
+    "read_messages": "aggloom.runtime.spark.messages",
     "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",
     "sql": "aggloom.runtime.spark.query",

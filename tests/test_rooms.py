@@ -32,6 +32,8 @@ OPERATORS_BY_NAME = {
     *("AsOfJoin", "AsOfOperator", "NearestOperator", "TemporalOperator", "AsOfSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
+    *("TimedJoin", "TimedJoinOperator", "TimedJoinSpec"),
+    *("IntervalJoinOperator", "WindowJoinOperator"),
 }
 STEPS = {"WindowAssign", "WindowTable"}
 FACE = "aggloom.codegen.planner"
@@ -93,7 +95,11 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
-    "runtime/local": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "operators", "local"),
+    "runtime/formats": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "formats"),
+    "runtime/local": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *HANDLERS, "formats", "operators", "local"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN
@@ -224,6 +230,7 @@ NAMED = {
             "Rank",
             *STEPS,
         ),
+        "TimedJoin",
     },
     "codegen/planner/as_of.py": {"AsOfJoin"},
     "codegen/planner/versions.py": {"Deduplicate"},
@@ -239,11 +246,13 @@ NAMED = {
     "codegen/planner/plan.py": {"WindowAggregate"},
     "codegen/planner/rank_strategy.py": {"Rank"},
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
+    "codegen/planner/timed_joins.py": {"Join", "TimedJoin"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
     "codegen/planner/window_ranks.py": {"Rank", "WindowAggregate"},
     "codegen/planner/windows.py": {
-        *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
+        *("Aggregate", "Deduplicate", "Join"),
+        *("WindowAggregate", "WindowAssign", "WindowTable"),
     },
     "runtime/cases/joins.py": {"Join"},
     "runtime/cases/ranks.py": {"Rank"},

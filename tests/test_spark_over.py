@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import aggloom as al
-from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.spark.failures import await_end
 
 pytestmark = pytest.mark.spark

@@ -15,12 +15,20 @@ from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.join import Join
+from aggloom.codegen.operators.lookup import (
+    Asked,
+    Dimension,
+    Lookup,
+    LookupJoin,
+    MaterialisedLookup,
+)
 from aggloom.codegen.operators.multi_join import MultiJoin
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, ranked
 from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
+from aggloom.codegen.operators.timed_join import TimedJoin
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
@@ -32,12 +40,14 @@ __all__ = [
     "ONE_ROW",
     "Aggregate",
     "AsOfJoin",
+    "Asked",
     "Bounds",
     "Bucket",
     "Calc",
     "Column",
     "Constant",
     "Deduplicate",
+    "Dimension",
     "Exchange",
     "Expand",
     "GroupAggregate",
@@ -45,6 +55,9 @@ __all__ = [
     "Item",
     "Join",
     "LocalAggregate",
+    "Lookup",
+    "LookupJoin",
+    "MaterialisedLookup",
     "MultiJoin",
     "Node",
     "Normalise",
@@ -54,6 +67,7 @@ __all__ = [
     "Rank",
     "Scan",
     "Stateful",
+    "TimedJoin",
     "Union",
     "WindowAggregate",
     "WindowAssign",

@@ -65,7 +65,7 @@ def as_of_join(pairing: Pairing, as_of: AsOf) -> Node:
     """The join that a FROM asks for; raises UnsupportedSqlError for what it cannot be."""
     way = way_of(as_of, pairing.sides[0])
     if way == "now":
-        fix = "name a row time of the left, or join the table plainly"
+        fix = "give the table in lookups, name a row time of the left, or join the table plainly"
         raise refusal(pairing.sql, as_of.place, "FOR SYSTEM_TIME AS OF processing time is", fix)
     if pairing.has_ttls:
         fix = "set table.exec.state.ttl for keys as a whole"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -21,6 +22,7 @@ from aggloom.codegen.planner.join_tree import (
     sunk,
     without_padding,
 )
+from aggloom.codegen.planner.lookup_hints import lookup_hints, refuse_unheeded
 from aggloom.codegen.planner.subqueries import is_test, settled, test, values
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.as_of import AsOf, as_of, without_version
@@ -76,6 +78,7 @@ class FromClause:
         self.correlated: list[exp.Expression] = []
         self.known: dict[tuple[str, bool], exp.Expression] = {}
         self._ttls = ttls_of(self.sql, tree, _names_in(tree)) if tree.args.get("hint") else {}
+        self._lookups, self._looked_up = lookup_hints(self.sql, tree), set[str]()
         self.tree: Tree
         self.relations: Relations
 
@@ -83,6 +86,7 @@ class FromClause:
         """Read FROM and its joins from the left to the right."""
         source, joins = self.select.args["from_"].this, self.select.args.get("joins") or []
         self.tree, self.relations = self._joins(source, joins)
+        refuse_unheeded(self.sql, self.select, self._looked_up)
 
     def finish(self) -> tuple[exp.Select, Node]:
         """The query without its FROM, over the plan of the FROM."""
@@ -288,6 +292,8 @@ class FromClause:
         visible = both if kind not in ("semi", "anti") else relations
         ttls = self._ttl(left, relations), self._ttl(right, others)
         found = Joined(kind, left, right, [], ttls, as_of=found_as_of)
+        if found_as_of is not None:
+            found.hint = self._hint(others)
         self._check_as_of(found_as_of, kind)
         columns = {*left.columns, *right.columns}
         outside = [e for e in conditions if any(queries(e)) or not column_names(e) <= columns]
@@ -341,6 +347,13 @@ class FromClause:
             once.add(name.casefold())
         tables = tuple(_once(each, once) for each in (*left.tables, other))
         return conditions, self._tables(*tables, merged=merged)
+
+    def _hint(self, table: Relations) -> dict[str, Any]:
+        """What a LOOKUP hint says of a table that is joined as it is now."""
+        names = {name for each in table.tables for name in each.names}
+        self._looked_up |= names
+        folded = {name.casefold() for name in names}
+        return next((said for name, said in self._lookups.items() if name in folded), {})
 
     def _ttl(self, tree: Tree, relations: Relations) -> int | None:
         """What a hint says of a side that is one table."""

@@ -7,13 +7,14 @@ where it is; one that can be tested before a join is, so that less is remembered
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Join, Node, mark, pick
 from aggloom.codegen.planner.as_of import as_of_join
+from aggloom.codegen.planner.lookup_join import LookupClause, dimension_of
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.calc import lower_condition
 from aggloom.codegen.scalar.expressions import quoted
@@ -71,6 +72,8 @@ class Joined:
     """The joins below which a semi or anti join has been moved."""
     as_of: AsOf | None = None
     """What says which row of the right a row of the left finds; fewer rows of the right would change that."""
+    hint: dict[str, Any] = field(default_factory=dict)
+    """How a lookup table is asked, where a hint says so."""
 
     @property
     def columns(self) -> list[str]:
@@ -149,6 +152,7 @@ class _Pairing:
 
     def __init__(self, builder: Builder, tree: Joined) -> None:
         self.builder, self.tree = builder, tree
+        self.conditions: list[exp.Expression] = []
         self._sort_conditions()
         self.sides = [plan_of_tree(builder, tree.left), plan_of_tree(builder, tree.right)]
         self.sign = mark(*(side.schema for side in self.sides))
@@ -157,6 +161,8 @@ class _Pairing:
 
     def plan(self) -> Node:
         """The join of both sides, over their columns as it needs them."""
+        if self.tree.as_of is not None and dimension_of(self.sides[1]) is not None:
+            return self._lookup(self.tree.as_of)
         if self.tree.as_of is not None:
             return as_of_join(self, self.tree.as_of)
         names = [list(side.schema.names) for side in self.sides]
@@ -167,10 +173,7 @@ class _Pairing:
             self.sides[place] = pick(side, order)
         left, right = self.sides
         columns = names[0] if self.tree.kind in ("semi", "anti") else [*names[0], *names[1]]
-        condition = self._condition(rest, pa.schema([*left.schema, *right.schema]))
-        above = None
-        if condition is not None and not self._lowers(condition, left, right):
-            above, condition = condition, None
+        condition, above = self._parted(rest, left, right)
         node = Join(
             left,
             right,
@@ -190,9 +193,18 @@ class _Pairing:
         every = tuple((name, quoted(name)) for name in node.schema.names)
         return Calc(node, every, node.schema, above)
 
+    def _lookup(self, as_of: AsOf) -> Node:
+        """The join with a lookup table, which tests what an inner join's rows have to pass as well."""
+        tree = self.tree
+        if tree.kind == "inner":
+            self.conditions, tree.where = [*self.conditions, *tree.where], []
+        return LookupClause(self.builder, as_of, tree.kind, *self.sides).plan(
+            self.conditions, tree.hint
+        )
+
     def _sort_conditions(self) -> None:
         """Let each side test what is its own, where that drops no row that has to leave without a partner."""
-        tree, self.conditions = self.tree, list[exp.Expression]()
+        tree = self.tree
         left, right = set(tree.left.columns), set(tree.right.columns)
         for each in tree.on:
             names = column_names(each)
@@ -268,6 +280,20 @@ class _Pairing:
         schema = side.schema.append(pa.field(name, wanted))
         self.sides[place] = Calc(side, (*every, (name, sql)), schema)
         return name
+
+    def _parted(
+        self, conditions: list[exp.Expression], left: Node, right: Node
+    ) -> tuple[str | None, str | None]:
+        """What is tested on pairs of rows, and what Spark has to test above them."""
+        both = pa.schema([*left.schema, *right.schema])
+        whole = self._condition(conditions, both)
+        if whole is None or self._lowers(whole, left, right):
+            return whole, None
+        alone = [self._condition([each], both) for each in conditions]
+        lowers = [text is not None and self._lowers(text, left, right) for text in alone]
+        below = [each for each, low in zip(conditions, lowers, strict=True) if low]
+        rest = [each for each, low in zip(conditions, lowers, strict=True) if not low]
+        return self._condition(below, both), self._condition(rest, both)
 
     def _condition(self, conditions: list[exp.Expression], both: pa.Schema) -> str | None:
         """What pairs of rows are tested for, as Spark evaluates it."""

@@ -38,7 +38,7 @@ def multi_join(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _merged(node: Node, options: PlanOptions, notes: Notes) -> Node:
-    if not isinstance(node, Join) or node.kind not in ("inner", "left") or not node.pairs:
+    if type(node) is not Join or node.kind not in ("inner", "left") or not node.pairs:
         return node
     below, names = _below(node.left)
     if below is None:
@@ -69,7 +69,7 @@ def _below(node: Node) -> tuple[MultiJoin | None, dict[str, str] | None]:
             own = dict(zip(node.schema.names, picked, strict=True))
             names = {name: own[column] for name, column in names.items()}
         node = node.input
-    if isinstance(node, Join) and node.kind in ("inner", "left") and node.pairs:
+    if type(node) is Join and node.kind in ("inner", "left") and node.pairs:
         node = MultiJoin(
             node.inputs,
             len(node.pairs),

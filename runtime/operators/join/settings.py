@@ -12,6 +12,7 @@ from aggloom.codegen import JoinKind, OrphanPolicy, columns_of
 
 Held = Literal["row", "rows", "bag"]
 """What there is of a key: one row, rows by a unique key, or equal rows with a count."""
+NAMES = ("left", "right")
 MATCH_LIMIT = 50_000_000
 """How many joined rows one bundle may bring."""
 
@@ -116,7 +117,7 @@ class JoinSettings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return "left", "right"
+        return NAMES
 
     @property
     def key_fields(self) -> list[pa.Field]:
@@ -135,6 +136,16 @@ class JoinSettings:
     def read(self) -> frozenset[str]:
         """The columns that the condition reads."""
         return frozenset(columns_of(self.condition or "TRUE"))
+
+    @property
+    def stored(self) -> frozenset[str]:
+        """The columns that are read from stored rows."""
+        return frozenset(self.columns) | self.read
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows that match nothing leave no sooner than they are forgotten."""
+        return False
 
     @property
     def both(self) -> pa.Schema:
@@ -161,7 +172,7 @@ class JoinSettings:
         key, others = (self.left_key, self.right_key)[which], (self.right_key, self.left_key)[which]
         known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
         alone = self.how in (("left", "full", "semi", "anti"), ("right", "full"))[which]
-        read = {*self.columns, *self.read, *(known or ())}
+        read = {*self.stored, *(known or ())}
         kept = tuple(name for name in schema.names if name in read)
         ttl = self.ttls[which]
         # What was forgotten of the other side has still been told.

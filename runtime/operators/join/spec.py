@@ -17,13 +17,6 @@ from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.settings import JoinSettings
 
-_FIXED = ("how", "null_safe", "columns", "condition", "left_key", "right_key", "zone")
-_CHANGING = (
-    *("output_key", "update_before", "per_record", "ttls", "on_orphan_retraction"),
-    "match_limit",
-)
-_LISTS = ("null_safe", "columns", "left_key", "right_key", "output_key", "ttls")
-
 
 class JoinedSpec(OperatorSpec):
     """What joins of two inputs and of many are made from: their inputs forget, each after its own time."""
@@ -45,6 +38,17 @@ class JoinSpec(JoinSettings, JoinedSpec):
     """What a Join is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "join"
+    fixed: ClassVar[tuple[str, ...]] = (
+        *("how", "null_safe", "columns", "condition", "left_key", "right_key"),
+        "zone",
+    )
+    changing: ClassVar[tuple[str, ...]] = (
+        *("output_key", "update_before", "per_record", "ttls", "on_orphan_retraction"),
+        "match_limit",
+    )
+    lists: ClassVar[tuple[str, ...]] = (
+        *("null_safe", "columns", "left_key", "right_key", "output_key", "ttls"),
+    )
 
     @classmethod
     def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> JoinSpec:
@@ -73,8 +77,8 @@ class JoinSpec(JoinSettings, JoinedSpec):
         return JoinOperator(self, directory)
 
     def to_data(self) -> dict[str, Any]:
-        settings = {name: getattr(self, name) for name in (*_FIXED, *_CHANGING)}
-        lists = {name: settings[name] and list(settings[name]) for name in _LISTS}
+        settings = {name: getattr(self, name) for name in (*self.fixed, *self.changing)}
+        lists = {name: settings[name] and list(settings[name]) for name in self.lists}
         return {
             "left": columns_data(self.left),
             "right": columns_data(self.right),
@@ -87,12 +91,12 @@ class JoinSpec(JoinSettings, JoinedSpec):
         given = dict(data)
         try:
             sides = [columns_from(given.pop(side)) for side in ("left", "right")]
-            return cls(*sides, **_read(given))
+            return cls(*sides, **cls._read(given))
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"join: settings that cannot be read: {error!r}.") from None
 
     def resettled(self, data: Mapping[str, Any]) -> JoinSpec:
-        return replace(self, **_read({name: data[name] for name in _CHANGING}))
+        return replace(self, **self._read({name: data[name] for name in self.changing}))
 
     @property
     def rows(self) -> pa.Schema:
@@ -102,12 +106,12 @@ class JoinSpec(JoinSettings, JoinedSpec):
     def inputs(self) -> tuple[pa.Schema, ...]:
         return self.left, self.right
 
-
-def _read(given: dict[str, Any]) -> dict[str, Any]:
-    """Settings with tuples for JSON's lists."""
-    lists = {
-        name: None if given[name] is None else tuple(given[name])
-        for name in _LISTS
-        if name in given
-    }
-    return {**given, **lists}
+    @classmethod
+    def _read(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Settings with tuples for JSON's lists."""
+        lists = {
+            name: None if given[name] is None else tuple(given[name])
+            for name in cls.lists
+            if name in given
+        }
+        return {**given, **lists}
