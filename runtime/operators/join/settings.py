@@ -12,6 +12,7 @@ from aggloom.codegen import JoinKind, OrphanPolicy, columns_of
 
 Held = Literal["row", "rows", "bag"]
 """What there is of a key: one row, rows by a unique key, or equal rows with a count."""
+NAMES = ("left", "right")
 MATCH_LIMIT = 50_000_000
 """How many joined rows one bundle may bring."""
 
@@ -116,7 +117,7 @@ class JoinSettings:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return "left", "right"
+        return NAMES
 
     @property
     def key_fields(self) -> list[pa.Field]:
