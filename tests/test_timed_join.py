@@ -396,17 +396,17 @@ def check_windows(seed: int) -> None:
     assert h.h.counters["keys"] == 0
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(25))
 def test_interval_joins_of_insertions(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_interval_joins_of_changes(seed: int) -> None:
     check_changes(seed)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_joins_in_windows(seed: int) -> None:
     check_windows(seed)
 
