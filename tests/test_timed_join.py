@@ -524,6 +524,24 @@ def test_a_time_to_live_lets_rows_leave_before_the_watermark_does() -> None:
         )
 
 
+def test_a_row_whose_end_was_late_stays_beside_the_one_that_replaces_it() -> None:
+    """As it does whether or not a key is declared: what is on time is joined, and nothing else."""
+    for keys in ({}, {"a": ["id"], "b": ["id"]}):
+        h = al.Harness.from_sql(
+            f"SELECT a.id, a.v, b.id AS other FROM a LEFT JOIN b ON {NEAR}",
+            TABLES,
+            watermarks=WATERMARKS,
+            keys=keys,
+        )
+        h.process([("+I", 1, 1, 0, at(0))], table="a")
+        h.process([("+I", 8, 1, 0, at(4 * SECOND))], table="b")
+        h.process([("+I", 2, 2, 0, at(3 * SECOND))], table="a")
+        h.process([("-U", 1, 1, 0, at(0)), ("+U", 1, 1, 5, at(6 * SECOND))], table="a")
+        h.end_of_input()
+        assert h.table() == [(1, 0, 8), (1, 5, 8), (2, 0, None)]
+        assert h.counters["late_dropped_left"] == 1 == h.counters["late_dropped"]
+
+
 def test_windows_and_aggregates_in_windows_join_as_in_duckdb() -> None:
     """Three sides, of which one is an aggregate that gives its rows out by the same watermark."""
     window = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(t), INTERVAL '10' SECOND))"
