@@ -358,4 +358,6 @@ if __name__ == "__main__":
     first, last, *modes = sys.argv[1:]
     for number in range(int(first), int(last)):
         (check_temporal if "temporal" in modes else check)(number)
+        if number % 100 == 99:
+            print(f"{number + 1} done", flush=True)
     print(f"{int(last) - int(first)} joins, none wrong")

@@ -23,7 +23,7 @@ ASOF = "SELECT l.id, l.t, r.v FROM l ASOF {}JOIN r ON l.k = r.k AND l.t {} r.t"
 TEMPORAL = "SELECT l.id, r.v FROM l {}JOIN r FOR SYSTEM_TIME AS OF l.t ON l.k = r.k"
 CHANGES = {"l": "append", "r": "retract"}
 KEY = {"r": ["k"]}
-random_joins = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+random_joins = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def temporal(sql: str = TEMPORAL.format("LEFT "), **options: Any) -> Harness:
