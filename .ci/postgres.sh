@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes sure that a PostgreSQL server can be started by a test; installs one where apt-get may be used. Without it that test is skipped.
+# Installs a PostgreSQL for the tests that start one, where apt-get may be used; without it they are skipped, and say so.
 set -euo pipefail
 
 there() {
@@ -13,8 +13,8 @@ if [ "$(id -u)" -ne 0 ]; then
     as_root=(sudo -n)
 fi
 if command -v apt-get >/dev/null 2>&1 && { [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null; }; then
-    echo "installing PostgreSQL through apt-get (for the test of lookup joins)"
+    echo "installing PostgreSQL through apt-get (tests of databases start one)"
     "${as_root[@]}" apt-get update -qq || true
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null || true
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null || true
 fi
-there || echo "PostgreSQL cannot be installed here; its test is skipped" >&2
+there || echo "no PostgreSQL: the tests that need one will be skipped (apt-get install postgresql)" >&2

@@ -79,7 +79,7 @@ def _say(what: str) -> None:
 
 
 def _changes(job: Job) -> dict[str, str]:
-    return {table.name: table.changes or job.changes for table in job.tables}
+    return {table.name: table.sends or job.changes for table in job.tables}
 
 
 def _keys(job: Job) -> dict[str, tuple[str, ...]]:
@@ -93,6 +93,7 @@ def _plan(job: Job, schemas: Mapping[str, pa.Schema]) -> Plan:
         input_changes=_changes(job),
         dialect=job.dialect,
         keys=_keys(job),
+        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
         options=PlanOptions.of(job.options),
     )
 

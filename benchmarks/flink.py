@@ -130,10 +130,19 @@ class Flink:
         self.version = self._answer()["version"]
 
     def ask(
-        self, settings: dict[str, str], statements: list[str], query: str, collect: bool = False
+        self,
+        settings: dict[str, str],
+        statements: list[str],
+        query: str,
+        collect: bool = False,
+        sink: str = "",
     ) -> dict[str, Any]:
-        """Run a query into a black hole, or collect its changes: flink_server.py's answer."""
+        """Run a query into a table or a black hole, or collect its changes: flink_server.py's answer.
+
+        Raises ClickException where Flink refuses it.
+        """
         asked = {
+            "sink": sink,
             "settings": settings,
             "statements": statements,
             "query": query,
@@ -142,7 +151,16 @@ class Flink:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
-        return self._answer()
+        answer = self._answer()
+        if "error" in answer:
+            raise click.ClickException(str(answer["error"]))
+        return answer
+
+    def kill(self) -> None:
+        """End the process, whatever it does."""
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
 
     def run(self, rows: Rows, query: str, setup: Setup) -> Run:
         """The query over the rows; once under way: without what it takes to submit the job."""

@@ -21,7 +21,6 @@ from aggloom.codegen.scalar.result_types import ANALYSER
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.choices import (
-    FORMATS,
     MODES,
     ORPHAN_POLICIES,
     Backend,
@@ -43,6 +42,7 @@ from aggloom.codegen.spec.lookup_table import (
     LookupTable,
     lookup_table,
 )
+from aggloom.codegen.sql.asof_join_sql import asof_join_sql
 from aggloom.codegen.sql.depth import on_large_stack
 from aggloom.codegen.sql.frames import Bound, Frame
 from aggloom.codegen.sql.join_sql import join_sql
@@ -54,7 +54,6 @@ from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
     "ANALYSER",
-    "FORMATS",
     "MODES",
     "ORPHAN_POLICIES",
     "VIEW_KINDS",
@@ -88,6 +87,7 @@ __all__ = [
     "TableChanges",
     "View",
     "aggregate",
+    "asof_join_sql",
     "calculate",
     "carried",
     "columns_of",

@@ -323,12 +323,8 @@ def test_a_database_by_dbapi(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_postgresql() -> None:
-    psycopg = pytest.importorskip("psycopg")
-    with postgres.server() as url:
-
-        def connect() -> Any:
-            return psycopg.connect(url)
-
+    with postgres.server() as server:
+        connect = server.connect
         check_hostile(*hostile_table(connect, "%s"))
         with connect() as made:
             made.execute("CREATE SCHEMA stock")
@@ -372,7 +368,7 @@ def test_postgresql() -> None:
             [],
         ], "PostgreSQL takes no NUL in a text"
         ddl = f"""
-            CREATE TABLE dim (k INT, price DECIMAL(10, 2)) WITH ('connector' = 'jdbc', 'url' = 'jdbc:{url}',
+            CREATE TABLE dim (k INT, price DECIMAL(10, 2)) WITH ('connector' = 'jdbc', 'url' = 'jdbc:{server.url}',
               'table-name' = 'stock.dim', 'lookup.cache' = 'FULL');
             SELECT s.k, d.price FROM s LEFT JOIN dim FOR SYSTEM_TIME AS OF PROCTIME() AS d
             ON s.k = d.k AND d.price < 3"""

@@ -32,6 +32,8 @@ OPERATORS_BY_NAME = {
     *("Dimension", "Lookup", "LookupJoin", "MaterialisedLookup", "LookupOperator", "LookupSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
+    *("TimedJoin", "TimedJoinOperator", "TimedJoinSpec"),
+    *("IntervalJoinOperator", "WindowJoinOperator"),
 }
 STEPS = {"WindowAssign", "WindowTable"}
 FACE = "aggloom.codegen.planner"
@@ -94,7 +96,11 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "lookup", "operators"),
-    "runtime/local": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "operators", "local"),
+    "runtime/formats": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "formats"),
+    "runtime/local": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *HANDLERS, "formats", "operators", "local"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN
@@ -217,6 +223,7 @@ NAMED = {
         *("Lookup", "LookupJoin", "MaterialisedLookup"),
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
         *("WindowAggregate", "Deduplicate", "Join", "Over", "Rank", "AsOfJoin", *STEPS),
+        "TimedJoin",
     },
     "codegen/planner/as_of.py": {"AsOfJoin"},
     "codegen/planner/versions.py": {"Deduplicate"},
@@ -232,11 +239,13 @@ NAMED = {
     "codegen/planner/plan.py": {"WindowAggregate"},
     "codegen/planner/rank_strategy.py": {"Rank"},
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
+    "codegen/planner/timed_joins.py": {"Join", "TimedJoin"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
     "codegen/planner/window_ranks.py": {"Rank", "WindowAggregate"},
     "codegen/planner/windows.py": {
-        *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
+        *("Aggregate", "Deduplicate", "Join"),
+        *("WindowAggregate", "WindowAssign", "WindowTable"),
     },
     "runtime/cases/joins.py": {"Join"},
     "runtime/cases/ranks.py": {"Rank"},

@@ -23,6 +23,7 @@ from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, ranked
 from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
+from aggloom.codegen.operators.timed_join import TimedJoin
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
@@ -60,6 +61,7 @@ __all__ = [
     "Rank",
     "Scan",
     "Stateful",
+    "TimedJoin",
     "Union",
     "WindowAggregate",
     "WindowAssign",

@@ -105,6 +105,10 @@ class AsOfJoin(RowsByKey):
         return self.waits and any(node.awaits_watermark for node in walk(self.left))
 
     @property
+    def event_times(self) -> frozenset[str]:
+        return self.left.event_times & set(self.columns) if self.waits else frozenset()
+
+    @property
     def awaits_watermark(self) -> bool:
         return self.waits
 

@@ -162,8 +162,8 @@ def _only_key(pairing: Pairing, as_of: AsOf, right: Node) -> list[str]:
     found = [key for key in right.ordered_keys if set(key) <= mine]
     if not found:
         if right.ordered_keys:
-            key = ", ".join(right.ordered_keys[0])
-            fix = f"ON needs the equality of {key}, in the type that it has there"
+            words = ", ".join(right.ordered_keys[0])
+            fix = f"ON needs the equality of {words}, in the type that it has there"
             what = "FOR SYSTEM_TIME AS OF with a condition that lacks the right's primary key is"
             raise refusal(pairing.sql, as_of.place, what, fix)
         fix = "declare it: keys={'r': ['id']}, or PRIMARY KEY (id) NOT ENFORCED"

@@ -13,7 +13,7 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
 from aggloom.codegen.planner.script import read_script, without_explain
-from aggloom.codegen.planner.tables import Keys
+from aggloom.codegen.planner.tables import Keys, Times
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec.agg_call import describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
@@ -39,14 +39,16 @@ def explain(
     window: Assigner | Windowing | None = None,
     options: PlanOptions | Mapping[str, Any] | None = None,
     keys: Keys | None = None,
+    watermarks: Times | None = None,
     lookups: Mapping[str, LookupTable] | None = None,
     **keywords: Any,
 ) -> str:
     """The plan of a spec, or of SQL over tables: what runs, what it remembers, and why each rule fired or did not.
 
-    tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table. options,
-    keywords: the planner's, by either name. format: text, which for a single aggregate also tells its calls with their
-    types, json or svg. window: those of a spec, an assigner or a whole Windowing. lookups: tables that are asked.
+    tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table;
+    watermarks: the columns of their watermarks. options, keywords: the planner's, by either name. format: text, which
+    for a single aggregate also tells its calls with their types, json or svg. window: those of a spec, an assigner or a
+    whole Windowing. lookups: tables that are asked.
     """
     if format not in get_args(Format):
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")
@@ -56,7 +58,8 @@ def explain(
 
     def text() -> str:
         plan, spec = _planned(
-            query, schema, tables, input_changes, dialect, windowing, chosen, keys, lookups or {}
+            *(query, schema, tables, input_changes, dialect, windowing, chosen, keys, watermarks),
+            lookups or {},
         )
         if format == "json":
             return as_json(plan, backend)
@@ -77,6 +80,7 @@ def _planned(
     windowing: Windowing | None,
     chosen: PlanOptions,
     keys: Keys | None,
+    watermarks: Times | None,
     lookups: Mapping[str, LookupTable],
 ) -> tuple[Plan, AggSpec | None]:
     """The plan, and the spec if the query is no more than one."""
@@ -94,6 +98,7 @@ def _planned(
         dialect=dialect,
         options=chosen,
         keys=keys,
+        watermarks=watermarks,
         explained=True,
         lookups=lookups,
     )

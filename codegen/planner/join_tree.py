@@ -173,10 +173,7 @@ class _Pairing:
             self.sides[place] = pick(side, order)
         left, right = self.sides
         columns = names[0] if self.tree.kind in ("semi", "anti") else [*names[0], *names[1]]
-        condition = self._condition(rest, pa.schema([*left.schema, *right.schema]))
-        above = None
-        if condition is not None and not self._lowers(condition, left, right):
-            above, condition = condition, None
+        condition, above = self._parted(rest, left, right)
         node = Join(
             left,
             right,
@@ -286,6 +283,20 @@ class _Pairing:
         schema = side.schema.append(pa.field(name, wanted))
         self.sides[place] = Calc(side, (*every, (name, sql)), schema)
         return name
+
+    def _parted(
+        self, conditions: list[exp.Expression], left: Node, right: Node
+    ) -> tuple[str | None, str | None]:
+        """What is tested on pairs of rows, and what Spark has to test above them."""
+        both = pa.schema([*left.schema, *right.schema])
+        whole = self._condition(conditions, both)
+        if whole is None or self._lowers(whole, left, right):
+            return whole, None
+        alone = [self._condition([each], both) for each in conditions]
+        lowers = [text is not None and self._lowers(text, left, right) for text in alone]
+        below = [each for each, low in zip(conditions, lowers, strict=True) if low]
+        rest = [each for each, low in zip(conditions, lowers, strict=True) if not low]
+        return self._condition(below, both), self._condition(rest, both)
 
     def _condition(self, conditions: list[exp.Expression], both: pa.Schema) -> str | None:
         """What pairs of rows are tested for, as Spark evaluates it."""

@@ -34,7 +34,7 @@ from aggloom.codegen.planner.rank_strategy import rank_strategy
 from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.split_distinct import split_distinct
-from aggloom.codegen.planner.tables import Keys, table_nodes
+from aggloom.codegen.planner.tables import Keys, Times, table_nodes
 from aggloom.codegen.planner.two_phase import two_phase
 from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
@@ -128,19 +128,22 @@ def plan_query(
     dialect: str = "spark",
     options: PlanOptions | None = None,
     keys: Keys | None = None,
+    watermarks: Times | None = None,
     explained: bool = False,
     lookups: Mapping[str, LookupTable] | None = None,
 ) -> Plan:
     """The plan of a script over tables, given as schemas by name.
 
     input_changes: append, retract or upsert, for all tables or by name. keys: their primary keys by name, unless DDL
-    declares them (PRIMARY KEY (..) NOT ENFORCED). explained: it is to be shown, so EXPLAIN may say so. lookups: tables
-    that lookup joins ask, by name.
+    declares them (PRIMARY KEY (..) NOT ENFORCED). watermarks: by name the columns that their watermarks go by.
+    explained: it is to be shown, so EXPLAIN may say so. lookups: tables that lookup joins ask, by name.
     """
     chosen = options or PlanOptions()
     asked = checked(lookups)
     return deep(
-        lambda: _plan_query(sql, tables, input_changes, keys, dialect, chosen, explained, asked)
+        lambda: _plan_query(
+            sql, tables, input_changes, keys, watermarks, dialect, chosen, explained, asked
+        )
     )
 
 
@@ -149,6 +152,7 @@ def _plan_query(
     tables: Mapping[str, SchemaLike],
     input_changes: str | Mapping[str, str],
     keys: Keys | None,
+    watermarks: Times | None,
     dialect: str,
     options: PlanOptions,
     explained: bool,
@@ -159,7 +163,7 @@ def _plan_query(
         fix = "give the text to al.explain or aggloom explain, or take EXPLAIN out"
         raise refusal(sql, script.explains, "EXPLAIN where the query is to run is", fix)
     chosen = options.updated(script.settings)
-    scans = table_nodes(tables, input_changes, keys, dialect)
+    scans = table_nodes(tables, input_changes, keys, dialect, watermarks)
     scans |= as_dimensions({**lookups, **script.lookups}, tables)
     notes = Notes()
     logical = logical_plan(script, scans, dialect, chosen, notes)

@@ -6,15 +6,15 @@ from typing import Final
 
 from sqlglot import exp
 
-from aggloom.codegen.scalar import arithmetic, branching, dates, logic, texts
+from aggloom.codegen.scalar import arithmetic, branching, date_texts, dates, logic, patterns, texts
 from aggloom.codegen.scalar.lowering import Entry
 
 FAMILIES: Final = {
     "Values, logic and comparisons": logic.ENTRIES,
     "Conditionals": branching.ENTRIES,
     "Arithmetic": arithmetic.ENTRIES,
-    "Texts": texts.ENTRIES,
-    "Dates and times": dates.ENTRIES,
+    "Texts": (*texts.ENTRIES, *patterns.ENTRIES),
+    "Dates and times": (*dates.ENTRIES, *date_texts.ENTRIES),
 }
 BY_NODE: Final[dict[type[exp.Expression] | str, Entry]] = {
     node: entry for entries in FAMILIES.values() for entry in entries for node in entry.nodes

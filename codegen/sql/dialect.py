@@ -202,7 +202,7 @@ class AggloomSpark(Spark):  # type: ignore[misc]
 
     Parser = _Parser
 
-    class Tokenizer(Spark.Tokenizer):
+    class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
         KEYWORDS: ClassVar = {
             **Spark.Tokenizer.KEYWORDS,
             "MATCH_CONDITION": TokenType.MATCH_CONDITION,

@@ -121,6 +121,7 @@ class Harness(FedPlan):
                 dialect=dialect,
                 options=options.updated(keywords),
                 keys=keys,
+                watermarks=watermarks,
                 lookups=lookups,
             )
         return cls.of_plan(

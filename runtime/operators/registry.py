@@ -18,6 +18,7 @@ from aggloom.codegen.planner import (
     PlanOptions,
     Rank,
     Stateful,
+    TimedJoin,
     WindowAggregate,
 )
 from aggloom.errors import SpecError, nearest
@@ -26,6 +27,7 @@ from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.join.spec import JoinSpec
+from aggloom.runtime.operators.join.timed_spec import TimedJoinSpec
 from aggloom.runtime.operators.lookup.spec import LookupSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
 from aggloom.runtime.operators.over.spec import OverSpec
@@ -40,6 +42,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Normalise: NormaliseSpec,
     Rank: RankSpec,
     Join: JoinSpec,
+    TimedJoin: TimedJoinSpec,
     MaterialisedLookup: LookupSpec,
     Over: OverSpec,
     AsOfJoin: AsOfSpec,

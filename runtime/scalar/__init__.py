@@ -34,6 +34,7 @@ from aggloom.runtime.scalar.compare import (
     not_distinct,
     not_equal,
 )
+from aggloom.runtime.scalar.date_texts import date_format
 from aggloom.runtime.scalar.dates import (
     add_days,
     add_duration,
@@ -65,6 +66,7 @@ from aggloom.runtime.scalar.numbers import (
     subtract,
     to_bigint,
 )
+from aggloom.runtime.scalar.patterns import extracted, split_part
 from aggloom.runtime.scalar.texts import joined, lower, position, repeat, substring, upper
 from aggloom.runtime.scalar.values import array, column, predicate
 
@@ -80,6 +82,7 @@ __all__ = [
     "case",
     "cast",
     "column",
+    "date_format",
     "date_of",
     "days_between",
     "decimal_to_double",
@@ -89,6 +92,7 @@ __all__ = [
     "double_to_decimal",
     "double_to_integer",
     "equal",
+    "extracted",
     "first_valid",
     "greater",
     "greater_equal",
@@ -117,6 +121,7 @@ __all__ = [
     "repeat",
     "round_decimal",
     "rounded",
+    "split_part",
     "substring",
     "subtract",
     "subtract_decimals",

@@ -25,12 +25,17 @@ KIND = "row kind"
 class Table:
     """A DataFrame of the query, and its change column; without one every row is an insertion.
 
-    moving: whether it has a watermark.
+    time: the column of its watermark, if it has one.
     """
 
     df: DataFrame
     change_column: str | None = None
-    moving: bool = False
+    time: str | None = None
+
+    @property
+    def moving(self) -> bool:
+        """Whether it has a watermark."""
+        return self.time is not None
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class AsOfOperator(Operator):
         for column, safe in enumerate(self.spec.null_safe):
             if not safe and batch.column(column).null_count:
                 keep &= batch.column(column).is_valid().to_numpy(zero_copy_only=False)
-        return _some(batch, kinds, keep)
+        return some_of(batch, kinds, keep)
 
     def _nearest(self, ids: Array) -> Array:
         """The row of the right that each row of the left finds, or -1: of several with one time the last that came."""
@@ -115,5 +115,5 @@ class AsOfOperator(Operator):
             self.state.forget(old)
 
 
-def _some(batch: pa.RecordBatch, kinds: Kinds, keep: Array) -> tuple[pa.RecordBatch, Kinds]:
+def some_of(batch: pa.RecordBatch, kinds: Kinds, keep: Array) -> tuple[pa.RecordBatch, Kinds]:
     return (batch, kinds) if keep.all() else (batch.filter(pa.array(keep)), kinds[keep])

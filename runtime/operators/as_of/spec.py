@@ -78,7 +78,7 @@ class AsOfSpec(AsOfSettings, OperatorSpec):
             sides = [columns_from(given.pop(side)) for side in ("left", "right")]
             known = tuple(key and tuple(key) for key in given.pop("known"))
             lists = {name: tuple(given[name]) for name in _LISTS}
-            return cls(*sides, **_read({**given, **lists}), known=known)
+            return cls(*sides, **_read({**given, **lists, "known": known}))
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"as_of: settings that cannot be read: {error!r}.") from None
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import DataError
-from aggloom.runtime.operators.as_of.base import AsOfOperator, _some
+from aggloom.runtime.operators.as_of.base import AsOfOperator, some_of
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.state import GONE
 from aggloom.runtime.operators.base import Bundle
@@ -87,14 +87,14 @@ class TemporalOperator(AsOfOperator):
                 f"column {name!r}: a deletion has no time (NULL) from which on its row is gone; send the time with it"
             )
         told = kinds != UPDATE_BEFORE
-        some, _ = _some(batch, kinds, told)
+        some, _ = some_of(batch, kinds, told)
         since = np.zeros(batch.num_rows, np.int64)
         since[told] = milliseconds_of(some, name, self.spec.clock_zone)
         return since
 
     def _take_versions(self, batch: pa.RecordBatch, kinds: Kinds, since: Array, now: int) -> None:
         told = kinds != UPDATE_BEFORE
-        batch, kinds = _some(batch, kinds, told)
+        batch, kinds = some_of(batch, kinds, told)
         if not len(kinds):
             return
         state, side = self.state, self.state.right
@@ -111,7 +111,7 @@ class TemporalOperator(AsOfOperator):
         state, side = self.state, self.state.left
         late = due <= int(state.clock[0])
         self.counters["late_dropped"] += int(late.sum())
-        batch, _ = _some(batch, kinds, ~late)
+        batch, _ = some_of(batch, kinds, ~late)
         if not batch.num_rows:
             return
         slots = state.lookup(batch)

@@ -1,0 +1,133 @@
+"""What was measured, a record a query, kept as it comes; and the pages made of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from picture import Bar
+from results import publish_rows
+
+from nexmark.catalogue import QUERIES
+from nexmark.events import DATA, Events
+
+Record = dict[str, Any]
+HEADER: Final = (
+    *("query", "asks for", "table", "stateful nodes", "batches", "k rows/s", "state, MB"),
+    *("JVM", "Python", "of it operators", "Flink, k rows/s", "ratio"),
+)
+_NOTES: Final = (
+    "{count:,} events, of fifty one a person, three auctions, the others bids; a fifth carries a time that is up to two "
+    "seconds too early. {form} `table`: the table that aggloom's changes make, over a restart from the checkpoint in "
+    "the middle, beside DuckDB's over the same events. Rows are those of the streams that a query reads. Rates are "
+    "once under way: on Spark without the first of the batches; in Flink the net runtime of the job. Both throw results "
+    "away (q10 writes files), run with two cores and take checkpoints. JVM and Python: shares of processor time; of it "
+    "operators: what the same plan takes of one core without Spark, over all processor time. Flink reads CSV, and runs "
+    "mini-batches in two phases, or the fastest of its plans where several may win; q0 shows what reading alone costs "
+    "it. {mean}"
+)
+_FORMS: Final = {
+    False: "Rows are only added.",
+    True: "A tenth of auctions and bids are updated or deleted later; windows stay open for their corrections.",
+}
+
+
+@dataclass(frozen=True)
+class Book:
+    """The records of one size and form."""
+
+    events: Events
+
+    @property
+    def name(self) -> str:
+        """The page's."""
+        return "nexmark-corrections" if self.events.corrections else "nexmark"
+
+    @property
+    def _file(self) -> Path:
+        return DATA / f"{self.name}-{self.events.count}-results.json"
+
+    def records(self) -> dict[str, Record]:
+        """By query; empty if nothing was measured."""
+        if not self._file.exists():
+            return {}
+        found: dict[str, Record] = json.loads(self._file.read_text(encoding="utf-8"))
+        return found
+
+    def add(self, query: str, **facts: Any) -> None:
+        """Keep what was found of a query; what was known of it otherwise stays."""
+        known = self.records()
+        known.setdefault(query, {}).update(facts)
+        draft = self._file.with_suffix(".draft")
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        draft.rename(self._file)
+
+    def cells(self) -> list[tuple[str, ...]]:
+        """A row for each query."""
+        known = self.records()
+        return [_cells(q.name, q.title, known[q.name]) for q in QUERIES if q.name in known]
+
+    def publish(self, command: str, flink: str) -> None:
+        """Write the page and its picture."""
+        ratios = {name: found for name, each in self.records().items() if (found := ratio(each))}
+        order = [query.name for query in QUERIES if query.name in ratios]
+        bars = [Bar("aggloom over Flink SQL", name, ratios[name]) for name in order]
+        middles = [_median(ratios[name]) for name in order]
+        mean = ""
+        if middles:
+            middle = math.exp(sum(map(math.log, middles)) / len(middles))
+            mean = (
+                f"Geometric mean of aggloom's rate over Flink's: {middle:.2f} over {len(middles)} queries, "
+                f"least {min(middles):.2f}."
+            )
+        notes = _NOTES.format(
+            count=self.events.count, form=_FORMS[self.events.corrections], mean=mean
+        )
+        raw = [{"query": name, **each} for name, each in self.records().items()]
+        facts = {"command": command} | ({"flink": flink} if flink else {})
+        title = "aggloom's speed over Flink SQL's, once under way (more is faster)"
+        shown = (title, bars) if bars else None
+        publish_rows(self.name, HEADER, self.cells(), raw, notes.strip(), facts, shown)
+
+
+def ratio(record: Record) -> list[float]:
+    """Our rate over Flink's, by round; empty where one of them is not there."""
+    ours, theirs = record.get("steady", []), record.get("flink_job", [])
+    rows = record.get("rows", 0)
+    return [own * job / rows for own, job in zip(ours, theirs, strict=False)]
+
+
+def _cells(name: str, title: str, each: Record) -> tuple[str, ...]:
+    if "error" in each:
+        return (name, title, f"**{each['error']}**", *[""] * (len(HEADER) - 3))
+    spent = each.get("jvm", 0) + each.get("python", 0)
+    rate = each.get("steady")
+    jobs = each.get("flink_job")
+    theirs = each.get("flink_error", "")
+    if jobs:
+        theirs = f"{each['rows'] / _median(jobs) / 1e3:,.0f}"
+        if each["flink_plan"] != "two-phase":
+            theirs += f" ({each['flink_plan']})"
+    found = ratio(each)
+    return (
+        name,
+        title,
+        each.get("table", ""),
+        str(each.get("nodes", "")),
+        str(each.get("batches", "")),
+        f"{_median(rate) / 1e3:,.0f}" if rate else "",
+        f"{each['state_bytes'] / 1e6:.1f}" if each.get("state_bytes") else "",
+        f"{each['jvm'] / spent:.0%}" if spent else "",
+        f"{each['python'] / spent:.0%}" if spent else "",
+        f"{each['operators'] / spent:.0%}" if spent and each.get("operators") else "",
+        theirs,
+        f"{_median(found):.2f}" if found else "",
+    )
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]

@@ -1,0 +1,1 @@
+SELECT bidder, COUNT(*) AS bids FROM bid GROUP BY bidder
