@@ -91,16 +91,17 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
-    "runtime/lookup": KERNEL | SHARED | CODEGEN | _in("runtime", "lookup"),
-    "runtime/operators/lookup": KERNEL
-    | SHARED
-    | CODEGEN
-    | _in("runtime", *VALUES, "state", "lookup", "operators"),
     "runtime/formats": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "formats"),
     "runtime/local": KERNEL
     | SHARED
     | CODEGEN
     | _in("runtime", *HANDLERS, "formats", "operators", "local"),
+    "runtime/lookup": KERNEL | SHARED | CODEGEN | _in("runtime", "lookup"),
+    "runtime/operators/lookup": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "lookup", "operators"),
+    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "sinks"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN

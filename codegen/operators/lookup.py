@@ -79,6 +79,10 @@ class LookupJoin(Node):
         return self.input.clock_columns & frozenset(self.columns)
 
     @property
+    def event_times(self) -> frozenset[str]:
+        return self.input.event_times & frozenset(self.columns)
+
+    @property
     def distribution(self) -> Key | None:
         below = self.input.distribution
         return below if below is not None and set(below) <= set(self.columns) else None
