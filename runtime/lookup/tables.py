@@ -120,7 +120,11 @@ class OpenTable:
         """Ask the source, and bring rows into the table's types."""
         said = self._source.ask(keys)
         outcomes.update(zip(keys, said, strict=True))
-        answered = [(key, rows) for key, rows in zip(keys, said, strict=True) if _is_said(rows)]
+        answered = [
+            (key, rows)
+            for key, rows in zip(keys, said, strict=True)
+            if not isinstance(rows, Exception) and rows
+        ]
         try:
             outcomes.update(self._fitted(answered))
         except LookupAnswerError:
@@ -128,7 +132,7 @@ class OpenTable:
             for key, rows in answered:
                 outcomes[key] = self._fitted_alone(key, rows)
 
-    def _fitted(self, answered: list[tuple[Key, Outcome]]) -> dict[Key, Outcome]:
+    def _fitted(self, answered: list[tuple[Key, Sequence[Any]]]) -> dict[Key, Outcome]:
         """The rows of answers in the table's types; raises LookupAnswerError."""
         shaped = [shaped_row(self.request, row, key) for key, rows in answered for row in rows]
         values = iter(fitted(self.request, shaped, None))
@@ -143,9 +147,8 @@ class OpenTable:
                 )
         return found
 
-    def _fitted_alone(self, key: Key, rows: Outcome) -> Outcome:
+    def _fitted_alone(self, key: Key, rows: Sequence[Any]) -> Outcome:
         try:
-            assert not isinstance(rows, Exception)
             fitted(self.request, [shaped_row(self.request, row, key) for row in rows], key)
             return self._fitted([(key, rows)])[key]
         except LookupAnswerError as error:
@@ -194,10 +197,6 @@ class OpenTable:
 def _is_failure(said: Outcome) -> bool:
     # What is no answer at all will not be one when it is asked for again.
     return isinstance(said, Exception) and not isinstance(said, LookupAnswerError)
-
-
-def _is_said(said: Outcome) -> bool:
-    return not isinstance(said, Exception) and bool(said)
 
 
 def _is_miss(said: Outcome) -> bool:
