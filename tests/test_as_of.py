@@ -228,7 +228,7 @@ def test_a_deletion_without_a_time_is_an_error() -> None:
     changes = {"l": "append", "r": "upsert"}
     with temporal(input_changes=changes) as run:
         run.process([("-D", 7, None, None)], table="r")
-        with pytest.raises(DataError, match="'r.t': a deletion has no time"):
+        with pytest.raises(DataError, match=r"'r\.t': a deletion has no time"):
             run.flush()
 
 
