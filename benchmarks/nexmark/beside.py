@@ -14,6 +14,7 @@ import click
 import pyarrow as pa
 import pyarrow.csv
 from flink import Flink, Setup
+
 from nexmark.catalogue import Query
 from nexmark.events import DATA, Events
 

@@ -47,7 +47,7 @@ class Query:
 
     def watermarks(self) -> dict[str, tuple[str, str]]:
         """Of the streams, where they matter."""
-        return {table: ("date_time", DELAY) for table in self.streams} if self.timed else {}
+        return dict.fromkeys(self.streams, ("date_time", DELAY)) if self.timed else {}
 
     def options(self, corrections: bool) -> dict[str, str]:
         """Those of the planner."""

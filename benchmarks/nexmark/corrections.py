@@ -37,9 +37,7 @@ class Corrections:
         columns = ["at", "number", "step"]
         return whole.take(pa.array(order)).drop_columns(columns), numbers
 
-    def _drawn(
-        self, name: str, draw: rows.Draw, table: pa.Table, numbers: rows.Ints
-    ) -> pa.Table:
+    def _drawn(self, name: str, draw: rows.Draw, table: pa.Table, numbers: rows.Ints) -> pa.Table:
         chosen = np.flatnonzero(draw.random(len(numbers)) < SHARE)
         before, number = table.take(pa.array(chosen)), numbers[chosen]
         reach = max(self._count // 4, 1)

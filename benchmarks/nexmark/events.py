@@ -1,4 +1,4 @@
-"""The events: three streams in the published proportions, the same for the same seed, as they are or with corrections."""
+"""The events: three streams in the published proportions, the same for the same seed, alone or with corrections."""
 
 from __future__ import annotations
 
@@ -62,12 +62,14 @@ class Events:
             draw = np.random.default_rng((self.seed, begin))
             made = self._block(draw, begin)
             end = min(begin + BLOCK, self.count)
-            kept = {name: self._until(table, numbers, end) for name, (table, numbers) in made.items()}
+            kept = {
+                name: self._until(table, numbers, end) for name, (table, numbers) in made.items()
+            }
             if corrections is not None:
                 kept = {
-                    name: corrections.woven(name, draw, *parts, end)
-                    if self.changes(name)
-                    else parts
+                    name: (
+                        corrections.woven(name, draw, *parts, end) if self.changes(name) else parts
+                    )
                     for name, parts in kept.items()
                 }
             yield {name: self._formed(name, table) for name, (table, _) in kept.items()}
@@ -99,9 +101,7 @@ class Events:
         form = "nexmark-corrections" if self.corrections else "nexmark"
         return f"{form}-{self.count}-{self.rate}-{self.seed}-{self.files}"
 
-    def _block(
-        self, draw: rows.Draw, begin: int
-    ) -> dict[str, tuple[pa.Table, rows.Ints]]:
+    def _block(self, draw: rows.Draw, begin: int) -> dict[str, tuple[pa.Table, rows.Ints]]:
         numbers = np.arange(begin, begin + BLOCK if self.count > BLOCK else _epochs(self.count))
         times = rows.moments(draw, numbers, self.rate)
         place = numbers % rows.EPOCH

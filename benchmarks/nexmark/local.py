@@ -78,7 +78,9 @@ def run(
     fed.close()
     schema = fed.plan.schema
     columns = list(zip(*told, strict=True)) or [()] * (len(names) + 1)
-    arrays = [pa.array(list(values), kind) for values, kind in zip(columns[1:], schema.types, strict=True)]
+    arrays = [
+        pa.array(list(values), kind) for values, kind in zip(columns[1:], schema.types, strict=True)
+    ]
     return pa.table([*arrays, pa.array(list(columns[0]), pa.string())], [*names, "op"])
 
 

@@ -12,8 +12,8 @@ from nexmark.events import SCHEMAS, Events
 
 _TABLE: Final = """CREATE TABLE {name} AS SELECT * EXCLUDE (op) FROM {name}_log
 QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY arrival DESC) = 1 AND op IN ('+I', '+U')"""
-_EVER: Final = """CREATE VIEW bid_ever AS SELECT bidder, date_time, SUM(CASE WHEN op IN ('+I', '+U') THEN 1 ELSE -1 END) AS stays
-FROM bid_log GROUP BY id, bidder, date_time"""
+_EVER: Final = """CREATE VIEW bid_ever AS
+SELECT bidder, date_time, SUM(CASE WHEN op IN ('+I', '+U') THEN 1 ELSE -1 END) AS stays FROM bid_log GROUP BY id, bidder, date_time"""
 
 
 class Oracle:
@@ -37,7 +37,9 @@ class Oracle:
         if events.corrections:
             self._db.execute(_EVER)
         else:
-            self._db.execute("CREATE VIEW bid_ever AS SELECT bidder, date_time, 1 AS stays FROM bid")
+            self._db.execute(
+                "CREATE VIEW bid_ever AS SELECT bidder, date_time, 1 AS stays FROM bid"
+            )
         self._db.register("given_side", events.side())
         self._db.execute("CREATE TABLE side AS FROM given_side")
 
@@ -54,13 +56,14 @@ class Oracle:
             f"SELECT COUNT(*) FROM (SELECT SUM(CASE WHEN {kinds} IN {taken} THEN -1 ELSE 1 END) AS times "
             f"FROM {source} GROUP BY {columns}) WHERE times < 0"
         )
-        return self._differences(query) + ([f"{owed} rows are taken back too often"] if owed else [])
+        return self._differences(query) + (
+            [f"{owed} rows are taken back too often"] if owed else []
+        )
 
-    def table(self, query: Query, told: pa.Table) -> list[str]:
-        """How a table differs from the answer."""
+    def changes_differ(self, query: Query, told: pa.Table) -> list[str]:
+        """How the table of a changelog in memory, whose kinds are in `op`, differs from the answer."""
         self._db.register("given_told", told)
-        self._db.execute("CREATE OR REPLACE TABLE told AS FROM given_told")
-        return self._differences(query)
+        return self.changelog(query, "given_told", "op")
 
     def _differences(self, query: Query) -> list[str]:
         self._db.execute(f"CREATE OR REPLACE TABLE mine AS {query.judged}")

@@ -99,7 +99,11 @@ def differences(
     """How its table differs from DuckDB's, over a restart in the middle: half of the files, then, from the checkpoint,
     the others, and the rows that end the windows."""
     whole = query.whole_with_corrections and events.corrections
-    steps = [range(events.files)] if whole else [range(events.files // 2), range(events.files // 2, events.files)]
+    steps = (
+        [range(events.files)]
+        if whole
+        else [range(events.files // 2), range(events.files // 2, events.files)]
+    )
     with tempfile.TemporaryDirectory(prefix="nexmark-") as made:
         scratch = Path(made)
         given = scratch / "given"

@@ -30,9 +30,7 @@ def _date_format(low: Lowering, node: exp.TimeToStr) -> Lowered:
     given = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
     template, unit = _template(literal_text(node.args["format"], node), node)
     text = "scalar.date_format({0}, {template}, {unit})"
-    return call(
-        text, pa.string(), clock(low, given), template=quoted(template), unit=quoted(unit)
-    )
+    return call(text, pa.string(), clock(low, given), template=quoted(template), unit=quoted(unit))
 
 
 def _template(pattern: str, node: exp.Expression) -> tuple[str, str]:
