@@ -24,11 +24,14 @@ if TYPE_CHECKING:
         Shape,
         View,
         aggregate,
+        asof_join_sql,
         explain,
         finish,
         generate,
         join_sql,
         load,
+        lookup_sql,
+        lookup_table,
         over_sql,
         prepare,
         rank_sql,
@@ -65,12 +68,15 @@ if TYPE_CHECKING:
     from aggloom.runtime.local.harness import Harness
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
+    from aggloom.runtime.spark.asof_join import asof_join
     from aggloom.runtime.spark.counting import progress
     from aggloom.runtime.spark.deduplicate import deduplicate
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
+    from aggloom.runtime.spark.lookup import lookup
+    from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
     from aggloom.runtime.spark.query import sql
     from aggloom.runtime.spark.rank import rank
@@ -121,6 +127,8 @@ __all__ = [
     "WindowFunction",
     "Windowing",
     "aggregate",
+    "asof_join",
+    "asof_join_sql",
     "await_end",
     "deduplicate",
     "errors",
@@ -133,6 +141,9 @@ __all__ = [
     "join_sql",
     "late_rows",
     "load",
+    "lookup",
+    "lookup_sql",
+    "lookup_table",
     "on_time",
     "over",
     "over_sql",
@@ -141,6 +152,7 @@ __all__ = [
     "rank",
     "rank_sql",
     "read_changes",
+    "read_messages",
     "read_table",
     "register",
     "repartition",
@@ -187,13 +199,16 @@ _HOMES = {
     "deduplicate": "aggloom.runtime.spark.deduplicate",
     "estimate": "aggloom.runtime.sizing.estimate",
     "group_aggregate": "aggloom.runtime.spark.group_aggregate",
+    "asof_join": "aggloom.runtime.spark.asof_join",
     "join": "aggloom.runtime.spark.join",
+    "lookup": "aggloom.runtime.spark.lookup",
     "late_rows": "aggloom.runtime.spark.window_aggregate",
     "on_time": "aggloom.runtime.spark.window_aggregate",
     "over": "aggloom.runtime.spark.over",
     "progress": "aggloom.runtime.spark.counting",
     "rank": "aggloom.runtime.spark.rank",
     "read_changes": "aggloom.runtime.spark.sources",
+    "read_messages": "aggloom.runtime.spark.messages",
     "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",
     "sql": "aggloom.runtime.spark.query",

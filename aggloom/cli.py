@@ -111,7 +111,7 @@ def sample(directory: Path) -> None:
     "--table",
     "tables",
     multiple=True,
-    help="t=PATH[,format=debezium-json|jsonl|parquet|csv][,schema=DDL][,option=value ...]",
+    help="t=PATH[,format=debezium-json|jsonl|csv|parquet|...][,schema=DDL][,option=value ...] (docs/formats.md)",
 )
 @click.option(
     "--sink", help="console (default), table (the folded result), jsonl:PATH, parquet:PATH."

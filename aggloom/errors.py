@@ -117,6 +117,14 @@ class FileOrderError(DataError):
     """Input files whose order counts and is not known."""
 
 
+class LookupFailedError(DataError, LookupError):
+    """A lookup table that could not be asked."""
+
+
+class LookupAnswerError(LookupFailedError, ValueError):
+    """An answer of a lookup table that is no row of it."""
+
+
 class StateError(AggloomError):
     """Saved state that cannot be used."""
 

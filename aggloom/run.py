@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ def run(job: Job) -> None:
         _plan(job, schemas)
     with Interrupts() as interrupts:
         # What fails is said once, below, and not by each thread of Spark that it passes through.
+        _say("starting Spark")
         spark = session("aggloom run", **{"spark.log.level": "OFF"})
         interrupts.take()
         out = sql(
@@ -57,6 +59,7 @@ def run(job: Job) -> None:
             plan = _plan(job, schemas)
         latency = plan.options.mini_batch_allow_latency or 1000
         trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
+        _say("starting the query; its first batch compiles what is new")
         query = write_changes(out, job.sink, job.checkpoint, trigger=trigger)
         counts = _watched(query, interrupts)
     table = None
@@ -69,8 +72,14 @@ def run(job: Job) -> None:
         raise KeyboardInterrupt
 
 
+def _say(what: str) -> None:
+    """Tell who watches what is waited for."""
+    if sys.stderr.isatty():
+        click.echo(what, err=True)
+
+
 def _changes(job: Job) -> dict[str, str]:
-    return {table.name: table.changes or job.changes for table in job.tables}
+    return {table.name: table.sends or job.changes for table in job.tables}
 
 
 def _keys(job: Job) -> dict[str, tuple[str, ...]]:
@@ -84,6 +93,7 @@ def _plan(job: Job, schemas: Mapping[str, pa.Schema]) -> Plan:
         input_changes=_changes(job),
         dialect=job.dialect,
         keys=_keys(job),
+        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
         options=PlanOptions.of(job.options),
     )
 

@@ -113,6 +113,12 @@ def inspect(
     help='A table of the query, "name=DDL"; give it once for each, instead of --schema.',
 )
 @click.option(
+    "--watermark",
+    "watermarks",
+    multiple=True,
+    help='The column that a table\'s watermark goes by, "name=column"; may be repeated.',
+)
+@click.option(
     "--set",
     "settings",
     multiple=True,
@@ -135,6 +141,7 @@ def explain(
     backend: Backend,
     dialect: Dialect,
     tables: tuple[str, ...],
+    watermarks: tuple[str, ...],
     settings: tuple[str, ...],
     form: Literal["text", "json", "svg"],
 ) -> None:
@@ -156,6 +163,7 @@ def explain(
         dialect=dialect,
         backend=backend,
         format=form,
+        watermarks=pairs_of("--watermark", '"name=column"', watermarks) or None,
         options=pairs_of("--set", "NAME=VALUE", settings),
     )
     click.echo(text, nl=not text.endswith("\n"))

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggloom.codegen import milliseconds
-from aggloom.codegen.spec.choices import FORMATS, TABLE_CHANGES
+from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import InputFormatError, SpecError, nearest
+from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 
 SPARK_OPTIONS = (
     *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "latestFirst", "fileNameOnly"),
@@ -58,9 +59,15 @@ class TableSource:
     changes: str | None = None
 
     @property
+    def sends(self) -> str | None:
+        """What kinds of changes it sends, if that is said of it, or follows from its format."""
+        own = self.format in MESSAGES and MESSAGES[self.format].needs_keys
+        return self.changes or ("upsert" if own else None)
+
+    @property
     def reading(self) -> dict[str, Any]:
         """What the reader is told besides: the keys of upserts, which lack the rows before."""
-        keys = {"keys": self.keys} if self.changes == "upsert" and self.keys else {}
+        keys = {"keys": self.keys} if self.sends == "upsert" and self.keys else {}
         return self.options | keys
 
     def columns(self) -> str | pa.Schema:

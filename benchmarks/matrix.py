@@ -6,7 +6,24 @@ from dataclasses import dataclass, replace
 
 from flink import Setup
 from rows import Rows
-from workloads import BASIC, CASCADE, COUNT, DISTINCT, MIXED, TOP, Query
+from workloads import (
+    BASIC,
+    BUSIEST,
+    CASCADE,
+    COUNT,
+    DISTINCT,
+    FIRST,
+    FULL,
+    HUNDRED,
+    LAST,
+    LEFT,
+    LOOKED_UP,
+    MANY,
+    MIXED,
+    TOP,
+    TOP_TEN,
+    Query,
+)
 
 BATCHES = 4
 FEW = 20_000
@@ -40,12 +57,15 @@ class Case:
     """How many rows the processor written by hand gets."""
     quick: int = 0
     """How many rows a quick run takes; 0: it leaves the case out."""
+    floor: bool = True
+    """Whether moving the rows alone is measured as well."""
 
     def few(self) -> Case:
         """The same with few rows and keys, to warm up and to compare the results."""
         keys = min(self.rows.keys, FEW // 20)
-        by_hand = min(self.by_hand, FEW)
-        return replace(self, rows=replace(self.rows, rows=FEW, keys=keys), by_hand=by_hand)
+        beside = self.rows.beside and replace(self.rows.beside, rows=FEW, keys=keys)
+        rows = replace(self.rows, rows=FEW, keys=keys, beside=beside)
+        return replace(self, rows=rows, by_hand=min(self.by_hand, FEW))
 
     def shortened(self) -> Case:
         """The same as a quick run takes it."""
@@ -85,6 +105,34 @@ CASES = (
     Case("mixed", MIXED, _append(MIXED, 8 * M, 100 * K), (MINI,), own=OWNS),
 )
 # fmt: on
+
+
+def _other(
+    name: str, query: Query, rows: Rows, flink: tuple[Setup, ...], own: tuple[str, ...] = ()
+) -> Case:
+    return Case(name, query, rows, flink, own, floor=False)
+
+
+def _beside(rows: Rows, other: int, changes: str, keys: int) -> Rows:
+    """The rows with a second table of so many."""
+    return replace(rows, beside=Rows(other, keys, changes, columns=("u", "w"), seed=11))
+
+
+# fmt: off
+OPERATORS = (
+    _other("top-10", TOP_TEN, _append(TOP_TEN, 4 * M, 100 * K), (PLAIN,)),
+    _other("top-10-retract", TOP_TEN, _retract(TOP_TEN, 4 * M, 100 * K), (PLAIN,)),
+    _other("top-10-update", BUSIEST, _append(BUSIEST, 4 * M, K), (PLAIN, MINI)),
+    _other("first", FIRST, _append(FIRST, 4 * M, 100 * K), (PLAIN,)),
+    _other("last", LAST, _append(LAST, 4 * M, M), (PLAIN, MINI)),
+    _other("over", HUNDRED, _append(HUNDRED, 4 * M, 100 * K), (PLAIN,)),
+    _other("join-key", LOOKED_UP, _beside(_append(LOOKED_UP, 2 * M, M), M, "once", M), (PLAIN, MINI), OWNS),
+    _other("join-many", MANY, _beside(_append(MANY, M, M // 8), M, "append", M // 8), (PLAIN, MINI), OWNS),
+    _other("join-left", LEFT, _beside(_retract(LEFT, 2 * M, M), M, "versions", M), (PLAIN, MINI)),
+    _other("join-full", FULL, _beside(_retract(FULL, 2 * M, M), M, "versions", M), (PLAIN, MINI)),
+)
+# fmt: on
+"""Ranks, deduplication, window functions and joins."""
 NAMES = tuple(case.name for case in CASES)
 LATENCY = Rows(M, 100 * K, files=1, tail=10)
 LATENCY_RETRACT = replace(LATENCY, changes="retract")

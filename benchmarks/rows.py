@@ -18,9 +18,16 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 DATA = Path(__file__).resolve().parent.parent / "build" / "bench"
-TYPES = {"k": "BIGINT", "v": "INT", "u": "BIGINT", "w": "DOUBLE", "op": "STRING"}
+TYPES = {
+    "k": "BIGINT",
+    "v": "INT",
+    "u": "BIGINT",
+    "w": "DOUBLE",
+    "ts": "TIMESTAMP_NTZ",
+    "op": "STRING",
+}
 VALUES = 1_000
-"""How many values v and u have; w has two digits after the point."""
+"""How many values v and u have; w has two digits after the point; ts is a millisecond later in every row."""
 UPDATES = 0.3
 ZIPF = 1.2
 INSERT, BEFORE, AFTER, DELETE = "+I", "-U", "+U", "-D"
@@ -37,8 +44,9 @@ class Rows:
     """What rows are like.
 
     `changes`: "append"; "once", where each key comes once; "retract", where 30 % of the changes are updates (-U, then
-    +U) of rows that are there; "top", where four fifths of what was inserted are deleted, the greatest v first.
-    `tail`: so many files of 1,000 rows come after the others.
+    +U) of rows that are there; "versions", the same where each key is inserted once; "top", where four fifths of what
+    was inserted are deleted, the greatest v first. `tail`: so many files of 1,000 rows come after the others.
+    `beside`: the rows of a second table, `r`; these are those of `t`.
     """
 
     rows: int
@@ -49,6 +57,13 @@ class Rows:
     columns: tuple[str, ...] = ("v",)
     files: int = 8
     tail: int = 0
+    beside: Rows | None = None
+    seed: int = 7
+
+    @property
+    def tables(self) -> dict[str, Rows]:
+        """The tables by name."""
+        return {"t": self} if self.beside is None else {"t": self, "r": self.beside}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,12 +73,17 @@ class Rows:
     @property
     def retracts(self) -> bool:
         """True if rows can be taken back."""
-        return self.changes in ("retract", "top")
+        return self.changes in ("retract", "versions", "top")
 
     @property
     def total(self) -> int:
         """How many rows there are, the tail's among them."""
         return self.rows + self.tail * TAIL_ROWS
+
+    @property
+    def of_all(self) -> int:
+        """How many rows all tables have."""
+        return sum(rows.total for rows in self.tables.values())
 
     @property
     def schema(self) -> str:
@@ -84,8 +104,8 @@ class Rows:
 
     def table(self) -> pa.Table:
         """All rows, in order."""
-        rng = np.random.default_rng(7)
-        if self.changes == "retract":
+        rng = np.random.default_rng(self.seed)
+        if self.changes in ("retract", "versions"):
             columns = self._updated(rng)
         elif self.changes == "top":
             columns = self._topped(rng)
@@ -98,7 +118,7 @@ class Rows:
         return table
 
     def _keys(self, rng: np.random.Generator, count: int) -> Ints:
-        if self.changes == "once":
+        if self.changes in ("once", "versions"):
             every: Ints = rng.permutation(count)
             return every
         if not self.zipf:
@@ -141,6 +161,7 @@ class Rows:
     @property
     def _tag(self) -> str:
         marks = f"{'-zipf' if self.zipf else ''}{'-strings' if self.strings else ''}"
+        marks += f"-seed{self.seed}" if self.seed != 7 else ""
         sizes = f"{self.rows}-{self.files}-{self.tail}"
         return f"{self.changes}-{self.keys}{marks}-{''.join(self.columns)}-{sizes}"
 
@@ -171,6 +192,7 @@ def _values(rng: np.random.Generator, count: int) -> Columns:
         "v": rng.integers(-VALUES // 2, VALUES // 2, count, dtype=np.int32),
         "u": rng.integers(0, VALUES, count),
         "w": rng.integers(-100_000, 100_000, count) / 100,
+        "ts": (EPOCH * 1000 + np.arange(count)).astype("datetime64[ms]"),
     }
 
 

@@ -16,11 +16,13 @@ import latency
 import state
 import throughput
 from flink import Flink, interpreter
-from matrix import NAMES, STATE_KEYS, cases
+from matrix import NAMES, OPERATORS, STATE_KEYS, Case, cases
 from pyspark.sql import SparkSession
 from results import publish_rows
 
 import aggloom as al
+
+EVERY = (*NAMES, *(case.name for case in OPERATORS))
 
 
 @dataclass(frozen=True)
@@ -45,19 +47,37 @@ class Choice:
 
 def _throughput(spark: SparkSession, flink: Flink, choice: Choice) -> None:
     chosen = cases(choice.quick, choice.cases)
+    _cases("throughput", chosen, cases(choice.quick, NAMES), spark, flink, choice)
+
+
+def _operators(spark: SparkSession, flink: Flink, choice: Choice) -> None:
+    chosen = [case for case in OPERATORS if case.name in choice.cases or not choice.cases]
+    chosen = [case.few() for case in chosen] if choice.quick else chosen
+    _cases("operators", chosen, list(OPERATORS), spark, flink, choice)
+
+
+def _cases(
+    part: str,
+    chosen: list[Case],
+    every: list[Case],
+    spark: SparkSession,
+    flink: Flink,
+    choice: Choice,
+) -> None:
+    """Measure cases, and write a page of them after each."""
     title = "aggloom's speed over each contender's, once under way (more is faster)"
-    page = choice.page("throughput")
+    page = choice.page(part)
     facts = {"flink": flink.version or "not installed"}
     if choice.keep:
         # The page holds what several runs have measured.
         facts["command"] = (
-            "python benchmarks/run.py --part throughput --keep --case ..., for each case"
+            f"python benchmarks/run.py --part {part} --keep --case ..., for each case"
         )
     for made in throughput.measure(spark, flink, chosen, choice.rounds):
         # After each case: a run that is stopped has written what it measured.
-        shown = throughput.on_page(page, cases(choice.quick, NAMES), made) if choice.keep else made
+        shown = throughput.on_page(page, every, made) if choice.keep else made
         bars = title, throughput.bars(shown)
-        choice.publish("throughput", throughput, shown, bars=bars, facts=facts)
+        choice.publish(part, throughput, shown, bars=bars, facts=facts)
 
 
 def _latency(spark: SparkSession, _: Flink, choice: Choice) -> None:
@@ -77,6 +97,7 @@ def _compiling(spark: SparkSession, _: Flink, choice: Choice) -> None:
 
 RUN: dict[str, Callable[[SparkSession, Flink, Choice], None]] = {
     "throughput": _throughput,
+    "operators": _operators,
     "latency": _latency,
     "state": _state,
     "compiling": _compiling,
@@ -87,7 +108,7 @@ RUN: dict[str, Callable[[SparkSession, Flink, Choice], None]] = {
 @click.option("--quick", is_flag=True, help="Three rounds of few cases, in minutes.")
 @click.option("--rounds", type=int, help="Instead of 5, or of 3 with --quick.")
 @click.option("--part", "parts", multiple=True, type=click.Choice(list(RUN)))
-@click.option("--case", "names", multiple=True, type=click.Choice(NAMES))
+@click.option("--case", "names", multiple=True, type=click.Choice(EVERY))
 @click.option("--keep", is_flag=True, help="Keep the other cases that the page has, too.")
 @click.option("--check", is_flag=True, help="Only compare the contenders' results, on few rows.")
 @click.option("--no-flink", is_flag=True, help="Leave Flink out; it is installed otherwise (once).")
@@ -107,12 +128,14 @@ def main(
     """Measure, and write benchmarks/results."""
     choice = Choice(quick, rounds or (3 if quick else 5), names, keep)
     wanted = parts or (("throughput",) if names or check else tuple(RUN))
-    wants_flink = "throughput" in wanted and not no_flink
+    wants_flink = not {"throughput", "operators"}.isdisjoint(wanted) and not no_flink
     flink = Flink((flink_python or interpreter()) if wants_flink else None)
     spark = al.session("aggloom-bench")
     spark.sparkContext.setLogLevel("ERROR")
     if check:
-        for case in cases(quick, names):
+        others = [case for case in OPERATORS if case.name in names or not names]
+        chosen = others if "operators" in wanted else cases(quick, names)
+        for case in chosen:
             throughput.verify(spark, flink, case)
     else:
         for part in wanted:

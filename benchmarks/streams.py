@@ -30,17 +30,25 @@ cloudpickle.register_pickle_by_value(by_hand)
 
 @dataclass(frozen=True)
 class Files:
-    """Parquet files as a stream: so many a batch."""
+    """Parquet files as a stream: so many a batch; `beside` are those of a second table."""
 
     folder: Path
     schema: str
     retracts: bool
     a_batch: int
+    beside: Files | None = None
 
     @classmethod
     def of(cls, rows: Rows, a_batch: int | None = None) -> Self:
         """The files of rows, in four batches unless told otherwise."""
-        return cls(rows.folder, rows.schema, rows.retracts, a_batch or rows.files // BATCHES)
+        beside = None if rows.beside is None else cls.of(rows.beside, a_batch)
+        each = a_batch or rows.files // BATCHES
+        return cls(rows.folder, rows.schema, rows.retracts, each, beside)
+
+    @property
+    def tables(self) -> dict[str, Files]:
+        """The tables by name."""
+        return {"t": self} if self.beside is None else {"t": self, "r": self.beside}
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,8 @@ class Stream:
     """A streaming query: `build` makes it of a session, files and a directory for live state."""
 
     build: Callable[[SparkSession, Files, Path], DataFrame]
-    mode: str = "append"
+    mode: str = "changes"
+    """"changes", a changelog; or Spark's "append" and "update", of rows by their first column."""
     changelog: bool = False
     """Whether RocksDB's checkpoints are logs of changes, with a snapshot now and then."""
 
@@ -56,8 +65,8 @@ class Stream:
         """From the start to the end of the stream, checkpoints included; once under way: without its first batch."""
         seconds, batches = self.batches(spark, Files.of(rows))
         later = batches[1:]
-        each = rows.total / len(batches)
-        return Run(rows.total, seconds, each * len(later) / sum(later) if later else None)
+        each = rows.of_all / len(batches)
+        return Run(rows.of_all, seconds, each * len(later) / sum(later) if later else None)
 
     def batches(self, spark: SparkSession, files: Files) -> tuple[float, list[float]]:
         """(seconds of the whole, seconds of each batch), into the noop sink."""
@@ -65,24 +74,30 @@ class Stream:
             spark.conf.set(_CHANGELOG, self.changelog)
             out = self.build(spark, files, Path(scratch, "live"))
             begin = time.perf_counter()
-            query = start(out.writeStream.format("noop").outputMode(self.mode), Path(scratch))
+            query = start(out.writeStream.format("noop").outputMode(self._output), Path(scratch))
             return time.perf_counter() - begin, batch_seconds(query)
 
     def table(self, spark: SparkSession, rows: Rows) -> Counter[tuple[Any, ...]]:
         """The table that the stream's results make: folded changes, or the last row of each key."""
         with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
             out = self.build(spark, Files.of(rows), Path(scratch, "live"))
-            if self.mode == "append":
+            if self.mode == "changes":
                 al.await_end(al.write_changes(out, "table", Path(scratch, "checkpoint")))
                 found = read_table(Path(scratch, "checkpoint")).to_pylist()
                 return Counter(tuple(row.values()) for row in found)
-            last: dict[Any, tuple[Any, ...]] = {}
+            rows_: list[tuple[Any, ...]] = []
 
             def keep(batch: DataFrame, _: int) -> None:
-                last.update({row[0]: tuple(row) for row in batch.collect()})
+                rows_.extend(map(tuple, batch.collect()))
 
-            start(out.writeStream.foreachBatch(keep).outputMode(self.mode), Path(scratch))
-            return Counter(last.values())
+            start(out.writeStream.foreachBatch(keep).outputMode(self._output), Path(scratch))
+            if self.mode == "append":
+                return Counter(rows_)
+            return Counter({row[0]: row for row in rows_}.values())
+
+    @property
+    def _output(self) -> str:
+        return "append" if self.mode == "changes" else self.mode
 
 
 def start(writer: Any, scratch: Path) -> Any:
@@ -120,21 +135,24 @@ def loom(sql: str, **options: Any) -> Stream:
     """A query through aggloom, with planner options: changes out, and in if the rows are changes."""
 
     def build(spark: SparkSession, files: Files, live: Path) -> DataFrame:
-        changes = "retract" if files.retracts else "append"
-        df = read_changes(spark, files)
-        return al.sql(sql, t=df, input_changes=changes, state_directory=live, **options)
+        tables = {name: read_changes(spark, each) for name, each in files.tables.items()}
+        changes = {
+            name: "retract" if each.retracts else "append" for name, each in files.tables.items()
+        }
+        return al.sql(sql, tables=tables, input_changes=changes, state_directory=live, **options)
 
     return Stream(build)
 
 
-def own(sql: str, changelog: bool = False) -> Stream:
-    """The same query as Spark runs it: insertions in, new values out."""
+def own(sql: str, changelog: bool = False, mode: str = "update") -> Stream:
+    """The same query as Spark runs it: insertions in, new values out (`update`) or rows (`append`)."""
 
     def build(spark: SparkSession, files: Files, _: Path) -> DataFrame:
-        read(spark, files).createOrReplaceTempView("t")
+        for name, each in files.tables.items():
+            read(spark, each).createOrReplaceTempView(name)
         return spark.sql(sql)
 
-    return Stream(build, "update", changelog)
+    return Stream(build, mode, changelog)
 
 
 HAND_STREAM = Stream(lambda spark, files, _: by_hand.by_hand(read(spark, files)), "update")

@@ -20,7 +20,7 @@ from picture import Bar
 from pyspark.sql import SparkSession
 from results import RESULTS
 from rows import Rows
-from streams import FLOOR_STREAM, HAND_STREAM, loom, own
+from streams import FLOOR_STREAM, HAND_STREAM, Stream, loom, own
 
 Table = Counter[tuple[Any, ...]]
 HEADER = (
@@ -57,9 +57,10 @@ def contenders(spark: SparkSession, flink: Flink, case: Case) -> dict[str, Conte
     """Name to what runs it on the rows of a case, or to why nothing does."""
     query, rows = case.query, case.rows
     runs: dict[str, Contender] = {LOOM: partial(loom(query.sql).run, spark, rows)}
-    runs[FLOOR] = partial(FLOOR_STREAM.run, spark, rows)
+    if case.floor:
+        runs[FLOOR] = partial(FLOOR_STREAM.run, spark, rows)
     for name in case.own:
-        runs[name] = partial(own(query.sql, name == OWN_LOG).run, spark, rows)
+        runs[name] = partial(_own(case, name).run, spark, rows)
     if not case.own:
         runs[OWN] = "cannot run it"
     if case.by_hand:
@@ -71,23 +72,34 @@ def contenders(spark: SparkSession, flink: Flink, case: Case) -> dict[str, Conte
         )
     if case.flink and flink.version:
         bare = replace(case.flink[0], plan="plain", checkpoints=False)
-        runs[READS] = partial(flink.run, rows, "SELECT * FROM t", bare)
+        runs[READS] = partial(flink.run, rows, _everything(rows), bare)
     return runs
+
+
+def _own(case: Case, name: str) -> Stream:
+    mode = "append" if case.rows.beside else "update"
+    return own(case.query.sql, name == OWN_LOG, mode)
+
+
+def _everything(rows: Rows) -> str:
+    if rows.beside is None:
+        return "SELECT * FROM t"
+    return " UNION ALL ".join(f"SELECT k FROM {name}" for name in rows.tables)
 
 
 def expected(rows: Rows, sql: str) -> Table:
     """What DuckDB answers over the rows that are left once all changes are made."""
-    table = pq.read_table(rows.folder)
     with duckdb.connect() as connection:
-        connection.register("changes", table)
-        if rows.retracts:
-            names = ", ".join(rows.names[:-1])
-            connection.execute(
-                f"CREATE TABLE t AS SELECT {names} FROM (SELECT {names}, SUM(IF(op IN ('+I', '+U'), 1, -1)) AS c "
-                "FROM changes GROUP BY ALL), range(c::BIGINT)"
-            )
-        else:
-            connection.execute("CREATE TABLE t AS FROM changes")
+        for name, each in rows.tables.items():
+            connection.register("changes", pq.read_table(each.folder))
+            if each.retracts:
+                names = ", ".join(each.names[:-1])
+                connection.execute(
+                    f"CREATE TABLE {name} AS SELECT {names} FROM (SELECT {names}, SUM(IF(op IN ('+I', '+U'), 1, -1)) "
+                    "AS c FROM changes GROUP BY ALL), range(c::BIGINT)"
+                )
+            else:
+                connection.execute(f"CREATE TABLE {name} AS FROM changes")
         return Counter(connection.execute(sql).fetchall())
 
 
@@ -96,7 +108,7 @@ def found(spark: SparkSession, flink: Flink | None, case: Case) -> dict[str, Tab
     rows, sql = case.rows, case.query.sql
     tables = {LOOM: loom(sql).table(spark, rows)}
     for name in case.own:
-        tables[name] = own(sql, name == OWN_LOG).table(spark, rows)
+        tables[name] = _own(case, name).table(spark, rows)
     if case.by_hand:
         tables[HAND] = HAND_STREAM.table(spark, rows)
     if flink and flink.version:
@@ -178,7 +190,8 @@ def title(case: Case) -> str:
     keys = (
         f"{rows.keys:,} {'STRING ' if rows.strings else ''}keys{', Zipf 1.2' if rows.zipf else ''}"
     )
-    return f"{case.query.name}; {kinds[rows.changes]}; {keys}; {rows.rows:,} rows"
+    beside = "" if rows.beside is None else f" and {rows.beside.rows:,}"
+    return f"{case.query.name}; {kinds[rows.changes]}; {keys}; {rows.rows:,}{beside} rows"
 
 
 def cells(series: Sequence[Series]) -> Iterator[tuple[str, ...]]:

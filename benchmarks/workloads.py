@@ -1,4 +1,4 @@
-"""The queries that are measured: SQL that aggloom, Flink, Spark and DuckDB read alike, over a table `t`."""
+"""The queries that are measured: SQL that aggloom, Flink, Spark and DuckDB read alike, over tables `t` and `r`."""
 
 from __future__ import annotations
 
@@ -54,3 +54,35 @@ CASCADE = Query(
     "SELECT n, COUNT(*) AS ks, SUM(s) AS s, MAX(s) AS m FROM "
     "(SELECT k, COUNT(*) AS n, SUM(v) AS s FROM t GROUP BY k) GROUP BY n",
 )
+
+
+def _ranked(name: str, order: str, bound: str, *columns: str) -> Query:
+    read = ", ".join(column for column in ("k", *columns) if column != "ts")
+    ranked = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY {order}) AS n FROM t"
+    return Query(name, f"SELECT {read} FROM ({ranked}) WHERE n {bound}", columns)
+
+
+TOP_TEN = _ranked("Top-10", "w DESC, u, v", "<= 10", "v", "u", "w")
+FIRST = _ranked("first of each key", "w DESC, u, v", "= 1", "v", "u", "w")
+LAST = _ranked("last of each key by time", "ts DESC", "= 1", "v", "ts")
+BUSIEST = Query(
+    "Top-10 of counts",
+    "SELECT k, u, c FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY c DESC, u) AS n FROM "
+    "(SELECT k, u, COUNT(*) AS c FROM t GROUP BY k, u)) WHERE n <= 10",
+    ("u",),
+)
+HUNDRED = Query(
+    "SUM over 100 rows before",
+    "SELECT k, v, SUM(v) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 100 PRECEDING AND CURRENT ROW) AS s FROM t",
+    ("v", "ts"),
+)
+
+
+def _joined(name: str, kind: str = "JOIN") -> Query:
+    return Query(name, f"SELECT t.k, t.v, r.w, r.u FROM t {kind} r ON t.k = r.k", ("v",))
+
+
+LOOKED_UP = _joined("foreign key to primary key")
+MANY = _joined("8 to 8 rows a key")
+LEFT = _joined("LEFT JOIN", "LEFT JOIN")
+FULL = _joined("FULL JOIN", "FULL JOIN")

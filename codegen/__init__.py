@@ -21,7 +21,6 @@ from aggloom.codegen.scalar.result_types import ANALYSER
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.choices import (
-    FORMATS,
     MODES,
     ORPHAN_POLICIES,
     Backend,
@@ -33,9 +32,21 @@ from aggloom.codegen.spec.choices import (
 )
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.spec.lookup_table import (
+    BatchFrame,
+    Cache,
+    Database,
+    Files,
+    Function,
+    GivenRows,
+    LookupTable,
+    lookup_table,
+)
+from aggloom.codegen.sql.asof_join_sql import asof_join_sql
 from aggloom.codegen.sql.depth import on_large_stack
 from aggloom.codegen.sql.frames import Bound, Frame
 from aggloom.codegen.sql.join_sql import join_sql
+from aggloom.codegen.sql.lookup_sql import lookup_sql
 from aggloom.codegen.sql.over_sql import over_sql
 from aggloom.codegen.sql.rank_sql import rank_sql
 from aggloom.codegen.user.register import aggregate, register, unregister
@@ -43,7 +54,6 @@ from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
     "ANALYSER",
-    "FORMATS",
     "MODES",
     "ORPHAN_POLICIES",
     "VIEW_KINDS",
@@ -52,15 +62,22 @@ __all__ = [
     "Aggregate",
     "Argument",
     "Backend",
+    "BatchFrame",
     "Bound",
+    "Cache",
     "Carried",
     "Computed",
+    "Database",
     "Dialect",
     "Example",
     "Field",
+    "Files",
     "Frame",
+    "Function",
     "GeneratedSource",
+    "GivenRows",
     "JoinKind",
+    "LookupTable",
     "LoweredCalc",
     "Mode",
     "Option",
@@ -70,6 +87,7 @@ __all__ = [
     "TableChanges",
     "View",
     "aggregate",
+    "asof_join_sql",
     "calculate",
     "carried",
     "columns_of",
@@ -81,6 +99,8 @@ __all__ = [
     "join_sql",
     "load",
     "load_text",
+    "lookup_sql",
+    "lookup_table",
     "lower_calc",
     "milliseconds",
     "on_large_stack",

@@ -157,7 +157,7 @@ class _Stages:
         self.pack: Pack | None = None
         self.operators: list[FragmentProcessor] = []
         self.unpack: Unpack | None = None
-        table = Table(self, "op" if retracts else None, True)  # type: ignore[arg-type]
+        table = Table(self, "op" if retracts else None, "ts")  # type: ignore[arg-type]
         lowering = _PackedLowering(plan, {"t": table}, _text, Settings(buckets, None, "flink"))
         root = plan.root
         while isinstance(root, Calc):

@@ -28,8 +28,11 @@ OPERATORS_BY_NAME = {
     *("Rank", "RankOperator", "RankSpec"),
     *("Over", "OverOperator", "OverOnceOperator", "OverSpec"),
     *("Rank", "RankOperator", "RankSpec", "Join", "JoinOperator", "JoinSpec"),
+    *("AsOfJoin", "AsOfOperator", "NearestOperator", "TemporalOperator", "AsOfSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
+    *("TimedJoin", "TimedJoinOperator", "TimedJoinSpec"),
+    *("IntervalJoinOperator", "WindowJoinOperator"),
 }
 STEPS = {"WindowAssign", "WindowTable"}
 FACE = "aggloom.codegen.planner"
@@ -63,6 +66,10 @@ ROOMS: dict[str, set[str]] = {
     "runtime/handlers": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "views", "handlers"),
     "runtime/plain": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "plain"),
     "runtime/operators": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, *OPERATORS),
+    "runtime/operators/as_of": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
     "runtime/operators/deduplicate": KERNEL
     | SHARED
     | CODEGEN
@@ -83,7 +90,11 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
-    "runtime/local": KERNEL | SHARED | CODEGEN | _in("runtime", *HANDLERS, "operators", "local"),
+    "runtime/formats": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "formats"),
+    "runtime/local": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *HANDLERS, "formats", "operators", "local"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN
@@ -204,8 +215,11 @@ def test_templates_carry_no_whitespace_marks() -> None:
 NAMED = {
     "codegen/planner/__init__.py": {
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
-        *("WindowAggregate", "Deduplicate", "Join", "Over", "Rank", *STEPS),
+        *("WindowAggregate", "Deduplicate", "Join", "Over", "Rank", "AsOfJoin", *STEPS),
+        "TimedJoin",
     },
+    "codegen/planner/as_of.py": {"AsOfJoin"},
+    "codegen/planner/versions.py": {"Deduplicate"},
     "codegen/planner/hints.py": {"Aggregate"},
     "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},
     "codegen/planner/join_state.py": {"Join"},
@@ -217,11 +231,13 @@ NAMED = {
     "codegen/planner/plan.py": {"WindowAggregate"},
     "codegen/planner/rank_strategy.py": {"Rank"},
     "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
+    "codegen/planner/timed_joins.py": {"Join", "TimedJoin"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
     "codegen/planner/window_ranks.py": {"Rank", "WindowAggregate"},
     "codegen/planner/windows.py": {
-        *("Aggregate", "Deduplicate", "WindowAggregate", "WindowAssign", "WindowTable"),
+        *("Aggregate", "Deduplicate", "Join"),
+        *("WindowAggregate", "WindowAssign", "WindowTable"),
     },
     "runtime/cases/joins.py": {"Join"},
     "runtime/cases/ranks.py": {"Rank"},

@@ -13,7 +13,8 @@ from nexmark.events import SCHEMAS, Events
 _TABLE: Final = """CREATE TABLE {name} AS SELECT * EXCLUDE (op) FROM {name}_log
 QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY arrival DESC) = 1 AND op IN ('+I', '+U')"""
 _EVER: Final = """CREATE VIEW bid_ever AS
-SELECT bidder, date_time, SUM(CASE WHEN op IN ('+I', '+U') THEN 1 ELSE -1 END) AS stays FROM bid_log GROUP BY id, bidder, date_time"""
+SELECT bidder, date_time, SUM(CASE WHEN op IN ('+I', '+U') THEN 1 ELSE -1 END) AS stays
+FROM bid_log GROUP BY id, bidder, date_time"""
 
 
 class Oracle:

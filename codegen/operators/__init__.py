@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aggloom.codegen.operators.aggregate import Aggregate, GroupAggregate, LocalAggregate
+from aggloom.codegen.operators.as_of import AsOfJoin
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
 from aggloom.codegen.operators.calc import Calc, pick, renamed
 from aggloom.codegen.operators.deduplicate import (
@@ -14,11 +15,19 @@ from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.join import Join
+from aggloom.codegen.operators.lookup import (
+    Asked,
+    Dimension,
+    Lookup,
+    LookupJoin,
+    MaterialisedLookup,
+)
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
 from aggloom.codegen.operators.rank import Rank, ranked
 from aggloom.codegen.operators.scan import ONE_ROW, Scan, one_row
+from aggloom.codegen.operators.timed_join import TimedJoin
 from aggloom.codegen.operators.union import Union, below_unions, union_parts
 from aggloom.codegen.operators.window import Bounds, WindowAggregate, WindowAssign, WindowTable
 
@@ -29,12 +38,15 @@ __all__ = [
     "CHOICES",
     "ONE_ROW",
     "Aggregate",
+    "AsOfJoin",
+    "Asked",
     "Bounds",
     "Bucket",
     "Calc",
     "Column",
     "Constant",
     "Deduplicate",
+    "Dimension",
     "Exchange",
     "Expand",
     "GroupAggregate",
@@ -42,6 +54,9 @@ __all__ = [
     "Item",
     "Join",
     "LocalAggregate",
+    "Lookup",
+    "LookupJoin",
+    "MaterialisedLookup",
     "Node",
     "Normalise",
     "Numbered",
@@ -50,6 +65,7 @@ __all__ = [
     "Rank",
     "Scan",
     "Stateful",
+    "TimedJoin",
     "Union",
     "WindowAggregate",
     "WindowAssign",

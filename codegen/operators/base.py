@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -21,6 +21,18 @@ Title = tuple[str, dict[str, list[str]]]
 Waker = Literal["", "time to live", "the clock", "the watermark"]
 KINDS = ("I", "UB", "UA", "D")
 """The kinds of rows of a changelog, in the order in which they are listed."""
+
+
+class WindowColumns(NamedTuple):
+    """The columns in which the event-time window of a row starts and ends, and of its last millisecond.
+
+    text: how windows are made.
+    """
+
+    start: str
+    end: str
+    time: str | None
+    text: str
 
 
 class Pruner(Protocol):
@@ -141,6 +153,21 @@ class Node(ABC):
         return False
 
     @property
+    def event_times(self) -> frozenset[str]:
+        """The columns that the watermark goes by: rows on time are behind it in none of them, but for its delay."""
+        return frozenset()
+
+    @property
+    def window_columns(self) -> WindowColumns | None:
+        """The columns of the windows that its rows are in; None: they are in none by event time, or do not tell."""
+        return None
+
+    @property
+    def watermark_delay(self) -> int:
+        """By how many milliseconds the watermark is held back for rows that leave it."""
+        return max((each.watermark_delay for each in self.inputs), default=0)
+
+    @property
     def handlers(self) -> tuple[AggSpec, ...]:
         """What the handlers that it runs are generated from."""
         return ()
@@ -154,6 +181,11 @@ class Node(ABC):
     def rows(self) -> Node:
         """The node whose rows these are: accumulators on their way stand for the rows that they were made of."""
         return self
+
+    @property
+    def remark(self) -> str:
+        """What `explain` says of it below the tree, where its line cannot; empty if there is nothing."""
+        return ""
 
     @property
     def lineage_data(self) -> Any:

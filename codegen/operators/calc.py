@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, listed
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, WindowColumns, listed
 from aggloom.codegen.operators.words import shown_projection
 from aggloom.codegen.scalar.calc import lower_calc
 from aggloom.codegen.scalar.expressions import column_name, parse_scalar, quoted
@@ -103,6 +103,20 @@ class Calc(Node):
             for name, sql in self.select
             if column_name(sql) in below or is_clock(parse_scalar(sql))
         )
+
+    @cached_property
+    def event_times(self) -> frozenset[str]:
+        below = self.input.event_times
+        return frozenset(name for name, sql in self.select if column_name(sql) in below)
+
+    @cached_property
+    def window_columns(self) -> WindowColumns | None:
+        below = self.input.window_columns
+        names = {column_name(sql): name for name, sql in reversed(self.select)}
+        if below is None or not {below.start, below.end} <= names.keys():
+            return None
+        time = names.get(below.time) if below.time else None
+        return WindowColumns(names[below.start], names[below.end], time, below.text)
 
     @cached_property
     def distribution(self) -> Key | None:

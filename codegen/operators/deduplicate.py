@@ -22,7 +22,6 @@ from aggloom.codegen.operators.footprint import WORD
 from aggloom.codegen.operators.numbered import Numbered
 from aggloom.codegen.operators.rank import Rank
 from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_parts
-from aggloom.codegen.operators.window_columns import window_columns
 from aggloom.codegen.operators.words import shown_names
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.dtypes import type_name
@@ -95,6 +94,11 @@ class Deduplicate(RowsByKey):
     @property
     def awaits_watermark(self) -> bool:
         return self.waits
+
+    @property
+    def event_times(self) -> frozenset[str]:
+        # A row that waited for the end of its window may be behind the watermark.
+        return self.input.event_times if self.never_updates and not self.window_end else frozenset()
 
     @property
     def changelog(self) -> tuple[str, ...]:
@@ -175,7 +179,7 @@ class Deduplicate(RowsByKey):
     def settled(self, options: Settings) -> Deduplicate:
         """As it runs over rows whose windows are known: by event time in a window it waits for the window's end."""
         chained = any(node.awaits_watermark for node in walk(self.input))
-        bounds, waits, end = window_columns(self.input), self.waits, self.window_end
+        bounds, waits, end = self.input.window_columns, self.waits, self.window_end
         if end is None and self.order is not None:
             if bounds is not None and {bounds.start, bounds.end} <= set(self.key):
                 waits, end = True, bounds.end

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from aggloom.codegen.operators.base import Key, Node, Passing, Pruner, Title
+from aggloom.codegen.operators.base import Key, Node, Passing, Pruner, Title, WindowColumns
 from aggloom.codegen.operators.words import shown_names
 
 
@@ -32,6 +32,14 @@ class Exchange(Passing):
     @property
     def clock_columns(self) -> frozenset[str]:
         return frozenset()
+
+    @property
+    def event_times(self) -> frozenset[str]:
+        return self.input.event_times
+
+    @property
+    def window_columns(self) -> WindowColumns | None:
+        return self.input.window_columns
 
     @property
     def distribution(self) -> Key:

@@ -27,7 +27,7 @@ from aggloom.codegen.spec.choices import Changes, JoinKind
 from aggloom.codegen.spec.dtypes import type_name
 
 Held = Literal["JoinKeyContainsUniqueKey", "HasUniqueKey", "NoUniqueKey"]
-_FLINK: dict[JoinKind, str] = {
+FLINK_KINDS: dict[JoinKind, str] = {
     "inner": "InnerJoin",
     "left": "LeftOuterJoin",
     "right": "RightOuterJoin",
@@ -186,7 +186,7 @@ class Join(RowsByKey):
         where = [self._equalities] if self.pairs else []
         where += [] if self.condition is None else [one_line(self.condition)]
         details: dict[str, list[str]] = {
-            "joinType": [_FLINK[self.kind]],
+            "joinType": [FLINK_KINDS[self.kind]],
             "where": [" AND ".join(where) if where else "true"],
             "select": shown_names(self.columns),
             "leftInputSpec": [self.held_by(0)],
@@ -228,14 +228,24 @@ class Join(RowsByKey):
         """The columns of a side that are stored with its rows."""
         keys = (self.keys, self.right_keys)[side]
         known = {*((self.left_key, self.right_key)[side] or ())} - {*keys}
-        read = {*self.columns, *columns_of(self.condition or "TRUE"), *known}
+        read = {*self._read, *known}
         return [field for field in self.inputs[side].schema if field.name in read]
 
     def _counts_matches(self, side: int, other_lives: int) -> bool:
         """Whether each row of a side has the number of rows that it matches."""
-        alone = self.kind in (("left", "full", "semi", "anti"), ("right", "full"))[side]
         several = self.held_by(1 - side) != "JoinKeyContainsUniqueKey"
-        return alone and (other_lives > 0 or (self.condition is not None and several))
+        return self._leaves_alone(side) and (
+            other_lives > 0 or (self.condition is not None and several)
+        )
+
+    def _leaves_alone(self, side: int) -> bool:
+        """Whether rows of a side leave by themselves, for what they match or do not match."""
+        return self.kind in (("left", "full", "semi", "anti"), ("right", "full"))[side]
+
+    @property
+    def _read(self) -> frozenset[str]:
+        """The columns of both sides that are read from stored rows."""
+        return frozenset({*self.columns, *columns_of(self.condition or "TRUE")})
 
     def wakes_by(self, ttl: int) -> Literal["", "time to live"]:
         sides = [ttl if own is None else own for own in self.ttls]
@@ -250,7 +260,7 @@ class Join(RowsByKey):
 
     def pruned(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
-        read = {*columns, *columns_of(self.condition or "TRUE")}
+        read = replace(self, columns=columns)._read
         sides = []
         for each, keys, known in (
             (self.left, self.keys, self.left_key),

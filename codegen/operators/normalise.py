@@ -77,6 +77,10 @@ class Normalise(RowsByKey):
         return constant(self.key)
 
     @property
+    def event_times(self) -> frozenset[str]:
+        return self.input.event_times
+
+    @property
     def lineage(self) -> str:
         columns = [(field.name, type_name(field.type)) for field in self.schema]
         return f"normalise {self.key!r} {columns!r} {self.condition!r}"

@@ -211,6 +211,10 @@ class Over(Stateful):
     def clock_columns(self) -> frozenset[str]:
         return self.input.clock_columns
 
+    @property
+    def event_times(self) -> frozenset[str]:
+        return self.input.event_times if self.by else frozenset()
+
     def wakes_by(self, ttl: int) -> Waker:
         timed = self.by == "processing" and any(each.frame.by_value for each in self.calls)
         return "the clock" if timed else super().wakes_by(ttl)

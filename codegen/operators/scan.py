@@ -18,14 +18,15 @@ ONE_ROW = "(one row)"
 class Scan(Node):
     """A table of the query: rows that are only added (append), changes, or what becomes of keys (upsert).
 
-    key: the columns by which its rows are told apart, if it says so. An upsert does not say which row it replaces, and
-    a deletion may say no more than the key.
+    key: the columns by which its rows are told apart, if it says so. time: the column of its watermark, if it has one.
+    An upsert does not say which row it replaces, and a deletion may say no more than the key.
     """
 
     table: str
     columns: pa.Schema
     changes: TableChanges = "retract"
     key: Key = ()
+    time: str | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,6 +64,10 @@ class Scan(Node):
     @property
     def clock_columns(self) -> frozenset[str]:
         return frozenset()
+
+    @property
+    def event_times(self) -> frozenset[str]:
+        return frozenset() if self.time is None else frozenset({self.time})
 
     @property
     def distribution(self) -> None:

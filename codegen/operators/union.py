@@ -46,6 +46,16 @@ class Union(Node):
         return ()
 
     @cached_property
+    def event_times(self) -> frozenset[str]:
+        parts = [part.event_times for part in self.parts]
+        columns = zip(*(part.schema.names for part in self.parts), strict=True)
+        return frozenset(
+            name
+            for name, own in zip(self.schema.names, columns, strict=True)
+            if all(one in times for one, times in zip(own, parts, strict=True))
+        )
+
+    @cached_property
     def trends(self) -> dict[str, Trend]:
         parts = [part.trends for part in self.parts]
         columns = zip(*(part.schema.names for part in self.parts), strict=True)

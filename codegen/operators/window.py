@@ -19,6 +19,7 @@ from aggloom.codegen.operators.base import (
     Title,
     Trend,
     Waker,
+    WindowColumns,
     constant,
     listed,
 )
@@ -86,6 +87,16 @@ class WindowTable(Passing):
     def clock_columns(self) -> frozenset[str]:
         by_clock = set() if self.assigner.event_time else {self.bounds.time}
         return self.input.clock_columns | by_clock
+
+    @property
+    def event_times(self) -> frozenset[str]:
+        own = {self.bounds.time} if self.assigner.event_time else set()
+        return self.input.event_times | own
+
+    @property
+    def window_columns(self) -> WindowColumns | None:
+        found = WindowColumns(*self.bounds.names, self.assigner.text)
+        return found if self.assigner.event_time else None
 
     @property
     def distribution(self) -> None:
@@ -216,6 +227,16 @@ class WindowAggregate(Stateful):
     @property
     def clock_columns(self) -> frozenset[str]:
         return frozenset() if self.windowing.assigner.event_time else frozenset({self.bounds.time})
+
+    @property
+    def event_times(self) -> frozenset[str]:
+        found = self.window_columns
+        return frozenset() if found is None else frozenset({self.bounds.time})
+
+    @property
+    def window_columns(self) -> WindowColumns | None:
+        found = WindowColumns(*self.bounds.names, self.windowing.assigner.text)
+        return found if self.awaits_watermark and not self.updates else None
 
     def wakes_by(self, ttl: int) -> Waker:
         return "the watermark" if self.awaits_watermark else "the clock"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from aggloom.codegen.operators import (
     ONE_ROW,
+    Asked,
+    AsOfJoin,
     Bounds,
     Bucket,
     Calc,
@@ -16,6 +18,9 @@ from aggloom.codegen.operators import (
     IncrementalAggregate,
     Join,
     LocalAggregate,
+    Lookup,
+    LookupJoin,
+    MaterialisedLookup,
     Node,
     Normalise,
     Over,
@@ -23,6 +28,7 @@ from aggloom.codegen.operators import (
     Rank,
     Scan,
     Stateful,
+    TimedJoin,
     Union,
     WindowAggregate,
     WindowAssign,
@@ -51,6 +57,8 @@ from aggloom.codegen.sql.numbering_range import Range
 
 __all__ = [
     "ONE_ROW",
+    "AsOfJoin",
+    "Asked",
     "Bounds",
     "Bucket",
     "Calc",
@@ -63,6 +71,9 @@ __all__ = [
     "IncrementalAggregate",
     "Join",
     "LocalAggregate",
+    "Lookup",
+    "LookupJoin",
+    "MaterialisedLookup",
     "Node",
     "Normalise",
     "Notes",
@@ -75,6 +86,7 @@ __all__ = [
     "Scan",
     "SortItem",
     "Stateful",
+    "TimedJoin",
     "Union",
     "WindowAggregate",
     "WindowAssign",

@@ -13,11 +13,12 @@ from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
 from aggloom.codegen.planner.script import read_script, without_explain
-from aggloom.codegen.planner.tables import Keys
+from aggloom.codegen.planner.tables import Keys, Times
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec.agg_call import describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
 from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.user.trust import NOT_TRIED
 from aggloom.codegen.windows import Assigner, Windowing
@@ -38,13 +39,16 @@ def explain(
     window: Assigner | Windowing | None = None,
     options: PlanOptions | Mapping[str, Any] | None = None,
     keys: Keys | None = None,
+    watermarks: Times | None = None,
+    lookups: Mapping[str, LookupTable] | None = None,
     **keywords: Any,
 ) -> str:
     """The plan of a spec, or of SQL over tables: what runs, what it remembers, and why each rule fired or did not.
 
-    tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table. options,
-    keywords: the planner's, by either name. format: text, which for a single aggregate also tells its calls with their
-    types, json or svg. window: those of a spec, an assigner or a whole Windowing.
+    tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table;
+    watermarks: the columns of their watermarks. options, keywords: the planner's, by either name. format: text, which
+    for a single aggregate also tells its calls with their types, json or svg. window: those of a spec, an assigner or a
+    whole Windowing. lookups: tables that are asked.
     """
     if format not in get_args(Format):
         raise SpecError(f"explain: format is {format!r}. {nearest(str(format), get_args(Format))}")
@@ -54,7 +58,8 @@ def explain(
 
     def text() -> str:
         plan, spec = _planned(
-            query, schema, tables, input_changes, dialect, windowing, chosen, keys
+            *(query, schema, tables, input_changes, dialect, windowing, chosen, keys, watermarks),
+            lookups or {},
         )
         if format == "json":
             return as_json(plan, backend)
@@ -75,6 +80,8 @@ def _planned(
     windowing: Windowing | None,
     chosen: PlanOptions,
     keys: Keys | None,
+    watermarks: Times | None,
+    lookups: Mapping[str, LookupTable],
 ) -> tuple[Plan, AggSpec | None]:
     """The plan, and the spec if the query is no more than one."""
     if isinstance(query, AggSpec):
@@ -83,7 +90,7 @@ def _planned(
         if windowing is None:
             return plan_spec(query, options=chosen), query
         return plan_windows(query, windowing, options=chosen), query
-    tables = _tables(query, schema, tables)
+    tables = _tables(query, schema, tables, lookups)
     plan = plan_query(
         query,
         tables,
@@ -91,13 +98,18 @@ def _planned(
         dialect=dialect,
         options=chosen,
         keys=keys,
+        watermarks=watermarks,
         explained=True,
+        lookups=lookups,
     )
     return plan, _single(query, tables, input_changes, dialect)
 
 
 def _tables(
-    sql: str, schema: SchemaLike, tables: Mapping[str, SchemaLike] | None
+    sql: str,
+    schema: SchemaLike,
+    tables: Mapping[str, SchemaLike] | None,
+    lookups: Mapping[str, LookupTable],
 ) -> Mapping[str, SchemaLike]:
     """The schemas of the tables by name; a schema alone is that of the one table that the query reads."""
     if tables is not None:
@@ -106,7 +118,8 @@ def _tables(
         return tables
     if schema is None:
         raise SpecError("explain: SQL needs a schema, such as 'name STRING, cnt INT', or tables.")
-    read = tables_read(sql)
+    asked = {name.casefold() for name in lookups}
+    read = [name for name in tables_read(sql) if name.casefold() not in asked]
     if len(read) > 1:
         given = ", ".join(f"{name!r}: ..." for name in read)
         raise SpecError(
@@ -124,7 +137,7 @@ def tables_read(sql: str) -> list[str]:
     sources = [table for source in froms for table in source.find_all(exp.Table)]
     read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]
     made = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
-    made |= set(script.views)
+    made |= {*script.views, *(name.casefold() for name in script.lookups)}
     read = list({name.casefold(): name for name in reversed(read)}.values())
     # A query in WITH may have the name of the table that it reads.
     return sorted(name for name in read if name.casefold() not in made) or read[:1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from sqlglot import exp
@@ -21,8 +22,10 @@ from aggloom.codegen.planner.join_tree import (
     sunk,
     without_padding,
 )
+from aggloom.codegen.planner.lookup_hints import lookup_hints, refuse_unheeded
 from aggloom.codegen.planner.subqueries import is_test, settled, test, values
 from aggloom.codegen.spec.choices import JoinKind
+from aggloom.codegen.sql.as_of import AsOf, as_of, without_version
 from aggloom.codegen.sql.conditions import column_names, never_null
 from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.relations import Relation, Relations
@@ -75,6 +78,7 @@ class FromClause:
         self.correlated: list[exp.Expression] = []
         self.known: dict[tuple[str, bool], exp.Expression] = {}
         self._ttls = ttls_of(self.sql, tree, _names_in(tree)) if tree.args.get("hint") else {}
+        self._lookups, self._looked_up = lookup_hints(self.sql, tree), set[str]()
         self.tree: Tree
         self.relations: Relations
 
@@ -82,6 +86,7 @@ class FromClause:
         """Read FROM and its joins from the left to the right."""
         source, joins = self.select.args["from_"].this, self.select.args.get("joins") or []
         self.tree, self.relations = self._joins(source, joins)
+        refuse_unheeded(self.sql, self.select, self._looked_up)
 
     def finish(self) -> tuple[exp.Select, Node]:
         """The query without its FROM, over the plan of the FROM."""
@@ -262,7 +267,9 @@ class FromClause:
         self, left: Tree, relations: Relations, join: exp.Join, source: exp.Expression
     ) -> tuple[Tree, Relations]:
         kind = self._kind(join)
-        right, others = self._part(join.this)
+        source_, version = without_version(join.this)
+        found_as_of, matching = as_of(self.sql, join, version, relations)
+        right, others = self._part(source_)
         merged = dict(relations.merged)
         both = self._tables(*relations.tables, *others.tables, merged=merged)
         on = join.args.get("on")
@@ -277,9 +284,17 @@ class FromClause:
             conditions, both = self._merged(relations, others, names, kind, join)
         else:
             conditions = [] if on is None else [bare(both.resolved(e)) for e in simplified(on)]
+        if names and found_as_of is not None and found_as_of.time is None and not matching:
+            # As in DuckDB, the last column is the one that is not equal.
+            last = conditions[-1]
+            conditions[-1] = exp.GTE(this=last.this, expression=last.expression)
+        conditions += [bare(both.resolved(each)) for each in matching]
         visible = both if kind not in ("semi", "anti") else relations
         ttls = self._ttl(left, relations), self._ttl(right, others)
-        found = Joined(kind, left, right, [], ttls)
+        found = Joined(kind, left, right, [], ttls, as_of=found_as_of)
+        if found_as_of is not None:
+            found.hint = self._hint(others)
+        self._check_as_of(found_as_of, kind)
         columns = {*left.columns, *right.columns}
         outside = [e for e in conditions if any(queries(e)) or not column_names(e) <= columns]
         found.on = [each for each in conditions if each not in outside]
@@ -300,10 +315,17 @@ class FromClause:
         side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
         method = str(join.args.get("method") or "").upper()
         found = _KINDS.get((side, kind))
-        if found is None or method not in ("", "NATURAL"):
+        if found is None or method not in ("", "NATURAL", "ASOF"):
             words = " ".join(word for word in (method, side, kind, "JOIN") if word)
             raise refusal(self.sql, join, f"{words} is", "write one of the joins of docs/joins.md")
         return found
+
+    def _check_as_of(self, found: AsOf | None, kind: JoinKind) -> None:
+        """Refuse kinds of joins in which a row of the right finds none of the left."""
+        if found is not None and kind not in ("inner", "left"):
+            what = "ASOF" if found.time is None else "FOR SYSTEM_TIME AS OF"
+            fix = "write JOIN or LEFT JOIN"
+            raise refusal(self.sql, found.place, f"{what} in a {kind.upper()} JOIN is", fix)
 
     def _merged(
         self, left: Relations, right: Relations, names: list[str], kind: JoinKind, join: exp.Join
@@ -325,6 +347,13 @@ class FromClause:
             once.add(name.casefold())
         tables = tuple(_once(each, once) for each in (*left.tables, other))
         return conditions, self._tables(*tables, merged=merged)
+
+    def _hint(self, table: Relations) -> dict[str, Any]:
+        """What a LOOKUP hint says of a table that is joined as it is now."""
+        names = {name for each in table.tables for name in each.names}
+        self._looked_up |= names
+        folded = {name.casefold() for name in names}
+        return next((said for name, said in self._lookups.items() if name in folded), {})
 
     def _ttl(self, tree: Tree, relations: Relations) -> int | None:
         """What a hint says of a side that is one table."""

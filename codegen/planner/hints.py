@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from aggloom.codegen.operators import Aggregate, Node
+from aggloom.codegen.planner.lookup_hints import LOOKUP
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.shape import refusal
@@ -34,8 +35,10 @@ def ttls_of(sql: str, tree: exp.Select, names: set[str]) -> dict[str, int]:
     for each in hint.expressions if hint is not None else ():
         place = span(each)
         name = each.name if isinstance(each, exp.Anonymous | exp.Var) else each.sql("spark")
+        if name.upper() == LOOKUP and (tree.args.get("joins") or []):
+            continue
         if name.upper() != _TTL:
-            known = nearest(name.upper(), [_TTL])
+            known = nearest(name.upper(), [_TTL, LOOKUP])
             raise refusal(sql, place, f"the hint {name} is", f"take it out. {known}".rstrip("."))
         told = _pairs(sql, each, names)
         found = found or told

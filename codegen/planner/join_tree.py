@@ -7,12 +7,14 @@ where it is; one that can be tested before a join is, so that less is remembered
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Join, Node, mark, pick
+from aggloom.codegen.planner.as_of import as_of_join
+from aggloom.codegen.planner.lookup_join import LookupClause, dimension_of
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.calc import lower_calc
 from aggloom.codegen.scalar.expressions import quoted
@@ -21,10 +23,11 @@ from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.checks import require_supported
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.as_of import AsOf
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.scope import Scope, named
 from aggloom.codegen.sql.shape import refusal
-from aggloom.errors import TypeMismatchError, UnsupportedExpressionError
+from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UnsupportedSqlError
 
 _DROPS_LEFT = ("inner", "right", "semi")
 """Kinds of which no row of the left leaves without a partner."""
@@ -67,6 +70,10 @@ class Joined:
     where: list[exp.Expression] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
     """The joins below which a semi or anti join has been moved."""
+    as_of: AsOf | None = None
+    """What says which row of the right a row of the left finds; fewer rows of the right would change that."""
+    hint: dict[str, Any] = field(default_factory=dict)
+    """How a lookup table is asked, where a hint says so."""
 
     @property
     def columns(self) -> list[str]:
@@ -104,6 +111,8 @@ def place(tree: Tree, condition: exp.Expression) -> None:
         tree.where.append(condition)
     elif names and names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
         place(tree.left, condition)
+    elif tree.as_of is not None:
+        tree.where.append(condition)
     elif names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
         place(tree.right, condition)
     elif tree.kind == "inner":
@@ -120,7 +129,8 @@ def sunk(tree: Tree, join: Joined) -> Tree:
             join.passed.append(tree.kind)
             tree.left = sunk(tree.left, join)
             return tree
-        if names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
+        reads_right = tree.kind in ("inner", "right") and tree.as_of is None
+        if names and names <= set(tree.right.columns) and reads_right:
             join.passed.append(tree.kind)
             tree.right = sunk(tree.right, join)
             return tree
@@ -142,6 +152,7 @@ class _Pairing:
 
     def __init__(self, builder: Builder, tree: Joined) -> None:
         self.builder, self.tree = builder, tree
+        self.conditions: list[exp.Expression] = []
         self._sort_conditions()
         self.sides = [plan_of_tree(builder, tree.left), plan_of_tree(builder, tree.right)]
         self.sign = mark(*(side.schema for side in self.sides))
@@ -150,18 +161,19 @@ class _Pairing:
 
     def plan(self) -> Node:
         """The join of both sides, over their columns as it needs them."""
+        if self.tree.as_of is not None and dimension_of(self.sides[1]) is not None:
+            return self._lookup(self.tree.as_of)
+        if self.tree.as_of is not None:
+            return as_of_join(self, self.tree.as_of)
         names = [list(side.schema.names) for side in self.sides]
-        rest = [each for each in self.conditions if not self._pair(each)]
+        rest = [each for each in self.conditions if not self.pair(each)]
         for place, side in enumerate(self.sides):
             keys = [pair[place] for pair in self.pairs]
             order = [*keys, *(name for name in side.schema.names if name not in keys)]
             self.sides[place] = pick(side, order)
         left, right = self.sides
         columns = names[0] if self.tree.kind in ("semi", "anti") else [*names[0], *names[1]]
-        condition = self._condition(rest, pa.schema([*left.schema, *right.schema]))
-        above = None
-        if condition is not None and not self._lowers(condition, left, right):
-            above, condition = condition, None
+        condition, above = self._parted(rest, left, right)
         node = Join(
             left,
             right,
@@ -181,20 +193,52 @@ class _Pairing:
         every = tuple((name, quoted(name)) for name in node.schema.names)
         return Calc(node, every, node.schema, above)
 
+    def _lookup(self, as_of: AsOf) -> Node:
+        """The join with a lookup table, which tests what an inner join's rows have to pass as well."""
+        tree = self.tree
+        if tree.kind == "inner":
+            self.conditions, tree.where = [*self.conditions, *tree.where], []
+        return LookupClause(self.builder, as_of, tree.kind, *self.sides).plan(
+            self.conditions, tree.hint
+        )
+
     def _sort_conditions(self) -> None:
         """Let each side test what is its own, where that drops no row that has to leave without a partner."""
-        tree, self.conditions = self.tree, list[exp.Expression]()
+        tree = self.tree
         left, right = set(tree.left.columns), set(tree.right.columns)
         for each in tree.on:
             names = column_names(each)
             if names and names <= left and tree.kind in _DROPS_LEFT:
                 place(tree.left, each)
-            elif names and names <= right and tree.kind in _DROPS_RIGHT:
+            elif names and names <= right and tree.kind in _DROPS_RIGHT and tree.as_of is None:
                 place(tree.right, each)
             elif not (isinstance(each, exp.Boolean) and each.this):
                 self.conditions.append(each)
 
-    def _pair(self, condition: exp.Expression) -> bool:
+    @property
+    def sql(self) -> str:
+        """The text of the query."""
+        return self.builder.sql
+
+    @property
+    def kind(self) -> JoinKind:
+        """Which rows leave."""
+        return self.tree.kind
+
+    @property
+    def has_ttls(self) -> bool:
+        """Whether a hint says how long a side is kept."""
+        return self.tree.ttls != (None, None)
+
+    def tested(self, conditions: list[exp.Expression]) -> str | None:
+        """What workers test pairs of rows for; raises where they cannot."""
+        left, right = self.sides
+        found = self._condition(conditions, pa.schema([*left.schema, *right.schema]))
+        if found is not None:
+            self._check_lowers(found, left, right)
+        return found
+
+    def pair(self, condition: exp.Expression) -> bool:
         """Make a condition a pair of columns, if it is an equality between the sides."""
         found = equality(condition)
         if found is None:
@@ -237,6 +281,20 @@ class _Pairing:
         self.sides[place] = Calc(side, (*every, (name, sql)), schema)
         return name
 
+    def _parted(
+        self, conditions: list[exp.Expression], left: Node, right: Node
+    ) -> tuple[str | None, str | None]:
+        """What is tested on pairs of rows, and what Spark has to test above them."""
+        both = pa.schema([*left.schema, *right.schema])
+        whole = self._condition(conditions, both)
+        if whole is None or self._lowers(whole, left, right):
+            return whole, None
+        alone = [self._condition([each], both) for each in conditions]
+        lowers = [text is not None and self._lowers(text, left, right) for text in alone]
+        below = [each for each, low in zip(conditions, lowers, strict=True) if low]
+        rest = [each for each, low in zip(conditions, lowers, strict=True) if not low]
+        return self._condition(below, both), self._condition(rest, both)
+
     def _condition(self, conditions: list[exp.Expression], both: pa.Schema) -> str | None:
         """What pairs of rows are tested for, as Spark evaluates it."""
         if not conditions:
@@ -253,17 +311,23 @@ class _Pairing:
 
     def _lowers(self, condition: str, left: Node, right: Node) -> bool:
         """Whether workers evaluate a condition; raises where nothing else can, since rows leave without a partner."""
+        try:
+            self._check_lowers(condition, left, right)
+        except UnsupportedSqlError:
+            if self.tree.kind == "inner":
+                return False
+            raise
+        return True
+
+    def _check_lowers(self, condition: str, left: Node, right: Node) -> None:
         both = pa.schema([*left.schema, *right.schema])
         try:
             lower_calc(None, (("matches", condition),), pa.schema([("matches", pa.bool_())]), both)
         except UnsupportedExpressionError as error:
-            if self.tree.kind == "inner":
-                return False
             place = next(iter(self.tree.on), None)
             what = f"a condition of a {self.tree.kind.upper()} JOIN that only Spark evaluates ({error}) is"
             fix = "compute its parts as columns in a sub-query of each side"
             raise refusal(self.builder.sql, place, what, fix) from None
-        return True
 
     def _scope(self, side: Node) -> Scope:
         return Scope(self.builder.sql, side.schema, self.builder.dialect, set())

@@ -24,6 +24,7 @@ from aggloom.codegen.planner.fragments import fragments
 from aggloom.codegen.planner.incremental import incremental
 from aggloom.codegen.planner.join_state import join_state
 from aggloom.codegen.planner.logical import logical_plan
+from aggloom.codegen.planner.lookup_join import as_dimensions
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
 from aggloom.codegen.planner.normalise import normalise
 from aggloom.codegen.planner.notes import Notes
@@ -33,7 +34,7 @@ from aggloom.codegen.planner.rank_strategy import rank_strategy
 from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.split_distinct import split_distinct
-from aggloom.codegen.planner.tables import Keys, table_nodes
+from aggloom.codegen.planner.tables import Keys, Times, table_nodes
 from aggloom.codegen.planner.two_phase import two_phase
 from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
@@ -42,6 +43,7 @@ from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
+from aggloom.codegen.spec.lookup_table import LookupTable, checked
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.windows import Assigner, Windowing
@@ -126,15 +128,23 @@ def plan_query(
     dialect: str = "spark",
     options: PlanOptions | None = None,
     keys: Keys | None = None,
+    watermarks: Times | None = None,
     explained: bool = False,
+    lookups: Mapping[str, LookupTable] | None = None,
 ) -> Plan:
     """The plan of a script over tables, given as schemas by name.
 
     input_changes: append, retract or upsert, for all tables or by name. keys: their primary keys by name, unless DDL
-    declares them (PRIMARY KEY (..) NOT ENFORCED). explained: it is to be shown, so EXPLAIN may say so.
+    declares them (PRIMARY KEY (..) NOT ENFORCED). watermarks: by name the columns that their watermarks go by.
+    explained: it is to be shown, so EXPLAIN may say so. lookups: tables that lookup joins ask, by name.
     """
     chosen = options or PlanOptions()
-    return deep(lambda: _plan_query(sql, tables, input_changes, keys, dialect, chosen, explained))
+    asked = checked(lookups)
+    return deep(
+        lambda: _plan_query(
+            sql, tables, input_changes, keys, watermarks, dialect, chosen, explained, asked
+        )
+    )
 
 
 def _plan_query(
@@ -142,16 +152,19 @@ def _plan_query(
     tables: Mapping[str, SchemaLike],
     input_changes: str | Mapping[str, str],
     keys: Keys | None,
+    watermarks: Times | None,
     dialect: str,
     options: PlanOptions,
     explained: bool,
+    lookups: Mapping[str, LookupTable],
 ) -> Plan:
     script = read_script(sql)
     if script.explains is not None and not explained:
         fix = "give the text to al.explain or aggloom explain, or take EXPLAIN out"
         raise refusal(sql, script.explains, "EXPLAIN where the query is to run is", fix)
     chosen = options.updated(script.settings)
-    scans = table_nodes(tables, input_changes, keys, dialect)
+    scans = table_nodes(tables, input_changes, keys, dialect, watermarks)
+    scans |= as_dimensions({**lookups, **script.lookups}, tables)
     notes = Notes()
     logical = logical_plan(script, scans, dialect, chosen, notes)
     plan = _planned(logical, RULES, chosen, dialect, notes)

@@ -10,6 +10,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.planner.lookup_ddl import lookup_of
+from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import located, span, syntax_error
 from aggloom.codegen.sql.shape import not_select, refusal, statements
@@ -31,7 +33,8 @@ _DETAILS = (
 class Script:
     """What a text says: the query, the views by name (folded), and the options that it sets.
 
-    explains: where the word EXPLAIN stands, if the text asks for the plan of the query, not for its result.
+    explains: where the word EXPLAIN stands, if the text asks for the plan of the query, not for its result. lookups:
+    the lookup tables that it creates.
     """
 
     text: str
@@ -39,6 +42,7 @@ class Script:
     views: dict[str, View] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     explains: tuple[int, int] | None = None
+    lookups: dict[str, LookupTable] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ def read_script(sql: str) -> Script:
         raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
     query: exp.Query | None = None
     views: dict[str, View] = {}
+    lookups: dict[str, LookupTable] = {}
     text, settings = _without_settings(sql)
     text, explains = _without_explain(text)
     for tree in statements(text):
@@ -63,6 +68,11 @@ def read_script(sql: str) -> Script:
             if name in views:
                 raise DuplicateNameError(f"view {name!r} is created twice; rename one.")
             views[name] = view
+        elif isinstance(tree, exp.Create) and tree.kind == "TABLE":
+            name, table = lookup_of(sql, tree)
+            if name.casefold() in {each.casefold() for each in lookups}:
+                raise DuplicateNameError(f"table {name!r} is created twice; rename one.")
+            lookups[name] = table
         elif not isinstance(tree, exp.Query):
             raise not_select(sql, tree)
         elif query is not None:
@@ -71,7 +81,7 @@ def read_script(sql: str) -> Script:
             query = tree
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
-    return Script(sql, query, views, settings, explains)
+    return Script(sql, query, views, settings, explains, lookups)
 
 
 def without_explain(sql: str) -> str:

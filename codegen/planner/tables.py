@@ -13,6 +13,8 @@ from aggloom.codegen.sql.given_names import names_of
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 
 Keys = Mapping[str, str | Sequence[str]]
+Times = Mapping[str, str | Sequence[Any]]
+"""By table the column of its watermark, alone or with how far rows may be out of order."""
 
 
 def table_nodes(
@@ -20,6 +22,7 @@ def table_nodes(
     input_changes: str | Mapping[str, str],
     keys: Keys | None,
     dialect: str,
+    watermarks: Times | None = None,
 ) -> dict[str, Node]:
     """What stands for each table in a plan; raises SpecError, and OptionError for a table that is not given."""
     if not isinstance(keys or {}, Mapping):
@@ -29,24 +32,37 @@ def table_nodes(
             if name not in tables:
                 hint = nearest(name, tables)
                 raise OptionError(f"{what} names table {name!r}, which is not given. {hint}")
+    times = {
+        name: given if isinstance(given, str) else given[0]
+        for name, given in (watermarks or {}).items()
+    }
     return {
-        name: _table(name, schema, _changes(name, input_changes), (keys or {}).get(name), dialect)
+        name: _table(
+            *(name, schema, _changes(name, input_changes), (keys or {}).get(name)),
+            *(times.get(name), dialect),
+        )
         for name, schema in tables.items()
     }
 
 
 def _table(
-    name: str, schema: SchemaLike, changes: Any, given: str | Sequence[str] | None, dialect: str
+    name: str,
+    schema: SchemaLike,
+    changes: Any,
+    given: str | Sequence[str] | None,
+    time: str | None,
+    dialect: str,
 ) -> Node:
     declared: tuple[str, ...] = ()
     if isinstance(schema, str):
         schema, declared = without_primary_key(schema)
     columns = to_schema(schema, dialect)
     listed = names_of(f"table {name}: its key", given or ())
-    key = tuple(_column(name, columns.names, each) for each in listed or declared)
+    key = tuple(_column(name, "key", columns.names, each) for each in listed or declared)
+    on = None if time is None else _column(name, "watermark", columns.names, time)
     if len(set(key)) < len(key):
         raise SpecError(f"table {name}: its key names a column twice; name each once.")
-    scan = Scan(name, columns, changes, key)
+    scan = Scan(name, columns, changes, key, on)
     if changes != "upsert":
         return scan
     if not key:
@@ -57,14 +73,14 @@ def _table(
     return normalised(scan, key)
 
 
-def _column(table: str, names: list[str], wanted: str) -> str:
+def _column(table: str, what: str, names: list[str], wanted: str) -> str:
     """A column of a table by its name in any case."""
     if wanted in names:
         return wanted
     found = [name for name in names if name.casefold() == wanted.casefold()]
     if len(found) != 1:
         hint = nearest(wanted, names)
-        raise UnknownColumnError(f"table {table}: its key names column {wanted!r}. {hint}")
+        raise UnknownColumnError(f"table {table}: its {what} names column {wanted!r}. {hint}")
     return found[0]
 
 

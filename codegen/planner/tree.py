@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import Node, Stateful
+from aggloom.codegen.operators import Node, Stateful, walk
 from aggloom.codegen.operators.footprint import bounds, size
 from aggloom.codegen.operators.words import one_line, shown
 from aggloom.codegen.planner.plan import Plan
@@ -45,6 +45,8 @@ def as_text(plan: Plan, backend: str = "numba") -> str:
     described = describe(plan, backend)
     blocks = ["\n".join(_lines(described["plan"], numbered=True))]
     blocks += ["\n".join(_legend(node)) for node in stateful(described["plan"])]
+    remarks = [each.remark for each in reversed(walk(plan.root)) if each.remark]
+    blocks += ["\n".join(dict.fromkeys(remarks))] if remarks else []
     if described["options"]:
         lines = (f"  {each}" for each in settings(described["options"]))
         blocks.append("\n".join(["options", *lines]))

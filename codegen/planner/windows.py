@@ -17,6 +17,7 @@ from aggloom.codegen.operators import (
     Column,
     Deduplicate,
     Expand,
+    Join,
     Node,
     WindowAggregate,
     WindowAssign,
@@ -28,6 +29,7 @@ from aggloom.codegen.operators import (
 )
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.timed_joins import timed_join
 from aggloom.codegen.planner.window_options import windowing_of
 from aggloom.codegen.scalar.expressions import column_name, quoted
 from aggloom.codegen.scalar.expressions import columns as columns_of
@@ -45,6 +47,8 @@ def windows(root: Node, options: PlanOptions, notes: Notes) -> Node:
             return _without_pick(node)
         if isinstance(node, Deduplicate):
             return node.settled(options)
+        if isinstance(node, Join):
+            return timed_join(node, notes)
         if not isinstance(node, Aggregate):
             return node
         lifted = _lifted(node.input)

@@ -49,6 +49,14 @@ _MICROSECONDS: Final = {
 _MONTHS: Final = {"MONTH": 1, "YEAR": 12}
 
 
+def microseconds_of(interval: exp.Interval) -> int | None:
+    """The length of an interval of whole weeks to seconds; None for others."""
+    unit = interval.args.get("unit")
+    text = interval.this.this if isinstance(interval.this, exp.Literal) else ""
+    size = _MICROSECONDS.get(unit.name.upper().removesuffix("S") if unit is not None else "")
+    return int(text) * size if size and str(text).lstrip("-").isdigit() else None
+
+
 def by_days(low: Lowering, node: exp.Binary, date: Lowered, days: Lowered) -> Lowered:
     """A date plus or minus a number of days."""
     if days.type not in (pa.int8(), pa.int16(), pa.int32()):

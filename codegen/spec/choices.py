@@ -28,5 +28,3 @@ BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 JOIN_KINDS: Final[tuple[JoinKind, ...]] = get_args(JoinKind)
 ORPHAN_POLICIES: Final[tuple[str, ...]] = get_args(OrphanPolicy)
-FORMATS: Final = ("debezium-json", "jsonl", "parquet", "csv")
-"""In what files a table of changes may lie."""

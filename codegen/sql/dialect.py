@@ -47,6 +47,10 @@ class Call(exp.Expression, exp.Func):  # type: ignore[misc]
 
 
 class _Parser(WindowParser):
+    # The word stands behind a table's name, of which it is no alias.
+    ID_VAR_TOKENS = {*WindowParser.ID_VAR_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012
+    FUNC_TOKENS = {*WindowParser.FUNC_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012
+
     def _parse_function_call(self, *args: Any, **options: Any) -> Any:
         if self._starts_call():
             return self._parse_call()
@@ -197,6 +201,12 @@ class AggloomSpark(Spark):  # type: ignore[misc]
     """Spark's dialect with aggregate calls as `Call` nodes, and window functions as `WindowCall` nodes."""
 
     Parser = _Parser
+
+    class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
+        KEYWORDS: ClassVar = {
+            **Spark.Tokenizer.KEYWORDS,
+            "MATCH_CONDITION": TokenType.MATCH_CONDITION,
+        }
 
     class Generator(Spark.Generator):  # type: ignore[misc]
         TRANSFORMS: ClassVar = {

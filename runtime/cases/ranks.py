@@ -86,7 +86,8 @@ def _scans(params: Any, schema: Any) -> Iterator[Scan]:
                 (column, "increasing" if how.upper().startswith("DESC") else "decreasing")
                 for column, how, *_ in params["order_by"]
             )
-            yield Improving("t", schema, "retract", _row_key(params, name, schema), better)
+            key = _row_key(params, name, schema)
+            yield Improving("t", schema, "retract", key, better=better)
         else:
             raise NotSupported(f"the strategy {name!r}")
 

@@ -82,7 +82,8 @@ class FragmentDescription:
 class Description:
     """An operator by name, and what its state is made from, as data.
 
-    spread: the columns of its key by which rows lie in buckets. trust: whether Python source in the spec may run.
+    spread: the columns of its key by which rows lie in buckets. delay: of its watermark. trust: whether Python source
+    in the spec may run.
     """
 
     operator: str
@@ -94,6 +95,7 @@ class Description:
     spec: Mapping[str, Any]
     windows: str | None
     settings: Mapping[str, Any]
+    delay: int = 0
     buckets: int = 1
     trust: bool = False
 
@@ -103,7 +105,7 @@ class Description:
         values = {name: data[name] for name in _WRITTEN}
         if not isinstance(values["spec"], dict) or not isinstance(values["settings"], dict):
             raise TypeError("spec and settings must be mappings")
-        return cls(**values, buckets=buckets, trust=trust)
+        return cls(**values, delay=int(data.get("delay", 0)), buckets=buckets, trust=trust)
 
     @property
     def where(self) -> str:
@@ -141,7 +143,8 @@ class Description:
     def part(self) -> Part:
         """The operator in its fragment; raises StateMismatchError and SpecError."""
         keys, spread = tuple(self.keys), tuple(self.spread)
-        return Part(self.settings_of, self.operator, keys, spread, feeds_from(self.feeds))
+        feeds = feeds_from(self.feeds)
+        return Part(self.settings_of, self.operator, keys, spread, feeds, self.delay)
 
     @property
     def key_names(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,9 +19,11 @@ from aggloom.codegen.planner import (
     walk,
 )
 from aggloom.errors import AggloomError, UnknownTableError, nearest
+from aggloom.runtime.formats.base import Message
 from aggloom.runtime.local.harness_rows import read_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
 from aggloom.runtime.local.pipeline import Handlers, Pipeline
+from aggloom.runtime.local.reading import read_files
 from aggloom.runtime.local.timeline import Timeline, timeline
 from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.operators.base import Operator
@@ -74,6 +77,7 @@ class FedPlan:
         )
         self._says_rows = plan.says_rows
         self._owes_row = self._owes_row or self._says_rows
+        self.unreadable: list[tuple[Message, str]] = []
         self._new: list[Change] = []
         self._all: list[Change] = []
 
@@ -110,6 +114,20 @@ class FedPlan:
         self.history.append(("rows", (name, batch, codes)))
         self._buffer_rows(name, batch, codes)
         self._follow(name, batch)
+
+    def read(self, path: str | Path, format: str, table: str | None = None, **options: Any) -> int:
+        """Take the changes of files in a format that streams read, too; how many there are.
+
+        path: a directory, a pattern or one file. options: those of the format; unreadable="drop" passes over messages
+        that cannot be read, which `unreadable` lists. Raises SpecError and its kin, InputFormatError for a bad message.
+        """
+        name = self._table(table)
+        total = 0
+        for batch, codes, refused in read_files(path, format, self.plan.scans[name], options):
+            self.unreadable += refused
+            self.process(batch, codes, name)
+            total += len(codes)
+        return total
 
     def _buffer_rows(self, name: str, batch: pa.RecordBatch, codes: Array) -> None:
         if not self.plan.options.mini_batch_enabled:
@@ -234,6 +252,7 @@ class FedPlan:
             batches=self._bundles,
             rows=rows,
             changes=changes,
+            refused=len(self.unreadable),
             watermark=time_of(self._watermarks.current),
         )
 

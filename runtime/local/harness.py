@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from aggloom.codegen import AggSpec, Mode, OrphanPolicy
+from aggloom.codegen import AggSpec, LookupTable, Mode, OrphanPolicy
 from aggloom.codegen.planner import (
     Plan,
     PlanOptions,
@@ -102,12 +102,13 @@ class Harness(FedPlan):
         watermarks: Mapping[str, tuple[str, Any]] | None = None,
         keys: Mapping[str, str | Sequence[str]] | None = None,
         session: Any = None,
+        lookups: Mapping[str, LookupTable] | None = None,
         **keywords: Any,
     ) -> Harness:
         """A harness of a script over tables, given as schemas by name: the plan that al.sql runs on Spark.
 
         buckets, partitions: into how many parts state and input are cut, of which the result does not depend.
-        keys: the tables' primary keys, which input_changes="upsert" goes by.
+        keys: the tables' primary keys, which input_changes="upsert" goes by. lookups: tables that lookup joins ask.
         Planner options go into `options` by Flink's names or follow as keywords (see PlanOptions).
         """
         if not isinstance(options, PlanOptions):
@@ -120,6 +121,8 @@ class Harness(FedPlan):
                 dialect=dialect,
                 options=options.updated(keywords),
                 keys=keys,
+                watermarks=watermarks,
+                lookups=lookups,
             )
         return cls.of_plan(
             plan,

@@ -67,7 +67,8 @@ class Feed:
 class Part:
     """An operator of a fragment: its spec, its name in messages, its key, and its inputs, each of one or more feeds.
 
-    spread: those columns of its key by which rows lie in buckets, in the order of the exchanges.
+    spread: those columns of its key by which rows lie in buckets, in the order of the exchanges. delay: by how many
+    milliseconds the watermark is held back for it.
     """
 
     spec: OperatorSpec
@@ -75,6 +76,11 @@ class Part:
     keys: tuple[str, ...]
     spread: tuple[str, ...]
     inputs: tuple[tuple[Feed, ...], ...]
+    delay: int = 0
+
+    def clock(self, clock: Clock) -> Clock:
+        """What it knows of time."""
+        return clock._replace(watermark=clock.watermark - self.delay) if self.delay else clock
 
 
 @dataclass(frozen=True)
@@ -170,8 +176,8 @@ class Fragment:
     def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
         """Apply a bundle of each input, and return the changes that leave."""
         out: list[Rows] = []
-        for operator, bundles in self._flow(inputs, out):
-            out.append(operator.run(bundles, clock))
+        for part, (operator, bundles) in zip(self.spec.parts, self._flow(inputs, out), strict=True):
+            out.append(operator.run(bundles, part.clock(clock)))
         return out[-1]
 
     def followed(self, inputs: Sequence[Bundle], clock: Clock, number: int) -> list[Bundle]:
@@ -180,7 +186,7 @@ class Fragment:
         for place, (operator, bundles) in enumerate(self._flow(inputs, out)):
             if place == number:
                 return bundles
-            out.append(operator.run(bundles, clock))
+            out.append(operator.run(bundles, self.spec.parts[place].clock(clock)))
         raise AggloomError(f"the fragment has no operator {number}")
 
     def nothing(self) -> list[Bundle]:
@@ -197,7 +203,11 @@ class Fragment:
 
     def next_timers(self) -> tuple[int | None, int | None]:
         """The next time at which something is due, by the watermark and by the clock; None: nothing is."""
-        times = [each.next_timers() for each in self.operators]
+        times = [
+            (event if event is None else event + part.delay, processing)
+            for part, each in zip(self.spec.parts, self.operators, strict=True)
+            for event, processing in [each.next_timers()]
+        ]
         event, processing = (
             min((time for time in side if time is not None), default=None)
             for side in zip(*times, strict=True)
@@ -290,7 +300,8 @@ class _Walk:
             for below, schema in zip(node.inputs, spec.inputs, strict=True)
         )
         spread = node.inputs[0].distribution or ()
-        self.parts.append(Part(spec, node.name, node.keys, spread, inputs))
+        delay = max((each.watermark_delay for each in node.inputs), default=0)
+        self.parts.append(Part(spec, node.name, node.keys, spread, inputs, delay))
         self.nodes.append(node)
         return len(self.parts) - 1
 

@@ -7,22 +7,28 @@ from typing import Any
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import (
+    AsOfJoin,
     Deduplicate,
     GroupAggregate,
     IncrementalAggregate,
     Join,
+    MaterialisedLookup,
     Normalise,
     Over,
     PlanOptions,
     Rank,
     Stateful,
+    TimedJoin,
     WindowAggregate,
 )
 from aggloom.errors import SpecError, nearest
+from aggloom.runtime.operators.as_of.spec import AsOfSpec
 from aggloom.runtime.operators.base import OperatorSpec
 from aggloom.runtime.operators.deduplicate.spec import DeduplicateSpec
 from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.join.spec import JoinSpec
+from aggloom.runtime.operators.join.timed_spec import TimedJoinSpec
+from aggloom.runtime.operators.lookup.spec import LookupSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
 from aggloom.runtime.operators.over.spec import OverSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
@@ -36,7 +42,10 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Normalise: NormaliseSpec,
     Rank: RankSpec,
     Join: JoinSpec,
+    TimedJoin: TimedJoinSpec,
+    MaterialisedLookup: LookupSpec,
     Over: OverSpec,
+    AsOfJoin: AsOfSpec,
 }
 _KINDS = {spec.kind: spec for spec in _OPERATORS.values()}
 

@@ -18,6 +18,8 @@ from aggloom.codegen.planner import (
     Calc,
     Column,
     Expand,
+    Lookup,
+    LookupJoin,
     Node,
     Scan,
     WindowAssign,
@@ -26,6 +28,7 @@ from aggloom.codegen.planner import (
 from aggloom.codegen.windows import windowing_data, windowing_of
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.operators.columns import columns_data, columns_from
+from aggloom.runtime.operators.lookup.step import joined, listed
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import assign_windows, window_rows
 from aggloom.runtime.values.key_hash import bucket_column
@@ -47,6 +50,8 @@ def bare(node: Node) -> Node:
 
 def is_step(node: Node) -> bool:
     """Whether a node is a step that needs no lowering."""
+    if isinstance(node, Lookup | LookupJoin):
+        return not node.asked.by_engine
     return type(node) in _RUN and (not isinstance(node, Calc) or node.picked is not None)
 
 
@@ -139,6 +144,8 @@ def _rebuilt(arrays: list[pa.Array], schema: pa.Schema, batch: pa.RecordBatch) -
 _RUN: dict[type[Node], Callable[[Any, Rows], Rows]] = {
     Calc: _pick,
     Expand: expand,
+    Lookup: listed,
+    LookupJoin: joined,
     WindowAssign: lambda node, rows: (assign_windows(node, rows[0]), rows[1]),
     WindowTable: lambda node, rows: window_rows(node, *rows),
 }

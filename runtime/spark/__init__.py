@@ -5,6 +5,7 @@ from __future__ import annotations
 from aggloom.runtime.spark.checkpoint import check_records
 from aggloom.runtime.spark.failures import await_end, explained
 from aggloom.runtime.spark.group_aggregate import group_aggregate
+from aggloom.runtime.spark.messages import read_messages
 from aggloom.runtime.spark.progress import ProgressPrinter
 from aggloom.runtime.spark.query import sql
 from aggloom.runtime.spark.session import session
@@ -21,6 +22,7 @@ __all__ = [
     "late_rows",
     "on_time",
     "read_changes",
+    "read_messages",
     "read_table",
     "session",
     "sql",

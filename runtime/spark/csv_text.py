@@ -16,9 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.errors import UnknownColumnError, nearest
+from aggloom.runtime.formats.jsonl import FLATTENED_HINT
 from aggloom.runtime.spark.files import METRIC
 from aggloom.runtime.spark.records import (
-    FLATTENED_HINT,
     Place,
     change_names,
     change_of,

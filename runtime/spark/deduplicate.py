@@ -46,7 +46,7 @@ def deduplicate(
     one that goes; of equal times the earlier row stays, as in a Top-N. Planner options go into `options` by Flink's
     names or follow as keywords (see PlanOptions). Raises SpecError and its kin.
     """
-    check_frame("deduplicate", df)
+    check_frame("deduplicate", df, upserts=input_changes == "upsert")
     if insert_only and (keep != "first" or order_by is None):
         raise SpecError(
             "deduplicate: insert_only is of the first row by time; say keep='first' and order_by=..., "

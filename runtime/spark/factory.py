@@ -72,6 +72,7 @@ def _described(
         "keys": list(part.keys),
         "spread": list(part.spread),
         "feeds": feeds,
+        **({"delay": part.delay} if part.delay else {}),
         "digest": lineage(node),
         "backend": handler.backend if handler else "",
         **described(node),

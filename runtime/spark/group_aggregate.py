@@ -11,9 +11,11 @@ from pyspark.sql import DataFrame
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.runtime.formats.jsonl import FLATTENED, FLATTENED_HINT
 from aggloom.runtime.spark.lower import Lowering, Settings
+from aggloom.runtime.spark.messages import upsert_keys
 from aggloom.runtime.spark.ordinary import Table
-from aggloom.runtime.spark.records import CHANGE_COLUMN, FLATTENED, FLATTENED_HINT
+from aggloom.runtime.spark.records import CHANGE_COLUMN
 from aggloom.runtime.spark.residency import size_of
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.session import ensure_query_settings
@@ -100,11 +102,16 @@ def hosting(
     return Settings(buckets, directory, output_profile, limit)
 
 
-def check_frame(call: str, df: Any, name: str = "") -> None:
-    """Raise SpecError unless `df` is a DataFrame; name: of the table that it is to be."""
-    if hasattr(df, "sparkSession"):
-        return
+def check_frame(call: str, df: Any, name: str = "", upserts: bool = False) -> None:
+    """Raise SpecError unless `df` is a DataFrame, of whole changes or of `upserts`; name: of the table that it is."""
     table = f"table {name}" if name else "the input"
+    if hasattr(df, "sparkSession"):
+        if upsert_keys(df) and not upserts:
+            raise SpecError(
+                f"{call}: {table} was read by its keys, so that its changes lack the rows that they replace; give it "
+                "to al.sql, which makes them whole, or to al.deduplicate(df, keys, input_changes='upsert') first"
+            )
+        return
     what = f"the path {str(df)!r}" if isinstance(df, str | Path) else f"a {type(df).__name__}"
     raise SpecError(
         f"{call}: {table} is {what}, not a DataFrame; read it first, such as with "

@@ -288,7 +288,7 @@ class _Opened:
         inputs = fragment.spec.inputs
         for bundles, clock in self.store.bundles(self._stored.head, inputs):
             (bundle,) = fragment.followed(bundles, clock, self._part)
-            yield Entry(*bundle, clock)
+            yield Entry(*bundle, fragment.spec.parts[self._part].clock(clock))
 
 
 def _looks(

@@ -10,10 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from aggloom.codegen.planner import Node, Scan
+from aggloom.codegen.planner import Lookup, LookupJoin, Node, Scan
 from aggloom.runtime.operators.stateless import bare
 from aggloom.runtime.spark.expressions import check_columns, quote, spark_schema
 from aggloom.runtime.spark.file_order import FILE_PATH, FILE_TIME, file_order
+from aggloom.runtime.spark.lookup_frame import answered
 from aggloom.runtime.spark.unpack import Stepped
 
 KIND = "row kind"
@@ -24,12 +25,17 @@ KIND = "row kind"
 class Table:
     """A DataFrame of the query, and its change column; without one every row is an insertion.
 
-    moving: whether it has a watermark.
+    time: the column of its watermark, if it has one.
     """
 
     df: DataFrame
     change_column: str | None = None
-    moving: bool = False
+    time: str | None = None
+
+    @property
+    def moving(self) -> bool:
+        """Whether it has a watermark."""
+        return self.time is not None
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,8 @@ def extra_fields(rows: Rows) -> list[tuple[Any, str]]:
 
 def stepped(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
     """Rows as ordinary columns after a step that Arrow does; the extra columns go along."""
+    if isinstance(node, Lookup | LookupJoin) and node.asked.by_engine:
+        return answered(df, node, *extra)
     fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
     return df.mapInArrow(Stepped(bare(node)), StructType(fields))
 

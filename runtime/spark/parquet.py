@@ -14,8 +14,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from aggloom.errors import InputFormatError, nearest
+from aggloom.runtime.formats.jsonl import FLATTENED, FLATTENED_HINT
 from aggloom.runtime.spark.blobs import empty_columns
-from aggloom.runtime.spark.records import FLATTENED, FLATTENED_HINT
 
 ROWS_AT_ONCE = 1 << 17
 """Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""

@@ -17,7 +17,9 @@ from aggloom.codegen.windows import Assigner
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.expressions import asking, is_ansi
 from aggloom.runtime.spark.group_aggregate import check_frame, find_change_column, hosting
+from aggloom.runtime.spark.lookup_frame import as_lookups
 from aggloom.runtime.spark.lower import HandlerOf, Lowering
+from aggloom.runtime.spark.messages import upsert_keys
 from aggloom.runtime.spark.ordinary import Table
 from aggloom.runtime.spark.routes import HandlerText
 from aggloom.runtime.spark.session import ensure_query_settings
@@ -40,6 +42,7 @@ def sql(
     watermarks: Mapping[str, tuple[str, Any]] | None = None,
     keys: Mapping[str, str | Sequence[str]] | None = None,
     options: Mapping[str, Any] | None = None,
+    lookups: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> DataFrame:
     """The changelog of a script (SET, CREATE VIEW, one query) over DataFrames, streaming or batch.
@@ -48,7 +51,8 @@ def sql(
     (see PlanOptions), as is what `options` holds by Flink's names. A table with a column `_change_type` or `op` is one
     of changes; `change_column` names another column, for all tables or by table, or None if there is none.
     `input_changes` says "append" of tables whose change column never takes anything back, and "upsert" of those that
-    send rows by key without the rows that they replace. `keys`: the tables' primary keys. `watermarks`: by table the
+    send rows by key without the rows that they replace. `keys`: the tables' primary keys. `lookups`: tables that lookup
+    joins ask, each an al.lookup_table or a batch DataFrame. `watermarks`: by table the
     event-time column and how far rows may be out of order, unless `df.withWatermark` said so.
     Raises SpecError and its kin, with the place in the text.
     """
@@ -60,13 +64,14 @@ def sql(
         else:
             keywords[name] = value
     for name, df in frames.items():
-        check_frame("sql", df, name)
+        check_frame("sql", df, name, upserts=True)
     if not frames:
         raise SpecError("sql: no table is given; pass DataFrames by name: sql(query, t=df)")
     given = {
         name: table_of(name, df, change_column, (watermarks or {}).get(name))
         for name, df in frames.items()
     }
+    by_key = {name: upsert_keys(df) for name, df in frames.items() if upsert_keys(df)}
     first = next(iter(frames.values()))
     chosen = PlanOptions.of(options or {}, **keywords)
     if not is_ansi(first.sparkSession):
@@ -76,10 +81,12 @@ def sql(
         plan = plan_query(
             query,
             {name: columns_of(table) for name, table in given.items()},
-            input_changes=_kinds(given, input_changes),
+            input_changes=_kinds(given, input_changes, by_key),
             dialect=dialect,
-            keys=keys,
+            keys=by_key | dict(keys or {}),
+            watermarks={name: table.time for name, table in given.items() if table.time},
             options=chosen,
+            lookups=as_lookups(dict(lookups or {})),
         )
     settings = hosting(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, given)
@@ -88,13 +95,25 @@ def sql(
 
 
 def _kinds(
-    tables: Mapping[str, Table], said: str | Mapping[str, str] | None
+    tables: Mapping[str, Table],
+    said: str | Mapping[str, str] | None,
+    by_key: Mapping[str, tuple[str, ...]],
 ) -> str | Mapping[str, str]:
-    """What kinds of changes each table sends: as is said of it, or as its change column says."""
+    """What kinds of changes each table sends: as is said of it, as it was read, or as its change column says.
+
+    by_key: the tables that were read by their keys; raises SpecError where something else is said of one.
+    """
+    listed = dict.fromkeys(tables, said) if isinstance(said, str) else dict(said or {})
+    for name in by_key:
+        if listed.setdefault(name, "upsert") != "upsert":
+            raise SpecError(
+                f"table {name} was read by its keys, so that it sends upserts and not {listed[name]!r}; "
+                "leave out what input_changes says of it, or keys= where it is read"
+            )
     if isinstance(said, str):
-        return said
+        return dict(listed)
     told = {n: "append" if t.change_column is None else "retract" for n, t in tables.items()}
-    return told | dict(said or {})
+    return told | listed
 
 
 def handler_texts(backend: Literal["numba", "python"]) -> HandlerOf:

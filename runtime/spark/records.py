@@ -15,16 +15,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType
 
+from aggloom.runtime.formats.jsonl import FLATTENED
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES, KIND_NAMES, SPELLINGS
 
-FLATTENED = ("__op", "__deleted")
-"""Columns in which Debezium's flattening transform says what happened."""
-
 CHANGE_COLUMN = CHANGE_COLUMNS["spark"]
-FLATTENED_HINT = (
-    "is of Debezium's flattened records, which do not say what was there before. Write whole envelopes and read "
-    'them with format="debezium-json"; if the column is one like others, declare it in the schema'
-)
 RECORD_SHOWN = 300
 """Characters of a record in a message."""
 

@@ -19,6 +19,7 @@ from aggloom.runtime.operators.local_aggregate import LocalAggregator
 from aggloom.runtime.operators.stateless import Step, run_steps
 from aggloom.runtime.operators.steps import Rows, no_rows, split
 from aggloom.runtime.spark.blobs import BLOB_BYTES, empty_columns, pack_blob, with_kinds
+from aggloom.runtime.spark.moment import batch_number, work_for_this_batch
 from aggloom.runtime.spark.partitioning import bucket_keys
 from aggloom.runtime.values.changelog import Kinds
 
@@ -33,8 +34,6 @@ _SHRINKS = 0.5
 _LOCAL_BYTES = 128 << 20
 
 _BACKEND = re.compile(r"^BACKEND = [\"'](\w+)", re.MULTILINE)
-
-_BATCH_ID = "streaming.sql.batchId"
 
 PackedRow = tuple[int, int, int, int, bytes]
 
@@ -91,16 +90,7 @@ class Route:
     @property
     def carries_now(self) -> bool:
         """Whether the batch of this task is the one in which every bucket is called."""
-        return self.carries is not None and _batch() == self.carries
-
-
-def _batch() -> int | None:
-    """The number of the batch that this task works for; None outside of a streaming query."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    number = context.getLocalProperty(_BATCH_ID) if context else None
-    return None if number is None else int(number)
+        return self.carries is not None and batch_number() == self.carries
 
 
 class Packer:
@@ -111,6 +101,7 @@ class Packer:
     """
 
     def __init__(self, route: Route, source: int) -> None:
+        work_for_this_batch()
         self._route = route
         self._source = route.side * SIDE + source
         self._names = bucket_keys(route.buckets)

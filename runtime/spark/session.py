@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.spark.chatter import without_chatter
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -20,6 +22,7 @@ _BY_FILE_SYSTEM = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_CHATTER = "aggloom.chatter"
 _DRIVER_WORKER_PYTHON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -28,7 +31,10 @@ class MissingJavaError(AggloomError):
 
 
 def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> SparkSession:
-    """A local session, ready for streaming; `conf` entries win (dots written as `__` or in a `**{}`)."""
+    """A local session, ready for streaming; `conf` entries win (dots written as `__` or in a `**{}`).
+
+    `aggloom__chatter=True` lets through the lines that Spark always writes as it starts and as a query does.
+    """
     _need_java()
     for variable in _DRIVER_WORKER_PYTHON:
         os.environ[variable] = sys.executable
@@ -53,11 +59,15 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         # The other manager starts four processes (readlink) for every file that it renames on a local disk.
         settings[_FILE_MANAGER] = _BY_FILE_SYSTEM
     settings |= {key.replace("__", "."): value for key, value in conf.items()}
+    chatter = str(settings.pop(_CHATTER, False)).lower() == "true"
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in settings.items():
         builder = builder.config(key, str(value))
+    # A line of Spark's progress has no end until the next thing is said.
+    quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
     try:
-        return builder.getOrCreate()
+        with without_chatter() if quiet else nullcontext():
+            return builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
             raise

@@ -15,16 +15,19 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
-from aggloom.codegen import FORMATS
+from aggloom.codegen import to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.runtime.formats.base import CHOICES
+from aggloom.runtime.formats.decoder import decoder
+from aggloom.runtime.formats.jsonl import FLATTENED_HINT
+from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES
 from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.files import FILE_OPTIONS, remember
-from aggloom.runtime.spark.json_text import UNITS, JsonDoor
+from aggloom.runtime.spark.messages import decoded, session_zone
 from aggloom.runtime.spark.paths import located, parquet_columns
 from aggloom.runtime.spark.records import (
     CHANGE_COLUMN,
-    FLATTENED_HINT,
     Place,
     change_names,
     change_of,
@@ -49,6 +52,13 @@ def read_changes(
     missing: str = "error",
     concatenated: str = "refuse",
     keys: str | Sequence[str] | None = None,
+    unreadable: str = "error",
+    side: str | Path | None = None,
+    key_separator: str | None = None,
+    decimals: str | None = None,
+    truncate: str | None = None,
+    database: str | None = None,
+    table: str | None = None,
     **options: Any,
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
@@ -59,13 +69,33 @@ def read_changes(
     dates count days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame
     that goes into an operator as it is are read by Arrow, a file at a time, instead of row by row; CSV files are read
     each by its own header. missing: a column that a file, a Debezium image or every line lacks is an "error", or
-    "null". concatenated: several JSON objects on a line are a reason to "refuse" it, or "split" into rows. Raises
-    SpecError for these; what is wrong with a file fails the query with an InputFormatError.
+    "null". concatenated: several JSON objects on a line are a reason to "refuse" it, or "split" into rows.
+
+    keys: the columns of the key where messages lack the row before, which are upserts then. unreadable: a message that
+    cannot be read is an "error", a counted "drop", or goes with its bytes and the reason to the "side", Parquet files
+    in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, database,
+    table: as the format has them (docs/formats.md). Raises SpecError for these; what is wrong with a file fails the
+    query with an InputFormatError.
     """
     _one_of("format", format, FORMATS)
-    _one_of("time_unit", time_unit, ("auto", *UNITS))
-    _one_of("missing", missing, ("error", "null"))
-    _one_of("concatenated", concatenated, ("refuse", "split"))
+    told: dict[str, str] = {
+        "time_unit": time_unit,
+        "missing": missing,
+        "concatenated": concatenated,
+    }
+    for name, word in told.items():
+        _one_of(name, word, CHOICES[name])
+    more = {"decimals": decimals, "truncate": truncate, "database": database, "table": table}
+    only: dict[str, Any] = {
+        "unreadable": None if unreadable == "error" else unreadable,
+        "side": side,
+    }
+    if format in FILES:
+        for name, given in (more | only | {"key_separator": key_separator}).items():
+            if given is not None:
+                raise SpecError(
+                    f"read_changes: {name} is for formats of messages, not for {format}"
+                )
     path, options = located(spark, path, options)
     if schema is None and format == "parquet":
         # The columns of all files together: none has to have all of them.
@@ -92,12 +122,16 @@ def read_changes(
                 check_header(path, first, columns, options)
             return csv_lines(files, columns, options, lenient, first)
         return _csv(spark, configured(), path, columns, options, lenient)
-    door = JsonDoor(columns, time_unit, lenient, concatenated == "split", _key(keys, columns))
-    if format == "debezium-json":
-        return door.debezium(_texts(configured(), path))
-    if not lenient:
+    kind = MESSAGES[format]
+    key = _key(keys, columns) if kind.takes_keys else ()
+    zone = session_zone(spark)
+    made = decoder(format, to_schema(columns), key, unreadable, path, zone=zone, **told, **more)
+    if format == "jsonl" and not lenient:
         _check_json(spark, path, looked, columns)
-    return door.json_lines(_texts(configured(), path))
+    separator = key_separator if key_separator is not None else kind.separator
+    lines = _texts(configured(), path)
+    nothing = F.lit(None).cast("binary")
+    return decoded(lines, made, F.col("value"), nothing, F.col("file"), side, separator)
 
 
 def _key(keys: str | Sequence[str] | None, columns: StructType) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from aggloom.codegen import having_kinds
 from aggloom.codegen.planner import Node
 from aggloom.runtime.operators.stateless import run_steps
 from aggloom.runtime.spark.blobs import concat, is_late, read_blob, split_kinds
+from aggloom.runtime.spark.moment import work_for_this_batch
 from aggloom.runtime.values.changelog import (
     UPDATE_BEFORE,
     Kinds,
@@ -66,6 +67,7 @@ class Stepped:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the step over the rows, their places standing for their kinds."""
+        work_for_this_batch()
         schema = self.node.inputs[0].schema
         width = len(schema)
         for batch in batches:

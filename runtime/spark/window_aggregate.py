@@ -95,7 +95,7 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
     """
     own = next((f.name for f in df.schema.fields if _DELAY in (f.metadata or {})), None)
     if asked is None:
-        return Table(df, change_column, own is not None)
+        return Table(df, change_column, own)
     column, delay = asked
     if column not in df.columns:
         raise UnknownColumnError(
@@ -107,13 +107,13 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
             "or do not give watermark"
         )
     ms = milliseconds("watermark", delay)
-    timed = df
+    timed, time = df, column
     if isinstance(df.schema[column].dataType, TimestampNTZType):
         # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.
         instant = f"CAST(convert_timezone('UTC', current_timezone(), `{column}`) AS TIMESTAMP)"
         timed, column = df.withColumn(_WALL_CLOCK, F.expr(instant)), _WALL_CLOCK
     moving = timed.withWatermark(column, f"{ms} milliseconds")
-    return Table(same_files(df, moving), change_column, True)
+    return Table(same_files(df, moving), change_column, time)
 
 
 def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import lower_calc
-from aggloom.runtime.operators.join.settings import JoinSettings
-from aggloom.runtime.operators.join.side import Side
+from aggloom.runtime.operators.join.stored import StoredSide
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.columns import flags
 
 _PASSES = pa.schema([("matches", pa.bool_())])
+
+
+class Tested(Protocol):
+    """A condition over the columns of both sides, and which of them it reads."""
+
+    @property
+    def condition(self) -> str | None: ...
+
+    @property
+    def read(self) -> frozenset[str]: ...
+
+    @property
+    def left(self) -> pa.Schema: ...
+
+    @property
+    def right(self) -> pa.Schema: ...
+
+    @property
+    def both(self) -> pa.Schema: ...
+
+    @property
+    def zone(self) -> str: ...
 
 
 class Condition:
@@ -20,7 +44,7 @@ class Condition:
     Raises UnsupportedExpressionError for a condition that only Spark evaluates.
     """
 
-    def __init__(self, settings: JoinSettings) -> None:
+    def __init__(self, settings: Tested) -> None:
         assert settings.condition is not None
         read = set(settings.read)
         self._names = tuple(
@@ -40,7 +64,7 @@ class Condition:
             zone=settings.zone,
         )
 
-    def holds(self, sides: tuple[Side, Side], lefts: Array, rights: Array) -> Array:
+    def holds(self, sides: Sequence[StoredSide], lefts: Array, rights: Array) -> Array:
         """Whether each pair passes; NULL is no."""
         arrays: list[pa.Array] = []
         for side, names, ids in zip(sides, self._names, (lefts, rights), strict=True):

@@ -105,6 +105,8 @@ class Matcher:
             if side.settings.alone:
                 alone = self._by_degree if counted[which] else self._by_emptiness
                 for ids, weights in alone(which, bundle, touched[which]):
+                    if self.settings.waits and self.settings.how != "semi":
+                        continue
                     none = np.full(len(ids), -1, np.int32)
                     mine = ids.astype(np.int32)
                     left, right = (mine, none) if which == 0 else (none, mine)

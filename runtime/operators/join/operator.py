@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,11 +36,12 @@ class JoinOperator(Operator):
 
     handler_class = None
     keeps_calls = "it has no calls"
+    state_class: ClassVar[type[JoinState]] = JoinState
 
     def __init__(self, spec: JoinSettings, directory: Path | None = None) -> None:
         self.spec, self.schema = spec, spec.result
         self.update_before = spec.update_before
-        self.state = JoinState(spec, directory)
+        self.state = self.state_class(spec, directory)
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
         self.settle()
 
@@ -79,13 +81,7 @@ class JoinOperator(Operator):
         if not rows:
             return no_rows(self.schema)
         self._failed = True
-        taken = self._taken(0, inputs[0]), self._taken(1, inputs[1])
-        touched = self.state.distinct(*(each.slots for each in taken))
-        if self.spec.per_record:
-            changes = self._one_by_one(taken, clock.processing)
-        else:
-            changes = self._bundle(taken, touched, clock.processing)
-        self.state.leave(touched)
+        changes = self._took(inputs, clock.processing)
         self._failed = False
         self.counters["emitted"] += len(changes[1])
         return changes
@@ -114,9 +110,16 @@ class JoinOperator(Operator):
         if not any(self.spec.ttls):
             return
         used = self.state.used()
-        for side, ttl in zip(self.state.sides, self.spec.ttls, strict=True):
+        for which, slots in self._expired(now):
+            self.state.sides[which].bag.empty(slots)
+        self.state.leave(used)
+
+    def _expired(self, now: int) -> Iterator[tuple[int, Array]]:
+        """The slots of each side that were written as long ago as they live."""
+        for which, (side, ttl) in enumerate(zip(self.state.sides, self.spec.ttls, strict=True)):
             if not ttl:
                 continue
+            used = self.state.used()
             stamps = self.state.table.stamps(side.name)
             # A time that was not kept before begins now.
             stamps[used[stamps[used] == 0]] = now
@@ -124,8 +127,16 @@ class JoinOperator(Operator):
             old = old[~side.is_empty(old)]
             if len(old):
                 self.counters["expired"] += len(old)
-                side.bag.empty(old)
-        self.state.leave(used)
+                yield which, old
+
+    def _took(self, inputs: Sequence[Given], now: int) -> Rows:
+        """How the joined rows change by changes of both inputs."""
+        taken = self._taken(0, inputs[0]), self._taken(1, inputs[1])
+        touched = self.state.distinct(*(each.slots for each in taken))
+        each = self.spec.per_record
+        changes = self._one_by_one(taken, now) if each else self._bundle(taken, touched, now)
+        self.state.leave(touched)
+        return changes
 
     def _one_by_one(self, taken: tuple[Taken, Taken], now: int) -> Rows:
         """Each change by itself, those of the left first."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 import pyarrow as pa
 
@@ -13,8 +15,7 @@ from aggloom.runtime.operators.join.output_kernels import (
     pair_up,
     same_joined,
 )
-from aggloom.runtime.operators.join.settings import JoinSettings
-from aggloom.runtime.operators.join.state import JoinState
+from aggloom.runtime.operators.join.stored import Stored
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.row_store import RowArrays
 from aggloom.runtime.storage.arena import Array
@@ -24,10 +25,26 @@ Columns = tuple[Array, Array]
 """Numbers of stored columns of the left and of the right."""
 
 
+class Shown(Protocol):
+    """What leaves: the columns, those by which an update is told, and whether its old half is."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def output_key(self) -> tuple[str, ...] | None: ...
+
+    @property
+    def update_before(self) -> bool: ...
+
+    @property
+    def result(self) -> pa.Schema: ...
+
+
 class Output:
     """Tells which joined rows go and come, in the columns that leave."""
 
-    def __init__(self, settings: JoinSettings, state: JoinState) -> None:
+    def __init__(self, settings: Shown, state: Stored) -> None:
         self.settings, self.state = settings, state
         self._shown = self._places(settings.columns)
         key = settings.output_key
@@ -35,11 +52,13 @@ class Output:
 
     def net(self, rows: Weighted) -> Rows:
         """The messages by which a reader comes to what is now: first what goes, then what changes, then what comes."""
+        return self.messages(*self.told(rows))
+
+    def told(self, rows: Weighted) -> tuple[Weighted, Kinds]:
+        """As net, as the stored rows that messages are made of."""
         left, right, weight = rows
-        if not len(weight):
-            return no_rows(self.settings.result)
-        if weight.min() > 0:
-            return self.messages(rows, np.full(len(weight), INSERT, np.int8))
+        if not len(weight) or weight.min() > 0:
+            return rows, np.full(len(weight), INSERT, np.int8)
         partner = self._by_key(rows)
         if partner is None:
             rows = self._left_over(rows)
@@ -61,11 +80,13 @@ class Output:
         order = np.lexsort((weight > 0, seat, phase))
         if not self.settings.update_before:
             order = order[kinds[order] != UPDATE_BEFORE]
-        return self.messages(Weighted(left[order], right[order], weight[order]), kinds[order])
+        return Weighted(left[order], right[order], weight[order]), kinds[order]
 
     def messages(self, rows: Weighted, kinds: Kinds) -> Rows:
         """Joined rows as they leave, each as often as its weight says."""
         left, right, weight = rows
+        if not len(weight):
+            return no_rows(self.settings.result)
         times = np.abs(weight)
         if len(times) and times.max() > 1:
             left, right = np.repeat(left, times), np.repeat(right, times)
@@ -127,7 +148,7 @@ class Output:
 
     def _places(self, names: tuple[str, ...]) -> Columns:
         left, right = (
-            np.array([side.places[n] for n in names if n in side.settings.kept], np.int64)
+            np.array([side.places[n] for n in names if n in side.places], np.int64)
             for side in self.state.sides
         )
         return left, right

@@ -74,6 +74,16 @@ class JoinSettings:
         return frozenset(columns_of(self.condition or "TRUE"))
 
     @property
+    def stored(self) -> frozenset[str]:
+        """The columns that are read from stored rows."""
+        return frozenset(self.columns) | self.read
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows that match nothing leave no sooner than they are forgotten."""
+        return False
+
+    @property
     def both(self) -> pa.Schema:
         """The columns of a pair of rows."""
         return pa.schema([*self.left, *self.right])
@@ -98,7 +108,7 @@ class JoinSettings:
         key, others = (self.left_key, self.right_key)[which], (self.right_key, self.left_key)[which]
         known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
         alone = self.how in (("left", "full", "semi", "anti"), ("right", "full"))[which]
-        read = {*self.columns, *self.read, *(known or ())}
+        read = {*self.stored, *(known or ())}
         kept = tuple(name for name in schema.names if name in read)
         ttl = self.ttls[which]
         # What was forgotten of the other side has still been told.

@@ -17,19 +17,23 @@ from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.settings import JoinSettings
 
-_FIXED = ("how", "null_safe", "columns", "condition", "left_key", "right_key", "zone")
-_CHANGING = (
-    *("output_key", "update_before", "per_record", "ttls", "on_orphan_retraction"),
-    "match_limit",
-)
-_LISTS = ("null_safe", "columns", "left_key", "right_key", "output_key", "ttls")
-
 
 @dataclass(frozen=True)
 class JoinSpec(JoinSettings, OperatorSpec):
     """What a Join is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "join"
+    fixed: ClassVar[tuple[str, ...]] = (
+        *("how", "null_safe", "columns", "condition", "left_key", "right_key"),
+        "zone",
+    )
+    changing: ClassVar[tuple[str, ...]] = (
+        *("output_key", "update_before", "per_record", "ttls", "on_orphan_retraction"),
+        "match_limit",
+    )
+    lists: ClassVar[tuple[str, ...]] = (
+        *("null_safe", "columns", "left_key", "right_key", "output_key", "ttls"),
+    )
 
     @classmethod
     def of(cls, node: Any, options: PlanOptions, zone: str = "UTC") -> JoinSpec:
@@ -58,8 +62,8 @@ class JoinSpec(JoinSettings, OperatorSpec):
         return JoinOperator(self, directory)
 
     def to_data(self) -> dict[str, Any]:
-        settings = {name: getattr(self, name) for name in (*_FIXED, *_CHANGING)}
-        lists = {name: settings[name] and list(settings[name]) for name in _LISTS}
+        settings = {name: getattr(self, name) for name in (*self.fixed, *self.changing)}
+        lists = {name: settings[name] and list(settings[name]) for name in self.lists}
         return {
             "left": columns_data(self.left),
             "right": columns_data(self.right),
@@ -72,12 +76,12 @@ class JoinSpec(JoinSettings, OperatorSpec):
         given = dict(data)
         try:
             sides = [columns_from(given.pop(side)) for side in ("left", "right")]
-            return cls(*sides, **_read(given))
+            return cls(*sides, **cls._read(given))
         except (KeyError, TypeError, ValueError) as error:
             raise SpecError(f"join: settings that cannot be read: {error!r}.") from None
 
     def resettled(self, data: Mapping[str, Any]) -> JoinSpec:
-        return replace(self, **_read({name: data[name] for name in _CHANGING}))
+        return replace(self, **self._read({name: data[name] for name in self.changing}))
 
     @property
     def rows(self) -> pa.Schema:
@@ -96,12 +100,12 @@ class JoinSpec(JoinSettings, OperatorSpec):
     def time_mode(self) -> TimeMode:
         return "ProcessingTime" if any(self.ttls) else "None"
 
-
-def _read(given: dict[str, Any]) -> dict[str, Any]:
-    """Settings with tuples for JSON's lists."""
-    lists = {
-        name: None if given[name] is None else tuple(given[name])
-        for name in _LISTS
-        if name in given
-    }
-    return {**given, **lists}
+    @classmethod
+    def _read(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Settings with tuples for JSON's lists."""
+        lists = {
+            name: None if given[name] is None else tuple(given[name])
+            for name in cls.lists
+            if name in given
+        }
+        return {**given, **lists}

@@ -1,0 +1,156 @@
+"""TimedJoin: a join whose rows leave with the watermark, by bounds of their times or by their windows (5.4, 5.6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from aggloom.codegen.operators.base import Node, Title, WindowColumns, walk
+from aggloom.codegen.operators.join import FLINK_KINDS, Join
+from aggloom.codegen.operators.words import shown, shown_names
+
+_SHOWN = ((3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
+
+
+@dataclass(frozen=True)
+class TimedJoin(Join):
+    """A Join that forgets a row once no row on time can match it any more.
+
+    times: a column of the left and one of the right. bounds: the least and the greatest difference of the left's time
+    and the right's of rows that match, in microseconds; None: the times are the ends of windows, which both are in, and
+    a window's rows are given out when it ends. windows: of each side how its windows are made, for explain.
+    """
+
+    times: tuple[str, str] = ("", "")
+    bounds: tuple[int, int] | None = None
+    windows: tuple[str, str] = ("", "")
+
+    @property
+    def in_windows(self) -> bool:
+        """Whether rows are in windows, and wait for their ends."""
+        return self.bounds is None
+
+    @property
+    def once(self) -> bool:
+        """Whether each row of the result is given out once and for all."""
+        return self.in_windows or (self.left.appends_only and self.right.appends_only)
+
+    @property
+    def chained(self) -> bool:
+        """Whether rows come from below when the same watermark says so."""
+        return any(node.awaits_watermark for each in self.inputs for node in walk(each))
+
+    @property
+    def name(self) -> str:
+        return f"{'WINDOW' if self.in_windows else 'INTERVAL'} {super().name}"
+
+    @cached_property
+    def changelog(self) -> tuple[str, ...]:
+        return ("I",) if self.once else super().changelog
+
+    @property
+    def awaits_watermark(self) -> bool:
+        return True
+
+    def wakes_by(self, ttl: int) -> Literal["the watermark"]:  # type: ignore[override]
+        return "the watermark"
+
+    @property
+    def event_times(self) -> frozenset[str]:
+        if self.in_windows:
+            columns = self.window_columns
+            return frozenset({columns.time} if columns and columns.time else ())
+        found = {name for side in self._never_padded for name in side.event_times}
+        return frozenset(found & set(self.columns))
+
+    @property
+    def window_columns(self) -> WindowColumns | None:
+        if not self.in_windows:
+            return None
+        there = set(self.columns)
+        for side in self._never_padded:
+            found = side.window_columns
+            if found is not None and {found.start, found.end} <= there:
+                return found if found.time in there else found._replace(time=None)
+        return None
+
+    @property
+    def _never_padded(self) -> tuple[Node, ...]:
+        """The sides of which every row of the result has the columns."""
+        sides = {"right": (self.right,), "full": (), "inner": (self.left, self.right)}
+        return sides.get(self.kind, (self.left,))
+
+    @property
+    def watermark_delay(self) -> int:
+        if self.bounds is None:
+            return super().watermark_delay
+        lower, upper = self.bounds
+        # A row without a partner leaves one millisecond after the last one that it could have.
+        return super().watermark_delay + max(0, -(lower // 1000), -(-upper // 1000)) + 1
+
+    @cached_property
+    def lineage(self) -> str:
+        return f"timed {self.times!r} {self.bounds!r} {super().lineage}"
+
+    @property
+    def title(self) -> Title:
+        _, details = super().title
+        joined = {"joinType": [FLINK_KINDS[self.kind]]}
+        rest = {name: details[name] for name in ("where", "select")}
+        if self.bounds is None:
+            left, right = ([text] for text in self.windows)
+            return "WindowJoin", {"leftWindow": left, "rightWindow": right, **joined, **rest}
+        lower, upper = self.bounds
+        places = (
+            side.schema.names.index(time)
+            for side, time in zip(self.inputs, self.times, strict=True)
+        )
+        bounds = {
+            "isRowTime": "true",
+            "leftLowerBound": -(-lower // 1000),
+            "leftUpperBound": upper // 1000,
+            **dict(zip(("leftTimeIndex", "rightTimeIndex"), places, strict=True)),
+        }
+        shown_bounds = [f"{name}={value}" for name, value in bounds.items()]
+        return "IntervalJoin", {**joined, "windowBounds": shown_bounds, **rest}
+
+    def state(self, backend: str, ttl: int) -> dict[str, Any]:
+        found = super().state(backend, 0)
+        return {**found, "bounded_by": [self.bound]}
+
+    @property
+    def bound(self) -> str:
+        """What bounds the state, in words."""
+        if self.bounds is None:
+            ends = " and ".join(shown_names(self.times))
+            return f"the rows of windows that are not over, by {ends}"
+        lasting = [
+            f"those of the {name} until the watermark is {_length(size)} {shown(time)}"
+            for name, time, size in zip(("left", "right"), self.times, self.lasting, strict=True)
+        ]
+        return f"rows that can still match: {', '.join(lasting)}"
+
+    @property
+    def lasting(self) -> tuple[int, int]:
+        """How long after its time a row of each side is kept, in milliseconds."""
+        assert self.bounds is not None
+        lower, upper = self.bounds
+        left, right = -(lower // 1000), -(-upper // 1000)
+        # Until their own time has come rows may still change.
+        return (left, right) if self.once else (max(left, 0), max(right, 0))
+
+    @property
+    def _read(self) -> frozenset[str]:
+        return super()._read | (frozenset() if self.in_windows else frozenset(self.times))
+
+    def _counts_matches(self, side: int, other_lives: int) -> bool:
+        return self._leaves_alone(side) and not self.in_windows
+
+
+def _length(ms: int) -> str:
+    """A distance from a time in words."""
+    if ms == 0:
+        return "past"
+    size, unit = next((size, unit) for size, unit in _SHOWN if ms % size == 0)
+    return f"{abs(ms) // size} {unit} {'past' if ms > 0 else 'before'}"

@@ -1,0 +1,89 @@
+"""The LOOKUP hint, with Flink's names: how a table is asked in one query."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.shape import refusal
+from aggloom.errors import OptionError, nearest
+
+LOOKUP = "LOOKUP"
+_KNOWN = (
+    *("table", "async", "output-mode", "capacity", "timeout"),
+    *("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts", "shuffle"),
+)
+_RETRY = ("retry-predicate", "retry-strategy", "fixed-delay", "max-attempts")
+
+
+def lookup_hints(sql: str, tree: exp.Select) -> dict[str, dict[str, Any]]:
+    """The settings of asking that the LOOKUP hints of a block say, by table (folded); raises OptionError."""
+    hint = tree.args.get("hint")
+    found: dict[str, dict[str, Any]] = {}
+    for each in hint.expressions if hint is not None else ():
+        if isinstance(each, exp.Anonymous) and each.name.upper() == LOOKUP:
+            table, settings = _read(sql, each)
+            found.setdefault(table.casefold(), settings)
+    return found
+
+
+def refuse_unheeded(sql: str, tree: exp.Select, names: set[str]) -> None:
+    """Raise for a LOOKUP hint of a table that no lookup join of the block asks. names: of those that are asked."""
+    for table in lookup_hints(sql, tree):
+        if table not in {name.casefold() for name in names}:
+            what = f"LOOKUP of {table!r}, which no lookup join of this query asks, is"
+            fix = f"take it out. {nearest(table, sorted(names))}".rstrip(".")
+            raise refusal(sql, span(tree.args["hint"]), what, fix)
+
+
+def _read(sql: str, hint: exp.Expression) -> tuple[str, dict[str, Any]]:
+    place = span(hint)
+
+    def wrong(message: str) -> OptionError:
+        return OptionError(located(f"{LOOKUP}: {message}", sql, place))
+
+    said: dict[str, str] = {}
+    for pair in hint.expressions:
+        sides = (pair.this, pair.expression) if isinstance(pair, exp.EQ) else ()
+        if len(sides) != 2 or not all(side.name for side in sides):
+            raise wrong("it needs names and values: LOOKUP('table' = 'dim', 'async' = 'true').")
+        name, value = (str(side.name) for side in sides)
+        if name not in _KNOWN:
+            raise wrong(f"there is no {name!r}. {nearest(name, _KNOWN)}")
+        said[name] = value
+    if "table" not in said:
+        raise wrong("say which table: 'table' = 'dim'.")
+    choices = {"async": ("true", "false"), "shuffle": ("true", "false")} | {
+        "output-mode": ("ordered", "allow_unordered"),
+        "retry-predicate": ("lookup_miss",),
+        "retry-strategy": ("fixed_delay",),
+    }
+    for name, allowed in choices.items():
+        if said.get(name, allowed[0]).lower() not in allowed:
+            raise wrong(f"{name} is {said[name]!r}. {nearest(said[name], allowed)}")
+    if said.get("shuffle", "false").lower() == "true":
+        raise wrong("'shuffle' is not supported: rows ask where they are read; take it out.")
+    retries = [name for name in _RETRY if name in said]
+    if retries and len(retries) < len(_RETRY):
+        missing = " and ".join(repr(name) for name in _RETRY if name not in said)
+        raise wrong(f"a retry needs {missing} as well.")
+    settings: dict[str, Any] = {}
+    if said.get("async", "").lower() == "false":
+        settings["capacity"] = 1
+    elif "async" in said:
+        settings["capacity"] = 100
+    for name, key in (("capacity", "capacity"), ("max-attempts", "misses")):
+        if name in said:
+            if not said[name].isdigit() or int(said[name]) < 1:
+                raise wrong(f"{name} is {said[name]!r}; it is a number of at least 1.")
+            settings[key] = int(said[name])
+    for name, key in (("timeout", "timeout"), ("fixed-delay", "miss_delay")):
+        if name in said:
+            try:
+                settings[key] = milliseconds(name, said[name])
+            except OptionError as error:
+                raise wrong(str(error)) from None
+    return said["table"], settings

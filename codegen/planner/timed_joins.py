@@ -1,0 +1,225 @@
+"""timed_joins: a join of rows in the same windows, or within bounds of their event times, forgets them in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from aggloom.codegen.operators import Calc, Join, Node, TimedJoin
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.scalar.dates import microseconds_of
+from aggloom.codegen.scalar.expressions import column_name, parse_scalar
+from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
+from aggloom.codegen.sql.scope import bare, named
+from aggloom.errors import SpecError
+
+_COMPARED = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ)
+_TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
+
+
+class _Bounds(NamedTuple):
+    """What conditions say of the left's time minus the right's, in microseconds."""
+
+    lower: int | None = None
+    upper: int | None = None
+
+    def within(self, other: _Bounds) -> _Bounds:
+        lowers = [each for each in (self.lower, other.lower) if each is not None]
+        uppers = [each for each in (self.upper, other.upper) if each is not None]
+        return _Bounds(max(lowers, default=None), min(uppers, default=None))
+
+
+def timed_join(node: Join, notes: Notes) -> Join:
+    """The join as it forgets rows by the watermark, if its condition lets it; else as it is, with the reason."""
+    if isinstance(node, TimedJoin):
+        return node
+    ends = _window_ends(node)
+    if ends is not None:
+        return _in_windows(node, ends, notes)
+    found = _time_bounds(node)
+    whole = {pair: each for pair, each in found.items() if None not in each}
+    for pair, each in whole.items():
+        if _are_event_times(node, pair):
+            assert each.lower is not None and each.upper is not None
+            made = _made(node, pair, (each.lower, each.upper))
+            notes.move(node.subject, made.subject)
+            notes.add("interval_join", made.subject, True, _fired(made))
+            return made
+    compared = [pair for pair, each in found.items() if each.lower != each.upper]
+    if compared:
+        why = _obstacle(node, compared[0], compared[0] in whole)
+        notes.add("interval_join", node.subject, False, why)
+    return node
+
+
+def _made(
+    node: Join,
+    times: tuple[str, str],
+    bounds: tuple[int, int] | None,
+    windows: tuple[str, str] = ("", ""),
+) -> TimedJoin:
+    same = {each.name: getattr(node, each.name) for each in fields(Join)}
+    return TimedJoin(**same, times=times, bounds=bounds, windows=windows)
+
+
+def _window_ends(node: Join) -> tuple[str, str] | None:
+    """The columns of both sides in which windows end, if rows match in the same windows only."""
+    left, right = node.left.window_columns, node.right.window_columns
+    if left is None or right is None:
+        return None
+    strict = {pair for pair, safe in zip(node.pairs, node.null_safe, strict=True) if not safe}
+    same = {(left.start, right.start), (left.end, right.end)} <= strict
+    return (left.end, right.end) if same else None
+
+
+def _in_windows(node: Join, ends: tuple[str, str], notes: Notes) -> Join:
+    if any(node.ttls):
+        raise SpecError(
+            "STATE_TTL on a join of the same windows: it forgets a window when the window is over; take the hint out."
+        )
+    left, right = node.left.window_columns, node.right.window_columns
+    assert left is not None and right is not None
+    made = _made(node, ends, None, (left.text, right.text))
+    notes.move(node.subject, made.subject)
+    why = "rows match in the same window only: they are given out when it is over, and forgotten"
+    notes.add("window_join", made.subject, True, why)
+    return made
+
+
+def _time_bounds(node: Join) -> dict[tuple[str, str], _Bounds]:
+    """By pair of times of both sides what the condition says of their difference."""
+    found: dict[tuple[str, str], _Bounds] = {}
+    equal = [
+        exp.EQ(this=_written(node.left, left), expression=_written(node.right, right))
+        for (left, right), safe in zip(node.pairs, node.null_safe, strict=True)
+        if not safe
+    ]
+    for each in (*equal, *_comparisons(node.condition)):
+        told = _bound(node, each)
+        if told is not None:
+            pair, bounds = told
+            found[pair] = found.get(pair, _Bounds()).within(bounds)
+    return found
+
+
+def _written(side: Node, name: str) -> exp.Expression:
+    """A column that pairs are compared by, or what it is computed from where those are columns of the side, too."""
+    node, names = side, {each: each for each in side.schema.names}
+    while isinstance(node, Calc):
+        below = dict(node.select)
+        text = below[names[name]]
+        # By column below what it is called above.
+        known = {column_name(below[own]): each for each, own in names.items()}
+        if column_name(text) is None:
+            return _renamed(parse_scalar(text), known) or named(name)
+        names = {each: own for own, each in known.items() if own is not None}
+        if name not in names:
+            break
+        node = node.input
+    return named(name)
+
+
+def _renamed(node: exp.Expression, names: Mapping[str | None, str]) -> exp.Expression | None:
+    """An expression with other names for its columns; None if one of them has none."""
+    found = node.copy()
+    for column in list(found.find_all(exp.Column)):
+        if column.name not in names:
+            return None
+        column.set("this", exp.to_identifier(names[column.name], quoted=True))
+    return found
+
+
+def _comparisons(condition: str | None) -> Iterator[exp.Expression]:
+    """The comparisons of which all hold for rows that match."""
+    waiting = [] if condition is None else [parse_scalar(condition)]
+    while waiting:
+        node = bare(waiting.pop())
+        if isinstance(node, exp.And):
+            waiting += [node.expression, node.this]
+        elif isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            yield exp.GTE(this=node.this.copy(), expression=node.args["low"].copy())
+            yield exp.LTE(this=node.this.copy(), expression=node.args["high"].copy())
+        elif isinstance(node, _COMPARED):
+            yield node
+
+
+def _bound(node: Join, compared: exp.Expression) -> tuple[tuple[str, str], _Bounds] | None:
+    """The times that a comparison ties, and what it says of their difference; None if it is another one."""
+    found = _added(_sum(compared.this), _sum(compared.expression), -1)
+    if found is None:
+        return None
+    terms = {name: times for name, times in found[0].items() if times}
+    # The sum of the terms is compared with this.
+    constant, kind = -found[1], type(compared)
+    lefts, rights = ([n for n in terms if n in side.schema.names] for side in node.inputs)
+    if len(lefts) != 1 or len(rights) != 1 or len(terms) != 2:
+        return None
+    (left,), (right,) = lefts, rights
+    if terms[left] != -terms[right] or abs(terms[left]) != 1 or not _are_times(node, (left, right)):
+        return None
+    if terms[left] < 0:
+        constant, kind = -constant, _TURNED.get(kind, kind)
+    lowers = {exp.GT: constant + 1, exp.GTE: constant, exp.EQ: constant}
+    uppers = {exp.LT: constant - 1, exp.LTE: constant, exp.EQ: constant}
+    return (left, right), _Bounds(lowers.get(kind), uppers.get(kind))
+
+
+def _sum(node: exp.Expression) -> tuple[dict[str, int], int] | None:
+    """How often each column is in a sum of times and intervals, and its microseconds; None if it is no such sum."""
+    node = bare(node)
+    if isinstance(node, exp.Column):
+        return {node.name: 1}, 0
+    if isinstance(node, exp.Interval):
+        size = microseconds_of(node)
+        return None if size is None else ({}, size)
+    if isinstance(node, exp.Neg):
+        return _added(({}, 0), _sum(node.this), -1)
+    if isinstance(node, exp.Add | exp.Sub):
+        sign = 1 if isinstance(node, exp.Add) else -1
+        return _added(_sum(node.this), _sum(node.expression), sign)
+    return None
+
+
+def _added(
+    one: tuple[dict[str, int], int] | None, other: tuple[dict[str, int], int] | None, sign: int
+) -> tuple[dict[str, int], int] | None:
+    if one is None or other is None:
+        return None
+    names = {*one[0], *other[0]}
+    terms = {name: one[0].get(name, 0) + sign * other[0].get(name, 0) for name in names}
+    return terms, one[1] + sign * other[1]
+
+
+def _are_times(node: Join, pair: tuple[str, str]) -> bool:
+    """Whether columns are both instants, or both times of one clock."""
+    left, right = (node.both.field(name).type for name in pair)
+    return left == right and left in (INSTANT, WALL_CLOCK)
+
+
+def _are_event_times(node: Join, pair: tuple[str, str]) -> bool:
+    sides = zip(node.inputs, pair, strict=True)
+    return all(name in side.event_times for side, name in sides)
+
+
+def _obstacle(node: Join, pair: tuple[str, str], bounded: bool) -> str:
+    """Why times between which there is a condition do not bound what is remembered."""
+    if not bounded:
+        between = " and ".join(f"`{name}`" for name in pair)
+        return f"the condition bounds {between} on one side only, so that every row may still match"
+    sides = zip(node.inputs, pair, strict=True)
+    names = [f"`{name}`" for side, name in sides if name not in side.event_times]
+    are = "is no column of a watermark" if len(names) == 1 else "are no columns of watermarks"
+    return f"{' and '.join(names)} {are}, so that nothing says which rows still come"
+
+
+def _fired(made: TimedJoin) -> str:
+    why = f"the watermark bounds the state to {made.bound}"
+    assert made.bounds is not None
+    if made.bounds[0] > made.bounds[1]:
+        return "no times are within these bounds: nothing matches"
+    if made.once:
+        return why
+    return f"{why}; changes that come behind the watermark are late, dropped and counted"

@@ -1,0 +1,317 @@
+"""Lookup tables: what a query asks row by row when a row comes, where the answers come from, how long they are kept.
+
+Nothing is read while a query is planned; `runtime/lookup/` asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+from uuid import uuid4
+
+import pyarrow as pa
+
+from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
+from aggloom.codegen.spec.durations import milliseconds, shown
+from aggloom.codegen.spec.primary_key import without_primary_key
+from aggloom.codegen.sql.given_names import names_of
+from aggloom.errors import OptionError, SpecError, nearest
+
+OnError = Literal["fail", "null", "skip"]
+CacheKind = Literal["none", "partial", "full"]
+ON_ERROR: tuple[OnError, ...] = ("fail", "null", "skip")
+CACHES: tuple[CacheKind, ...] = ("none", "partial", "full")
+EVERY_BATCH = -1
+"""The refresh of a table that is read again with every batch."""
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """Rows in memory: tuples, an Arrow table, or a function that gives them whenever they are read again."""
+
+    rows: Any
+    is_whole: ClassVar[bool] = True
+
+    @property
+    def shown(self) -> str:
+        """What `explain` calls it."""
+        return "rows of a function" if callable(self.rows) else "given rows"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Parquet or CSV files: a path, a folder or a pattern."""
+
+    path: str
+    format: Literal["parquet", "csv"]
+    is_whole: ClassVar[bool] = True
+
+    @property
+    def shown(self) -> str:
+        """What `explain` calls it."""
+        return f"{self.format} files"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A table that a DB-API connection reads. chunk: how many values a statement asks for at most."""
+
+    connect: Callable[[], Any]
+    table: tuple[str, ...]
+    chunk: int = 500
+    quote: str = '"'
+    is_whole: ClassVar[bool] = False
+
+    @property
+    def shown(self) -> str:
+        """What `explain` calls it."""
+        return f"database table {'.'.join(self.table)}"
+
+
+@dataclass(frozen=True)
+class Function:
+    """A Python function of the key's values; `async def`, or a plain one, of which threads run several at once."""
+
+    call: Callable[..., Any]
+    is_whole: ClassVar[bool] = False
+
+    @property
+    def shown(self) -> str:
+        """What `explain` calls it."""
+        return f"function {getattr(self.call, '__name__', type(self.call).__name__)}"
+
+
+@dataclass(frozen=True)
+class BatchFrame:
+    """A batch DataFrame, which Spark reads again in every micro-batch."""
+
+    df: Any
+    is_whole: ClassVar[bool] = True
+
+    @property
+    def shown(self) -> str:
+        """What `explain` calls it."""
+        return "batch DataFrame"
+
+
+Source = GivenRows | Files | Database | Function | BatchFrame
+
+
+@dataclass(frozen=True)
+class Cache:
+    """How long answers are kept in a worker process; times in milliseconds, 0: without end.
+
+    partial: answers to keys, of which the one that was not asked for longest goes first. full: the whole table.
+    """
+
+    kind: CacheKind = "none"
+    max_rows: int = 10_000
+    expire_after_write: int = 0
+    expire_after_access: int = 0
+    caches_misses: bool = True
+    refresh: int = 0
+
+    @property
+    def shown(self) -> str:
+        """What `explain` says of it."""
+        if self.kind == "none":
+            return "no cache"
+        if self.kind == "full":
+            if self.refresh == EVERY_BATCH:
+                return "the whole table is read with every batch"
+            again = f", again every {shown(self.refresh)}" if self.refresh else " once"
+            return f"the whole table is read{again} by each worker process"
+        lives = f" for {shown(self.expire_after_write)}" if self.expire_after_write else ""
+        return f"up to {self.max_rows} rows are kept{lives} by each worker process"
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How a table is asked; times in milliseconds.
+
+    capacity: how many calls of a function run at once. timeout: how long a call may take. attempts, delay: how often a
+    failed call is made, and how long after the last one. misses, miss_delay: the same of one that found nothing.
+    """
+
+    capacity: int = 1
+    timeout: int = 180_000
+    attempts: int = 1
+    delay: int = 0
+    misses: int = 1
+    miss_delay: int = 0
+    on_error: OnError = "fail"
+
+
+@dataclass(frozen=True)
+class LookupTable:
+    """A table that a lookup join asks. key: columns of which no two rows have the same values."""
+
+    columns: pa.Schema
+    source: Source
+    key: tuple[str, ...] = ()
+    cache: Cache = Cache()
+    asking: Asking = Asking()
+    identity: str = field(default_factory=lambda: uuid4().hex)
+    """By what a worker process knows its connection and its cache again."""
+
+    @property
+    def shown(self) -> str:
+        """What `explain` says of it."""
+        parts = [self.source.shown]
+        if not isinstance(self.source, BatchFrame):
+            parts.append(self.cache.shown)
+        if self.asking.on_error != "fail":
+            parts.append(f"on_error={self.asking.on_error}")
+        return ", ".join(parts)
+
+    def hinted(self, **changes: Any) -> LookupTable:
+        """The same table, asked in another way."""
+        return replace(self, asking=replace(self.asking, **changes))
+
+
+def lookup_table(
+    schema: SchemaLike,
+    *,
+    rows: Any = None,
+    files: str | None = None,
+    format: Literal["parquet", "csv"] | None = None,
+    connect: Callable[[], Any] | None = None,
+    table: str | Sequence[str] | None = None,
+    chunk: int = 500,
+    quote: str = '"',
+    function: Callable[..., Any] | None = None,
+    key: str | Sequence[str] = (),
+    cache: CacheKind | None = None,
+    max_rows: int = 10_000,
+    expire_after_write: Any = None,
+    expire_after_access: Any = None,
+    cache_misses: bool = True,
+    refresh: Any = None,
+    capacity: int | None = None,
+    timeout: Any = "3 min",
+    attempts: int = 1,
+    delay: Any = 0,
+    miss_attempts: int = 1,
+    miss_delay: Any = 0,
+    on_error: OnError = "fail",
+) -> LookupTable:
+    """A table for `JOIN name FOR SYSTEM_TIME AS OF PROCTIME()`, and for `al.lookup`.
+
+    schema: its columns, as DDL; PRIMARY KEY (..) NOT ENFORCED or `key` says that no two rows have the same there.
+    One source: rows (tuples, an Arrow table, or a function that gives either), files (Parquet or CSV), connect (makes a
+    DB-API connection) with table, or function (of the values of `key`; async or not). See docs/lookup.md for the rest.
+    """
+    declared: tuple[str, ...] = ()
+    if isinstance(schema, str):
+        schema, declared = without_primary_key(schema)
+    columns = to_schema(schema)
+    known = tuple(names_of("lookup_table: key", key)) or declared
+    for name in known:
+        if name not in columns.names:
+            hint = nearest(name, columns.names)
+            raise SpecError(f"lookup_table: the key names column {name!r}. {hint}")
+    source = _source(rows, files, format, connect, table, chunk, quote, function)
+    if isinstance(source, Function) and not known:
+        raise SpecError(
+            "lookup_table: a function is called with the values of the key; name its columns: key=['id']."
+        )
+    _check_choices(cache, on_error)
+    kind = cache or ("full" if source.is_whole else "none")
+    if source.is_whole and kind != "full":
+        raise OptionError(f"lookup_table: {source.shown} are read whole; leave cache={kind!r} out.")
+    if isinstance(source, Function) and kind == "full":
+        raise OptionError(
+            "lookup_table: a function cannot be read whole; use cache='partial', or rows=..."
+        )
+    counts = {"max_rows": max_rows, "attempts": attempts, "miss_attempts": miss_attempts}
+    for name, value in {
+        **counts,
+        "chunk": chunk,
+        "capacity": 1 if capacity is None else capacity,
+    }.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise OptionError(f"lookup_table: {name} is {value!r}; it is a number of at least 1.")
+    kept = Cache(
+        kind,
+        max_rows,
+        _length("expire_after_write", expire_after_write),
+        _length("expire_after_access", expire_after_access),
+        cache_misses,
+        EVERY_BATCH if refresh == "batch" else _length("refresh", refresh),
+    )
+    if kept.refresh and kind != "full":
+        raise OptionError("lookup_table: refresh is for tables that are read whole: cache='full'.")
+    asking = Asking(
+        capacity or 1,
+        _length("timeout", timeout),
+        attempts,
+        _length("delay", delay),
+        miss_attempts,
+        _length("miss_delay", miss_delay),
+        on_error,
+    )
+    return LookupTable(columns, source, known, kept, asking)
+
+
+def _check_choices(cache: str | None, on_error: str) -> None:
+    if cache is not None and cache not in CACHES:
+        raise OptionError(f"lookup_table: cache is {cache!r}. {nearest(str(cache), CACHES)}")
+    if on_error not in ON_ERROR:
+        raise OptionError(
+            f"lookup_table: on_error is {on_error!r}. {nearest(str(on_error), ON_ERROR)}"
+        )
+
+
+def _source(
+    rows: Any,
+    files: str | None,
+    format_: str | None,
+    connect: Callable[[], Any] | None,
+    table: str | Sequence[str] | None,
+    chunk: int,
+    quote: str,
+    function: Callable[..., Any] | None,
+) -> Source:
+    given = {"rows": rows, "files": files, "connect": connect, "function": function}
+    said = [name for name, value in given.items() if value is not None]
+    if len(said) != 1:
+        what = " and ".join(said) or "none"
+        raise SpecError(f"lookup_table: give one of rows, files, connect, function, not {what}.")
+    if (table is None) == (connect is not None):
+        raise SpecError("lookup_table: connect and table go together: connect=..., table='dim'.")
+    if rows is not None:
+        return GivenRows(rows)
+    if files is not None:
+        guessed = format_ or ("csv" if str(files).endswith(".csv") else "parquet")
+        if guessed not in ("parquet", "csv"):
+            hint = nearest(str(guessed), ("parquet", "csv"))
+            raise SpecError(f"lookup_table: no format {guessed!r}. {hint}")
+        return Files(str(files), "csv" if guessed == "csv" else "parquet")
+    for name, value in (("connect", connect), ("function", function)):
+        if value is not None and not callable(value):
+            raise SpecError(f"lookup_table: {name} is {value!r}; give a function.")
+    if function is not None:
+        return Function(function)
+    assert connect is not None and table is not None
+    parts = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
+    if not parts or not all(isinstance(part, str) and part for part in parts):
+        raise SpecError(f"lookup_table: table is {table!r}; give its name, such as 'public.dim'.")
+    return Database(connect, parts, chunk, quote)
+
+
+def _length(name: str, value: Any) -> int:
+    found = 0 if value is None else milliseconds(f"lookup_table: {name}", value)
+    if found < 0:
+        raise OptionError(f"lookup_table: {name} is {value!r}; it must not be negative.")
+    return found
+
+
+def checked(lookups: Mapping[str, Any] | None) -> dict[str, LookupTable]:
+    """Lookup tables by name; raises SpecError for what is none."""
+    for name, each in (lookups or {}).items():
+        if not isinstance(each, LookupTable):
+            raise SpecError(
+                f"lookups names {name!r}, which is a {type(each).__name__}; give al.lookup_table(...)."
+            )
+    return dict(lookups or {})

@@ -1,0 +1,39 @@
+"""lookup_sql: the query of a lookup join as text, from columns or a condition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.sql.given_names import names_of
+from aggloom.errors import SpecError, nearest
+
+_WORDS = {"inner": "JOIN", "left": "LEFT JOIN"}
+
+
+def lookup_sql(
+    on: str | Sequence[str] = (),
+    *,
+    condition: str | None = None,
+    how: str = "left",
+    select: str | Sequence[str] = "*",
+    names: tuple[str, str] = ("l", "r"),
+) -> str:
+    """The query in which the rows of a table ask a lookup table; it calls them `l` and `r` unless `names` says others.
+
+    on: names of columns that both have, which become one column each. condition: SQL instead, such as
+    `l.shop = r.id AND r.open`. how: left or inner. select: what to show, as SQL. Raises SpecError.
+    """
+    kind = str(how).lower().replace("outer", "").strip("_ ")
+    if kind not in _WORDS:
+        raise SpecError(f"lookup: how is {how!r}. {nearest(kind, _WORDS)}")
+    columns = names_of("lookup: on", on)
+    if bool(columns) == (condition is not None):
+        raise SpecError(
+            "lookup: give either on=[columns] or condition='l.id = r.id', and not both."
+        )
+    left, right = map(quoted, names)
+    shown = ", ".join(names_of("lookup: select", select))
+    test = f"USING ({', '.join(map(quoted, columns))})" if columns else f"ON {condition}"
+    at = "FOR SYSTEM_TIME AS OF PROCTIME()"
+    return f"SELECT {shown} FROM {left} {_WORDS[kind]} {right} {at} {test}"

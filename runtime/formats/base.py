@@ -1,0 +1,131 @@
+"""What a format of messages is: it reads one message at a time, and gives the changes that are in it."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from aggloom.runtime.values.changelog import CHANGE_TYPES
+
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = CHANGE_TYPES
+Values = list[Any]
+Change = tuple[str, Values]
+
+
+class Unreadable(Exception):
+    """A message that is not what its format says; the text is the reason."""
+
+
+class Message(NamedTuple):
+    """A message as it came: its value, its key if it has one, and where it lies, as far as that is known."""
+
+    value: bytes | None
+    key: bytes | None = None
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How messages are read: the table's columns, and what the options say.
+
+    keys: columns by which changes are told where messages lack the row before (upserts). time_unit: of integers that
+    are times and do not say their unit. zone: of times in text that name none. missing: whether a column that a row
+    lacks is an "error" or "null". concatenated: whether several objects in a message are a reason to "refuse" it, or
+    "split". decimals: what texts in columns of decimals are: "text", "base64", or "auto", which refuses what may be
+    both. truncate: whether the message that a table was emptied is an "error", or to "ignore". database, table:
+    patterns of names; messages of others are passed over.
+    """
+
+    columns: pa.Schema
+    keys: tuple[str, ...] = ()
+    time_unit: str = "auto"
+    zone: str = "UTC"
+    missing: str = "error"
+    concatenated: str = "refuse"
+    decimals: str = "auto"
+    truncate: str = "error"
+    database: str | None = None
+    table: str | None = None
+
+    @property
+    def lenient(self) -> bool:
+        """Whether a column that is absent is NULL."""
+        return self.missing == "null"
+
+
+CHOICES = {
+    "time_unit": ("auto", "s", "ms", "us", "ns"),
+    "missing": ("error", "null"),
+    "concatenated": ("refuse", "split"),
+    "decimals": ("auto", "text", "base64"),
+    "truncate": ("error", "ignore"),
+}
+"""The values of options that are words."""
+SHARED = ("time_unit", "missing", "concatenated", "decimals")
+CAPTURED = (*SHARED, "truncate", "database", "table")
+"""The options of every format, and of those that tell what became of a database's tables."""
+
+
+class Format(ABC):
+    """A format of messages, made for one table.
+
+    name: as users write it. summary: what it is, in a line of the documentation. options: the settings that it reads.
+    needs_keys: whether it cannot tell rows apart without `keys`. separator: what is between key and value of a message
+    in a file, unless it is told.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    options: ClassVar[tuple[str, ...]] = CAPTURED
+    needs_keys: ClassVar[bool] = False
+    takes_keys: ClassVar[bool] = True
+    separator: ClassVar[str | None] = None
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        names = settings.columns.names
+        self.key_places = [names.index(name) for name in settings.keys]
+
+    @abstractmethod
+    def changes(self, message: Message) -> Sequence[Change]:
+        """The changes in a message, as (word, values of the columns); raises Unreadable."""
+
+    def update(self, before: Values | None, after: Values) -> list[Change]:
+        """What an update is: the rows before and after, or by keys the row after, and the old key's end."""
+        if not self.key_places:
+            if before is None:
+                raise Unreadable("the row before is missing")
+            return [(UPDATE_BEFORE, before), (UPDATE_AFTER, after)]
+        if before is not None and self.key(before) != self.key(after):
+            return [self.delete(before), (UPDATE_AFTER, after)]
+        return [(UPDATE_AFTER, after)]
+
+    def delete(self, before: Values) -> Change:
+        """What a deletion is: the row; by keys, no more than its key counts."""
+        return DELETE, before
+
+    def key(self, values: Values) -> tuple[Any, ...]:
+        """A row's values of the key."""
+        return tuple(values[place] for place in self.key_places)
+
+    def emptied(self, what: str) -> list[Change]:
+        """What becomes of a message that a table was emptied, which takes away rows that it does not name."""
+        if self.settings.truncate == "ignore":
+            return []
+        raise Unreadable(
+            f"{what}: the table was emptied, and no change takes its rows back one by one. Start over with an empty "
+            'checkpoint from what the table holds now, or pass truncate="ignore" to keep the rows'
+        )
+
+    def is_other(self, database: Any, table: Any) -> bool:
+        """Whether a message is of a table that is not asked for."""
+        return _differs(self.settings.database, database) or _differs(self.settings.table, table)
+
+
+def _differs(pattern: str | None, name: Any) -> bool:
+    return pattern is not None and not re.fullmatch(pattern, str(name))

@@ -1,0 +1,81 @@
+"""canal-json: what Canal tells of MySQL's tables, several rows in a message, values as texts.
+
+`data` has the rows after, or the deleted ones; `old` has of each updated row the columns that have changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from aggloom.runtime.formats.base import (
+    INSERT,
+    UPDATE_AFTER,
+    Change,
+    Format,
+    Message,
+    Settings,
+    Unreadable,
+)
+from aggloom.runtime.formats.json_text import Object, objects, text_of
+from aggloom.runtime.formats.rows import Rows
+
+_EMPTYING = ("TRUNCATE", "ERASE")
+_OF_SCHEMAS = ("CREATE", "ALTER", "RENAME", "CINDEX", "DINDEX", "QUERY", "GTID", "INIT")
+
+
+class CanalJson(Format):
+    """Messages of Canal."""
+
+    name: ClassVar[str] = "canal-json"
+    summary: ClassVar[str] = (
+        "a flat message of Canal: `data[]`, of updates `old[]`; statements of schemas are passed over"
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.rows = Rows(settings, texts=True)
+
+    def changes(self, message: Message) -> list[Change]:
+        """The changes of the message's rows."""
+        if not message.value:
+            return []
+        found = objects(text_of(message.value), self.settings.concatenated == "split")
+        return [change for one in found for change in self._message(one)]
+
+    def _message(self, found: Object) -> list[Change]:
+        kind = found.get("type")
+        if self.is_other(found.get("database"), found.get("table")):
+            return []
+        if kind in _EMPTYING:
+            return self.emptied(f"`type` {kind}")
+        if found.get("isDdl") is True or kind in _OF_SCHEMAS:
+            return []
+        if kind not in ("INSERT", "UPDATE", "DELETE"):
+            raise Unreadable(
+                "`type` is not one of INSERT, UPDATE, DELETE, nor a statement of schemas"
+            )
+        data = found.get("data")
+        if not isinstance(data, list) or not data:
+            raise Unreadable("`data` is missing")
+        if kind == "UPDATE":
+            old = found.get("old")
+            if not isinstance(old, list) or len(old) != len(data):
+                raise Unreadable("`old` has not as many rows as `data`")
+            pairs = zip(data, old, strict=True)
+            return [change for row, was in pairs for change in self._update(row, was)]
+        rows = [self.rows.row(row, "`data` ") for row in data]
+        if kind == "DELETE":
+            return [self.delete(row) for row in rows]
+        return [(UPDATE_AFTER if self.key_places else INSERT, row) for row in rows]
+
+    def _update(self, row: Any, was: Any) -> list[Change]:
+        return self.update(before(self.rows, row, was, "`data` "), self.rows.row(row, "`data` "))
+
+
+def before(rows: Rows, row: Any, was: Any, what: str) -> list[Any]:
+    """The row before an update, of which `old` has the columns that have changed."""
+    if not isinstance(row, Object):
+        raise Unreadable(f"{what}is no object")
+    if not isinstance(was, Object):
+        raise Unreadable("`old` is no object")
+    return rows.row(Object({**rows.named(row, what), **rows.spelling.of(was, "`old` ")}), what)

@@ -1,0 +1,171 @@
+"""Values by the schema that Kafka Connect sends with them: numbers that are decimals, times and dates by a name.
+
+A name such as `io.debezium.time.MicroTimestamp` says what the number means; the column's type says what it becomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from aggloom.runtime.formats import times
+from aggloom.runtime.formats.base import Settings
+from aggloom.runtime.formats.values import Reader, fitting, reader, unscaled
+
+_UTC = ZoneInfo("UTC")
+_DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+_MOMENTS = {
+    "io.debezium.time.Timestamp": "ms",
+    "io.debezium.time.MicroTimestamp": "us",
+    "io.debezium.time.NanoTimestamp": "ns",
+    "org.apache.kafka.connect.data.Timestamp": "ms",
+}
+_CLOCKS = {
+    "io.debezium.time.Time": "ms",
+    "io.debezium.time.MicroTime": "us",
+    "io.debezium.time.NanoTime": "ns",
+    "org.apache.kafka.connect.data.Time": "ms",
+}
+_TEXT_MOMENTS = ("io.debezium.time.ZonedTimestamp", "io.debezium.time.IsoTimestamp")
+_TEXT_CLOCKS = ("io.debezium.time.ZonedTime", "io.debezium.time.IsoTime")
+_DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_VARIABLE = "io.debezium.data.VariableScaleDecimal"
+_ISO_DATE = "io.debezium.time.IsoDate"
+
+
+def connect_readers(
+    columns: pa.Schema, image: Mapping[str, Any] | None, settings: Settings, plain: Sequence[Reader]
+) -> list[Reader]:
+    """The readers of a row whose schema came with it; a field that it does not have is read as any other."""
+    fields = {
+        str(f.get("field")): f for f in (image or {}).get("fields") or () if isinstance(f, dict)
+    }
+    lower = {name.lower(): f for name, f in fields.items()}
+    return [
+        _reader(
+            fields.get(column.name) or lower.get(column.name.lower()), column.type, settings, own
+        )
+        for column, own in zip(columns, plain, strict=True)
+    ]
+
+
+def _reader(field: Any, dtype: pa.DataType, settings: Settings, plain: Reader) -> Reader:
+    if not isinstance(field, dict):
+        return plain
+    if field.get("type") == "array" and pt.is_list(dtype):
+        item = _reader(
+            field.get("items"), dtype.value_type, settings, reader(dtype.value_type, settings)
+        )
+        return lambda value: [None if one is None else item(one) for one in _listed(value)]
+    name = field.get("name")
+    if name == _DECIMAL:
+        scale = int((field.get("parameters") or {})["scale"])
+        return _as_decimal(
+            lambda v: unscaled(v, scale) if isinstance(v, str) else Decimal(v), dtype
+        )
+    if name == _VARIABLE:
+        return _as_decimal(lambda v: unscaled(v["value"], int(v["scale"])), dtype)
+    if name in _DAYS:
+        return _as_day(_whole, dtype)
+    if name == _ISO_DATE:
+        return _as_day(lambda value: times.day(value.removesuffix("Z")), dtype)
+    if name in _MOMENTS:
+        unit = _MOMENTS[name]
+        return _as_moment(lambda value: times.scaled(_whole(value), unit), dtype, zoned=False)
+    if name in _TEXT_MOMENTS:
+        zoned = name == _TEXT_MOMENTS[0]
+        return _as_moment(lambda value: times.moment(value, _UTC), dtype, zoned)
+    if name in _CLOCKS:
+        unit = _CLOCKS[name]
+        return _as_clock(lambda value: times.scaled(_whole(value), unit), dtype)
+    if name in _TEXT_CLOCKS:
+        return _as_clock(times.clock, dtype)
+    return plain
+
+
+def _as_decimal(number: Callable[[Any], Decimal], dtype: pa.DataType) -> Reader:
+    if pt.is_decimal(dtype):
+        return lambda value: fitting(number(value), dtype)
+    if pt.is_string(dtype):
+        return lambda value: format(number(value), "f")
+    if pt.is_floating(dtype):
+        return lambda value: float(number(value))
+    if pt.is_integer(dtype):
+        whole = pa.decimal128(38, 0)
+        bits = dtype.bit_width - 1
+        return lambda value: _within(int(fitting(number(value), whole)), 1 << bits)
+    return _refused
+
+
+def _as_day(days: Reader, dtype: pa.DataType) -> Reader:
+    def checked(value: Any) -> int:
+        found = int(days(value))
+        times.in_range(found * times.DAY)
+        return found
+
+    if pt.is_date(dtype):
+        return checked
+    if pt.is_timestamp(dtype):
+        return lambda value: checked(value) * times.DAY
+    if pt.is_string(dtype):
+        return lambda value: times.shown_day(checked(value))
+    return _whole if pt.is_integer(dtype) else _refused
+
+
+def _as_moment(micros: Reader, dtype: pa.DataType, zoned: bool) -> Reader:
+    def checked(value: Any) -> int:
+        return times.in_range(int(micros(value)))
+
+    if pt.is_timestamp(dtype):
+        # A clock on a wall is no instant, but for those who read it in Greenwich, as Debezium does; not the other way.
+        return _refused if zoned and dtype.tz is None else checked
+    if pt.is_date(dtype):
+        return lambda value: _midnight(checked(value))
+    if pt.is_string(dtype):
+        end = "Z" if zoned else ""
+        return lambda value: times.shown_moment(checked(value)) + end
+    return _whole if pt.is_integer(dtype) else _refused
+
+
+def _as_clock(micros: Reader, dtype: pa.DataType) -> Reader:
+    def checked(value: Any) -> int:
+        return _within(int(micros(value)), times.DAY, lowest=0)
+
+    if pt.is_time(dtype):
+        return checked
+    if pt.is_string(dtype):
+        return lambda value: times.shown_clock(checked(value))
+    return _whole if pt.is_integer(dtype) else _refused
+
+
+def _midnight(micros: int) -> int:
+    if micros % times.DAY:
+        raise ValueError(micros)
+    return micros // times.DAY
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise ValueError(value)
+    return value
+
+
+def _within(value: int, limit: int, lowest: int | None = None) -> int:
+    if not (-limit if lowest is None else lowest) <= value < limit:
+        raise ValueError(value)
+    return value
+
+
+def _listed(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(value)
+    return value
+
+
+def _refused(value: Any) -> Any:
+    raise ValueError(value)

@@ -1,0 +1,118 @@
+"""A decoder: messages in, columns of changes out, and what becomes of a message that cannot be read.
+
+It stops with an error (the default), is counted and passed over, or goes with the reason into a side table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import InputFormatError, SpecError
+from aggloom.runtime.formats.base import Format, Message, Unreadable
+from aggloom.runtime.formats.registry import format_of
+
+POLICIES: Final = ("error", "drop", "side")
+"""What may become of messages that cannot be read."""
+SIDE: Final = pa.schema(
+    [("value", pa.binary()), ("key", pa.binary()), ("reason", pa.string()), ("place", pa.string())]
+)
+"""The columns of a side table."""
+_SHOWN = 300
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What is in some messages: columns, the words of changes, how many rows each message has, what is refused."""
+
+    columns: list[pa.Array]
+    words: pa.Array
+    lengths: np.ndarray[Any, np.dtype[np.int64]]
+    refused: list[tuple[Message, str]]
+
+    def side_table(self) -> pa.Table:
+        """The messages that are refused, with the reasons."""
+        rows = [(m.value, m.key, why, m.place) for m, why in self.refused]
+        columns = list(zip(*rows, strict=True)) or [()] * len(SIDE)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, SIDE, strict=True)]
+        return pa.table(arrays, schema=SIDE)
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Reads the messages of a table; made by `decoder`, which checks what it is given, and sent to workers as it is."""
+
+    format: str
+    schema: pa.Schema
+    keys: tuple[str, ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()
+    unreadable: str = "error"
+    source: str = field(default="", compare=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_format"}
+
+    @cached_property
+    def _format(self) -> Format:
+        return format_of(self.format, self.schema, self.keys, dict(self.options))
+
+    @property
+    def separator(self) -> str | None:
+        """What is between key and value of a message in a file, unless it is told."""
+        return self._format.separator
+
+    @property
+    def upserts(self) -> bool:
+        """Whether its changes lack the rows that they replace."""
+        return bool(self.keys)
+
+    def decode(self, messages: Iterable[Message]) -> Decoded:
+        """The changes of messages, in their order; raises InputFormatError for one that cannot be read, by default."""
+        words: list[str] = []
+        rows: list[list[Any]] = []
+        lengths: list[int] = []
+        refused: list[tuple[Message, str]] = []
+        changes = self._format.changes
+        for message in messages:
+            try:
+                found = changes(message)
+            except Unreadable as error:
+                if self.unreadable == "error":
+                    raise InputFormatError(told(message, str(error))) from None
+                refused.append((message, str(error)))
+                found = ()
+            lengths.append(len(found))
+            for word, row in found:
+                words.append(word)
+                rows.append(row)
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.schema)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, self.schema, strict=False)]
+        return Decoded(arrays, pa.array(words, pa.string()), np.array(lengths, np.int64), refused)
+
+
+def decoder(
+    format: str,
+    schema: Any,
+    keys: Any = None,
+    unreadable: str = "error",
+    source: str = "",
+    **options: Any,
+) -> Decoder:
+    """The decoder of a format for a table's columns; raises SpecError and its kin."""
+    if unreadable not in POLICIES:
+        raise SpecError(f"unknown unreadable {unreadable!r}; known are {', '.join(POLICIES)}")
+    made = format_of(format, schema, keys, options)
+    kept = tuple(sorted((n, v) for n, v in options.items() if v is not None))
+    return Decoder(format, made.settings.columns, made.settings.keys, kept, unreadable, source)
+
+
+def told(message: Message, why: str) -> str:
+    """What is wrong with a message, in one line: its place, the reason, and the text as far as it fits."""
+    text = (message.value or message.key or b"").decode(errors="replace")
+    shown = " ".join(text[:_SHOWN].split("\n"))
+    return f"{message.place}: {why}: {shown}" if message.place else f"{why}: {shown}"

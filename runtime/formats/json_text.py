@@ -1,0 +1,87 @@
+"""The text of a message as JSON objects, strictly: one object, names that come twice known, numbers as written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from decimal import Decimal
+from typing import Any
+
+from aggloom.runtime.formats.base import Unreadable
+
+_SPACE = " \t\r\n"
+_MORE = 'text after the object; concatenated="split" reads several objects'
+
+
+class Object(dict[str, Any]):
+    """A JSON object; twice: names that it has more than once."""
+
+    twice: tuple[str, ...] = ()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Object:
+    made = Object(pairs)
+    if len(made) != len(pairs):
+        made.twice = tuple(name for name, n in Counter(n for n, _ in pairs).items() if n > 1)
+    return made
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal)
+
+
+def text_of(value: bytes) -> str:
+    """The text of a message; raises Unreadable for bytes that are none."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Unreadable("bytes that are not UTF-8") from None
+
+
+def objects(text: str, split: bool) -> list[Object]:
+    """The objects of a text: one, or with `split` one or more; none where there is only space, or the word null."""
+    stripped = text.strip(_SPACE)
+    if stripped in ("", "null"):
+        return []
+    found: list[Object] = []
+    at = 0
+    while at < len(stripped):
+        if found and (not split or stripped[at] != "{"):
+            raise Unreadable(_MORE)
+        one, at = _decoded(stripped, at)
+        if not isinstance(one, Object):
+            raise Unreadable("malformed line: no JSON object")
+        found.append(one)
+        while at < len(stripped) and stripped[at] in _SPACE:
+            at += 1
+    return found
+
+
+def scalar_or_object(text: str) -> Any:
+    """The one JSON value of a text."""
+    stripped = text.strip(_SPACE)
+    one, at = _decoded(stripped, 0)
+    if at != len(stripped):
+        raise Unreadable("text after the value")
+    return one
+
+
+def _decoded(text: str, at: int) -> tuple[Any, int]:
+    try:
+        return _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError, ArithmeticError) as error:
+        raise Unreadable(f"malformed line, or a value of the wrong type ({error})") from None
+
+
+def shown(value: Any) -> str:
+    """A JSON value as text: of a text what is in it."""
+    return value if isinstance(value, str) else _written(value)
+
+
+def _written(value: Any) -> str:
+    """A JSON value as JSON, numbers as they came."""
+    if isinstance(value, dict):
+        parts = (f"{json.dumps(n, ensure_ascii=False)}:{_written(v)}" for n, v in value.items())
+        return "{" + ",".join(parts) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,53 @@
+"""Files of messages, a line each; with a separator a line is a key and a value, as consumers of brokers print them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from glob import glob
+from pathlib import Path
+
+from aggloom.errors import SpecError
+from aggloom.runtime.formats.base import Message
+
+_NOTHING = (b"", b"null")
+
+
+def cut(line: bytes, separator: bytes | None, place: str) -> Message | None:
+    """A line as a message; None if there is nothing on it. A line without the separator is a value without a key."""
+    if separator is None:
+        return None if line.strip(b" \t\r\n") in _NOTHING else Message(line, None, place)
+    if not line.strip():
+        return None
+    key, found, value = line.partition(separator)
+    if not found:
+        return Message(line, None, place)
+    nothing = value.strip(b" \t\r\n") in _NOTHING
+    return Message(None if nothing else value, None if key.strip() in _NOTHING else key, place)
+
+
+def read_lines(paths: Iterable[Path], separator: str | None) -> Iterator[Message]:
+    """The messages of files, in the order of the files."""
+    between = separator.encode() if separator else None
+    for path in paths:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                bare = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+                message = cut(bare.rstrip(b"\r\n"), between, f"{path}, line {number}")
+                if message is not None:
+                    yield message
+
+
+def files_at(path: str | Path) -> list[Path]:
+    """The files of a directory, of a pattern, or one file, by time and name as streams take them; raises SpecError."""
+    place = Path(path)
+    if place.is_dir():
+        found = [each for each in place.rglob("*") if each.name[0] not in "._"]
+    elif place.exists():
+        found = [place]
+    else:
+        # Path.glob takes no absolute patterns.
+        found = [Path(name) for name in glob(str(path), recursive=True)]  # noqa: PTH207
+    files = [each for each in found if each.is_file()]
+    if not files:
+        raise SpecError(f"there is no file at {str(path)!r}")
+    return sorted(files, key=lambda each: (each.stat().st_mtime_ns // 1_000_000, str(each)))

@@ -1,0 +1,62 @@
+"""maxwell-json: what Maxwell tells of MySQL's tables, a row in a message, of updates the columns that have changed."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from aggloom.runtime.formats.base import (
+    INSERT,
+    UPDATE_AFTER,
+    Change,
+    Format,
+    Message,
+    Settings,
+    Unreadable,
+)
+from aggloom.runtime.formats.canal_json import before
+from aggloom.runtime.formats.json_text import Object, objects, text_of
+from aggloom.runtime.formats.rows import Rows
+
+_EMPTYING = ("table-drop", "database-drop", "table-truncate")
+_PASSED = (
+    *("bootstrap-start", "bootstrap-complete", "table-create", "table-alter"),
+    *("database-create", "database-alter"),
+)
+
+
+class MaxwellJson(Format):
+    """Messages of Maxwell."""
+
+    name: ClassVar[str] = "maxwell-json"
+    summary: ClassVar[str] = (
+        "a message of Maxwell: `data`, of updates `old`; bootstraps are insertions"
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.rows = Rows(settings)
+
+    def changes(self, message: Message) -> list[Change]:
+        """The changes of the message's row."""
+        if not message.value:
+            return []
+        found = objects(text_of(message.value), self.settings.concatenated == "split")
+        return [change for one in found for change in self._message(one)]
+
+    def _message(self, found: Object) -> list[Change]:
+        kind: Any = found.get("type")
+        if self.is_other(found.get("database"), found.get("table")) or kind in _PASSED:
+            return []
+        if kind in _EMPTYING:
+            return self.emptied(f"`type` {kind}")
+        if kind not in ("insert", "bootstrap-insert", "update", "delete"):
+            raise Unreadable("`type` is not one of insert, update, delete, bootstrap-insert")
+        data = found.get("data")
+        if data is None:
+            raise Unreadable("`data` is missing")
+        row = self.rows.row(data, "`data` ")
+        if kind == "delete":
+            return [self.delete(row)]
+        if kind == "update":
+            return self.update(before(self.rows, data, found.get("old"), "`data` "), row)
+        return [(UPDATE_AFTER if self.key_places else INSERT, row)]

@@ -1,0 +1,77 @@
+"""ogg-json: what Oracle GoldenGate tells of tables: the row before, the row after, and the operation."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from aggloom.runtime.formats.base import (
+    INSERT,
+    UPDATE_AFTER,
+    Change,
+    Format,
+    Message,
+    Settings,
+    Unreadable,
+    Values,
+)
+from aggloom.runtime.formats.json_text import Object, objects, text_of
+from aggloom.runtime.formats.rows import Rows
+
+_WHOLE = "log all columns (ADD TRANDATA .. ALLCOLS), or give the table's keys to read upserts"
+_KEYED = "a deletion has to have the columns in keys"
+
+
+class OggJson(Format):
+    """Messages of GoldenGate."""
+
+    name: ClassVar[str] = "ogg-json"
+    summary: ClassVar[str] = (
+        "a message of Oracle GoldenGate: `op_type` I, U, D, T with `before` and `after`"
+    )
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        # GoldenGate may be told to write all values as texts.
+        self.rows = Rows(settings, texts=True)
+
+    def changes(self, message: Message) -> list[Change]:
+        """The changes of the message's row."""
+        if not message.value:
+            return []
+        found = objects(text_of(message.value), self.settings.concatenated == "split")
+        return [change for one in found for change in self._message(one)]
+
+    def _message(self, found: Object) -> list[Change]:
+        schema, _, table = str(found.get("table") or "").rpartition(".")
+        if self.is_other(schema, table):
+            return []
+        kind = found.get("op_type")
+        if kind == "T":
+            return self.emptied("`op_type` T")
+        if kind not in ("I", "U", "D"):
+            raise Unreadable("`op_type` is not one of I, U, D, T")
+        old, new = found.get("before"), found.get("after")
+        if kind == "D":
+            return [self.delete(self._before(old, required=True))]  # type: ignore[arg-type]
+        if new is None:
+            raise Unreadable("`after` is missing")
+        after = self.rows.row(new, "`after` ")
+        if kind == "I":
+            return [(UPDATE_AFTER if self.key_places else INSERT, after)]
+        return self.update(self._before(old, required=not self.key_places), after)
+
+    def _before(self, image: Any, required: bool) -> Values | None:
+        """The row before; by keys, its key, which an update need not tell."""
+        if image is None or (isinstance(image, Object) and not image):
+            if required:
+                raise Unreadable(f"`before` is missing; {_KEYED if self.key_places else _WHOLE}")
+            return None
+        if not self.key_places:
+            return self.rows.row(image, "`before` ", fix=_WHOLE)
+        if not isinstance(image, Object):
+            raise Unreadable("`before` is no object")
+        named = self.rows.named(image, "`before` ")
+        if not required and not set(self.settings.keys) <= named.keys():
+            return None
+        only = Object({name: named[name] for name in self.settings.keys if name in named})
+        return self.rows.row(only, "`before` ", fix=_KEYED, needed=self.settings.keys)

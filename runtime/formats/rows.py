@@ -1,0 +1,112 @@
+"""Objects as rows of a table: names in any case where one fits, absent is not NULL, values of the columns' types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aggloom.codegen import type_name
+from aggloom.runtime.formats.base import Settings, Unreadable, Values
+from aggloom.runtime.formats.json_text import Object, shown
+from aggloom.runtime.formats.values import WRONG, Reader, UnsaidError, reader
+
+_LENIENT = 'missing="null" takes it for NULL'
+_SHOWN = 80
+
+
+class Rows:
+    """How the objects of a table become rows: a list of values in the order of its columns.
+
+    texts: numbers may come as texts.
+    """
+
+    def __init__(self, settings: Settings, texts: bool = False) -> None:
+        self.columns, self.lenient = settings.columns, settings.lenient
+        self.names = settings.columns.names
+        self.readers = [reader(f.type, settings, texts) for f in settings.columns]
+        self._known = set(self.names)
+        self.spelling = Spelling(self.names)
+
+    def named(self, image: Object, what: str, others: Sequence[str] = ()) -> Mapping[str, Any]:
+        """An object by the columns' names; raises Unreadable where one is there twice."""
+        if image.twice or not self._known <= image.keys():
+            spelling = Spelling([*self.names, *others]) if others else self.spelling
+            return spelling.of(image, what)
+        return image
+
+    def row(
+        self,
+        image: Any,
+        what: str,
+        fix: str = "",
+        needed: Iterable[str] | None = None,
+        readers: Sequence[Reader] | None = None,
+    ) -> Values:
+        """The values of an object.
+
+        what: what to call it. fix: what to do where it lacks a column; given, nothing that is needed may be absent.
+        needed: the columns that it has to have (all); others are NULL where they are absent.
+        """
+        if not isinstance(image, Object):
+            raise Unreadable(f"{what}is no object")
+        found = self.named(image, what)
+        wanted = self.names if needed is None else needed
+        lacks = [name for name in wanted if name not in found]
+        if lacks and (fix or not self.lenient):
+            listed = "', '".join(lacks)
+            raise Unreadable(f"{what}lacks '{listed}'; {fix or _LENIENT}")
+        return self.values(found, readers)
+
+    def values(self, found: Mapping[str, Any], readers: Sequence[Reader] | None = None) -> Values:
+        """The values of what is there; the rest is NULL."""
+        row = []
+        for place, (name, read) in enumerate(zip(self.names, readers or self.readers, strict=True)):
+            value = found.get(name)
+            if value is not None:
+                try:
+                    value = read(value)
+                except UnsaidError as error:
+                    raise Unreadable(
+                        f"column {name!r} has {shown(value)!r:.{_SHOWN}}, {error}"
+                    ) from None
+                except UnicodeEncodeError:
+                    raise Unreadable(
+                        f"half of a surrogate pair in a text, column {name!r}"
+                    ) from None
+                except WRONG:
+                    kind = type_name(self.columns.field(place).type)
+                    text = shown(value)[:_SHOWN]
+                    raise Unreadable(f"column {name!r} cannot hold '{text}' as {kind}") from None
+            row.append(value)
+        return row
+
+
+class Spelling:
+    """Names as they are declared; one in another case is the declared one, unless that is there too."""
+
+    def __init__(self, declared: Sequence[str]) -> None:
+        same: dict[str, list[str]] = {}
+        for name in declared:
+            same.setdefault(name.lower(), []).append(name)
+        self._declared = set(declared)
+        self._by_lower = {lower: names[0] for lower, names in same.items() if len(names) == 1}
+
+    def of(self, image: Object, what: str = "") -> dict[str, Any]:
+        """An object by declared names; raises Unreadable where one of these is there twice."""
+        found: dict[str, Any] = {}
+        twice = [name for name in image.twice if self._name(name, image) in self._declared]
+        for name, value in image.items():
+            own = self._name(name, image)
+            if own in found and own in self._declared:
+                twice.append(own)
+            found[own] = value
+        if twice:
+            listed = "', '".join(dict.fromkeys(self._name(name, image) for name in twice))
+            raise Unreadable(
+                f"{what}has '{listed}' twice" if what else f"'{listed}' is there twice"
+            )
+        return found
+
+    def _name(self, name: str, image: Mapping[str, Any]) -> str:
+        own = self._by_lower.get(name.lower())
+        return name if own is None or own in image else own

@@ -1,0 +1,101 @@
+"""Times in messages: texts and numbers as days and microseconds since 1970, or of a day."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from zoneinfo import ZoneInfo
+
+_EPOCH = dt.datetime(1970, 1, 1)
+_DAY = re.compile(r"\d{4}-\d{1,2}-\d{1,2}")
+_MOMENT = re.compile(
+    r"(?P<day>\d{4}-\d{1,2}-\d{1,2})"
+    r"(?:[T ](?P<clock>\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,9})?)?)\s*(?P<zone>Z|UTC|[+-]\d{2}(?::?\d{2})?)?)?"
+)
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,9}))?)?")
+_ZONED_CLOCK = re.compile(r"(.*?)(?:Z|[+-]00:?00)")
+_SECOND = 1_000_000
+DAY = 86_400 * _SECOND
+_FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND - 1
+# Integers from here on are microseconds, below milliseconds (which reach the year 5138); from there on nanoseconds.
+_MICROS_FROM, _NANOS_FROM = 10**14, 10**17
+
+
+def scaled(number: int, unit: str) -> int:
+    """Microseconds of a number in a unit; "auto" tells the unit of a time since 1970 by its size."""
+    if unit == "auto":
+        size = abs(number)
+        unit = "ns" if size >= _NANOS_FROM else "us" if size >= _MICROS_FROM else "ms"
+    if unit == "ns":
+        return number // 1_000
+    return number * {"s": _SECOND, "ms": 1_000, "us": 1}[unit]
+
+
+def in_range(micros: int) -> int:
+    """A time from the year 1 to 9999; raises ValueError for another, such as a database's infinity."""
+    if not _FIRST <= micros <= _LAST:
+        raise ValueError(micros)
+    return micros
+
+
+def moment(text: str, zone: ZoneInfo | None) -> int:
+    """Microseconds since 1970 of a text; one that names no zone is in `zone`, and with None there may be none."""
+    found = _MOMENT.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    wall = (day(found["day"]) * DAY) + (clock(found["clock"]) if found["clock"] else 0)
+    if found["zone"]:
+        if zone is None:
+            raise ValueError(text)
+        return wall - _offset(found["zone"])
+    if zone is None or zone.key == "UTC":
+        return wall
+    local = (_EPOCH + dt.timedelta(microseconds=wall)).replace(tzinfo=zone)
+    offset = local.utcoffset() or dt.timedelta()
+    return wall - offset // dt.timedelta(microseconds=1)
+
+
+def _offset(zone: str) -> int:
+    if zone in ("Z", "UTC"):
+        return 0
+    hours, minutes = int(zone[1:3]), int(zone[-2:]) if len(zone) > 3 else 0
+    return (-1 if zone[0] == "-" else 1) * (hours * 3600 + minutes * 60) * _SECOND
+
+
+def day(text: str) -> int:
+    """Days since 1970 of a text, which may name midnight after the day."""
+    if not _DAY.fullmatch(text):
+        whole = moment(text, None)
+        if whole % DAY:
+            raise ValueError(text)
+        return whole // DAY
+    year, month, number = map(int, text.split("-"))
+    return dt.date(year, month, number).toordinal() - 719_163
+
+
+def clock(text: str) -> int:
+    """Microseconds of the day of a text; a zone may be that of Greenwich."""
+    zoned = _ZONED_CLOCK.fullmatch(text)
+    found = _CLOCK.fullmatch(zoned[1] if zoned else text)
+    if found is None:
+        raise ValueError(text)
+    hours, minutes, seconds = int(found[1]), int(found[2]), int(found[3] or 0)
+    if hours > 23 or minutes > 59 or seconds > 59:
+        raise ValueError(text)
+    micros = int((found[4] or "0").ljust(6, "0")[:6])
+    return ((hours * 60 + minutes) * 60 + seconds) * _SECOND + micros
+
+
+def shown_day(days: int) -> str:
+    """A day as text."""
+    return dt.date.fromordinal(days + 719_163).isoformat()
+
+
+def shown_moment(micros: int) -> str:
+    """A time as text, as Spark writes it."""
+    return (_EPOCH + dt.timedelta(microseconds=micros)).isoformat(" ")
+
+
+def shown_clock(micros: int) -> str:
+    """A time of day as text."""
+    return (_EPOCH + dt.timedelta(microseconds=micros)).time().isoformat()

@@ -1,0 +1,250 @@
+"""Values of JSON as those of a column: a function for each type, which takes a value that is not NULL.
+
+It raises ValueError, or one of its kin, for a value that the type does not have. Nothing is rounded, cut, or guessed.
+Times are the numbers that Arrow makes times of.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Callable
+from decimal import Context, Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from aggloom.errors import SpecError
+from aggloom.runtime.formats import times
+from aggloom.runtime.formats.base import Settings
+from aggloom.runtime.formats.json_text import Object, shown
+
+Reader = Callable[[Any], Any]
+WRONG = (ValueError, TypeError, ArithmeticError, KeyError, AttributeError, binascii.Error)
+"""What a reader may raise."""
+_NUMBER = re.compile(r"[+-]?\d+")
+_DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_FLOATS = {
+    **dict.fromkeys(("NaN", "nan"), math.nan),
+    **dict.fromkeys(("Infinity", "+INF", "INF", "+Infinity"), math.inf),
+    **dict.fromkeys(("-Infinity", "-INF"), -math.inf),
+}
+_TRUTH = {"true": True, "false": False, "1": True, "0": False, "t": True, "f": False}
+
+
+def reader(dtype: pa.DataType, settings: Settings, texts: bool = False) -> Reader:
+    """What reads values of a type. texts: numbers may come as texts, and binaries with a byte in each character."""
+    if pt.is_boolean(dtype):
+        return _boolean(texts)
+    if pt.is_integer(dtype):
+        return _integer(dtype.bit_width, texts)
+    if pt.is_floating(dtype):
+        return _floating(texts)
+    if pt.is_decimal(dtype):
+        return _decimal(dtype, settings.decimals, texts)
+    if pt.is_string(dtype):
+        return _text
+    if pt.is_binary(dtype):
+        return _latin if texts else _base64
+    if pt.is_date(dtype):
+        return _date
+    if pt.is_timestamp(dtype):
+        return _timestamp(dtype, settings)
+    if pt.is_time(dtype):
+        return _time(settings)
+    if pt.is_map(dtype):
+        return _map(dtype, settings, texts)
+    if pt.is_list(dtype):
+        return _list(reader(dtype.value_type, settings, texts))
+    if pt.is_struct(dtype) and dtype.num_fields:
+        return _struct({f.name: reader(f.type, settings, texts) for f in dtype})
+    raise SpecError(
+        f"a column of type {dtype} cannot be read from JSON; leave it out of the schema"
+    )
+
+
+def _boolean(texts: bool) -> Reader:
+    def read(value: Any) -> bool:
+        if value is True or value is False:
+            return value
+        if isinstance(value, int) and value in (0, 1):
+            return bool(value)
+        return _TRUTH[value.lower()] if texts else _no(value)
+
+    return read
+
+
+def _integer(bits: int, texts: bool) -> Reader:
+    low, high = -(1 << bits - 1), (1 << bits - 1) - 1
+
+    def read(value: Any) -> int:
+        if type(value) is not int:
+            value = int(value) if texts and _NUMBER.fullmatch(value) else _no(value)
+        return value if low <= value <= high else _no(value)
+
+    return read
+
+
+def _floating(texts: bool) -> Reader:
+    def read(value: Any) -> float:
+        if isinstance(value, str):
+            if value in _FLOATS:
+                return _FLOATS[value]
+            value = Decimal(value) if texts and _DECIMAL.fullmatch(value) else _no(value)
+        if isinstance(value, bool):
+            _no(value)
+        found = float(value)
+        # A constant of JavaScript's comes as a float; a number that becomes infinite does not fit.
+        return _no(value) if math.isinf(found) and not isinstance(value, float) else found
+
+    return read
+
+
+def fitting(value: Decimal, dtype: pa.DataType) -> Decimal:
+    """A number as one of a column's; raises ValueError if it has more digits, before the point or behind it."""
+    if not value.is_finite():
+        _no(value)
+    exponent = value.as_tuple().exponent
+    if value and (isinstance(exponent, int) and -exponent > dtype.scale):
+        value = value.normalize(_WIDE)
+    whole = value.adjusted() + 1 if value else 0
+    exponent = value.as_tuple().exponent
+    if whole > dtype.precision - dtype.scale or (
+        value and isinstance(exponent, int) and -exponent > dtype.scale
+    ):
+        _no(value)
+    return value
+
+
+_WIDE = Context(prec=200)
+
+
+def _decimal(dtype: pa.DataType, kind: str, texts: bool) -> Reader:
+    def read(value: Any) -> Decimal:
+        if isinstance(value, str):
+            if texts or kind == "text":
+                number = Decimal(value) if _DECIMAL.fullmatch(value) else _no(value)
+            elif kind == "base64":
+                number = unscaled(value, dtype.scale)
+            else:
+                number = _either(value, dtype.scale)
+        elif isinstance(value, bool) or not isinstance(value, int | Decimal):
+            _no(value)
+        else:
+            number = Decimal(value)
+        return fitting(number, dtype)
+
+    return read
+
+
+def unscaled(text: str, scale: int) -> Decimal:
+    """A number whose digits without a point are bytes in base64, the first the highest, in two's complement."""
+    digits = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+    return Decimal(digits).scaleb(-scale, _WIDE)
+
+
+def _either(text: str, scale: int) -> Decimal:
+    """A number as text, or as bytes; raises Unsaid for a text that may be both."""
+    is_number = bool(_DECIMAL.fullmatch(text))
+    if is_number and (not text.isdigit() or len(text) % 4):
+        return Decimal(text)
+    number = unscaled(text, scale)
+    if is_number:
+        raise UnsaidError(
+            'a text that is a number, and base64 as well: say decimals="text" (decimal.handling.mode=string) or '
+            'decimals="base64" (precise), or send the schema with the messages'
+        )
+    return number
+
+
+class UnsaidError(ValueError):
+    """A value that may be read in two ways; the text says how to tell."""
+
+
+def _text(value: Any) -> str:
+    found = shown(value)
+    if not found.isascii():
+        # Half of a surrogate pair is no character, and says so here.
+        found.encode()
+    return found
+
+
+def _base64(value: str) -> bytes:
+    return base64.b64decode(value, validate=True)
+
+
+def _latin(value: str) -> bytes:
+    return value.encode("latin-1")
+
+
+def _date(value: Any) -> int:
+    if type(value) is int:
+        times.in_range(value * times.DAY)
+        return value
+    return times.day(value)
+
+
+def _timestamp(dtype: pa.DataType, settings: Settings) -> Reader:
+    zone = ZoneInfo(settings.zone) if dtype.tz is not None else None
+
+    def read(value: Any) -> int:
+        if type(value) is int:
+            return times.in_range(times.scaled(value, settings.time_unit))
+        return times.moment(value, zone)
+
+    return read
+
+
+def _time(settings: Settings) -> Reader:
+    def read(value: Any) -> int:
+        if type(value) is not int:
+            return times.clock(value)
+        if settings.time_unit == "auto":
+            raise UnsaidError("a number for a time of day: give time_unit")
+        micros = times.scaled(value, settings.time_unit)
+        return micros if 0 <= micros < times.DAY else _no(value)
+
+    return read
+
+
+def _list(item: Reader) -> Reader:
+    def read(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            _no(value)
+        return [None if one is None else item(one) for one in value]
+
+    return read
+
+
+def _map(dtype: pa.DataType, settings: Settings, texts: bool) -> Reader:
+    key = reader(dtype.key_type, settings, texts=True)
+    item = reader(dtype.item_type, settings, texts)
+
+    def read(value: Any) -> list[tuple[Any, Any]]:
+        if not isinstance(value, dict) or _twice(value):
+            _no(value)
+        return [(key(name), None if one is None else item(one)) for name, one in value.items()]
+
+    return read
+
+
+def _struct(fields: dict[str, Reader]) -> Reader:
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict) or fields.keys() & _twice(value):
+            _no(value)
+        found = {name: value.get(name) for name in fields}
+        return {n: None if one is None else fields[n](one) for n, one in found.items()}
+
+    return read
+
+
+def _twice(value: Any) -> tuple[str, ...]:
+    return value.twice if isinstance(value, Object) else ()
+
+
+def _no(value: Any) -> Any:
+    raise ValueError(value)

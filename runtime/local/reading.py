@@ -1,0 +1,94 @@
+"""Files of changes for a harness: the formats of streams, read in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from aggloom.codegen.planner import Scan
+from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.decoder import decoder
+from aggloom.runtime.formats.lines import files_at, read_lines
+from aggloom.runtime.formats.registry import FORMATS, MESSAGES
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
+
+Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]]]
+_MESSAGES = 10_000
+
+
+def read_files(
+    path: str | Path, format: str, scan: Scan, options: Mapping[str, Any]
+) -> Iterator[Read]:
+    """The changes of files as batches with their kinds, and the messages that were passed over; raises SpecError."""
+    if format not in FORMATS:
+        raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
+    if format == "csv":
+        raise SpecError(
+            "a harness reads no CSV: read it with pyarrow.csv, and give its rows to process(); "
+            "on Spark, al.read_changes reads it"
+        )
+    if format == "parquet":
+        if options:
+            raise SpecError(f"parquet has no option {next(iter(options))!r} in a harness")
+        for file in files_at(path):
+            yield _parquet(file, scan)
+        return
+    yield from _messages(path, format, scan, dict(options))
+
+
+def _messages(path: str | Path, format: str, scan: Scan, options: dict[str, Any]) -> Iterator[Read]:
+    kind = MESSAGES[format]
+    if kind.needs_keys and scan.changes != "upsert":
+        raise SpecError(
+            f"table {scan.table}: {format} sends upserts; make the harness with input_changes='upsert' and keys="
+        )
+    by_key = scan.changes == "upsert" and kind.takes_keys
+    separator = options.pop("key_separator", kind.separator)
+    made = decoder(format, scan.schema, scan.key if by_key else None, source=str(path), **options)
+    if made.unreadable == "side":
+        raise SpecError(
+            'a harness keeps unreadable messages itself: unreadable="drop", then `.unreadable`'
+        )
+    lines = read_lines(files_at(path), separator)
+    while messages := list(islice(lines, _MESSAGES)):
+        found = made.decode(messages)
+        batch = pa.RecordBatch.from_arrays(found.columns, schema=made.schema)
+        yield batch, parse_kinds(found.words, str(path)), found.refused
+
+
+def _parquet(file: Path, scan: Scan) -> Read:
+    try:
+        table = pq.read_table(file)
+    except (pa.ArrowException, OSError) as error:
+        raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
+    lower = {name.lower(): name for name in table.column_names}
+    for name in scan.schema.names:
+        if name.lower() not in lower:
+            raise UnknownColumnError(f"{file}: there is no column {name!r}. {nearest(name, lower)}")
+    columns = table.select([lower[name.lower()] for name in scan.schema.names])
+    try:
+        (batch,) = columns.rename_columns(scan.schema.names).cast(
+            scan.schema
+        ).combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], scan.schema)]
+    except pa.ArrowException as error:
+        raise InputFormatError(f"{file}: {error}") from None
+    taken = {name.lower() for name in scan.schema.names}
+    changes = [lower[n] for n in CHANGE_COLUMNS.values() if n in lower and n not in taken]
+    if len(changes) > 1:
+        raise InputFormatError(
+            f"{file}: both {changes[0]!r} and {changes[1]!r} are there; keep one"
+        )
+    kinds = (
+        parse_kinds(table.column(changes[0]), str(file))
+        if changes
+        else np.zeros(len(batch), np.int8)
+    )
+    return batch, kinds, []

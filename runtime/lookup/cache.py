@@ -1,0 +1,93 @@
+"""What a worker process keeps of the answers of a table: the keys asked for last, or all rows."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+from aggloom.codegen import Cache
+from aggloom.runtime.lookup.batch import current
+from aggloom.runtime.lookup.request import Key, Row, Times
+
+EVERY_BATCH = -1
+_Entry = tuple[list[Row], float, float]
+
+
+class Partial:
+    """Answers by key: of too many rows those go first that were not asked for longest; old ones are asked anew."""
+
+    def __init__(self, settings: Cache, times: Times) -> None:
+        self._settings, self._times = settings, times
+        self._entries: OrderedDict[Key, _Entry] = OrderedDict()
+        self._rows = 0
+
+    def __len__(self) -> int:
+        """Rows that are kept; a key that found nothing counts as one."""
+        return self._rows
+
+    def get(self, key: Key) -> list[Row] | None:
+        """The answer to a key; None if it is not known any more."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        rows, written, used = entry
+        now, kept = self._times.now(), self._settings
+        old = kept.expire_after_write and now >= written + kept.expire_after_write / 1000
+        unused = kept.expire_after_access and now >= used + kept.expire_after_access / 1000
+        if old or unused:
+            self._drop(key)
+            return None
+        self._entries[key] = rows, written, now
+        self._entries.move_to_end(key)
+        return rows
+
+    def put(self, key: Key, rows: list[Row]) -> None:
+        """Keep an answer."""
+        if not rows and not self._settings.caches_misses:
+            return
+        if key in self._entries:
+            self._drop(key)
+        now = self._times.now()
+        self._entries[key] = rows, now, now
+        self._rows += max(1, len(rows))
+        while self._rows > self._settings.max_rows:
+            self._drop(next(iter(self._entries)))
+
+    def _drop(self, key: Key) -> None:
+        rows, _, _ = self._entries.pop(key)
+        self._rows -= max(1, len(rows))
+
+
+class Whole:
+    """All rows of a table by key. They are read when they are first asked for, and again by the rule of the cache."""
+
+    def __init__(
+        self,
+        settings: Cache,
+        times: Times,
+        read: Callable[[], Sequence[Row]],
+        key_of: Callable[[Row], Key],
+    ) -> None:
+        self._settings, self._times, self._read, self._key_of = settings, times, read, key_of
+        self._rows: dict[Key, list[Row]] | None = None
+        self._since, self._batch = 0.0, object()
+
+    def get(self, key: Key) -> list[Row]:
+        """The rows of a key."""
+        assert self._rows is not None
+        return self._rows.get(key, [])
+
+    def refresh(self) -> None:
+        """Read the table again if it is time: a batch sees one reading of it."""
+        batch, refresh, now = current(), self._settings.refresh, self._times.now()
+        if self._rows is not None:
+            if refresh == EVERY_BATCH and batch == self._batch:
+                return
+            if refresh != EVERY_BATCH and (not refresh or now < self._since + refresh / 1000):
+                return
+        found: dict[Key, list[Row]] = {}
+        for row in self._read():
+            key = self._key_of(row)
+            if None not in key:
+                found.setdefault(key, []).append(row)
+        self._rows, self._since, self._batch = found, now, batch

@@ -1,0 +1,64 @@
+"""What a query wants of a lookup table, and what asks it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from aggloom.codegen import LookupTable
+
+Key = tuple[Any, ...]
+Row = tuple[Any, ...]
+Pushed = tuple[tuple[str, str, tuple[Any, ...]], ...]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The columns of a table by which it is asked and those that are read, the former among them.
+
+    name: the table's in messages. pushed: conditions (column, operation, values) that answers are tested for anyway.
+    """
+
+    name: str
+    table: LookupTable
+    asked: tuple[str, ...]
+    read: pa.Schema
+    pushed: Pushed = ()
+
+    def shown(self, key: Key) -> str:
+        """A key in words, cut where it is long."""
+        pairs = zip(self.asked, key, strict=True)
+        return ", ".join(f"{name}={_short(value)}" for name, value in pairs)
+
+
+class Times(NamedTuple):
+    """The clock by which answers grow old, in seconds, and how to wait."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+
+Outcome = Sequence[Any] | Exception
+"""What a source says to a key: rows as it has them, or what went wrong."""
+
+
+class Source(Protocol):
+    """What asks a table. Rows are tuples of the columns that are read, in their order, or mappings by name."""
+
+    def ask(self, keys: Sequence[Key]) -> list[Outcome]:
+        """What the table says to each key."""
+
+    def read(self) -> Sequence[Any]:
+        """All rows."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}.. ({len(text)} characters)"

@@ -1,0 +1,82 @@
+"""Rows of a source in the table's types: a value of another one is an error that names table, key and column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen import type_name
+from aggloom.errors import LookupAnswerError
+from aggloom.runtime.lookup.request import Key, Request, Row
+
+
+def fitted(request: Request, rows: Sequence[Any], key: Key | None) -> list[Row]:
+    """Rows as the values of the columns that are read, as Arrow gives them back; raises LookupAnswerError.
+
+    key: to which they answer; a mapping may leave it out. None: they are all rows of the table.
+    """
+    if not len(rows):
+        return []
+    shaped = [_shaped(request, row, key) for row in rows]
+    columns = [
+        _column(request, field, [row[place] for row in shaped], key)
+        for place, field in enumerate(request.read)
+    ]
+    return list(zip(*columns, strict=True))
+
+
+def _shaped(request: Request, row: Any, key: Key | None) -> Sequence[Any]:
+    """A row as its values in order."""
+    names = request.read.names
+    if isinstance(row, Mapping):
+        given = dict(zip(request.asked, key, strict=True)) if key is not None else {}
+        given |= row
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise LookupAnswerError(
+                f"{_place(request, key)}: a row has no {', '.join(map(repr, missing))}; give every column of the table"
+            )
+        return [given[name] for name in names]
+    if not isinstance(row, tuple | list):
+        raise LookupAnswerError(
+            f"{_place(request, key)}: the answer is a {type(row).__name__}; give None, a row (a tuple or a dict), or a "
+            "list of rows"
+        )
+    every = request.table.columns.names
+    if len(row) == len(every):
+        return [row[every.index(name)] for name in names]
+    raise LookupAnswerError(
+        f"{_place(request, key)}: a row has {len(row)} values, and the table {len(every)} columns: {', '.join(every)}"
+    )
+
+
+def _column(request: Request, field: pa.Field, values: list[Any], key: Key | None) -> list[Any]:
+    """Values as the column's type has them."""
+    try:
+        kept: list[Any] = pa.array(values, field.type).to_pylist()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise _mismatch(request, field, str(error), key) from None
+    if pa.types.is_nested(field.type):
+        return kept
+    for given, value in zip(values, kept, strict=True):
+        if given is None or value == given or type(given) is type(value):
+            continue
+        if pa.types.is_floating(field.type) and not isinstance(given, str | bytes):
+            continue
+        # Arrow cuts fractions off, and takes numbers for dates.
+        raise _mismatch(request, field, f"{given!r:.80} would be {value!r:.80}", key)
+    return kept
+
+
+def _mismatch(request: Request, field: pa.Field, why: str, key: Key | None) -> LookupAnswerError:
+    return LookupAnswerError(
+        f"{_place(request, key)}: column {field.name!r} is {type_name(field.type)}: {why}; declare the type that the "
+        "table has, or convert the value"
+    )
+
+
+def _place(request: Request, key: Key | None) -> str:
+    where = "" if key is None else f", key {request.shown(key)}"
+    return f"lookup table {request.name}{where}"

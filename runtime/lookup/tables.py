@@ -1,0 +1,213 @@
+"""Lookup tables of a process: each is opened when it is first asked, and asked through its cache."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from aggloom.codegen import Database, Files, Function, GivenRows
+from aggloom.errors import AggloomError, LookupAnswerError, LookupFailedError
+from aggloom.runtime.lookup.cache import Partial, Whole
+from aggloom.runtime.lookup.database import DatabaseSource
+from aggloom.runtime.lookup.files import FileSource
+from aggloom.runtime.lookup.function import FunctionSource
+from aggloom.runtime.lookup.given import GivenSource
+from aggloom.runtime.lookup.request import Key, Outcome, Request, Row, Source, Times
+from aggloom.runtime.lookup.rows import fitted
+
+SOURCES: dict[type[Any], Callable[[Request], Source]] = {
+    GivenRows: GivenSource,
+    Files: FileSource,
+    Database: DatabaseSource,
+    Function: FunctionSource,
+}
+"""The one list of sources."""
+
+_LOG = logging.getLogger("aggloom.lookup")
+_MOST = 64
+Answer = list[Row] | None
+"""The rows of a key; None if the table could not be asked, and rows that ask are to be left out."""
+
+
+class OpenTable:
+    """A table as one query asks it. counters: what it has counted, by name."""
+
+    def __init__(self, request: Request, times: Times | None = None) -> None:
+        self.request, self.times = request, times or Times()
+        self.counters: Counter[str] = Counter()
+        table = request.table
+        self._source = SOURCES[type(table.source)](request)
+        self._asking = table.asking
+        self._places = [request.read.names.index(name) for name in request.asked]
+        self._is_unique = bool(table.key) and set(table.key) <= set(request.asked)
+        kept = table.cache
+        self._partial = Partial(kept, self.times) if kept.kind == "partial" else None
+        self._whole = Whole(kept, self.times, self._all, self._key) if kept.kind == "full" else None
+
+    def answers(self, keys: Sequence[Key]) -> list[Answer]:
+        """The rows of each key, no two of which are the same; raises LookupFailedError."""
+        self.counters["lookups"] += len(keys)
+        if self._whole is not None:
+            return self._from_whole(keys)
+        found: dict[Key, Answer] = {}
+        if self._partial is not None:
+            found = {key: rows for key in keys if (rows := self._partial.get(key)) is not None}
+            self.counters["lookup_cache_hits"] += len(found)
+        left = [key for key in keys if key not in found]
+        if left:
+            found |= self._asked(left)
+        return [found[key] for key in keys]
+
+    def close(self) -> None:
+        """Give back what the source holds."""
+        self._source.close()
+
+    def _from_whole(self, keys: Sequence[Key]) -> list[Answer]:
+        assert self._whole is not None
+        error: Exception | None = None
+        for attempt in range(self._asking.attempts):
+            if attempt:
+                self.times.sleep(self._asking.delay / 1000)
+            try:
+                self._whole.refresh()
+            except Exception as failure:
+                error = failure
+            else:
+                return [self._once(key, self._whole.get(key)) for key in keys]
+        assert error is not None
+        return [self._failed(key, error) for key in keys]
+
+    def _asked(self, keys: list[Key]) -> dict[Key, Answer]:
+        """The answers of the source: what fails and what finds nothing is asked again as often as is said."""
+        outcomes: dict[Key, Outcome] = {}
+        self._ask(keys, outcomes)
+        asking = self._asking
+        self._again(outcomes, _is_failure, asking.attempts, asking.delay)
+        self._again(outcomes, _is_miss, asking.misses, asking.miss_delay)
+        found: dict[Key, Answer] = {}
+        for key, said in outcomes.items():
+            if isinstance(said, Exception):
+                found[key] = self._failed(key, said)
+                continue
+            rows = self._once(key, list(said))
+            found[key] = rows
+            if self._partial is not None:
+                self._partial.put(key, rows)
+        return found
+
+    def _again(
+        self,
+        outcomes: dict[Key, Outcome],
+        is_poor: Callable[[Outcome], bool],
+        attempts: int,
+        delay: int,
+    ) -> None:
+        """Ask once more for the keys whose outcomes are poor, until none is or it was often enough."""
+        for _ in range(attempts - 1):
+            keys = [key for key, said in outcomes.items() if is_poor(said)]
+            if not keys:
+                return
+            self.times.sleep(delay / 1000)
+            self.counters["lookup_retries"] += len(keys)
+            self._ask(keys, outcomes)
+
+    def _ask(self, keys: list[Key], outcomes: dict[Key, Outcome]) -> None:
+        """Ask the source, and bring rows into the table's types."""
+        for key, said in zip(keys, self._source.ask(keys), strict=True):
+            outcomes[key] = said
+            if isinstance(said, Exception) or not said:
+                continue
+            try:
+                outcomes[key] = rows = fitted(self.request, said, key)
+            except LookupAnswerError as error:
+                outcomes[key] = error
+                continue
+            other = next((row for row in rows if self._key(row) != key), None)
+            if other is not None:
+                outcomes[key] = LookupAnswerError(
+                    f"lookup table {self.request.name}, key {self.request.shown(key)}: a row of the answer has "
+                    f"{self.request.shown(self._key(other))}; give rows of the key that is asked for"
+                )
+
+    def _once(self, key: Key, rows: list[Row]) -> list[Row]:
+        """The rows of a key; raises LookupAnswerError if there are several of a key that is declared to be unique."""
+        if self._is_unique and len(rows) > 1:
+            raise LookupAnswerError(
+                f"lookup table {self.request.name}, key {self.request.shown(key)}: {len(rows)} rows, and "
+                f"{', '.join(self.request.table.key)} is declared to be its key; take the key away, or the rows"
+            )
+        return rows
+
+    def _failed(self, key: Key, error: Exception) -> Answer:
+        """What stands for the answer to a key that could not be had."""
+        if isinstance(error, LookupAnswerError):
+            raise error
+        name, policy = self.request.name, self._asking.on_error
+        if policy == "fail":
+            said = str(error).strip() or "no reason"
+            kind = "" if isinstance(error, AggloomError) else f"{type(error).__name__}: "
+            raise LookupFailedError(
+                f"lookup table {name}, key {self.request.shown(key)}: {kind}{said}. Set attempts and delay to ask "
+                "again, or on_error='null' or 'skip' to go on without an answer"
+            ) from error
+        self.counters[f"lookup_errors_{policy}"] += 1
+        number = self.counters[f"lookup_errors_{policy}"]
+        if number & (number - 1) == 0:
+            what = "goes on without an answer" if policy == "null" else "is left out"
+            _LOG.warning(
+                "lookup table %s, key %s: %r; the row %s (%d so far)",
+                *(name, self.request.shown(key), error, what, number),
+            )
+        return [] if policy == "null" else None
+
+    def _all(self) -> list[Row]:
+        self.counters["lookup_table_reads"] += 1
+        return fitted(self.request, self._source.read(), None)
+
+    def _key(self, row: Row) -> Key:
+        return tuple(row[place] for place in self._places)
+
+
+def _is_failure(said: Outcome) -> bool:
+    # What is no answer at all will not be one when it is asked for again.
+    return isinstance(said, Exception) and not isinstance(said, LookupAnswerError)
+
+
+def _is_miss(said: Outcome) -> bool:
+    return not isinstance(said, Exception) and not said
+
+
+_open: OrderedDict[Any, OpenTable] = OrderedDict()
+_process: list[int] = []
+
+
+def opened(request: Request) -> OpenTable:
+    """A table of this process; those that were not asked for longest are closed."""
+    if _process != [os.getpid()]:
+        # Connections and threads of the process that this one was forked from are not its own.
+        _open.clear()
+        _process[:] = [os.getpid()]
+    # The settings are a part of it: a hint may say others.
+    known = (request.table.identity, request.name, request.asked, tuple(request.read.names))
+    known = (*known, request.pushed, request.table.asking)  # type: ignore[assignment]
+    if known not in _open:
+        _open[known] = OpenTable(request)
+        while len(_open) > _MOST:
+            _open.popitem(last=False)[1].close()
+    _open.move_to_end(known)
+    return _open[known]
+
+
+def close_all() -> None:
+    """Close the tables of this process."""
+    while _process == [os.getpid()] and _open:
+        with suppress(Exception):
+            _open.popitem()[1].close()
+
+
+atexit.register(close_all)

@@ -1,0 +1,119 @@
+"""What both operators of AsOfJoin say of themselves."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.as_of.settings import AsOfSettings
+from aggloom.runtime.operators.as_of.state import AsOfState
+from aggloom.runtime.operators.base import Bundle, Held, Operator
+from aggloom.runtime.operators.join.matches import Weighted
+from aggloom.runtime.operators.join.output import Output
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.state.order_tree import TIER
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import INSERT, Kinds
+
+
+class AsOfOperator(Operator):
+    """One bucket's operator; the first columns of both inputs are the key. See AsOfSettings for its settings."""
+
+    handler_class = None
+    keeps_calls = "it has no calls"
+
+    def __init__(self, spec: AsOfSettings, directory: Path | None = None) -> None:
+        self.spec, self.schema = spec, spec.result
+        self.update_before = spec.update_before
+        self.state = AsOfState(spec, directory)
+        self.counters = {"rows": 0, "expired": 0, "emitted": 0}
+        self.settle()
+
+    def settle(self) -> None:
+        self._output = Output(self.spec, self.state)
+
+    @property
+    def name(self) -> str:
+        pairs = zip(self.spec.left.names, self.spec.right.names, self.spec.null_safe, strict=False)
+        words = [f"{one} {'<=>' if safe else '='} {other}" for one, other, safe in pairs]
+        kind = "temporal" if self.spec.waits else "asof"
+        times = f" {self.spec.matches} ".join(self.spec.times)
+        return f"{self.spec.how} {kind} join on {' AND '.join([*words, times])}"
+
+    @property
+    def states(self) -> list[AsOfState]:
+        return [self.state]
+
+    @property
+    def keys(self) -> int:
+        return len(self.state.table)
+
+    def key_columns(self) -> list[pa.Array]:
+        return self.state.table.key_columns(self.state.used())
+
+    def contents(self) -> Rows:
+        """The rows of its result that the state holds, each an insertion."""
+        return self._inserts(self._held(self.state.used()))
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        slots = self.state.table.find(key)
+        if slots[0] < 0:
+            return
+        records = sum(int(side.rows.sizes(slots)[0][0]) for side in self.state.sides)
+        written = int(self.state.table.stamps("written")[slots[0]])
+        found = self._inserts(self._held(slots))[0].to_pylist()
+        for row in found or self._described(slots):
+            yield Held(None, None, records=records, written=written, results=row)
+
+    @abstractmethod
+    def _held(self, slots: Array) -> Weighted:
+        """The joined rows of slots that were told and stay."""
+
+    def _described(self, slots: Array) -> list[dict[str, int]]:
+        """What else is told of a key that has no joined rows."""
+        return [{side.name: int(side.rows.sizes(slots)[0][0]) for side in self.state.sides}]
+
+    def _inserts(self, rows: Weighted) -> Rows:
+        return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
+
+    def _matchable(self, which: int, given: Bundle) -> tuple[pa.RecordBatch, Kinds]:
+        """The rows of a side that can leave: by their keys some match nothing."""
+        batch, kinds = given.batch, given.kinds
+        if which == 0 and self.spec.how == "left":
+            return batch, kinds
+        keep = np.ones(batch.num_rows, np.bool_)
+        for column, safe in enumerate(self.spec.null_safe):
+            if not safe and batch.column(column).null_count:
+                keep &= batch.column(column).is_valid().to_numpy(zero_copy_only=False)
+        return some_of(batch, kinds, keep)
+
+    def _nearest(self, ids: Array) -> Array:
+        """The row of the right that each row of the left finds, or -1: of several with one time the last that came."""
+        left, right = self.state.sides
+        slots = left.slots_of(ids)
+        arrays = left.rows.arrays
+        words, tiers = arrays.word[ids], arrays.arrival[ids] >> TIER
+        until = right.rows.before(slots, words, tiers, equals=not self.spec.strict)
+        found = np.full(len(ids), -1, np.int64)
+        there = np.flatnonzero(until > 0)
+        found[there] = right.rows.between(slots[there], until[there] - 1, until[there])[1]
+        return found
+
+    def _expire(self, now: int, keep: Array | None = None) -> None:
+        """Forget keys that were not written for so long, but for those to keep."""
+        ttl = self.spec.state_ttl_ms
+        if not ttl:
+            return
+        used = self.state.used() if keep is None else keep
+        old = used[now >= self.state.table.stamps("written")[used] + ttl]
+        if len(old):
+            self.counters["expired"] += len(old)
+            self.state.forget(old)
+
+
+def some_of(batch: pa.RecordBatch, kinds: Kinds, keep: Array) -> tuple[pa.RecordBatch, Kinds]:
+    return (batch, kinds) if keep.all() else (batch.filter(pa.array(keep)), kinds[keep])

@@ -1,0 +1,221 @@
+"""ASOF JOIN over changes of both sides: a row of the right that comes or goes corrects the rows that used it.
+
+A bundle is brought into the sorted rows of its keys. Of the left's rows those are looked at that came, and those from
+a time of the right that was touched to the next one; what differs from what was told of them is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import OrphanRetractionError
+from aggloom.runtime.operators.as_of.base import AsOfOperator
+from aggloom.runtime.operators.as_of.side import Side
+from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.join.matches import Weighted
+from aggloom.runtime.operators.steps import Rows, joined, no_rows
+from aggloom.runtime.operators.waves import in_waves
+from aggloom.runtime.state.row_index import ORPHAN
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import Kinds, is_retraction
+from aggloom.runtime.values.clock import Clock
+
+_NONE = np.zeros(0, np.int64)
+
+
+class Changed(NamedTuple):
+    """The rows of a side that came with a bundle, those that went with it, and the slots of both."""
+
+    came: Array = _NONE
+    gone: Array = _NONE
+    came_slots: Array = _NONE
+    gone_slots: Array = _NONE
+
+
+class Taken(NamedTuple):
+    """Changes of a side: slots, rows with the columns that are stored, kinds."""
+
+    slots: Array
+    rows: pa.RecordBatch
+    kinds: Kinds
+
+    def some(self, which: Array) -> Taken:
+        """Those with these numbers, or that are marked."""
+        which = np.flatnonzero(which) if which.dtype == np.bool_ else which
+        return Taken(self.slots[which], self.rows.take(pa.array(which)), self.kinds[which])
+
+
+class NearestOperator(AsOfOperator):
+    """An operator over rows that come and go; a bundle brings the net difference of the joined rows."""
+
+    def settle(self) -> None:
+        super().settle()
+        self.counters.setdefault("orphans_dropped", 0)
+        self._gone: tuple[Array, Array] = (_NONE, _NONE)
+        self._passing: list[tuple[Side, Array]] = []
+
+    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+        """Take changes of both inputs, and return how the joined rows change.
+
+        Raises OrphanRetractionError (policy error).
+        """
+        self.refuse_after_failure()
+        self._expire(clock.processing)
+        self.counters["rows"] += sum(given.batch.num_rows for given in inputs)
+        if not any(given.batch.num_rows for given in inputs):
+            return no_rows(self.schema)
+        self._failed = True
+        left, right = (self._taken(which, given) for which, given in enumerate(inputs))
+        touched = np.unique(np.concatenate([left.slots, right.slots]))
+        self.state.table.stamps("written")[touched] = clock.processing
+        if self.spec.per_record:
+            changes = joined([self._one_by_one(0, left), self._one_by_one(1, right)], self.schema)
+        else:
+            changes = self._output.messages(*self._bundle(left, right))
+            self._free()
+        self.state.leave(touched)
+        self.state.tidy()
+        self._failed = False
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    def _taken(self, which: int, given: Bundle) -> Taken:
+        """The changes of a side that can matter."""
+        side = self.state.sides[which]
+        batch, kinds = self._matchable(which, given)
+        time = batch.column(self.spec.times[which])
+        if time.null_count and (which == 1 or self.spec.how == "inner"):
+            keep = time.is_valid()
+            kinds = kinds[keep.to_numpy(zero_copy_only=False)]
+            batch = batch.filter(keep)
+        return Taken(self.state.lookup(batch), side.given(batch), kinds)
+
+    def _one_by_one(self, which: int, taken: Taken) -> Rows:
+        """Each change by itself; those of different keys at once."""
+        if not len(taken.slots):
+            return no_rows(self.schema)
+        none = taken.some(_NONE)
+
+        def bundle(rows: Array) -> tuple[Rows, Array]:
+            some = taken.some(rows)
+            told, kinds = self._bundle(*((some, none) if which == 0 else (none, some)))
+            by_slot = np.zeros(self.state.table.capacity, np.int64)
+            by_slot[some.slots] = rows
+            # Equal rows are told together.
+            lefts = np.repeat(told.left, np.abs(told.weight))
+            sources = by_slot[self.state.left.slots_of(lefts)]
+            changes = self._output.messages(told, kinds)
+            self._free()
+            return changes, sources
+
+        return in_waves(taken.slots, bundle)
+
+    def _bundle(self, left: Taken, right: Taken) -> tuple[Weighted, Kinds]:
+        """What changes of both sides bring; the rows that are gone are readable until `_free`."""
+        lefts, rights = self._applied(self.state.left, left), self._applied(self.state.right, right)
+        self.state.fit_rows()
+        found = self.state.found
+        came = np.zeros(len(found), np.bool_)
+        came[lefts.came] = True
+        looked = np.unique(np.concatenate([lefts.came, self._reached(rights)]))
+        old, new, fresh = found[looked] - 1, self._nearest(looked), came[looked]
+        differs = fresh | (old != new)
+        looked, old, new, fresh = looked[differs], old[differs], new[differs], fresh[differs]
+        stay = ~fresh
+        went = found[lefts.gone] - 1
+        parts = [(lefts.gone, went, -1), (looked[stay], old[stay], -1), (looked, new, 1)]
+        found[looked] = new + 1
+        self._gone = lefts.gone, rights.gone
+        return self._output.told(Weighted.of([self._weighted(*part) for part in parts]))
+
+    def _weighted(self, left: Array, right: Array, weight: int) -> Weighted:
+        """Joined rows, without those that find nothing where they do not leave alone."""
+        if self.spec.how == "inner":
+            left, right = left[right >= 0], right[right >= 0]
+        weights = np.full(len(left), weight, np.int64)
+        return Weighted(left.astype(np.int32), right.astype(np.int32), weights)
+
+    def _reached(self, rights: Changed) -> Array:
+        """The rows of the left that changes of the right may concern: from their time on until the right's next one."""
+        left, right = self.state.sides
+        ids = np.concatenate([rights.came, rights.gone])
+        if not len(ids):
+            return ids
+        slots = np.concatenate([rights.came_slots, rights.gone_slots])
+        words = right.rows.arrays.word[ids]
+        tiers, strict = np.zeros(len(ids), np.int64), self.spec.strict
+        starts = left.rows.before(slots, words, tiers, equals=strict)
+        follow = right.rows.before(slots, words, tiers, equals=True)
+        stops, _ = left.rows.sizes(slots)
+        some = np.flatnonzero(follow < right.rows.sizes(slots)[0])
+        _, after = right.rows.between(slots[some], follow[some], follow[some] + 1)
+        next_words = right.rows.arrays.word[after]
+        stops[some] = left.rows.before(slots[some], next_words, tiers[some], equals=strict)
+        # Rows of one time reach the same.
+        stretches = np.unique(np.stack([slots, starts, stops]), axis=1)
+        return left.rows.between(*stretches)[1]
+
+    def _applied(self, side: Side, taken: Taken) -> Changed:
+        """Bring changes of a side into the state."""
+        if side.owed is not None and len(side.owed):
+            taken = _unsettled(side, taken)
+        if not len(taken.slots):
+            return Changed()
+        retracts = is_retraction(taken.kinds)
+        applied = side.rows.apply(taken.slots, taken.rows, retracts)
+        went = applied.gone >= 0
+        gone, gone_slots = applied.gone[went], taken.slots[went]
+        orphans = np.flatnonzero(applied.outcomes == ORPHAN)
+        if len(orphans):
+            late, slots = self._orphans(side, taken.some(orphans), int(orphans[0]))
+            gone, gone_slots = np.concatenate([gone, late]), np.concatenate([gone_slots, slots])
+        came, came_slots = applied.ids[~retracts], taken.slots[~retracts]
+        # A row may go in the bundle in which it came: nothing was told of it.
+        stays, known = ~np.isin(came, gone), ~np.isin(gone, came)
+        self._passing.append((side, gone[~known]))
+        return Changed(came[stays], gone[known], came_slots[stays], gone_slots[known])
+
+    def _orphans(self, side: Side, taken: Taken, row: int) -> tuple[Array, Array]:
+        """What becomes of retractions of rows that are not there: the rows that went after all, and their slots."""
+        if self.spec.on_orphan_retraction == "error":
+            raise OrphanRetractionError(
+                f"row {row} of the {side.name} retracts from "
+                f"{self.state.table.place(int(taken.slots[0]))}, which does not hold it; "
+                "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
+            )
+        if side.owed is None:
+            self.counters["orphans_dropped"] += len(taken.slots)
+            return _NONE, _NONE
+        # The row may have come later in this bundle.
+        again = side.rows.remove(taken.slots, taken.rows)
+        went, never = again.gone >= 0, taken.some(again.outcomes == ORPHAN)
+        side.owed.insert(never.slots, never.rows)
+        return again.gone[went], taken.slots[went]
+
+    def _free(self) -> None:
+        """Forget the rows that are gone."""
+        for side, ids in zip(self.state.sides, self._gone, strict=True):
+            self.state.free(side, ids)
+        for side, ids in self._passing:
+            self.state.free(side, ids)
+        self._passing.clear()
+
+    def _held(self, slots: Array) -> Weighted:
+        ids = self.state.left.all_of(slots)
+        return self._weighted(ids, self.state.found[ids] - 1, 1)
+
+
+def _unsettled(side: Side, taken: Taken) -> Taken:
+    """The changes without the rows that were taken back before they came."""
+    assert side.owed is not None
+    news = np.flatnonzero(~is_retraction(taken.kinds))
+    some = taken.some(news)
+    found = side.owed.remove(some.slots, some.rows)
+    side.owed.free(found.gone[found.gone >= 0])
+    left = np.ones(len(taken.slots), np.bool_)
+    left[news[found.outcomes != ORPHAN]] = False
+    return taken.some(left)

@@ -1,0 +1,62 @@
+"""One side of an AsOfJoin: the rows of each key in order of time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from aggloom.runtime.operators.as_of.settings import AsOfSettings
+from aggloom.runtime.state.row_bag import RowBag
+from aggloom.runtime.state.sort_key import SortColumn
+from aggloom.runtime.state.sorted_rows import SortedRows
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+
+
+class Side:
+    """The rows of a side in an arena, created there or found there again.
+
+    number: 0 is the left. more: columns beside those that come. owes: whether rows that were taken back before they
+    came are remembered.
+    """
+
+    def __init__(
+        self,
+        arena: Arena,
+        pool: Pool,
+        settings: AsOfSettings,
+        number: int,
+        slots: int,
+        more: Sequence[pa.Field] = (),
+        *,
+        owes: bool = False,
+    ) -> None:
+        self.name = ("left", "right")[number]
+        kept = settings.kept(number)
+        self.fields = [*kept, *more]
+        self.names = [field.name for field in kept]
+        self.places = {field.name: place for place, field in enumerate(self.fields)}
+        # Rows without a time stand before all others, where nothing finds them.
+        order = SortColumn(self.places[settings.times[number]], descending=settings.descending)
+        known = [self.places[name] for name in settings.known[number] or ()]
+        self.rows = SortedRows(arena, pool, self.name, self.fields, (order,), slots, unique=known)
+        self.owed = RowBag(arena, pool, f"{self.name}.owed", self.fields, slots) if owes else None
+
+    @property
+    def bag(self) -> SortedRows:
+        """What holds the rows."""
+        return self.rows
+
+    def given(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The stored columns of rows."""
+        return batch.select(self.names)
+
+    def all_of(self, slots: Array) -> Array:
+        """The ids of all rows of slots, in order."""
+        sizes, _ = self.rows.sizes(slots)
+        return self.rows.between(slots, sizes * 0, sizes)[1]
+
+    def slots_of(self, ids: Array) -> Array:
+        """The slot of each row."""
+        return self.rows.index.arrays.slot[ids].astype("i8")

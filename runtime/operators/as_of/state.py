@@ -1,0 +1,163 @@
+"""What an AsOfJoin remembers: its keys, and by key the rows of both sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.as_of.settings import AsOfSettings
+from aggloom.runtime.operators.as_of.side import Side
+from aggloom.runtime.operators.rows_by_key import RowState
+from aggloom.runtime.state.key_table import KeyTable
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
+
+GONE = pa.field("", pa.bool_())
+"""Of a version, whether its key has no row from then on. No column of a query is called so."""
+
+
+class AsOfState(RowState):
+    """Keys, when each was written, and its rows.
+
+    found: by row of the left the number of the row that it was told with + 1, where it stays. due: by key, where rows
+    wait, when something is to be done for it. directory: where the arena's arrays are mapped.
+    """
+
+    def __init__(self, settings: AsOfSettings, directory: Path | None = None) -> None:
+        self.settings = settings
+        self.fields = list(settings.left)[: settings.keys]
+        self._open(Arena(directory))
+
+    @property
+    def entries(self) -> dict[str, tuple[int, int, int | None]]:
+        """What there may be several of for a key: how many in all, the texts of each, the most that a key has."""
+        return {
+            side.name: (len(side.rows), int(side.rows.rows.pooled.sum()), None)
+            for side in self.sides
+        }
+
+    @property
+    def found(self) -> Array:
+        """By row of the left the number of the row of the right that it was told with + 1; 0: with none."""
+        return self.arena.array("found", 0, "i8")
+
+    @property
+    def due(self) -> Array:
+        """By slot the next time, in milliseconds, at which rows leave or versions are over; AFTER_ALL: none."""
+        return self.arena.array("due", 0, "i8")
+
+    @property
+    def clock(self) -> Array:
+        """The watermark that rows were judged by last."""
+        return self.arena.array("clock", 0, "i8")
+
+    def fit_rows(self) -> None:
+        """Have room for what is kept by row of the left, as many rows as there may be."""
+        if not self.settings.waits and len(self.found) != self.left.rows.rows.capacity:
+            self.arena.resize("found", self.left.rows.rows.capacity)
+
+    def free(self, side: Side, ids: Array) -> None:
+        """Forget rows that are gone."""
+        if not len(ids):
+            return
+        if side is self.left and not self.settings.waits:
+            self.found[ids] = 0
+        side.rows.free(ids)
+        self.fit_rows()
+
+    def drop(self, side: Side, ids: Array) -> None:
+        """Take rows out and forget them."""
+        side.rows.take(ids)
+        self.free(side, ids)
+
+    def forget(self, slots: Array) -> None:
+        """Remove keys with their rows, and give memory back."""
+        for side in self.sides:
+            self.drop(side, side.all_of(slots))
+            if side.owed is not None:
+                side.owed.empty(slots)
+        if self.settings.waits:
+            self.due[slots] = AFTER_ALL
+        self.table.forget(slots)
+        self._fit()
+
+    def leave(self, touched: Array) -> None:
+        """Forget the keys among these that have nothing left."""
+        empty = touched
+        for side in self.sides:
+            empty = empty[side.rows.sizes(empty)[0] == 0]
+            if side.owed is not None:
+                empty = empty[~side.owed.holds(empty)]
+        if len(empty):
+            self.forget(empty)
+
+    def tidy(self) -> None:
+        """Give back what nothing stands in any more."""
+        self.pool.sweep()
+        if self.table.is_airy or any(side.rows.is_airy for side in self.sides):
+            self._compact()
+
+    def _open(self, arena: Arena) -> None:
+        self.arena, self.pool = arena, Pool(arena)
+        settings = self.settings
+        self.table = KeyTable(arena, self.pool, self.fields, ("written",))
+        slots = self.table.capacity
+        owes = settings.on_orphan_retraction == "keep" and not settings.waits
+        more = [GONE] if settings.waits else []
+        self.left = Side(arena, self.pool, settings, 0, slots, owes=owes)
+        self.right = Side(arena, self.pool, settings, 1, slots, more, owes=owes)
+        self.sides = self.left, self.right
+        if settings.waits:
+            self._fit_due()
+        else:
+            arena.array("found", self.left.rows.rows.capacity, "i8")
+        if "clock" not in arena:
+            arena.array("clock", 1, "i8")[0] = BEFORE_ALL
+
+    def _fit(self) -> None:
+        slots = self.table.capacity
+        if self.left.rows.tree.arrays.root.shape[0] == slots:
+            return
+        for side in self.sides:
+            side.rows.reserve_slots(slots)
+            if side.owed is not None:
+                side.owed.reserve_slots(slots)
+        if self.settings.waits:
+            self._fit_due()
+
+    def _fit_due(self) -> None:
+        """Have a time for each slot."""
+        slots = self.table.capacity
+        known = len(self.arena.array("due", 0, "i8")) if "due" in self.arena else 0
+        if known == 0:
+            self.arena.array("due", slots, "i8")
+        elif known != slots:
+            self.arena.resize("due", slots)
+        self.due[known:] = AFTER_ALL
+
+    def _compact(self) -> None:
+        """Copy what is left into arrays of its size."""
+        arena = Arena()
+        pool = Pool(arena)
+        table, moved = self.table.copied(arena, pool)
+        rows, lefts = self.left.rows.copied(arena, pool, moved, table.capacity)
+        _, rights = self.right.rows.copied(arena, pool, moved, table.capacity)
+        for side in self.sides:
+            if side.owed is not None:
+                side.owed.copied(arena, pool, moved, table.capacity)
+        if self.settings.waits:
+            there = np.flatnonzero(moved >= 0)
+            due = arena.array("due", table.capacity, "i8")
+            due[:] = AFTER_ALL
+            due[moved[there]] = self.due[there]
+        else:
+            old = np.flatnonzero(lefts >= 0)
+            links = np.concatenate([np.zeros(1, np.int64), rights + 1])
+            found = arena.array("found", rows.rows.capacity, "i8")
+            found[lefts[old]] = links[self.found[old]]
+        arena.array("clock", 1, "i8")[:] = self.clock
+        self.arena.adopt(arena)
+        self._open(self.arena)

@@ -1,0 +1,191 @@
+"""Temporal join: each row of the left leaves once, with the version of the right that held at its time (SEMANTICS 5.5).
+
+Rows of the left wait for the watermark. Every change of the right is a version of its key from its time on: an
+insertion or the new half of an update is a row, a deletion says that there is none. Of the versions at or before the
+watermark the last one stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import DataError
+from aggloom.runtime.operators.as_of.base import AsOfOperator, some_of
+from aggloom.runtime.operators.as_of.settings import AsOfSettings
+from aggloom.runtime.operators.as_of.state import GONE
+from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.deduplicate.at_once import refuse_retractions
+from aggloom.runtime.operators.deduplicate.choice import milliseconds_of
+from aggloom.runtime.operators.join.condition import Condition
+from aggloom.runtime.operators.join.matches import Weighted
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_BEFORE, Kinds
+from aggloom.runtime.values.clock import AFTER_ALL, Clock
+from aggloom.runtime.values.columns import flags
+
+
+class TemporalOperator(AsOfOperator):
+    """An operator over insertions on the left and versions on the right; its result is only added to."""
+
+    keeps_calls = "what it has told stays"
+
+    def __init__(self, spec: AsOfSettings, directory: Path | None = None) -> None:
+        super().__init__(spec, directory)
+        self.counters["late_dropped"] = 0
+        self._condition = Condition(spec) if spec.condition is not None else None
+        self._gone_place = np.array([self.state.right.places[GONE.name]], np.int64)
+
+    def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
+        """Take rows and versions, and return the rows whose time has come; the watermark never goes back.
+
+        Raises DataError for a row of the left that takes one back, and for rows without a time.
+        """
+        self.refuse_after_failure()
+        refuse_retractions(inputs[0].kinds, self.name)
+        left, right = (self._matchable(which, given) for which, given in enumerate(inputs))
+        due, since = self._due(left[0]), self._since(*right)
+        self._failed = True
+        used = self.state.used()
+        self._expire(clock.processing, used[self.state.left.rows.sizes(used)[0] == 0])
+        self.counters["rows"] += sum(given.batch.num_rows for given in inputs)
+        if not self.spec.chained:
+            self._advance(clock)
+        self._take_versions(*right, since, clock.processing)
+        self._take_rows(*left, due, clock.processing)
+        if self.spec.chained:
+            self._advance(clock)
+        changes = self._certain()
+        self.state.tidy()
+        self._failed = False
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    def next_timers(self) -> tuple[int | None, int | None]:
+        due = self.state.due[self.state.used()]
+        first = int(due.min()) if len(due) else AFTER_ALL
+        return (None if first >= AFTER_ALL else first), None
+
+    def _advance(self, clock: Clock) -> None:
+        now = self.state.clock
+        now[0] = max(int(now[0]), clock.watermark)
+
+    def _due(self, batch: pa.RecordBatch) -> Array:
+        return milliseconds_of(batch, self.spec.times[0], self.spec.clock_zone)
+
+    def _since(self, batch: pa.RecordBatch, kinds: Kinds) -> Array:
+        """From when on versions hold, in milliseconds; that of an old half counts for nothing."""
+        name = self.spec.times[1]
+        place = batch.schema.names.index(name)
+        nulls = np.asarray(batch.column(place).is_null())
+        if (nulls & (kinds == DELETE)).any():
+            raise DataError(
+                f"column {name!r}: a deletion has no time (NULL) from which on its row is gone; send the time with it"
+            )
+        told = kinds != UPDATE_BEFORE
+        some, _ = some_of(batch, kinds, told)
+        since = np.zeros(batch.num_rows, np.int64)
+        since[told] = milliseconds_of(some, name, self.spec.clock_zone)
+        return since
+
+    def _take_versions(self, batch: pa.RecordBatch, kinds: Kinds, since: Array, now: int) -> None:
+        told = kinds != UPDATE_BEFORE
+        batch, kinds = some_of(batch, kinds, told)
+        if not len(kinds):
+            return
+        state, side = self.state, self.state.right
+        slots = state.lookup(batch)
+        arrays = [*side.given(batch).columns, pa.array(kinds == DELETE)]
+        rows = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(side.fields))
+        # A version with a time that is there takes its place.
+        gone = side.rows.insert(slots, rows).gone
+        state.free(side, gone[gone >= 0])
+        self._note(slots, since[told], now)
+
+    def _take_rows(self, batch: pa.RecordBatch, kinds: Kinds, due: Array, now: int) -> None:
+        """Store rows of the left that are in time."""
+        state, side = self.state, self.state.left
+        late = due <= int(state.clock[0])
+        self.counters["late_dropped"] += int(late.sum())
+        batch, _ = some_of(batch, kinds, ~late)
+        if not batch.num_rows:
+            return
+        slots = state.lookup(batch)
+        side.rows.insert(slots, side.given(batch))
+        self._note(slots, due[~late], now)
+
+    def _note(self, slots: Array, times: Array, now: int) -> None:
+        """Note when keys are to be looked at again, and that they were written."""
+        np.minimum.at(self.state.due, slots, times)
+        self.state.table.stamps("written")[slots] = now
+
+    def _certain(self) -> Rows:
+        """The rows whose time has come, in order of time and arrival; versions that are over are forgotten."""
+        state, clock = self.state, int(self.state.clock[0])
+        used = state.used()
+        slots = used[state.due[used] <= clock]
+        if not len(slots):
+            return no_rows(self.schema)
+        ids = state.left.all_of(slots)
+        due = self._due(state.left.rows.rows.gather(ids)) if len(ids) else ids
+        come = due <= clock
+        told, times = ids[come], due[come]
+        changes = self._told(told, times)
+        state.drop(state.left, told)
+        state.due[slots] = AFTER_ALL
+        waiting = ids[~come]
+        np.minimum.at(state.due, state.left.slots_of(waiting), due[~come])
+        self._forget_versions(slots, clock)
+        state.leave(slots)
+        return changes
+
+    def _told(self, ids: Array, times: Array) -> Rows:
+        """Rows of the left with the versions that they find."""
+        state = self.state
+        order = np.lexsort((state.left.rows.arrays.arrival[ids], times))
+        ids = ids[order]
+        found = self._nearest(ids)
+        there = np.flatnonzero(found >= 0)
+        (gone,) = state.right.rows.rows.gather_columns(found[there], self._gone_place)
+        found[there[flags(gone)]] = -1
+        if self._condition is not None:
+            there = np.flatnonzero(found >= 0)
+            holds = self._condition.holds(state.sides, ids[there], found[there])
+            found[there[~holds]] = -1
+        if self.spec.how == "inner":
+            ids, found = ids[found >= 0], found[found >= 0]
+        one = np.ones(len(ids), np.int64)
+        rows = Weighted(ids.astype(np.int32), found.astype(np.int32), one)
+        return self._output.messages(rows, np.full(len(ids), INSERT, np.int8))
+
+    def _forget_versions(self, slots: Array, clock: int) -> None:
+        """Forget the versions before the last one that holds at the watermark, and note when the next one is over."""
+        side = self.state.right
+        ids = side.all_of(slots)
+        if not len(ids):
+            return
+        place = np.array([side.places[self.spec.times[1]]], np.int64)
+        field = side.fields[int(place[0])]
+        times = side.rows.rows.gather_columns(ids, place)
+        batch = pa.RecordBatch.from_arrays(times, schema=pa.schema([field]))
+        since = milliseconds_of(batch, field.name, self.spec.clock_zone)
+        owners = side.slots_of(ids)
+        # Of a version that is not the last of its key, until when it holds.
+        ends = np.full(len(ids), AFTER_ALL, np.int64)
+        same = owners[1:] == owners[:-1]
+        ends[:-1][same] = since[1:][same]
+        self.state.drop(side, ids[ends <= clock])
+        left = ends > clock
+        np.minimum.at(self.state.due, owners[left], ends[left])
+
+    def _held(self, slots: Array) -> Weighted:
+        """No row: what waits is not given out yet, and what was given out is not kept."""
+        return Weighted.of([])
+
+    def _described(self, slots: Array) -> list[dict[str, int]]:
+        waiting, versions = (int(side.rows.sizes(slots)[0][0]) for side in self.state.sides)
+        return [{"waiting": waiting, "versions": versions}]

@@ -1,0 +1,131 @@
+"""Joins whose rows leave with the watermark: what those by bounds of times and those in windows have in common."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.codegen.windows import to_instants
+from aggloom.runtime.operators.base import Bundle as Given
+from aggloom.runtime.operators.join.matches import Weighted
+from aggloom.runtime.operators.join.operator import JoinOperator
+from aggloom.runtime.operators.join.state import NAMES, JoinState
+from aggloom.runtime.operators.join.timed_settings import TimedSettings
+from aggloom.runtime.operators.steps import Rows, joined
+from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.values.changelog import INSERT
+from aggloom.runtime.values.clock import BEFORE_ALL, Clock
+
+
+class TimedState(JoinState):
+    """What a Join remembers, and the watermark that rows were judged by last."""
+
+    @property
+    def clock(self) -> Array:
+        """The watermark."""
+        return self.arena.array("clock", 0, "i8")
+
+    def _open(self, arena: Arena) -> None:
+        super()._open(arena)
+        if "clock" not in arena:
+            arena.array("clock", 1, "i8")[0] = BEFORE_ALL
+
+    def _compact(self) -> None:
+        now = int(self.clock[0])
+        super()._compact()
+        self.clock[0] = now
+
+
+class TimedJoinOperator(JoinOperator):
+    """One bucket's operator over rows that the watermark takes away. See TimedSettings for its settings."""
+
+    state_class: ClassVar[type[JoinState]] = TimedState
+    spec: TimedSettings
+    state: TimedState
+
+    def __init__(self, spec: TimedSettings, directory: Path | None = None) -> None:
+        super().__init__(spec, directory)
+        late = (f"late_dropped_{name}" for name in NAMES)
+        self.counters |= {"late_dropped": 0, **dict.fromkeys(late, 0)}
+
+    def run(self, inputs: Sequence[Given], clock: Clock) -> Rows:
+        """Take changes of both inputs, and return what they and the watermark bring; the clocks never go back.
+
+        Raises OrphanRetractionError (policy error), AggloomError for more joined rows than a bundle may bring.
+        """
+        self.refuse_after_failure()
+        self._failed = True
+        parts = [self._forgotten(clock.processing)]
+        if not self.spec.chained:
+            parts.append(self._advanced(clock))
+        rows = sum(given.batch.num_rows for given in inputs)
+        if rows:
+            parts.append(self._came(self._in_time(inputs), clock))
+        if self.spec.chained:
+            parts.append(self._advanced(clock))
+        changes = joined([part for part in parts if len(part[1])], self.schema)
+        self._failed = False
+        self.counters["rows"] += rows
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    @property
+    def now(self) -> int:
+        """The watermark."""
+        return int(self.state.clock[0])
+
+    def _advanced(self, clock: Clock) -> Rows:
+        """What leaves as the watermark moves on."""
+        now = self.state.clock
+        now[0] = max(int(now[0]), clock.watermark)
+        return self._left()
+
+    @abstractmethod
+    def _came(self, inputs: Sequence[Given], clock: Clock) -> Rows:
+        """Store rows; what they bring at once."""
+
+    @abstractmethod
+    def _left(self) -> Rows:
+        """Forget what the watermark has passed; what that brings."""
+
+    @abstractmethod
+    def _forgotten(self, now: int) -> Rows:
+        """Forget what was not written for as long as it lives; what that brings."""
+
+    @abstractmethod
+    def _is_late(self, which: int, batch: pa.RecordBatch) -> Array | None:
+        """Which rows of a side come too late; None: none does."""
+
+    def _in_time(self, inputs: Sequence[Given]) -> list[Given]:
+        """The rows that are not too late; the others are counted."""
+        found = []
+        for which, given in enumerate(inputs):
+            late = self._is_late(which, given.batch)
+            if late is not None and late.any():
+                count = int(late.sum())
+                self.counters["late_dropped"] += count
+                self.counters[f"late_dropped_{NAMES[which]}"] += count
+                given = Given(given.batch.filter(pa.array(~late)), given.kinds[~late])
+            found.append(given)
+        return found
+
+    def _inserted(self, rows: Weighted) -> Rows:
+        return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))
+
+
+def times_of(column: pa.Array, zone: str, missing: int, later: int = 0) -> Array:
+    """Times as milliseconds since 1970, rounded down, after so many microseconds were added; NULL is `missing`."""
+    micros = pc.cast(pc.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+    there = np.asarray(micros.fill_null(0).to_numpy(zero_copy_only=False))
+    found = (there + later) // 1000
+    if column.type.tz is None:
+        found = to_instants(found, zone)
+    if column.null_count:
+        found = np.where(column.is_valid().to_numpy(zero_copy_only=False), found, missing)
+    return found

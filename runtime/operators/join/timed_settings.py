@@ -1,0 +1,52 @@
+"""The settings of a TimedJoin, which its operators read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from aggloom.runtime.operators.join.settings import JoinSettings, SideSettings
+
+
+@dataclass(frozen=True)
+class TimedSettings(JoinSettings):
+    """Which rows a TimedJoin pairs, and when it forgets them.
+
+    times: the column of each side by which rows leave. bounds: the least and the greatest difference of the left's time
+    and the right's, in microseconds; None: times are the ends of windows. once: whether each row of the result is given
+    out once and for all. chained: whether rows come when the watermark does by which they are judged. time_zone: on
+    whose clocks times without one lie.
+    """
+
+    times: tuple[str, str] = ("", "")
+    bounds: tuple[int, int] | None = None
+    once: bool = True
+    chained: bool = False
+    time_zone: str = "UTC"
+
+    @property
+    def waits(self) -> bool:
+        return self.once and self.bounds is not None
+
+    @property
+    def spans(self) -> tuple[int, int] | None:
+        """How long after its time a row of each side may get a partner, in microseconds; None: it never has one."""
+        assert self.bounds is not None
+        lower, upper = self.bounds
+        if not self.once:
+            # Until their own time has come rows may still change.
+            return max(-lower, 0), max(upper, 0)
+        return (-lower, upper) if lower <= upper else None
+
+    @property
+    def stored(self) -> frozenset[str]:
+        return super().stored | (frozenset() if self.bounds is None else frozenset(self.times))
+
+    @cached_property
+    def sides(self) -> tuple[SideSettings, SideSettings]:
+        # What has left has still been told; in windows all is told at once.
+        left, right = (
+            replace(side, keeps_degrees=side.alone and self.bounds is not None)
+            for side in super().sides
+        )
+        return left, right

@@ -1,0 +1,1 @@
+"""Lookup joins: rows that ask a table when they come, and what they got."""

@@ -1,0 +1,214 @@
+"""MaterialisedLookup: a row that is taken back takes back what it got, whatever the table says by then (5.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import OrphanPolicy
+from aggloom.errors import OrphanRetractionError
+from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.lookup.kernels import follow
+from aggloom.runtime.operators.lookup.messages import Side, told
+from aggloom.runtime.operators.lookup.state import LookupState
+from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.steps import Rows, joined, no_rows
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import (
+    DELETE,
+    INSERT,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Kinds,
+    is_retraction,
+)
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+
+@dataclass(frozen=True)
+class LookupSettings:
+    """What a MaterialisedLookup is made from.
+
+    given: the columns that come: `keys` of the key, others of the row, the list of answers. result: those that leave.
+    replaces: whether a row takes the place of the one of its key. output_key: by which an update is told, if by any.
+    """
+
+    name: str
+    given: pa.Schema
+    keys: int
+    result: pa.Schema
+    replaces: bool
+    output_key: tuple[str, ...] | None = None
+    update_before: bool = True
+    per_record: bool = False
+    state_ttl_ms: int = 0
+    on_orphan_retraction: OrphanPolicy = "drop"
+
+    @property
+    def key(self) -> pa.Schema:
+        """The columns of the key."""
+        return pa.schema(list(self.given)[: self.keys])
+
+
+class _Came(NamedTuple):
+    """Joined rows that come: by each its slot, the number of its arrival, whether it stands for none."""
+
+    slots: Array
+    arrivals: Array
+    rows: pa.RecordBatch
+    nothing: Array
+
+
+class LookupOperator(RowsByKey[LookupState]):
+    """One bucket's operator; see LookupSettings. It never asks: its rows bring their answers along."""
+
+    handler_class = None
+    keeps_calls = "it has no calls"
+
+    def __init__(self, settings: LookupSettings, directory: Path | None = None) -> None:
+        self.settings, self.schema = settings, settings.result
+        self.update_before = settings.update_before
+        self.state = LookupState(settings.key, settings.result, directory)
+        self.counters = {"rows": 0, "expired": 0, "orphans_dropped": 0, "emitted": 0}
+
+    @property
+    def name(self) -> str:
+        return self.settings.name
+
+    def process(
+        self, batch: pa.RecordBatch, kinds: Kinds, clock: Clock = NO_TIME, partials: Partials = ()
+    ) -> Rows:
+        """Take rows with their answers, and return how the joined rows change.
+
+        Raises OrphanRetractionError (policy error).
+        """
+        self.refuse_after_failure()
+        if self.settings.state_ttl_ms:
+            self.expire(clock.processing, self.settings.state_ttl_ms)
+        self.counters["rows"] += batch.num_rows
+        if not batch.num_rows:
+            return no_rows(self.schema)
+        self._failed = True
+        if self.settings.per_record:
+            each = [
+                self._bundle(batch.slice(n, 1), kinds[n : n + 1], clock.processing)
+                for n in range(batch.num_rows)
+            ]
+            changes = joined(each, self.schema)
+        else:
+            changes = self._bundle(batch, kinds, clock.processing)
+        self._failed = False
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    def contents(self) -> Rows:
+        """The joined rows, each an insertion."""
+        rows = self._held(self.state.used())
+        return rows, np.full(rows.num_rows, INSERT, np.int8)
+
+    def held(self, key: pa.RecordBatch) -> Iterator[Held]:
+        slots = self.state.table.find(key)
+        if slots[0] < 0:
+            return
+        records, written = int(self.state.depth[slots[0]]), int(self.state.written[slots[0]])
+        rows = self._held(slots)
+        found = rows.to_pylist() if rows.num_columns else [{}] * rows.num_rows
+        for row in found or [{}]:
+            yield Held(None, None, records=records, written=written, results=row)
+
+    def _held(self, slots: Array) -> pa.RecordBatch:
+        none = np.zeros(0, np.int64)
+        ids = np.concatenate([none, *(each for _, each in self.state.bag.walk(slots))])
+        ids = ids[~self.state.is_nothing(ids)]
+        return self.state.gather(np.repeat(ids, self.state.bag.counts(ids)))
+
+    def _bundle(self, batch: pa.RecordBatch, kinds: Kinds, now: int) -> Rows:
+        """What a bundle changes."""
+        state, settings, n = self.state, self.settings, batch.num_rows
+        adds = ~is_retraction(kinds)
+        slots, groups = np.unique(state.lookup(batch), return_inverse=True)
+        depth, owed = state.depth[slots], state.owed[slots]
+        stays, taken = np.zeros(n, np.bool_), np.zeros(len(slots), np.int64)
+        under, top = np.full(n, -1, np.int64), np.full(len(slots), -1, np.int64)
+        stray = np.empty(n, np.int64)
+        keeps = settings.on_orphan_retraction == "keep"
+        replaces = settings.replaces
+        found = follow(groups, adds, replaces, keeps, depth, owed, stays, taken, under, top, stray)
+        if found:
+            self._orphans(int(stray[0]), int(found), slots[groups[stray[0]]])
+        places, gone = state.latest(slots[taken > 0], taken[taken > 0])
+        gone_slots = slots[taken > 0][places]
+        leaves = gone[~state.is_nothing(gone)]
+        counts = state.bag.counts(leaves)
+        old = Side(
+            np.repeat(gone_slots[~state.is_nothing(gone)], counts),
+            state.gather(np.repeat(leaves, counts)),
+        )
+        rows = np.flatnonzero(stays)
+        came = self._came(batch, rows, slots[groups[rows]])
+        state.bag.take(gone)
+        state.bag.free(gone)
+        state.arrive(came.slots, came.arrivals, came.rows, came.nothing)
+        state.depth[slots] = depth - taken + np.bincount(groups[rows], minlength=len(slots))
+        state.owed[slots] = owed
+        state.written[slots] = now
+        real = pa.array(~came.nothing)
+        new = Side(came.slots[~came.nothing], came.rows.filter(real))
+        state.leave(slots)
+        if settings.per_record:
+            return _as_it_came(old, new, int(kinds[0]), self.schema)
+        return told(old, new, self.schema, settings.output_key, settings.update_before)
+
+    def _came(self, batch: pa.RecordBatch, rows: Array, slots: Array) -> _Came:
+        """The joined rows of the rows of a batch that come and stay."""
+        picked = batch.take(pa.array(rows))
+        lists = picked.column(batch.num_columns - 1)
+        counts = np.diff(lists.offsets.to_numpy())
+        nothing = np.repeat(counts == 0, np.maximum(counts, 1))
+        arrivals = np.repeat(np.arange(len(rows)), np.maximum(counts, 1))
+        # Where there is no answer, what stands beside it is NULL.
+        ends = np.cumsum(counts)
+        starts = np.repeat(ends - counts, np.maximum(counts, 1))
+        within = np.arange(len(arrivals)) - np.repeat(
+            np.cumsum(np.maximum(counts, 1)) - np.maximum(counts, 1), np.maximum(counts, 1)
+        )
+        answers = lists.flatten()
+        answer = pa.array(starts + within, mask=nothing)
+        own = picked.select(range(batch.num_columns - 1)).take(pa.array(arrivals))
+        parts = dict(zip([f.name for f in answers.type], answers.flatten(), strict=True))
+        columns = [
+            (
+                own.column(field.name)
+                if field.name in own.schema.names
+                else parts[field.name].take(answer)
+            )
+            for field in self.schema
+        ]
+        joined_rows = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return _Came(slots[arrivals], arrivals, joined_rows, nothing)
+
+    def _orphans(self, row: int, count: int, slot: int) -> None:
+        policy = self.settings.on_orphan_retraction
+        if policy == "error":
+            raise OrphanRetractionError(
+                f"row {row} retracts from {self.state.table.place(slot)}, which does not hold it; let "
+                "on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
+            )
+        if policy == "drop":
+            self.counters["orphans_dropped"] += count
+
+
+def _as_it_came(old: Side, new: Side, kind: int, schema: pa.Schema) -> Rows:
+    """The messages of one row, in its own kind."""
+    goes = UPDATE_BEFORE if kind == UPDATE_BEFORE else DELETE
+    comes = UPDATE_AFTER if kind == UPDATE_AFTER else INSERT
+    parts = [
+        (side.rows, np.full(len(side.slots), code, np.int8))
+        for side, code in ((old, goes), (new, comes))
+    ]
+    return joined(parts, schema)

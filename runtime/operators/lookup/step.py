@@ -1,0 +1,244 @@
+"""The step that asks: rows in, and out either the joined rows or the rows with the list of their answers."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.codegen import lower_calc
+from aggloom.codegen.planner import Asked, Lookup, LookupJoin
+from aggloom.errors import LookupAnswerError
+from aggloom.runtime.lookup.request import Key, Request
+from aggloom.runtime.lookup.tables import Answer, opened
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import is_retraction
+
+_PASSES = pa.schema([("passes", pa.bool_())])
+_PAIRS = 131_072
+
+
+class Found(NamedTuple):
+    """Answers, one after the other: by answer where its rows begin, how many there are, whether it could not be had."""
+
+    rows: pa.RecordBatch
+    starts: Array
+    counts: Array
+    unsaid: Array
+
+
+class Pairs(NamedTuple):
+    """Rows and their answers: the number of the row, that of the answer among `answers`, -1 where it is padded.
+
+    They stand in the order of the rows. left_out: whether a row is left out altogether.
+    """
+
+    rows: Array
+    places: Array
+    answers: pa.RecordBatch
+    left_out: Array
+
+
+def joined(node: LookupJoin, rows: Rows) -> Rows:
+    """Each row with each of its answers; all rows are insertions, and what stands for their kinds goes along."""
+    batch, kinds = rows
+    pairs = paired(node.asked, batch, np.ones(batch.num_rows, np.bool_))
+    return joined_rows(node, batch, pairs), kinds[pairs.rows]
+
+
+def joined_rows(node: LookupJoin, batch: pa.RecordBatch, pairs: Pairs) -> pa.RecordBatch:
+    """The columns of a lookup join for pairs of rows and answers."""
+    columns = _taken(batch, pairs, node.schema.names)
+    return pa.RecordBatch.from_arrays(columns, schema=node.schema)
+
+
+def listed(node: Lookup, rows: Rows) -> Rows:
+    """Each row with the list of its answers; rows that are taken back have none."""
+    batch, kinds = rows
+    pairs = paired(node.asked, batch, ~is_retraction(kinds))
+    return with_lists(node, batch, pairs), kinds
+
+
+def with_lists(node: Lookup, batch: pa.RecordBatch, pairs: Pairs) -> pa.RecordBatch:
+    """The columns of a lookup for rows and their answers."""
+    counts = np.bincount(pairs.rows, minlength=batch.num_rows)
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    kind = node.schema.types[-1].value_type
+    parts = _taken(batch, pairs, node.answer.names) or [pa.array(pairs.places >= 0)]
+    structs = pa.StructArray.from_arrays(parts, fields=list(kind))
+    lists = pa.ListArray.from_arrays(pa.array(offsets), structs)
+    own = [batch.column(name) for name in node.order]
+    return pa.RecordBatch.from_arrays([*own, lists.cast(node.schema.types[-1])], schema=node.schema)
+
+
+def paired(asked: Asked, batch: pa.RecordBatch, comes: Array) -> Pairs:
+    """The rows that come, each with what the table says to it; raises LookupFailedError."""
+    numbers = np.flatnonzero(asks(asked, batch, comes))
+    keys, which = _distinct(asked, batch, numbers)
+    answers = _Named(asked).answers(keys) if keys else []
+    return matched(asked, batch, comes, numbers, which, _found(asked, answers))
+
+
+def paired_with(asked: Asked, batch: pa.RecordBatch, lists: pa.ListArray) -> Pairs:
+    """Rows with the lists of answers that an engine has put beside them, NULL for none."""
+    numbers = np.flatnonzero(asks(asked, batch, np.ones(batch.num_rows, np.bool_)))
+    lists = lists.take(pa.array(numbers)).fill_null([])
+    counts = np.diff(lists.offsets.to_numpy()).astype(np.int64)
+    if asked.meets_one and (counts > 1).any():
+        row = int(numbers[np.argmax(counts > 1)])
+        key = tuple(batch.column(name)[row].as_py() for name in asked.keys)
+        raise LookupAnswerError(
+            f"lookup table {asked.name}, key {request_of(asked).shown(key)}: {counts.max()} rows, and "
+            f"{', '.join(asked.table.key)} is declared to be its key; take the key away, or the rows"
+        )
+    flat = lists.flatten()
+    parts = [c.cast(f.type) for c, f in zip(flat.flatten(), asked.answers, strict=False)]
+    rows = pa.RecordBatch.from_arrays(parts, schema=asked.answers)
+    which, none = np.arange(len(numbers)), np.zeros(len(numbers), np.bool_)
+    found = Found(rows, np.cumsum(counts) - counts, counts, none)
+    return matched(asked, batch, np.ones(batch.num_rows, np.bool_), numbers, which, found)
+
+
+def asks(asked: Asked, batch: pa.RecordBatch, comes: Array) -> Array:
+    """Which of the rows that come ask: those with a key, that pass what they have to."""
+    asking = comes & _has_key(asked, batch)
+    return asking if asked.before is None else asking & _holds(asked.before, batch)
+
+
+def matched(
+    asked: Asked,
+    batch: pa.RecordBatch,
+    comes: Array,
+    numbers: Array,
+    which: Array,
+    answers: Found,
+) -> Pairs:
+    """Pairs of rows with those of the answers that pass the condition, rows without any padded if they are to be.
+
+    numbers: the rows that have asked. which: of each the place of its answer.
+    """
+    table, mine = answers.rows, answers.counts[which]
+    rows = np.repeat(numbers, mine)
+    first = np.repeat(answers.starts[which] - (np.cumsum(mine) - mine), mine)
+    places = first + np.arange(len(rows))
+    left_out = np.zeros(batch.num_rows, np.bool_)
+    left_out[numbers[answers.unsaid[which]]] = True
+    if asked.condition is not None and len(rows):
+        passes = np.concatenate(
+            [
+                _passing(asked, batch, table, rows[at : at + _PAIRS], places[at : at + _PAIRS])
+                for at in range(0, len(rows), _PAIRS)
+            ]
+        )
+        rows, places = rows[passes], places[passes]
+    if asked.kind == "left":
+        found = np.zeros(batch.num_rows, np.bool_)
+        found[rows] = True
+        alone = np.flatnonzero(comes & ~found & ~left_out)
+        rows = np.concatenate([rows, alone])
+        places = np.concatenate([places, np.full(len(alone), -1, np.int64)])
+        order = np.argsort(rows, kind="stable")
+        rows, places = rows[order], places[order]
+    return Pairs(rows, places, table, left_out)
+
+
+def request_of(asked: Asked) -> Request:
+    """What a lookup join wants of its table. Its columns are read under the names of the joined rows."""
+    columns = tuple(right for _, right in asked.pairs)
+    read = pa.schema([asked.table.columns.field(name) for _, name in asked.names])
+    more = [asked.table.columns.field(n) for n in dict.fromkeys(columns) if n not in read.names]
+    return Request(asked.name, asked.table, columns, pa.schema([*read, *more]), asked.pushed)
+
+
+class _Named:
+    """An open table whose rows have the columns that the joined rows read, and no others."""
+
+    def __init__(self, asked: Asked) -> None:
+        request = request_of(asked)
+        self._table, self._width = opened(request), len(asked.names)
+        self._is_wider = len(request.read) > self._width
+
+    def answers(self, keys: Sequence[Key]) -> list[Answer]:
+        found = self._table.answers(keys)
+        if not self._is_wider:
+            return found
+        return [rows and [row[: self._width] for row in rows] for rows in found]
+
+
+def _found(asked: Asked, answers: Sequence[Answer]) -> Found:
+    """Answers as columns."""
+    flat = [row for rows in answers for row in rows or ()]
+    width = len(asked.answers)
+    columns = [[row[place] for row in flat] for place in range(width)]
+    arrays = [pa.array(v, f.type) for v, f in zip(columns, asked.answers, strict=True)]
+    counts = np.array([len(rows or ()) for rows in answers], np.int64)
+    unsaid = np.array([rows is None for rows in answers], np.bool_)
+    table = pa.RecordBatch.from_arrays(arrays, schema=asked.answers)
+    return Found(table, np.cumsum(counts) - counts, counts, unsaid)
+
+
+def _has_key(asked: Asked, batch: pa.RecordBatch) -> Array:
+    """Whether a row has a value in each column of the key."""
+    found = np.ones(batch.num_rows, np.bool_)
+    for name in asked.keys:
+        column = batch.column(name)
+        if column.null_count:
+            found &= column.is_valid().to_numpy(zero_copy_only=False)
+    return found
+
+
+def _distinct(asked: Asked, batch: pa.RecordBatch, numbers: Array) -> tuple[list[Key], Array]:
+    """The different keys of some rows, as they come, and for each row which it is."""
+    picked = pa.array(numbers)
+    columns = [batch.column(name).take(picked).to_pylist() for name in asked.keys]
+    known: dict[Hashable, int] = {}
+    keys: list[Key] = []
+    which = np.empty(len(numbers), np.int64)
+    for place, key in enumerate(zip(*columns, strict=True)):
+        # What cannot be hashed (a list, a dict) is known by its text; NaN is the same as itself.
+        name: Hashable = key
+        try:
+            number = known.get(key)
+        except TypeError:
+            name = repr(key)
+            number = known.get(name)
+        if number is None:
+            number = known[name] = len(keys)
+            keys.append(key)
+        which[place] = number
+    return keys, which
+
+
+def _passing(
+    asked: Asked, batch: pa.RecordBatch, table: pa.RecordBatch, rows: Array, places: Array
+) -> Array:
+    """Whether pairs pass the condition."""
+    pairs = Pairs(rows, places, table, rows)
+    names = [*batch.schema.names, *table.schema.names]
+    schema = pa.schema([*batch.schema, *table.schema])
+    both = pa.RecordBatch.from_arrays(_taken(batch, pairs, names), schema=schema)
+    assert asked.condition is not None
+    return _holds(asked.condition, both)
+
+
+def _holds(condition: str, batch: pa.RecordBatch) -> Array:
+    """Whether rows pass a condition; NULL is no."""
+    calc = lower_calc(None, (("passes", condition),), _PASSES, batch.schema)
+    found, _ = calc.run(batch, np.zeros(batch.num_rows, np.int8))
+    flags = pc.fill_null(found.column(0), False)
+    return np.asarray(flags.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _taken(batch: pa.RecordBatch, pairs: Pairs, names: Sequence[str]) -> list[pa.Array]:
+    """Columns of pairs, by name, those of the row and of the answer."""
+    own = set(batch.schema.names)
+    rows = pa.array(pairs.rows)
+    places = pa.array(pairs.places, mask=pairs.places < 0)
+    return [
+        batch.column(name).take(rows) if name in own else pairs.answers.column(name).take(places)
+        for name in names
+    ]

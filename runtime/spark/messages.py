@@ -1,0 +1,196 @@
+"""Messages of a DataFrame as changes: lines of files, or keys and values as a broker's source gives them.
+
+A column of an expression: what Spark knows of a line's file stays with its rows, and so their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from aggloom.errors import SpecError
+from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.decoder import Decoded, Decoder, decoder
+from aggloom.runtime.formats.lines import cut
+from aggloom.runtime.formats.side import SideTable, side_table
+from aggloom.runtime.spark.counting import REFUSED, number
+from aggloom.runtime.spark.expressions import spark_arrow, spark_schema
+from aggloom.runtime.spark.records import CHANGE_COLUMN
+
+_UPSERTS: WeakKeyDictionary[DataFrame, tuple[str, ...]] = WeakKeyDictionary()
+_READ = "_aggloom_read"
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+_PARTS: dict[tuple[str, int], int] = {}
+_PLACES = ("topic", "partition", "offset")
+
+
+def read_messages(
+    df: DataFrame,
+    format: str,
+    schema: Any,
+    keys: Any = None,
+    *,
+    value: str = "value",
+    key: str | None = "key",
+    unreadable: str = "error",
+    side: str | Path | None = None,
+    **options: Any,
+) -> DataFrame:
+    """The changes in a DataFrame's messages: the schema's columns and `_change_type`; streaming or batch.
+
+    value, key: its columns of texts or bytes, as Spark's Kafka source calls them; a key that is not there is none.
+    keys: the columns by which upserts are told apart. unreadable: a message that cannot be read is an "error", a
+    counted "drop", or goes with its bytes and the reason into Parquet files in the directory `side`. Other options are
+    the format's. Raises SpecError and its kin.
+    """
+    if value not in df.columns:
+        raise SpecError(f"read_messages: there is no column {value!r} of messages")
+    zone = {"zone": options.pop("zone", None) or session_zone(df.sparkSession)}
+    made = decoder(format, schema, keys, unreadable, **zone, **options)
+    keyed = F.col(key).cast("binary") if key in df.columns else F.lit(None).cast("binary")
+    known = [name for name in _PLACES if name in df.columns]
+    parts = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in known]
+    place = F.concat_ws(", ", *parts) if parts else F.lit("a message")
+    return decoded(df, made, F.col(value), keyed, place, side)
+
+
+def session_zone(session: Any) -> str:
+    """The time zone in which a session reads times that name none."""
+    return str(session.conf.get("spark.sql.session.timeZone"))
+
+
+def decoded(
+    df: DataFrame,
+    made: Decoder,
+    value: Column,
+    key: Column,
+    place: Column,
+    side: str | Path | None = None,
+    separator: str | None = None,
+) -> DataFrame:
+    """The changes of messages; separator: values are lines, whose keys stand before it."""
+    table = side_table(side, made, made.unreadable)
+    counted = made.unreadable != "error"
+    rows = _row_type(made.schema)
+    returned = StructType(
+        [StructField("rows", ArrayType(rows)), StructField("refused", IntegerType())]
+    )
+    reading = Reading(made, table, separator)
+
+    def read(value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
+        return reading(value, key, place)
+
+    # It is not to be computed twice, nor moved to where other rows are.
+    function = F.arrow_udf(read, returned).asNondeterministic()
+    found = function(value.cast(BinaryType()), key, place)
+    one = df.select(found.alias(_READ))
+    if counted:
+        refused = F.sum(f"{_READ}.refused").alias("refused")
+        one = one.observe(f"{REFUSED} #{number()}", refused)
+    one = one.select(F.explode(f"{_READ}.rows").alias("row"))
+    fields = [F.col(f"row.c{at}").alias(name) for at, name in enumerate(made.schema.names)]
+    changes = one.select(*fields, F.col("row.change").alias(CHANGE_COLUMN))
+    if made.upserts:
+        _UPSERTS[changes] = made.keys
+    return changes
+
+
+def upsert_keys(df: DataFrame) -> tuple[str, ...]:
+    """The keys of a DataFrame whose changes lack the rows that they replace, if it is as it was read; else none."""
+    return _UPSERTS.get(df, ())
+
+
+def same_upserts(df: DataFrame, derived: DataFrame) -> DataFrame:
+    """The derived DataFrame, known to have the upserts of the other."""
+    if df in _UPSERTS:
+        _UPSERTS[derived] = _UPSERTS[df]
+    return derived
+
+
+def _row_type(schema: pa.Schema) -> StructType:
+    """A change's row: columns by number, for a user's name must not meet the change's."""
+    columns = [
+        StructField(f"c{at}", f.dataType) for at, f in enumerate(spark_schema(schema).fields)
+    ]
+    return StructType([*columns, StructField("change", StringType())])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The function of values, keys and places, a batch of Arrow's at a time."""
+
+    decoder: Decoder
+    side: SideTable | None
+    separator: str | None
+
+    def __call__(self, value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
+        """The rows of each message, and whether it is refused."""
+        messages = list(self._messages(value, key, place))
+        present = [message for message in messages if message is not None]
+        found = self.decoder.decode(present)
+        if found.refused and self.side is not None:
+            self.side.write(found.side_table(), _part(self.side.token))
+        return self._arrays(messages, found)
+
+    def _messages(
+        self, value: pa.Array, key: pa.Array, place: pa.Array
+    ) -> Iterator[Message | None]:
+        between = self.separator.encode() if self.separator else None
+        for one, own, where in zip(
+            value.to_pylist(), key.to_pylist(), place.to_pylist(), strict=True
+        ):
+            if own is None and one is not None:
+                yield cut(one, between, where)
+            else:
+                yield Message(one, own, where)
+
+    def _arrays(self, messages: list[Message | None], found: Decoded) -> pa.Array:
+        lengths = iter(found.lengths.tolist())
+        offsets, total = [0], 0
+        for message in messages:
+            total += 0 if message is None else next(lengths)
+            offsets.append(total)
+        schema = self.decoder.schema
+        columns = [
+            column if column.type == wanted else column.cast(wanted)
+            for column, wanted in zip(found.columns, spark_arrow(schema).types, strict=True)
+        ]
+        names = [*(f"c{at}" for at in range(len(columns))), "change"]
+        rows = pa.StructArray.from_arrays([*columns, found.words], names=names)
+        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows)
+        refused = {id(message) for message, _ in found.refused}
+        counts = [int(id(m) in refused) for m in messages]
+        return pa.StructArray.from_arrays(
+            [lists, pa.array(counts, pa.int32())], names=["rows", "refused"]
+        )
+
+
+def _part(token: str) -> str:
+    """The name of what a task writes next to a side table: the same when the task runs again."""
+    context = TaskContext.get()
+    if context is None:
+        return "0"
+    attempt = (token, int(context.taskAttemptId()))
+    part = _PARTS.get(attempt, -1) + 1
+    # A worker runs one task at a time; those before are over.
+    for old in [each for each in _PARTS if each[1] != attempt[1]]:
+        del _PARTS[old]
+    _PARTS[attempt] = part
+    query, batch = (context.getLocalProperty(name) for name in (_QUERY, _BATCH))
+    return f"{query or 'batch'}-{batch or 0}-{context.partitionId()}-{part}"

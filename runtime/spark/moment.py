@@ -1,0 +1,28 @@
+"""Which batch a task works for."""
+
+from __future__ import annotations
+
+from aggloom.runtime.lookup.batch import working_for
+
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+
+
+def batch_number() -> int | None:
+    """The number of the batch that this task works for; None outside of a streaming query."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    number = context.getLocalProperty(_BATCH_ID) if context else None
+    return None if number is None else int(number)
+
+
+def work_for_this_batch() -> None:
+    """Let lookup tables that are read with every batch know which one this task works for."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return
+    number, query = batch_number(), context.getLocalProperty(_QUERY_ID)
+    working_for(("stage", context.stageId()) if number is None else (query, number))

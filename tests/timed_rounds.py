@@ -1,0 +1,14 @@
+"""Many random timed joins beside the plain models of `test_timed_join`: python tests/timed_rounds.py FIRST LAST."""
+
+from __future__ import annotations
+
+import sys
+
+from test_timed_join import check, check_changes, check_windows
+
+if __name__ == "__main__":
+    first, last = map(int, sys.argv[1:])
+    for seed in range(first, last):
+        for each in (check, check_changes, check_windows):
+            each(seed)
+    print(f"{3 * (last - first)} joins, none wrong")
