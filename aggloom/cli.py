@@ -114,7 +114,9 @@ def sample(directory: Path) -> None:
     help="t=PATH[,format=debezium-json|jsonl|csv|parquet|...][,schema=DDL][,option=value ...] (docs/formats.md)",
 )
 @click.option(
-    "--sink", help="console (default), table (the folded result), jsonl:PATH, parquet:PATH."
+    "--sink",
+    help="console (default), table (the folded result), jsonl:PATH, parquet:PATH, or a kind with options: "
+    "database,table=totals,connect=dbname=shop (docs/sinks.md).",
 )
 @click.option(
     "--checkpoint",

@@ -149,6 +149,10 @@ class CheckpointError(StateError):
     """A checkpoint that cannot be looked into, or that does not hold what is asked for."""
 
 
+class SinkError(AggloomError):
+    """A place for results that cannot take them."""
+
+
 class UntrustedCodeError(StateError):
     """Python source that came with a spec's text or a checkpoint, which runs only if the user trusts it."""
 

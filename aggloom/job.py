@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from aggloom.codegen.spec.choices import (
     TableChanges,
 )
 from aggloom.errors import SpecError, nearest
+from aggloom.runtime.sinks.registry import sink_options
 from aggloom.tables import TableSource, relative_to, table_source
 
 
@@ -31,7 +33,7 @@ class Job:
     sql: str
     tables: tuple[TableSource, ...]
     checkpoint: Path
-    sink: str = "console"
+    sink: str | Mapping[str, Any] = "console"
     changes: TableChanges = "retract"
     dialect: Dialect = "spark"
     backend: Backend = "numba"
@@ -76,9 +78,10 @@ def read_job(path: Path, **overrides: Any) -> Job:
     )
     if isinstance(given.get("checkpoint"), str):
         given["checkpoint"] = relative_to(path.parent, given["checkpoint"])
-    kind, colon, place = str(given.get("sink") or "").partition(":")
-    if place:
-        given["sink"] = kind + colon + relative_to(path.parent, place)
+    if isinstance(given.get("sink"), str):
+        kind, colon, place = given["sink"].partition(":")
+        if place and "," not in kind:
+            given["sink"] = kind + colon + relative_to(path.parent, place)
     options = given.get("options") or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")
@@ -109,7 +112,24 @@ def complete(given: Mapping[str, Any], where: str) -> Job:
         if names.count(name) > 1:
             raise SpecError(f"{where}: table {name!r} is given twice; leave one out.")
     job = Job(**given)
-    return replace(job, checkpoint=Path(job.checkpoint))
+    return replace(job, sink=_sink(job.sink, where), checkpoint=Path(job.checkpoint))
+
+
+def _sink(given: Any, where: str) -> str | Mapping[str, Any]:
+    """A sink as text, or of a kind with options: a mapping, or KIND,OPTION=VALUE,...; raises SpecError."""
+    if isinstance(given, str):
+        kind, *rest = _OPTION.split(given)
+        if not rest or ":" in kind:
+            return given
+        pairs = [part.partition("=") for part in rest]
+        told = {"kind": kind, **{name: value for name, _, value in pairs}}
+        if len(told) <= len(pairs):
+            raise SpecError(f"{where}: sink {given!r} says something twice; leave one out.")
+        given = told
+    if not isinstance(given, Mapping):
+        raise SpecError(f"{where}: sink is {given!r}; it must be text, or a mapping with its kind.")
+    sink_options(given)
+    return dict(given)
 
 
 _CHOICES = {
@@ -117,7 +137,8 @@ _CHOICES = {
     "dialect": DIALECTS,
     "backend": BACKENDS,
 }
-_KINDS = {"sql": str, "sink": str, "continuous": bool, "json": bool}
+_OPTION = re.compile(r",(?=\w+=)")
+_KINDS = {"sql": str, "continuous": bool, "json": bool}
 _WORDS = {str: "text", bool: "true or false"}
 
 

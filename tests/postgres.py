@@ -19,7 +19,7 @@ import pytest
 
 _STARTED_WITHIN = 30
 _USERS = ("postgres", "nobody")
-_SETTINGS = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "wal_level=logical")
+_SETTINGS = ("fsync=off", "full_page_writes=off", "wal_level=logical")
 
 
 class Postgres:

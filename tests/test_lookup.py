@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -319,6 +321,7 @@ def test_hints_say_how_a_table_is_asked() -> None:
         ("LOOKUP('table'='d', 'capacity'='0')", "at least 1"),
         ("LOOKUP('table'='d', 'timeout'='soon')", "duration"),
         ("LOOKUP(d)", "names and values"),
+        ("STATE_TTL('s' = '1 d')", "STATE_TTL of a lookup join"),
     ],
 )
 def test_hints_that_cannot_be(hint: str, error: str) -> None:
@@ -341,7 +344,7 @@ def test_hints_that_cannot_be(hint: str, error: str) -> None:
             TypeMismatchError,
             "cast",
         ),
-        (query("JOIN").replace("PROCTIME()", "s.v"), SqlError, "row time"),
+        (query("JOIN").replace("PROCTIME()", "s.v"), SqlError, "AS OF a row time"),
     ],
 )
 def test_what_is_refused(sql: str, kind: type[Exception], error: str) -> None:
@@ -400,7 +403,7 @@ def test_a_table_in_ddl(tmp_path: Any) -> None:
 def test_names_of_tables_and_what_is_no_table() -> None:
     with pytest.raises(SpecError, match="rename one"):
         al.explain(query("JOIN"), tables={**S, "dim": DIM}, lookups=Table().lookups())
-    with pytest.raises(SpecError, match="give al.lookup_table"):
+    with pytest.raises(SpecError, match=r"give al.lookup_table"):
         al.explain(query("JOIN"), tables=S, lookups={"dim": [1]})
 
 
@@ -441,3 +444,10 @@ def test_a_failure_names_table_key_and_fix() -> None:
         for changes in ("append", "retract"):
             found = run(query("LEFT JOIN"), [("+I", 1, 1, "x")], lookups, input_changes=changes)
             assert found == rows
+
+
+def test_the_page_says_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "lookup.md").read_text(encoding="utf-8")
+    code, printed = re.findall(r"```(?:python|text)\n(.*?)```", page, re.S)[:2]
+    exec(compile(code, "docs/lookup.md", "exec"), {})
+    assert capsys.readouterr().out == printed

@@ -29,6 +29,7 @@ OPERATORS_BY_NAME = {
     *("Over", "OverOperator", "OverOnceOperator", "OverSpec"),
     *("Rank", "RankOperator", "RankSpec", "Join", "JoinOperator", "JoinSpec"),
     *("AsOfJoin", "AsOfOperator", "NearestOperator", "TemporalOperator", "AsOfSpec"),
+    *("Dimension", "Lookup", "LookupJoin", "MaterialisedLookup", "LookupOperator", "LookupSpec"),
     *("DeduplicateSpec", "WindowOperator", "WindowSettings", "SlicingWindowOperator"),
     *("SessionWindowOperator", "GeneralWindowOperator"),
     *("TimedJoin", "TimedJoinOperator", "TimedJoinSpec"),
@@ -95,6 +96,12 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *HANDLERS, "formats", "operators", "local"),
+    "runtime/lookup": KERNEL | SHARED | CODEGEN | _in("runtime", "lookup"),
+    "runtime/operators/lookup": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "lookup", "operators"),
+    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "sinks"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN
@@ -214,6 +221,7 @@ def test_templates_carry_no_whitespace_marks() -> None:
 # are made by a LocalAggregator, which is no operator: it remembers nothing.
 NAMED = {
     "codegen/planner/__init__.py": {
+        *("Lookup", "LookupJoin", "MaterialisedLookup"),
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
         *("WindowAggregate", "Deduplicate", "Join", "Over", "Rank", "AsOfJoin", *STEPS),
         "TimedJoin",
@@ -225,6 +233,7 @@ NAMED = {
     "codegen/planner/join_state.py": {"Join"},
     "codegen/planner/join_tree.py": {"Join"},
     "codegen/planner/logical.py": {"Aggregate"},
+    "codegen/planner/lookup_join.py": {"Dimension", "LookupJoin"},
     "codegen/planner/spec_plan.py": {"Aggregate"},
     "codegen/planner/monotonic_extremes.py": {"Aggregate"},
     "codegen/planner/over_window.py": {"Over"},
@@ -246,6 +255,8 @@ NAMED = {
     "runtime/local/pipeline.py": {"LocalAggregator"},
     "runtime/local/timeline_player.py": {"WindowAggregate", "WindowAssign"},
     "runtime/local/timeline_story.py": {"WindowAggregate"},
+    "runtime/spark/lookup_frame.py": {"Lookup", "LookupJoin"},
+    "runtime/spark/ordinary.py": {"Lookup", "LookupJoin"},
     "runtime/spark/query.py": {"WindowAggregate"},
     "runtime/spark/routes.py": {"LocalAggregator"},
     "aggloom/__init__.py": {"GroupAggOperator"},

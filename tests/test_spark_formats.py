@@ -70,7 +70,9 @@ def test_a_brokers_messages(spark: Any) -> None:
     )
     changes = al.read_messages(messages, "upsert-json", DDL, "id")
     # Nobody has said that these are upserts: it is known of what was read by keys.
-    out = al.sql("SELECT name, SUM(cnt) AS s FROM t GROUP BY name", t=changes, buckets=1)
+    out = al.sql(
+        "SELECT name, SUM(cnt) AS s FROM t GROUP BY name", t=changes, buckets=1, backend="python"
+    )
     assert sorted(map(tuple, out.collect())) == [("b", 7, "insert")]
     with pytest.raises(SpecError, match="sends upserts and not 'retract'"):
         al.sql("SELECT 1 FROM t", t=changes, input_changes="retract")
@@ -99,10 +101,14 @@ def test_a_stream_passes_over_what_it_was_told_to_and_counts_it(spark: Any, tmp_
     def run(unreadable: str, **more: Any) -> Any:
         df = al.read_changes(spark, path, "canal-json", DDL, unreadable=unreadable, **more)
         assert file_order(df), "rows have to know their files, whose order counts"
-        out = al.sql("SELECT name, SUM(cnt) AS s FROM t GROUP BY name", t=df, buckets=1)
-        query = al.write_changes(out, "table", tmp_path / unreadable)
+        out = al.sql(
+            "SELECT name, SUM(cnt) AS s FROM t GROUP BY name", t=df, buckets=1, backend="python"
+        )
+        query = al.write_changes(out, "table", tmp_path / f"checkpoint-{unreadable}")
         al.await_end(query)
-        assert al.read_table(tmp_path / unreadable).to_pylist() == [{"name": "a", "s": 2}]
+        assert al.read_table(tmp_path / f"checkpoint-{unreadable}").to_pylist() == [
+            {"name": "a", "s": 2}
+        ]
         return al.progress(query)
 
     counts = run("drop")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggloom.codegen.operators.aggregate import Aggregate, GroupAggregate, LocalAggregate
 from aggloom.codegen.operators.as_of import AsOfJoin
+from aggloom.codegen.operators.asked import Asked, Dimension
 from aggloom.codegen.operators.base import Node, Stateful, mark, transform, walk
 from aggloom.codegen.operators.calc import Calc, pick, renamed
 from aggloom.codegen.operators.deduplicate import (
@@ -15,13 +16,8 @@ from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.expand import Bucket, Column, Constant, Expand, Item
 from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.join import Join
-from aggloom.codegen.operators.lookup import (
-    Asked,
-    Dimension,
-    Lookup,
-    LookupJoin,
-    MaterialisedLookup,
-)
+from aggloom.codegen.operators.lookup import LookupJoin
+from aggloom.codegen.operators.lookup_state import Lookup, MaterialisedLookup
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall

@@ -196,6 +196,9 @@ class _Pairing:
     def _lookup(self, as_of: AsOf) -> Node:
         """The join with a lookup table, which tests what an inner join's rows have to pass as well."""
         tree = self.tree
+        if self.has_ttls:
+            fix = "set table.exec.state.ttl, after which what rows got is forgotten"
+            raise refusal(self.sql, as_of.place, "STATE_TTL of a lookup join is", fix)
         if tree.kind == "inner":
             self.conditions, tree.where = [*self.conditions, *tree.where], []
         return LookupClause(self.builder, as_of, tree.kind, *self.sides).plan(

@@ -1,10 +1,10 @@
-"""Sinks for a changelog: the console, a materialised table, JSON lines, Parquet."""
+"""Sinks for a changelog: the console, a materialised table, JSON lines, Parquet; a database."""
 
 from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,13 +14,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import SpecError, StateCorruptError
+from aggloom.runtime.sinks.registry import KNOWN, PLAIN, sink_options
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
+from aggloom.runtime.spark.database import IntoDatabase, change_column_of
 from aggloom.runtime.spark.failures import started, telling
 from aggloom.runtime.spark.lower import lowered
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.starting import WithFiles, ready
 from aggloom.runtime.values.changelog import (
-    CHANGE_COLUMNS,
     KIND_NAMES,
     UPDATE_AFTER,
     UPDATE_BEFORE,
@@ -37,7 +38,7 @@ _BATCH_ID, _CHECKSUM = b"aggloom.batch_id", b"aggloom.checksum"
 
 def write_changes(
     df: DataFrame,
-    sink: str,
+    sink: str | Mapping[str, Any],
     checkpoint: str | Path,
     *,
     trigger: dict[str, Any] | None = None,
@@ -45,27 +46,34 @@ def write_changes(
     key_columns: Sequence[str] | None = None,
     rows_shown: int = 20,
 ) -> StreamingQuery:
-    """Start a query that writes a changelog to `console`, `table`, `jsonl:PATH` or `parquet:PATH`.
+    """Start a query that writes a changelog to `console`, `table`, `jsonl:PATH`, `parquet:PATH`, or a database.
 
-    By default it processes what is there and stops. `key_columns` tell `table` which row a lone +U replaces.
+    sink: one of these, or a mapping of its kind and its options, as in {"kind": "database", "table": "totals",
+    "connect": "dbname=shop"} (docs/sinks.md). By default it processes what is there and stops. `key_columns` tell
+    `table` which row a lone +U replaces, and `database` by which columns rows are written, if not by the result's key.
     """
     if not df.isStreaming:
         raise SpecError(
             "write_changes: the DataFrame is a batch, whose changes are all there: use df.write or df.toArrow(), "
             "or read a stream (al.read_changes does unless streaming=False)"
         )
-    if not isinstance(sink, str):
+    if not isinstance(sink, str | Mapping):
         raise SpecError(
-            f"sink is a {type(sink).__name__}; known are console, table, jsonl:PATH, parquet:PATH. "
+            f"sink is a {type(sink).__name__}; known are {', '.join(KNOWN)}. "
             "For a function of your own use df.writeStream.foreachBatch"
         )
+    options = None
+    if isinstance(sink, Mapping):
+        sink, options = sink_options(sink)
     kind, _, path = sink.partition(":")
-    if kind not in ("console", "table", "jsonl", "parquet"):
-        raise SpecError(
-            f"unknown sink {sink!r}; known are console, table, jsonl:PATH, parquet:PATH"
-        )
+    if kind not in PLAIN and options is None:
+        raise SpecError(f"unknown sink {sink!r}; known are {', '.join(KNOWN)}")
     if kind in ("jsonl", "parquet") and not path:
         raise SpecError(f"sink {sink!r}: write {kind}:PATH")
+    made = lowered(df)
+    database = None
+    if options is not None:
+        database = IntoDatabase.of(df, made, options, key_columns, checkpoint)
     df = ready(df, checkpoint)
     keeps = hint(df.sparkSession, checkpoint)
     if keeps:
@@ -74,6 +82,8 @@ def write_changes(
     writer = writer.trigger(**(trigger or {"availableNow": True}))
     if query_name:
         writer = writer.queryName(query_name)
+    if database is not None:
+        return started(writer.foreachBatch(WithFiles(checkpoint, database)))
     if kind == "console":
         return started(writer.foreachBatch(WithFiles(checkpoint, ConsoleSink(rows_shown))))
     if kind == "table":
@@ -83,15 +93,6 @@ def write_changes(
         return started(writer.foreachBatch(WithFiles(checkpoint, table)))
     take_back(path, checkpoint)
     return started(writer.format("json" if kind == "jsonl" else kind).option("path", path))
-
-
-def _change_column(names: Sequence[str]) -> str:
-    """The change column's name: the last column, by either profile."""
-    if names and names[-1] in CHANGE_COLUMNS.values():
-        return names[-1]
-    raise SpecError(
-        f"not a changelog: the last column is none of {', '.join(CHANGE_COLUMNS.values())}"
-    )
 
 
 class ConsoleSink:
@@ -105,7 +106,7 @@ class ConsoleSink:
         """Print one batch."""
         with telling("console sink"):
             table = batch.toArrow()
-        kinds = parse_kinds(table.column(_change_column(table.column_names)), "console sink")
+        kinds = parse_kinds(table.column(change_column_of(table.column_names)), "console sink")
         head = table.slice(0, self._rows_shown).to_pylist()
         for kind, row in zip(kinds, head, strict=False):
             values = ", ".join(f"{name}={value}" for name, value in list(row.items())[:-1])
@@ -147,7 +148,7 @@ class TableSink:
 
     def _fold(self, old: pa.Table | None, changes: pa.Table) -> pa.Table:
         """The table, with each row's weight as the last column, after some changes."""
-        kinds = parse_kinds(changes.column(_change_column(changes.column_names)), "table sink")
+        kinds = parse_kinds(changes.column(change_column_of(changes.column_names)), "table sink")
         before, after = (int((kinds == kind).sum()) for kind in (UPDATE_BEFORE, UPDATE_AFTER))
         if self._keys is None and before != after:
             raise ChangelogLawError(

@@ -1,0 +1,259 @@
+"""database: a table of a database, written by the result's key, each batch once.
+
+The rows of a batch and its number are written in one transaction: either both are there, or neither. What is written
+again after a kill is found by the number, under the checkpoint's own id, and passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError, nearest
+from aggloom.runtime.sinks.dialects import DRIVERS, MARKS, dialect_of
+from aggloom.runtime.sinks.net import Net, net_by_key, tells_before
+from aggloom.runtime.sinks.statements import Statements
+from aggloom.runtime.values.changelog import Kinds
+
+EXISTING = ("error", "keep", "replace")
+_ANEW = "Start with an empty checkpoint and existing=replace."
+_WORDS = {"create": bool, "replay": bool, "table": str, "log_table": str, "driver": str}
+
+
+@dataclass(frozen=True)
+class DatabaseOptions:
+    """What a database sink is told.
+
+    table: its name, perhaps with its schema. connect: what the driver connects with: a text, keywords, or a function
+    that gives a connection. driver: a module of Python's database interface. dialect: its database's, where that is
+    not known. create: whether the table is made if it is not there. existing: what to do about rows that a checkpoint
+    finds in the table when it first writes to it: "error", "keep", or "replace" them. replay: whether a checkpoint
+    that has gone back to an older batch may write its batches again. log_table: where the numbers of batches are.
+    """
+
+    table: str
+    connect: Any
+    driver: str = "psycopg"
+    dialect: str | None = None
+    create: bool = True
+    existing: str = "error"
+    replay: bool = False
+    log_table: str = "aggloom_batches"
+
+
+def database_options(given: Mapping[str, Any]) -> DatabaseOptions:
+    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
+    known = list(DatabaseOptions.__dataclass_fields__)
+    for name in given:
+        if name not in known:
+            raise SpecError(
+                f"sink database: there is no option {name!r}. {nearest(str(name), known)}"
+            )
+    for name in ("table", "connect"):
+        if not given.get(name):
+            raise SpecError(
+                f"sink database: give it a {name}, as in {{'kind': 'database', 'table': 'totals', "
+                "'connect': 'dbname=shop'}"
+            )
+    typed = {name: _typed(name, value) for name, value in given.items()}
+    made = DatabaseOptions(**typed)
+    if made.existing not in EXISTING:
+        raise SpecError(
+            f"sink database: existing is {made.existing!r}; known are {', '.join(EXISTING)}"
+        )
+    dialect_of(made.driver, made.dialect)
+    return made
+
+
+def _typed(name: str, value: Any) -> Any:
+    """The value of an option, which a command line gives as text."""
+    kind = _WORDS.get(name)
+    if kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    if kind is not None and not isinstance(value, kind):
+        word = "true or false" if kind is bool else "a text"
+        raise SpecError(f"sink database: {name} is {value!r}; it must be {word}")
+    return value
+
+
+class DatabaseSink:
+    """Writes the batches of a result into a table.
+
+    key: the columns by which rows are told apart. tells_before: whether the changes tell each row that is replaced;
+    None: as each batch looks.
+    """
+
+    def __init__(
+        self, options: DatabaseOptions, key: Sequence[str], tells_before: bool | None
+    ) -> None:
+        self.options, self.key, self.tells_before = options, tuple(key), tells_before
+        self._checked: pa.Schema | None = None
+        self._where = f"sink database, table {options.table}"
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
+        """Write a batch; False if it was there. checkpoint: its id.
+
+        Raises SinkError for what the database does not take, CheckpointError for a checkpoint that does not fit it.
+        """
+        told = tells_before(kinds) if self.tells_before is None else self.tells_before
+        net = net_by_key(rows, kinds, self.key, told, self._where)
+        digest = hashlib.sha256(repr((rows.schema.names, net)).encode(errors="replace")).hexdigest()
+        say = self._statements(rows.schema)
+        with self._transaction() as cursor:
+            self._make(cursor, say)
+            last = self._last(cursor, say, checkpoint)
+            if last is None:
+                cursor.execute(say.first_batch, (batch, digest, checkpoint, self.options.table))
+                self._begin(cursor, say, batch, checkpoint)
+            elif batch > last[0] + 1:
+                raise CheckpointError(
+                    f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} now: what "
+                    f"is between was written elsewhere, or the table was put back from an older copy. {_ANEW}"
+                )
+            elif batch < last[0] and not self.options.replay:
+                raise CheckpointError(
+                    f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} again, as "
+                    "one does that was put back from an older copy. replay=true writes its batches again, over what "
+                    "is there; for another history, start with an empty checkpoint and existing=replace"
+                )
+            elif last == (batch, digest):
+                return False
+            else:
+                about = (batch, digest, checkpoint, self.options.table, *last)
+                cursor.execute(say.next_batch, about)
+                if cursor.rowcount != 1:
+                    raise CheckpointError(
+                        f"{self._where}: another run of this checkpoint writes at the same time; end one of them"
+                    )
+            self._write(cursor, say, net)
+        return True
+
+    def _make(self, cursor: Any, say: Statements) -> None:
+        """Make the tables that are not there, once in a run, and see that this one has the result's columns."""
+        if self._checked == say.schema:
+            return
+        if self.options.create:
+            cursor.execute(say.create)
+        cursor.execute(say.create_log)
+        self._check_columns(cursor, say)
+        self._checked = say.schema
+
+    def _statements(self, schema: pa.Schema) -> Statements:
+        options = self.options
+        mark = MARKS.get(getattr(_module(options.driver), "paramstyle", ""))
+        if mark is None:
+            raise SpecError(
+                f"{self._where}: the parameters of {options.driver} are not of a known style"
+            )
+        dialect = dialect_of(options.driver, options.dialect)
+        return Statements(dialect, mark, options.table, schema, self.key, options.log_table)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """A cursor of a transaction, which is committed if all goes well."""
+        end = "Nothing of the batch was written."
+        try:
+            with closing(self._connection()) as connection:
+                try:
+                    with closing(connection.cursor()) as cursor:
+                        yield cursor
+                    end = "If the batch was written, the next run finds it and passes over it."
+                    connection.commit()
+                except BaseException:
+                    self._checked = None
+                    connection.rollback()
+                    raise
+        except AggloomError:
+            raise
+        except _module(self.options.driver).Error as error:
+            said = " ".join(str(error).split()) or type(error).__name__
+            raise SinkError(f"{self._where}: {said}. {self._fix(said)}{end}") from error
+
+    def _fix(self, said: str) -> str:
+        if "no unique or exclusion constraint" in said or "does not match any PRIMARY KEY" in said:
+            columns = ", ".join(self.key)
+            return f"The table needs a unique index of the result's key ({columns}): CREATE UNIQUE INDEX. "
+        return ""
+
+    def _connection(self) -> Any:
+        connect = self.options.connect
+        if callable(connect):
+            return connect()
+        module = _module(self.options.driver)
+        return (
+            module.connect(**connect) if isinstance(connect, Mapping) else module.connect(connect)
+        )
+
+    def _check_columns(self, cursor: Any, say: Statements) -> None:
+        cursor.execute(say.any_row)
+        there = [column[0] for column in cursor.description]
+        lacks = [name for name in say.schema.names if name not in there]
+        if lacks:
+            fixes = "; ".join(map(say.add_column, lacks))
+            raise SinkError(
+                f"{self._where}: there is no column {', '.join(map(repr, lacks))}. {fixes}"
+            )
+
+    def _last(self, cursor: Any, say: Statements, checkpoint: str) -> tuple[int, str] | None:
+        cursor.execute(say.last_batch, (checkpoint, self.options.table))
+        found = cursor.fetchone()
+        return None if found is None else (int(found[0]), str(found[1]))
+
+    def _begin(self, cursor: Any, say: Statements, batch: int, checkpoint: str) -> None:
+        """What a checkpoint does when it first writes to the table."""
+        if batch and self.options.existing != "keep":
+            raise CheckpointError(
+                f"{self._where}: it has no batch of this checkpoint, which comes to batch {batch} now, so that the "
+                f"rows of those before would be missing. {_ANEW} existing=keep goes on with the rows that are there"
+            )
+        if self.options.existing == "keep":
+            return
+        if self.options.existing == "replace":
+            cursor.execute(say.delete_all)
+            cursor.execute(say.forget_others, (self.options.table, checkpoint))
+            return
+        cursor.execute(say.any_row)
+        if cursor.fetchone() is not None:
+            raise SinkError(
+                f"{self._where}: it has rows that this checkpoint did not write. existing=replace deletes them with "
+                "the first batch, existing=keep leaves those of other keys where they are"
+            )
+
+    def _write(self, cursor: Any, say: Statements, net: list[Net]) -> None:
+        """Write the keys in their order, those that are written alike together."""
+        makers = [say.dialect.value_of(field.type) for field in say.schema]
+        own = [makers[say.schema.names.index(name)] for name in self.key]
+        for (gone, nulls), group in groupby(net, key=_kind):
+            each = list(group)
+            keys = [_values(one.key, own) for one in each]
+            if gone or nulls or not self.key:
+                cursor.executemany(say.delete(nulls), keys)
+            if not gone:
+                rows = [_values(one.row or (), makers) for one in each]
+                cursor.executemany(say.insert if nulls else say.upsert, rows)
+
+
+def _kind(net: Net) -> tuple[bool, bool]:
+    return net.row is None, any(value is None for value in net.key)
+
+
+def _values(row: tuple[Any, ...], makers: list[Callable[[Any], Any] | None]) -> tuple[Any, ...]:
+    pairs = zip(row, makers, strict=True)
+    return tuple(v if v is None or make is None else make(v) for v, make in pairs)
+
+
+def _module(driver: str) -> Any:
+    try:
+        return importlib.import_module(driver)
+    except ImportError as error:
+        raise SpecError(
+            f"sink database: driver {driver!r} cannot be imported ({error}); install it, or name another, such as "
+            f"{', '.join(DRIVERS)}"
+        ) from None

@@ -1,0 +1,162 @@
+"""What databases differ in: placeholders, types, and what their drivers take for values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from aggloom.errors import SpecError, nearest
+
+Value = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A database's way to say things.
+
+    types: names of the columns' types by Arrow's. arrays, documents: the type of lists of another, and of structs and
+    maps. nulls_equal: how to compare values of which NULL equals NULL. writes_dates: whether the driver takes dates,
+    times, numbers with a point and lists as they are.
+    """
+
+    name: str
+    types: dict[pa.DataType, str]
+    decimal: str
+    documents: str
+    arrays: str | None
+    nulls_equal: str
+    writes_dates: bool
+
+    def type_of(self, dtype: pa.DataType) -> str:
+        """The type of a column; raises SpecError for one that the database does not have."""
+        if dtype in self.types:
+            return self.types[dtype]
+        if pt.is_decimal(dtype):
+            return self.decimal.format(dtype.precision, dtype.scale)
+        if pt.is_map(dtype) or pt.is_struct(dtype):
+            return self.documents
+        if pt.is_list(dtype):
+            return (
+                self.arrays.format(self.type_of(dtype.value_type))
+                if self.arrays
+                else self.documents
+            )
+        raise SpecError(f"{self.name} has no type for {dtype}; cast the column in the query")
+
+    def holder(self, dtype: pa.DataType, mark: str) -> str:
+        """What stands for a value of a column in a statement."""
+        kind = self.type_of(dtype)
+        nested = pt.is_nested(dtype) and self.writes_dates
+        return f"CAST({mark} AS {kind})" if nested else mark
+
+    def value_of(self, dtype: pa.DataType) -> Value | None:
+        """What makes of a column's values those that the driver takes; None: they are taken as they are."""
+        if pt.is_list(dtype) and self.arrays:
+            inner = self.value_of(dtype.value_type)
+            return inner and (lambda value: [None if one is None else inner(one) for one in value])
+        if pt.is_nested(dtype):
+            plain = _plain(dtype)
+            return lambda value: json.dumps(plain(value), ensure_ascii=False)
+        if self.writes_dates:
+            return None
+        if pt.is_boolean(dtype):
+            return int
+        if pt.is_decimal(dtype):
+            return str
+        if pt.is_timestamp(dtype):
+            return _moment
+        return (lambda value: value.isoformat()) if pt.is_temporal(dtype) else None
+
+
+def _moment(value: dt.datetime) -> str:
+    return value.isoformat(" ")
+
+
+def _plain(dtype: pa.DataType) -> Value:
+    """What makes of a column's values, of which none is NULL, those that JSON has."""
+    if pt.is_map(dtype):
+        item = _plain(dtype.item_type)
+        return lambda value: {str(k): None if v is None else item(v) for k, v in value}
+    if pt.is_struct(dtype):
+        fields = {field.name: _plain(field.type) for field in dtype}
+        return lambda value: {
+            n: None if value[n] is None else f(value[n]) for n, f in fields.items()
+        }
+    if pt.is_list(dtype):
+        item = _plain(dtype.value_type)
+        return lambda value: [None if one is None else item(one) for one in value]
+    if pt.is_binary(dtype):
+        return lambda value: value.hex()
+    return str if pt.is_decimal(dtype) or pt.is_temporal(dtype) else lambda value: value
+
+
+_UTC = pa.timestamp("us", "UTC")
+DIALECTS = {
+    "postgresql": Dialect(
+        name="postgresql",
+        types={
+            pa.bool_(): "BOOLEAN",
+            **dict.fromkeys((pa.int8(), pa.int16()), "SMALLINT"),
+            pa.int32(): "INTEGER",
+            pa.int64(): "BIGINT",
+            pa.float32(): "REAL",
+            pa.float64(): "DOUBLE PRECISION",
+            **dict.fromkeys((pa.string(), pa.large_string()), "TEXT"),
+            **dict.fromkeys((pa.binary(), pa.large_binary()), "BYTEA"),
+            pa.date32(): "DATE",
+            pa.timestamp("us"): "TIMESTAMP",
+            _UTC: "TIMESTAMP WITH TIME ZONE",
+            **dict.fromkeys((pa.time64("us"), pa.time64("ns")), "TIME"),
+        },
+        decimal="NUMERIC({},{})",
+        documents="JSONB",
+        arrays="{}[]",
+        nulls_equal="IS NOT DISTINCT FROM",
+        writes_dates=True,
+    ),
+    "sqlite": Dialect(
+        name="sqlite",
+        types={
+            **dict.fromkeys((pa.bool_(), pa.int8(), pa.int16()), "INTEGER"),
+            **dict.fromkeys((pa.int32(), pa.int64()), "INTEGER"),
+            **dict.fromkeys((pa.float32(), pa.float64()), "REAL"),
+            **dict.fromkeys((pa.string(), pa.large_string()), "TEXT"),
+            **dict.fromkeys((pa.binary(), pa.large_binary()), "BLOB"),
+            **dict.fromkeys((pa.date32(), pa.timestamp("us"), _UTC), "TEXT"),
+            **dict.fromkeys((pa.time64("us"), pa.time64("ns")), "TEXT"),
+        },
+        decimal="TEXT",
+        documents="TEXT",
+        arrays=None,
+        nulls_equal="IS",
+        writes_dates=False,
+    ),
+}
+_DRIVERS = {
+    "psycopg": "postgresql",
+    "psycopg2": "postgresql",
+    "pg8000.dbapi": "postgresql",
+    "sqlite3": "sqlite",
+}
+DRIVERS = tuple(_DRIVERS)
+"""The modules of Python's database interface whose dialect is known."""
+MARKS = {"qmark": "?", "format": "%s", "pyformat": "%s"}
+"""What stands for a value, by a driver's paramstyle."""
+
+
+def dialect_of(driver: str, said: str | None) -> Dialect:
+    """The dialect of a driver's database; raises SpecError where it is not known."""
+    name = said or _DRIVERS.get(driver)
+    if name is None:
+        raise SpecError(
+            f"sink database: the dialect of driver {driver!r} is not known; give dialect=, one of {', '.join(DIALECTS)}"
+        )
+    if name not in DIALECTS:
+        raise SpecError(f"sink database: no dialect {name!r}. {nearest(name, DIALECTS)}")
+    return DIALECTS[name]

@@ -1,0 +1,32 @@
+"""The kinds of sinks that take options, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aggloom.errors import SpecError, nearest
+from aggloom.runtime.sinks.database import DatabaseOptions, database_options
+
+SINKS: dict[str, Callable[[Mapping[str, Any]], DatabaseOptions]] = {"database": database_options}
+"""What reads the options of a kind."""
+PLAIN = ("console", "table", "jsonl", "parquet")
+"""Sinks that Spark writes, or that take a path at most: jsonl:PATH."""
+KNOWN = ("console", "table", "jsonl:PATH", "parquet:PATH", "a mapping with a kind: database")
+"""What a sink may be, as messages say it."""
+
+
+def sink_options(given: Mapping[str, Any]) -> tuple[str, Any]:
+    """The kind of a sink, and its options; raises SpecError."""
+    rest = {str(name): value for name, value in given.items()}
+    kind = rest.pop("kind", None)
+    if kind in PLAIN:
+        path = rest.pop("path", None)
+        if rest:
+            raise SpecError(f"sink {kind}: there is no option {next(iter(rest))!r}; known is path")
+        return f"{kind}:{path}" if path else str(kind), None
+    if kind not in SINKS:
+        known = (*PLAIN, *SINKS)
+        hint = nearest(str(kind), known) if kind else f"give its kind, one of {', '.join(known)}"
+        raise SpecError(f"unknown sink {kind!r}. {hint}")
+    return str(kind), SINKS[kind](rest)

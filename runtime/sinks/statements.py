@@ -1,0 +1,139 @@
+"""The statements of a database sink: its table, the rows by key, and the log of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from aggloom.runtime.sinks.dialects import Dialect
+
+Key = tuple[str, ...]
+
+
+def quoted(name: str) -> str:
+    """A name as an identifier; a table's may have its schema before a point."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def table_name(name: str) -> str:
+    """The name of a table, perhaps with that of its schema."""
+    return ".".join(quoted(part) for part in name.split("."))
+
+
+@dataclass(frozen=True)
+class Statements:
+    """What is said to a database about one table."""
+
+    dialect: Dialect
+    mark: str
+    table: str
+    schema: pa.Schema
+    key: Key
+    log: str
+
+    @property
+    def create(self) -> str:
+        """Makes the table, unless it is there."""
+        columns = [f"{quoted(f.name)} {self.dialect.type_of(f.type)}" for f in self.schema]
+        # A key may be NULL, which a primary key may not; rows with such a key are deleted before they are written.
+        unique = [f"UNIQUE ({self._names(self.key)})"] if self.key else []
+        return f"CREATE TABLE IF NOT EXISTS {table_name(self.table)} ({', '.join([*columns, *unique])})"
+
+    @property
+    def create_log(self) -> str:
+        """Makes the log of batches, unless it is there."""
+        return (
+            f"CREATE TABLE IF NOT EXISTS {table_name(self.log)} (checkpoint VARCHAR(100) NOT NULL, "
+            "sink VARCHAR(200) NOT NULL, batch BIGINT NOT NULL, digest VARCHAR(100) NOT NULL, "
+            "PRIMARY KEY (checkpoint, sink))"
+        )
+
+    @property
+    def upsert(self) -> str:
+        """Writes a row over the one of its key."""
+        if not self.key:
+            return self.insert
+        rest = [self._said(name) for name in self.schema.names if name not in self.key]
+        setting = ", ".join(f"{name} = EXCLUDED.{name}" for name in rest)
+        then = f"UPDATE SET {setting}" if rest else "NOTHING"
+        key = ", ".join(map(self._said, self.key))
+        return f"{self.insert} ON CONFLICT ({key}) DO {then}"
+
+    @property
+    def insert(self) -> str:
+        """Writes a row of whose key there is none."""
+        marks = ", ".join(self.dialect.holder(field.type, self.mark) for field in self.schema)
+        names = ", ".join(map(self._said, self.schema.names))
+        return f"INSERT INTO {self._table} ({names}) VALUES ({marks})"
+
+    def delete(self, nulls: bool) -> str:
+        """Deletes the row of a key. nulls: whether a value of it may be NULL."""
+        equal = self.dialect.nulls_equal if nulls else "="
+        types = [self.schema.field(name).type for name in self.key]
+        marks = [self.dialect.holder(each, self.mark) for each in types]
+        wanted = [f"{self._said(n)} {equal} {m}" for n, m in zip(self.key, marks, strict=True)]
+        where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
+        return f"DELETE FROM {self._table}{where}"
+
+    @property
+    def delete_all(self) -> str:
+        """Deletes every row."""
+        return f"DELETE FROM {table_name(self.table)}"
+
+    @property
+    def any_row(self) -> str:
+        """Asks for one row, whose columns tell those of the table."""
+        return f"SELECT * FROM {table_name(self.table)} LIMIT 1"
+
+    @property
+    def last_batch(self) -> str:
+        """Asks which batch of a checkpoint was written last."""
+        return f"SELECT batch, digest FROM {self._log} WHERE checkpoint = {self.mark} AND sink = {self.mark}"
+
+    @property
+    def first_batch(self) -> str:
+        """Notes the first batch that a checkpoint writes; it fails if another run of it does so, too."""
+        marks = ", ".join([self.mark] * 4)
+        return f"INSERT INTO {self._log} (batch, digest, checkpoint, sink) VALUES ({marks})"
+
+    @property
+    def next_batch(self) -> str:
+        """Notes the next batch, if the last one is still what it was; another run waits until this one is over."""
+        wanted = ("checkpoint", "sink", "batch", "digest")
+        where = " AND ".join(f"{name} = {self.mark}" for name in wanted)
+        return f"UPDATE {self._log} SET batch = {self.mark}, digest = {self.mark} WHERE {where}"
+
+    @property
+    def forget_others(self) -> str:
+        """Forgets what other checkpoints have written into the table."""
+        return f"DELETE FROM {self._log} WHERE sink = {self.mark} AND checkpoint <> {self.mark}"
+
+    def add_column(self, name: str) -> str:
+        """What would give the table a column that it lacks."""
+        kind = self.dialect.type_of(self.schema.field(name).type)
+        return f"ALTER TABLE {table_name(self.table)} ADD COLUMN {quoted(name)} {kind}"
+
+    @property
+    def add_key(self) -> str:
+        """What would give the table the key by which rows are written."""
+        return f"CREATE UNIQUE INDEX ON {table_name(self.table)} ({self._names(self.key)})"
+
+    @property
+    def _table(self) -> str:
+        return self._escaped(table_name(self.table))
+
+    @property
+    def _log(self) -> str:
+        return self._escaped(table_name(self.log))
+
+    def _said(self, name: str) -> str:
+        return self._escaped(quoted(name))
+
+    def _escaped(self, text: str) -> str:
+        """A name in a statement with parameters, in which a percent sign may begin one."""
+        return text.replace("%", "%%") if self.mark.startswith("%") else text
+
+    def _names(self, names: Sequence[str]) -> str:
+        return ", ".join(map(quoted, names))

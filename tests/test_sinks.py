@@ -1,0 +1,337 @@
+"""The database sink: rows by key and the batch in one transaction, killed, repeated, put back, started anew."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from aggloom.errors import CheckpointError, SinkError, SpecError
+from aggloom.runtime.sinks.database import DatabaseSink, database_options
+from aggloom.runtime.sinks.net import net_by_key, tells_before
+from aggloom.runtime.sinks.registry import sink_options
+from aggloom.runtime.values.changelog import ChangelogLawError, fold, parse_kinds
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int32()), ("v", pa.decimal128(10, 2))])
+KEY = ("k", "n")
+
+
+def batch(*rows: tuple[Any, ...], schema: pa.Schema = SCHEMA) -> tuple[pa.Table, Any]:
+    columns = list(zip(*(row[1:] for row in rows), strict=True)) or [()] * len(schema)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
+    kinds = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "test")
+    return pa.table(arrays, schema=schema), kinds
+
+
+def into(path: Path, key: Any = KEY, tells_before: bool = True, **options: Any) -> DatabaseSink:
+    told = {"table": "t", "connect": str(path), "driver": "sqlite3", **options}
+    return DatabaseSink(database_options(told), key, tells_before)
+
+
+def content(path: Path, table: str = "t") -> list[Any]:
+    connection = sqlite3.connect(path)
+    rows = connection.execute(f"SELECT * FROM {table}").fetchall()
+    connection.close()
+    return sorted(rows, key=repr)
+
+
+A, B, C = ("a", 1, Decimal("1.50")), ("a", 1, Decimal("2.00")), ("b", None, None)
+
+
+def test_rows_by_key_each_batch_once(tmp_path: Path) -> None:
+    file = tmp_path / "db"
+    sink = into(file)
+    assert sink.write(*batch(("+I", *A), ("+I", *C)), 0, "id")
+    assert content(file) == [("a", 1, "1.50"), ("b", None, None)]
+    assert not sink.write(*batch(("+I", *A), ("+I", *C)), 0, "id")
+    # A key with NULL in it is one key, too.
+    assert sink.write(
+        *batch(("-U", *A), ("+U", *B), ("-D", *C), ("+I", "b", None, Decimal(3))), 1, "id"
+    )
+    assert content(file) == [("a", 1, "2.00"), ("b", None, "3.00")]
+    assert sink.write(*batch(("-D", "b", None, Decimal(3)), ("-D", *B)), 2, "id")
+    assert content(file) == []
+    assert [row[:3] for row in content(file, "aggloom_batches")] == [("id", "t", 2)]
+    assert sink.write(*batch(), 3, "id")
+    with pytest.raises(
+        CheckpointError, match=r"it has batch 3 .* comes to batch 5 now: what is between"
+    ):
+        sink.write(*batch(("+I", *A)), 5, "id")
+
+
+def test_what_comes_first_does_not_count_where_each_row_is_told() -> None:
+    changes = [("+I", *B), ("-D", *A), ("+I", *C), ("-D", *C)]
+    rows, kinds = batch(*changes)
+    assert net_by_key(rows, kinds, KEY, True, "t") == [(("a", 1), B)]
+    lone = batch(("+U", *A), ("+U", *B), ("-D", *C), ("+I", "z", 0, None))
+    found = net_by_key(*lone, KEY, False, "t")
+    assert found == [(("a", 1), B), (("b", None), None), (("z", 0), ("z", 0, None))]
+    # A filter over the changes leaves one of a pair: the row is gone, or is there now.
+    assert [tells_before(batch(*rows)[1]) for rows in ([("-U", *A)], [("+U", *A)], [])] == [
+        True,
+        False,
+        True,
+    ]
+    assert net_by_key(*batch(("-U", *A)), KEY, True, "t") == [(("a", 1), None)]
+    with pytest.raises(ChangelogLawError, match="has several rows"):
+        net_by_key(*batch(("+I", *A), ("+I", *B)), KEY, True, "t")
+
+
+def test_any_changelog_in_any_cuts_is_the_folded_table(tmp_path: Path) -> None:
+    r = random.Random(7)
+    for round_ in range(8):
+        file, live, changes = tmp_path / f"{round_}", dict[Any, Any](), []
+        for _ in range(60):
+            key = r.choice(["a", "b", None]), r.choice([1, 2, None])
+            new = (*key, r.choice([None, Decimal(1), Decimal("2.50")]))
+            if key not in live:
+                changes.append(("+I", *new))
+            elif r.random() < 0.4:
+                changes.append(("-D", *live.pop(key)))
+                continue
+            else:
+                changes += [("-U", *live[key]), ("+U", *new)]
+            live[key] = new
+        tells_before = r.random() < 0.5
+        told = changes if tells_before else [c for c in changes if c[0] != "-U"]
+        at = number = 0
+        while at < len(told):
+            size = r.randrange(1, 20)
+            part = batch(*told[at : at + size])
+            for _ in range(r.choice([1, 1, 2])):
+                # A new object is a new run.
+                into(file, tells_before=tells_before).write(*part, number, "id")
+            at, number = at + size, number + 1
+        wanted = [(k, n, None if v is None else f"{v:.2f}") for k, n, v in fold(changes)]
+        assert content(file) == sorted(wanted, key=repr)
+
+
+def test_a_batch_that_fails_has_written_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "db"
+    into(file).write(*batch(("+I", *A)), 0, "id")
+    connection = sqlite3.connect(file)
+    connection.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON t WHEN NEW.k = 'z' BEGIN SELECT RAISE(ABORT, 'not z'); END"
+    )
+    connection.commit()
+    bad = batch(("+I", "c", 1, None), ("+I", "z", 1, None))
+    with pytest.raises(SinkError, match=r"table t: not z\. Nothing of the batch was written"):
+        into(file).write(*bad, 1, "id")
+    assert content(file) == [("a", 1, "1.50")]
+    connection.execute("DROP TRIGGER no")
+    connection.commit()
+    assert into(file).write(*bad, 1, "id")
+    assert len(content(file)) == 3
+
+
+def test_a_new_checkpoint_drops_no_write(tmp_path: Path) -> None:
+    file = tmp_path / "db"
+    for number in range(4):
+        into(file).write(*batch(("+I", f"k{number}", 1, None)), number, "old")
+    with pytest.raises(
+        SinkError, match=r"rows that this checkpoint did not write.*existing=replace"
+    ):
+        into(file).write(*batch(("+I", *A)), 0, "new")
+    assert len(content(file)) == 4
+    assert into(file, existing="keep").write(*batch(("+I", *A)), 0, "new")
+    assert len(content(file)) == 5
+    assert into(file, existing="replace").write(*batch(("+I", *B)), 0, "newest")
+    assert content(file) == [("a", 1, "2.00")]
+    # Only the first batch replaces.
+    assert into(file, existing="replace").write(*batch(("+I", *C)), 1, "newest")
+    assert len(content(file)) == 2
+    # The others are strangers now.
+    with pytest.raises(
+        CheckpointError, match=r"no batch of this checkpoint, .* batch 4 .*existing=keep"
+    ):
+        into(file).write(*batch(("+I", *A)), 4, "old")
+    assert into(file, existing="keep").write(*batch(("+I", *A)), 4, "old")
+
+
+def test_a_checkpoint_that_was_put_back(tmp_path: Path) -> None:
+    file = tmp_path / "db"
+    for number in range(3):
+        into(file).write(*batch(("+I", f"k{number}", 1, None)), number, "id")
+    with pytest.raises(
+        CheckpointError, match=r"it has batch 2 .* comes to batch 1 again.*replay=true"
+    ):
+        into(file).write(*batch(("+I", "k1", 1, None)), 1, "id")
+    assert into(file, replay=True).write(*batch(("+I", "k1", 1, Decimal(5))), 1, "id")
+    assert ("k1", 1, "5.00") in content(file)
+    # The last batch again, with other rows: written, not passed over.
+    assert into(file).write(*batch(("+I", "k1", 1, Decimal(6))), 1, "id")
+
+
+def test_one_row_without_a_key(tmp_path: Path) -> None:
+    schema = pa.schema([("n", pa.int64())])
+    sink = into(tmp_path / "db", key=())
+    sink.write(*batch(("+I", 1), schema=schema), 0, "id")
+    sink.write(*batch(("-U", 1), ("+U", 2), schema=schema), 1, "id")
+    assert content(tmp_path / "db") == [(2,)]
+    sink.write(*batch(("-D", 2), schema=schema), 2, "id")
+    assert content(tmp_path / "db") == []
+
+
+def test_a_table_that_does_not_fit(tmp_path: Path) -> None:
+    file = tmp_path / "db"
+    connection = sqlite3.connect(file)
+    connection.execute('CREATE TABLE t ("k" TEXT, "n" INTEGER)')
+    with pytest.raises(SinkError, match=r"no column .v.\. ALTER TABLE .t. ADD COLUMN .v. TEXT"):
+        into(file).write(*batch(("+I", *A)), 0, "id")
+    connection.execute('ALTER TABLE t ADD COLUMN "v" TEXT')
+    connection.commit()
+    with pytest.raises(SinkError, match=r"needs a unique index of the result's key \(k, n\)"):
+        into(file).write(*batch(("+I", *A)), 0, "id")
+    connection.execute("CREATE UNIQUE INDEX u ON t (k, n)")
+    connection.commit()
+    assert into(file).write(*batch(("+I", *A)), 0, "id")
+    with pytest.raises(SinkError, match="no such table"):
+        into(file, table="other", create=False).write(*batch(("+I", *A)), 0, "id")
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"kind": "databse"}, "Did you mean 'database'"),
+        ({}, "give its kind"),
+        ({"kind": "table", "path": "x", "y": 1}, "no option 'y'"),
+        ({"kind": "database"}, "give it a table"),
+        ({"kind": "database", "table": "t"}, "give it a connect"),
+        ({"kind": "database", "table": "t", "connect": "x", "tabel": 1}, "Did you mean 'table'"),
+        ({"kind": "database", "table": "t", "connect": "x", "existing": "y"}, "known are error, keep"),
+        ({"kind": "database", "table": "t", "connect": "x", "create": "y"}, "must be true or false"),
+        ({"kind": "database", "table": "t", "connect": "x", "driver": "y"}, "give dialect="),
+        ({"kind": "database", "table": "t", "connect": "x", "dialect": "y"}, "no dialect 'y'"),
+    ],
+)  # fmt: skip
+def test_options_that_nobody_reads(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(SpecError, match=why):
+        sink_options(given)
+
+
+def test_options_of_a_command_line() -> None:
+    told = {"kind": "database", "table": "t", "connect": "x", "create": "false", "replay": "true"}
+    kind, options = sink_options(told)
+    assert (kind, options.create, options.replay) == ("database", False, True)
+    assert sink_options({"kind": "jsonl", "path": "out"}) == ("jsonl:out", None)
+    told = {"table": "t", "connect": "x", "driver": "no_such", "dialect": "sqlite"}
+    with pytest.raises(SpecError, match="cannot be imported"):
+        DatabaseSink(database_options(told), KEY, True).write(*batch(("+I", *A)), 0, "id")
+
+
+# PostgreSQL.
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Any]:
+    from postgres import server
+
+    with server() as made:
+        yield made
+
+
+EVERY = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("b%", pa.bool_()),
+        ("i8", pa.int8()),
+        ("f", pa.float64()),
+        ("d", pa.decimal128(20, 4)),
+        ('t"x', pa.string()),
+        ("y", pa.binary()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("wall", pa.timestamp("us")),
+        ("list", pa.list_(pa.int32())),
+        ("map", pa.map_(pa.string(), pa.int32())),
+        ("row", pa.struct([("a", pa.int32()), ("b", pa.string())])),
+    ]
+)
+
+
+def test_every_type_in_postgresql(postgres: Any) -> None:
+    import datetime as dt
+
+    noon = dt.datetime(2020, 1, 2, 12, 0, 0, 123456)
+    full = (
+        *(1, True, -5, float("inf"), Decimal("-1.2500"), "ü'\"", b"\0\xff", noon.date()),
+        *(noon.replace(tzinfo=dt.UTC), noon, [1, None], [("k", 2)], {"a": 1, "b": None}),
+    )
+    empty = (2, *([None] * 9), [], [], {"a": None, "b": None})
+    told = {"table": "every", "connect": postgres.dsn}
+    sink = DatabaseSink(database_options(told), ("id",), True)
+    assert sink.write(*batch(("+I", *full), ("+I", *empty), schema=EVERY), 0, "id")
+    assert not sink.write(*batch(("+I", *full), ("+I", *empty), schema=EVERY), 0, "id")
+    assert sink.write(
+        *batch(("-U", *full), ("+U", *full[:1], False, *full[2:]), schema=EVERY), 1, "id"
+    )
+    with postgres.connect() as connection:
+        found = connection.execute("SELECT * FROM every ORDER BY id").fetchall()
+    assert found[0] == (1, False, *full[2:11], {"k": 2}, {"a": 1, "b": None})
+    assert found[1] == (2, *([None] * 9), [], {}, {"a": None, "b": None})
+
+
+def test_keys_with_nulls_and_a_table_of_ones_own(postgres: Any) -> None:
+    with postgres.connect() as connection:
+        connection.execute(
+            "CREATE SCHEMA s; CREATE TABLE s.t (k TEXT, n INT, v NUMERIC, note TEXT)"
+        )
+    told = {"table": "s.t", "connect": postgres.url, "create": "false"}
+    sink = DatabaseSink(database_options(told), KEY, True)
+    with pytest.raises(SinkError, match=r"needs a unique index of the result's key \(k, n\)"):
+        sink.write(*batch(("+I", *A)), 0, "id")
+    with postgres.connect() as connection:
+        connection.execute("CREATE UNIQUE INDEX ON s.t (k, n)")
+    sink.write(*batch(("+I", *A), ("+I", *C)), 0, "id")
+    sink.write(*batch(("-U", *C), ("+U", "b", None, Decimal(3)), ("-D", *A)), 1, "id")
+    with postgres.connect() as connection:
+        assert connection.execute("SELECT k, n, v FROM s.t").fetchall() == [("b", None, 3)]
+
+
+def test_two_runs_of_a_checkpoint_do_not_mix(postgres: Any) -> None:
+    """The older one, which has stood still since it asked what is there, may not write over the newer one."""
+    sink = DatabaseSink(database_options({"table": "zombie", "connect": postgres.dsn}), KEY, True)
+    sink.write(*batch(("+I", *A)), 0, "id")
+    slow = DatabaseSink(database_options({"table": "zombie", "connect": postgres.dsn}), KEY, True)
+    asked = slow._last
+
+    def overtaken(*given: Any) -> Any:
+        found = asked(*given)
+        sink.write(*batch(("-U", *A), ("+U", *B)), 1, "id")
+        sink.write(*batch(("-U", *B), ("+U", "a", 1, Decimal(9))), 2, "id")
+        return found
+
+    slow._last = overtaken  # type: ignore[method-assign]
+    with pytest.raises(CheckpointError, match="another run of this checkpoint"):
+        slow.write(*batch(("-U", *A), ("+U", *B)), 1, "id")
+    with postgres.connect() as connection:
+        assert connection.execute("SELECT v FROM zombie").fetchall() == [(9,)]
+
+
+def test_a_server_that_dies_in_the_middle(postgres: Any) -> None:
+    import signal
+
+    told = {"table": "dying", "connect": postgres.dsn}
+    sink = DatabaseSink(database_options(told), KEY, True)
+    sink.write(*batch(("+I", *A)), 0, "id")
+    write, many = sink._write, batch(*(("+I", f"k{n}", n, None) for n in range(500)))
+
+    def killed(*given: Any) -> None:
+        write(*given)
+        postgres.stop(signal.SIGQUIT)
+
+    sink._write = killed  # type: ignore[method-assign]
+    with pytest.raises(SinkError, match="the next run finds it and passes over it"):
+        sink.write(*many, 1, "id")
+    postgres.start()
+    with postgres.connect() as connection:
+        assert connection.execute("SELECT COUNT(*) FROM dying").fetchone() == (1,)
+    again = DatabaseSink(database_options(told), KEY, True)
+    assert again.write(*many, 1, "id")
+    assert not again.write(*many, 1, "id")
+    with postgres.connect() as connection:
+        assert connection.execute("SELECT COUNT(*) FROM dying").fetchone() == (501,)

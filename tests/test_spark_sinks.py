@@ -1,0 +1,140 @@
+"""The database sink on Spark: keys from the plan, kills between its commit and Spark's, jobs and the command line."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from aggloom.cli import main
+from aggloom.errors import SpecError
+from aggloom.job import complete, read_job
+from aggloom.tables import read_table_option
+
+pytest.importorskip("pyspark")
+
+import aggloom as al
+from aggloom.runtime.spark.database import IntoDatabase
+
+QUERY = "SELECT name, SUM(cnt) AS s FROM t GROUP BY name"
+DDL = "name STRING, cnt INT"
+
+
+def put(directory: Path, number: int, *rows: tuple[str, int, str]) -> None:
+    directory.mkdir(exist_ok=True)
+    lines = [json.dumps({"name": n, "cnt": c, "op": op}) for n, c, op in rows]
+    (directory / f"{number}.jsonl").write_text("\n".join(lines))
+
+
+def content(file: Path) -> list[Any]:
+    connection = sqlite3.connect(file)
+    found = connection.execute("SELECT * FROM totals ORDER BY 1").fetchall()
+    connection.close()
+    return found
+
+
+def test_what_a_job_says_of_its_sink(tmp_path: Path) -> None:
+    table = read_table_option("t=in,format=csv,schema=k INT")
+    told = {"sql": QUERY, "tables": (table,), "checkpoint": "c"}
+    text = "database,driver=sqlite3,table=totals,connect=host=a dbname=b"
+    wanted = {"kind": "database", "driver": "sqlite3", "table": "totals"}
+    assert complete(told | {"sink": text}, "run").sink == wanted | {"connect": "host=a dbname=b"}
+    assert complete(told | {"sink": "jsonl:a,b"}, "run").sink == "jsonl:a,b"
+    for sink, why in (
+        ("database,table=t,table=u,connect=x", "says something twice"),
+        ("database,tabel=t,connect=x", "Did you mean 'table'"),
+        (3, "it must be text, or a mapping with its kind"),
+    ):
+        with pytest.raises(SpecError, match=why):
+            complete(told | {"sink": sink}, "run")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"sql: {QUERY}\ntables:\n  t: {{path: in, format: csv, schema: k INT}}\ncheckpoint: c\n"
+        "sink: {kind: database, driver: sqlite3, table: totals, connect: x}\n"
+    )
+    assert read_job(job).sink == wanted | {"connect": "x"}
+
+
+@pytest.mark.spark
+def test_a_table_of_a_database_over_kills_and_restarts(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, source = tmp_path / "db", tmp_path / "in"
+    sink = {"kind": "database", "driver": "sqlite3", "connect": str(file), "table": "totals"}
+    put(source, 0, ("a", 1, "+I"), ("b", 2, "+I"))
+
+    def run(checkpoint: str, query: str = QUERY, **more: Any) -> None:
+        df = al.read_changes(spark, source, "jsonl", DDL)
+        out = al.sql(query, t=df, buckets=1, backend="python")
+        al.await_end(al.write_changes(out, sink | more, tmp_path / checkpoint))
+
+    with pytest.raises(
+        SpecError, match=r"no columns tell the rows .* Select the columns of GROUP BY"
+    ):
+        run("none", "SELECT SUM(cnt) AS s FROM t GROUP BY name")
+    assert not (tmp_path / "none").exists()
+    run("one")
+    assert content(file) == [("a", 1), ("b", 2)]
+    put(source, 1, ("a", 4, "+I"), ("b", 2, "-D"))
+    written = IntoDatabase.__call__
+
+    def killed(self: IntoDatabase, batch: Any, number: int) -> None:
+        written(self, batch, number)
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IntoDatabase, "__call__", killed)
+        with pytest.raises(Exception, match="killed"):
+            run("one")
+    assert content(file) == [("a", 5)]
+    connection = sqlite3.connect(file)
+    connection.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON totals BEGIN SELECT RAISE(ABORT, 'twice'); END"
+    )
+    connection.commit()
+    # Spark runs the batch again, and the table has it.
+    run("one")
+    connection.execute("DROP TRIGGER no")
+    connection.commit()
+    # A new checkpoint begins with batch 0, which the table knows of another: nothing is dropped.
+    put(source, 2, ("c", 7, "+I"))
+    run("two", existing="replace")
+    assert content(file) == [("a", 5), ("c", 7)]
+
+
+@pytest.mark.spark
+def test_the_command_line_writes_to_postgresql(spark: Any, tmp_path: Path) -> None:
+    from postgres import server
+
+    changes = [
+        {"type": "INSERT", "data": [{"name": "a", "cnt": "1"}, {"name": None, "cnt": "2"}]},
+        {"type": "UPDATE", "data": [{"name": "a", "cnt": "5"}], "old": [{"cnt": "1"}]},
+    ]
+    (tmp_path / "in.json").write_text("\n".join(map(json.dumps, changes)))
+    with server() as made:
+        done = CliRunner().invoke(
+            main,
+            [
+                *(
+                    "run",
+                    "--sql",
+                    QUERY,
+                    "--checkpoint",
+                    str(tmp_path / "c"),
+                    "--backend",
+                    "python",
+                ),
+                *("--table", f"t={tmp_path}/in.json,format=canal-json,schema={DDL}"),
+                *("--sink", f"database,table=totals,connect={made.url}"),
+            ],
+        )
+        assert done.exit_code == 0, done.output
+        with made.connect() as connection:
+            found = connection.execute("SELECT * FROM totals ORDER BY 1").fetchall()
+            log = connection.execute("SELECT sink, batch FROM aggloom_batches").fetchall()
+    assert found == [("a", 5), (None, 2)]
+    assert log == [("totals", 0)]
