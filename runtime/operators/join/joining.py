@@ -37,7 +37,6 @@ class Joining(Operator):
     keeps_calls = "it has no calls"
     state_class: ClassVar[type[JoinState]] = JoinState
     spec: JoinedSettings
-    state_class: ClassVar[type[JoinState]] = JoinState
 
     def __init__(self, spec: JoinedSettings, directory: Path | None = None) -> None:
         self.spec, self.schema = spec, spec.result
