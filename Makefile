@@ -7,12 +7,14 @@ READY := $(VENV)/.ready
 FARM := build/typing/aggloom
 CASES := ../shared/cases
 ROOMS := codegen runtime generated
+NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIES)") $(if $(CORRECTIONS),--corrections) \
+  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-windows test test-quick soak doors simulate chaos damage soak-stream dev check farm java postgres cases bench bench-full generated docs fmt clean
+.PHONY: help demo demo-windows test test-quick soak doors simulate chaos damage soak-stream dev check farm java postgres cases bench bench-full nexmark nexmark-flink generated docs fmt clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) java ## run both demos: a million changes of flights through a GROUP BY on Spark, then delays in windows (about two minutes, and the set-up)
 	@$(BIN)/python examples/flights.py
@@ -65,6 +67,12 @@ bench: $(READY) java ## the benchmarks of streams, quickly: a few cases beside F
 
 bench-full: $(READY) java ## all benchmarks of streams (about an hour and a quarter); benchmarks/README.md names those of other things
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+nexmark: $(READY) java ## Nexmark's 23 queries, each checked against DuckDB and measured: make nexmark EVENTS=1000000 QUERIES="q4 q5" CORRECTIONS=1
+	@PYTHONPATH=benchmarks $(BIN)/python -m nexmark $(NEXMARK) $(ARGS)
+
+nexmark-flink: $(READY) java ## the same beside Flink SQL, which is installed the first time: make nexmark-flink EVENTS=10000000 ROUNDS=3
+	@PYTHONPATH=benchmarks $(BIN)/python -m nexmark --flink $(NEXMARK) $(ARGS)
 
 generated: $(READY) ## write the committed examples again, as this tree's generator would
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))

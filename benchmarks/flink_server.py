@@ -1,9 +1,9 @@
 """Flink SQL, run by the Python that has apache-flink: a query a line in, an answer a line out.
 
 A line of input is JSON: {"settings": {...}, "statements": [DDL, ...], "query": SELECT, "collect": bool}, and perhaps
-"sink": the name of a table. An answer is {"seconds": from the call to the end, "job": seconds of the job itself}, or, if
-they are to be collected, {"changes": [[kind, values...], ...]}, or {"error": why there is none}. Nothing of aggloom is
-imported here.
+"sink": the name of a table. An answer is {"seconds": from the call to the end, "job": seconds of the job itself}, or,
+if the changes are to be collected, {"changes": [[kind, values...], ...]}, or {"error": why there is none}. Nothing of
+aggloom is imported here.
 """
 
 from __future__ import annotations

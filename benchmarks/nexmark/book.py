@@ -20,14 +20,14 @@ HEADER: Final = (
     *("JVM", "Python", "of it operators", "Flink, k rows/s", "ratio"),
 )
 _NOTES: Final = (
-    "{count:,} events, of fifty one a person, three auctions, the others bids; a fifth carries a time that is up to two "
-    "seconds too early. {form} `table`: the table that aggloom's changes make, over a restart from the checkpoint in "
-    "the middle, beside DuckDB's over the same events. Rows are those of the streams that a query reads. Rates are "
-    "once under way: on Spark without the first of the batches; in Flink the net runtime of the job. Both throw results "
-    "away (q10 writes files), run with two cores and take checkpoints. JVM and Python: shares of processor time; of it "
-    "operators: what the same plan takes of one core without Spark, over all processor time. Flink reads CSV, and runs "
-    "mini-batches in two phases, or the fastest of its plans where several may win; q0 shows what reading alone costs "
-    "it. {mean}"
+    "{count:,} events, of fifty one a person, three auctions, the others bids; a fifth carries a time that is up "
+    "to two seconds too early. {form} `table`: the table that aggloom's changes make, over a restart from the "
+    "checkpoint in the middle, beside DuckDB's over the same events. Rows are those of the streams that a query "
+    "reads. Rates are once under way: on Spark without the first of the batches; in Flink the net runtime of the "
+    "job. Both throw results away (q10 writes files), run with two cores and take checkpoints. JVM and Python: "
+    "shares of processor time; of it operators: what the same plan takes of one core without Spark, over all of "
+    "it. Flink reads CSV, and runs mini-batches in two phases, or the fastest of its plans where several may win;"
+    " q0 shows what reading alone costs it. {mean}"
 )
 _FORMS: Final = {
     False: "Rows are only added.",

@@ -1,4 +1,4 @@
-"""The events: three streams in the published proportions, the same for the same seed, as they are or with corrections."""
+"""The events: three streams in the published proportions, the same for the same seed, alone or with corrections."""
 
 from __future__ import annotations
 

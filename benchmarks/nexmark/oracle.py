@@ -12,7 +12,8 @@ from nexmark.events import SCHEMAS, Events
 
 _TABLE: Final = """CREATE TABLE {name} AS SELECT * EXCLUDE (op) FROM {name}_log
 QUALIFY ROW_NUMBER() OVER (PARTITION BY id ORDER BY arrival DESC) = 1 AND op IN ('+I', '+U')"""
-_EVER: Final = """CREATE VIEW bid_ever AS SELECT bidder, date_time, SUM(CASE WHEN op IN ('+I', '+U') THEN 1 ELSE -1 END) AS stays
+_EVER: Final = """CREATE VIEW bid_ever AS
+SELECT bidder, date_time, SUM(CASE WHEN op IN ('+I', '+U') THEN 1 ELSE -1 END) AS stays
 FROM bid_log GROUP BY id, bidder, date_time"""
 
 
@@ -60,11 +61,10 @@ class Oracle:
             [f"{owed} rows are taken back too often"] if owed else []
         )
 
-    def table(self, query: Query, told: pa.Table) -> list[str]:
-        """How a table differs from the answer."""
+    def changes_differ(self, query: Query, told: pa.Table) -> list[str]:
+        """How the table of a changelog in memory, whose kinds are in `op`, differs from the answer."""
         self._db.register("given_told", told)
-        self._db.execute("CREATE OR REPLACE TABLE told AS FROM given_told")
-        return self._differences(query)
+        return self.changelog(query, "given_told", "op")
 
     def _differences(self, query: Query) -> list[str]:
         self._db.execute(f"CREATE OR REPLACE TABLE mine AS {query.judged}")

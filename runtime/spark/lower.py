@@ -324,7 +324,7 @@ class Lowering:
         for each, part in zip(nodes, fragment.parts, strict=True):
             self.orderly |= _orderly(each, part.spec.needs_order)
         packed = [
-            self._fed(exchange, fragment, number, buckets, always)
+            self._fed(exchange, fragment, number, buckets, always, place)
             for number, exchange in enumerate(exchanges)
         ]
         handlers = tuple(
@@ -362,9 +362,17 @@ class Lowering:
         return counting.operators_counted(hosted, names, place, self._number, buckets)
 
     def _fed(
-        self, exchange: Exchange, fragment: FragmentSpec, number: int, buckets: int, always: bool
+        self,
+        exchange: Exchange,
+        fragment: FragmentSpec,
+        number: int,
+        buckets: int,
+        always: bool,
+        place: int,
     ) -> DataFrame:
         """The packed rows of an input of a fragment."""
+        # Spark finds the watermark of a node below it, and finds none below an exchange that it uses twice.
+        moving = any(table.moving for table in self.tables.values())
         rows = fragment.inputs[number]
         route = Route(
             rows,
@@ -374,6 +382,7 @@ class Lowering:
             wakes=fragment.wakes,
             always=always and number == 0,
             carries=self._carries,
+            node=place if moving else 0,
         )
         name = ", ".join(dict.fromkeys(part.name for part in fragment.fed(number)))
         return self._packed(exchange.input, route, name, fragment.ordered(number))

@@ -70,7 +70,8 @@ class Route:
     steps: Calcs that pick columns or are lowered, Expands and assignments to windows, before. local: the handler that
     aggregates them first, if that makes them fewer. side: which input of a union this is. wakes: whether every bucket
     is called whenever there are rows for any. always: whether bucket 0 is called though there are none. carries: the
-    number of a batch in which every bucket is called in any case.
+    number of a batch in which every bucket is called in any case. node: the stateful node that it leads to, if Spark
+    is not to take the exchanges of two nodes for one.
     """
 
     schema: pa.Schema
@@ -84,6 +85,7 @@ class Route:
     always: bool = False
     carries: int | None = None
     blob_bytes: int = BLOB_BYTES
+    node: int = 0
 
     @property
     def carries_now(self) -> bool:
