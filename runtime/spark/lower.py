@@ -278,14 +278,7 @@ class Lowering:
         ]
         kind = [F.col(quote(rows.kind)).alias("kind")] if rows.kind else []
         columns = [*named, *kind, *(F.col(quote(file)) for file in by_file)]
-        pack = Pack(
-            route,
-            node.schema,
-            name,
-            rows.change_column,
-            append_only=rows.append_only,
-            ordered=bool(by_file),
-        )
+        pack = Pack(route, node.schema, name, rows.change_column, rows.append_only, bool(by_file))
         bare = rows.df.select(*(columns or [F.lit(0).alias("nothing")]))
         return self._with_marker(bare.mapInArrow(pack, PACKED_DDL), route)
 
@@ -355,10 +348,6 @@ class Lowering:
             )
         )
         names = [part.name for part in fragment.parts]
-        return self._counted(hosted, names, place, buckets)
-
-    def _counted(self, hosted: DataFrame, names: list[str], place: int, buckets: int) -> DataFrame:
-        """What leaves a fragment, the counts of its operators observed."""
         return counting.operators_counted(hosted, names, place, self._number, buckets)
 
     def _fed(
