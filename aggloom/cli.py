@@ -121,7 +121,7 @@ def sample(directory: Path) -> None:
 @click.option(
     "--checkpoint",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where progress and state are kept; run again with it to go on.",
+    help="Where progress and state are kept; run again with it to go on. Without one nothing is kept.",
 )
 @click.option("--changes", type=click.Choice(TABLE_CHANGES))
 @click.option("--backend", type=click.Choice(BACKENDS))

@@ -27,12 +27,13 @@ from aggloom.tables import TableSource, relative_to, table_source
 class Job:
     """What is to be run; `options` are the planner's, by Flink's names or by keyword.
 
+    checkpoint: where progress and state are kept; without one a run begins anew and leaves nothing behind.
     json: whether what the run has counted, and the table of sink `table`, come as JSON.
     """
 
     sql: str
     tables: tuple[TableSource, ...]
-    checkpoint: Path
+    checkpoint: Path | None = None
     sink: str | Mapping[str, Any] = "console"
     changes: TableChanges = "retract"
     dialect: Dialect = "spark"
@@ -92,11 +93,9 @@ def read_job(path: Path, **overrides: Any) -> Job:
 
 def complete(given: Mapping[str, Any], where: str) -> Job:
     """The job of these entries; raises SpecError for one that is missing or cannot be."""
-    for name in ("sql", "tables", "checkpoint"):
+    for name in ("sql", "tables"):
         if not given.get(name):
-            raise SpecError(
-                f"{where}: there is no `{name}`; a job needs sql, tables and a checkpoint."
-            )
+            raise SpecError(f"{where}: there is no `{name}`; a job needs sql and tables.")
     for name, allowed in _CHOICES.items():
         if given.get(name, allowed[0]) not in allowed:
             raise SpecError(
@@ -105,14 +104,20 @@ def complete(given: Mapping[str, Any], where: str) -> Job:
     for name, kind in _KINDS.items():
         if not isinstance(given.get(name, kind()), kind):
             raise SpecError(f"{where}: {name} is {given[name]!r}; it must be {_WORDS[kind]}.")
-    if not isinstance(given["checkpoint"], str | Path):
+    if not isinstance(given.get("checkpoint") or "", str | Path):
         raise SpecError(f"{where}: checkpoint is {given['checkpoint']!r}; it must be a path.")
     names = [table.name for table in given["tables"]]
     for name in names:
         if names.count(name) > 1:
             raise SpecError(f"{where}: table {name!r} is given twice; leave one out.")
     job = Job(**given)
-    return replace(job, sink=_sink(job.sink, where), checkpoint=Path(job.checkpoint))
+    sink = _sink(job.sink, where)
+    if not job.checkpoint and sink not in _SHOWN:
+        raise SpecError(
+            f"{where}: there is no `checkpoint`; a sink that keeps what it is given needs one, or each run would give "
+            "it everything again."
+        )
+    return replace(job, sink=sink, checkpoint=Path(job.checkpoint) if job.checkpoint else None)
 
 
 def _sink(given: Any, where: str) -> str | Mapping[str, Any]:
@@ -137,6 +142,8 @@ _CHOICES = {
     "dialect": DIALECTS,
     "backend": BACKENDS,
 }
+_SHOWN = ("console", "table")
+"""Sinks that show what they are given."""
 _OPTION = re.compile(r",(?=\w+=)")
 _KINDS = {"sql": str, "continuous": bool, "json": bool}
 _WORDS = {str: "text", bool: "true or false"}

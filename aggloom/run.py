@@ -6,6 +6,8 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,6 +26,14 @@ _PAUSE_SECONDS = 0.1
 
 def run(job: Job) -> None:
     """Stream the tables of a job through its query into its sink."""
+    if job.checkpoint is not None:
+        _run(job, job.checkpoint)
+        return
+    with TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True) as place:
+        _run(job, Path(place) / "checkpoint")
+
+
+def _run(job: Job, checkpoint: Path) -> None:
     from aggloom.runtime.spark.checkpoint import TABLE_FILE
     from aggloom.runtime.spark.expressions import asking
     from aggloom.runtime.spark.query import sql
@@ -60,11 +70,11 @@ def run(job: Job) -> None:
         latency = plan.options.mini_batch_allow_latency or 1000
         trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
         _say("starting the query; its first batch compiles what is new")
-        query = write_changes(out, job.sink, job.checkpoint, trigger=trigger)
+        query = write_changes(out, job.sink, checkpoint, trigger=trigger)
         counts = _watched(query, interrupts)
     table = None
-    if job.sink == "table" and (job.checkpoint / TABLE_FILE).exists():
-        table = read_table(job.checkpoint)
+    if job.sink == "table" and (checkpoint / TABLE_FILE).exists():
+        table = read_table(checkpoint)
         if not job.json:
             show_table(table)
     _tell(counts, job, table)

@@ -13,6 +13,7 @@ from aggloom.codegen.scalar.calc import (
     finish,
     having_kinds,
     lower_calc,
+    lower_condition,
     prepare,
 )
 from aggloom.codegen.scalar.expressions import columns as columns_of
@@ -102,6 +103,7 @@ __all__ = [
     "lookup_sql",
     "lookup_table",
     "lower_calc",
+    "lower_condition",
     "milliseconds",
     "on_large_stack",
     "over_sql",

@@ -23,7 +23,7 @@ ASOF = "SELECT l.id, l.t, r.v FROM l ASOF {}JOIN r ON l.k = r.k AND l.t {} r.t"
 TEMPORAL = "SELECT l.id, r.v FROM l {}JOIN r FOR SYSTEM_TIME AS OF l.t ON l.k = r.k"
 CHANGES = {"l": "append", "r": "retract"}
 KEY = {"r": ["k"]}
-random_joins = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+random_joins = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def temporal(sql: str = TEMPORAL.format("LEFT "), **options: Any) -> Harness:
@@ -222,6 +222,53 @@ def test_windows_above_a_temporal_join_lose_no_row() -> None:
         run.watermark(ms(60))
         assert [row[2:] for row in run.changes()] == [("b", 3)]
         assert run.counters["late_dropped"] == 0
+
+
+def test_rows_behind_the_watermark_are_handed_out() -> None:
+    with temporal(late_rows=True) as run:
+        run.watermark(ms(5))
+        run.process([("+I", 1, 7, second(5)), ("+I", 2, 7, second(6))], table="l")
+        run.flush()
+        assert [sorted(map(str, row[1:3])) for row in run.late()] == [["1", "7"]]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_versions_of_versions_on_wall_clocks(zone: str) -> None:
+    """A chain of two temporal joins, whose times are those of clocks on a wall, over a restart."""
+    tables = {
+        "l": "id INT, k INT, t TIMESTAMP_NTZ",
+        "r": "k INT, t TIMESTAMP_NTZ, v INT",
+        "s": "v INT, t TIMESTAMP_NTZ, w STRING",
+    }
+    sql = """SELECT l.id, l.t, s.w FROM l
+        JOIN r FOR SYSTEM_TIME AS OF l.t ON l.k = r.k
+        LEFT JOIN s FOR SYSTEM_TIME AS OF l.t ON r.v = s.v"""
+    options: dict[str, Any] = {
+        "tables": tables,
+        "input_changes": {"l": "append", "r": "upsert", "s": "upsert"},
+        "keys": {"r": ["k"], "s": ["v"]},
+        "local_time_zone": zone,
+    }
+    shift = 0 if zone == "UTC" else 5 * 3600
+    wall = [second(n).replace(tzinfo=None) for n in range(60)]
+    told = []
+    run = Harness.from_sql(sql, **options)
+    run.process([("+I", 7, wall[1], 1), ("+U", 7, wall[20], 2)], table="r")
+    run.process(
+        [("+I", 1, wall[0], "a"), ("+I", 2, wall[0], "b"), ("+U", 1, wall[9], "c")], table="s"
+    )
+    run.process([("+I", n, 7, wall[n]) for n in (0, 5, 10, 30)], table="l")
+    run.watermark(ms(7 + shift))
+    told += run.changes()
+    state = run.snapshot()
+    run.close()
+    with Harness.from_sql(sql, **options) as run:
+        run.restore(state)
+        run.watermark(ms(7 + shift))
+        run.watermark(ms(40 + shift))
+        told += run.changes()
+        assert run.counters["late_dropped"] == 0
+    assert told == [("+I", 5, wall[5], "a"), ("+I", 10, wall[10], "c"), ("+I", 30, wall[30], "b")]
 
 
 def test_a_deletion_without_a_time_is_an_error() -> None:

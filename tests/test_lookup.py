@@ -82,7 +82,7 @@ class Model:
         return Counter(row for stack in self.got.values() for rows in stack for row in rows)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(0, 10**9))
 def test_random_changes_against_a_table_that_changes(seed: int) -> None:
     draw = random.Random(seed)
@@ -451,3 +451,31 @@ def test_the_page_says_what_happens(capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = re.findall(r"```(?:python|text)\n(.*?)```", page, re.S)[:2]
     exec(compile(code, "docs/lookup.md", "exec"), {})
     assert capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize("keys", [None, {"s": "id"}])
+def test_memory_is_given_back_and_what_is_left_stays_right(keys: Any) -> None:
+    lookups = {"dim": al.lookup_table(DIM, rows=[(k, f"name {k}", 1) for k in range(100)])}
+    with al.Harness.from_sql(query("LEFT JOIN"), S, lookups=lookups, keys=keys) as harness:
+        rows = [(n, n % 150, f"row {n}") for n in range(6000)]
+        harness.process([("+I", *row) for row in rows])
+        harness.flush()
+        full = harness.operator.state_bytes
+        harness.process([("-D", *row) for row in rows[50:]])
+        harness.flush()
+        assert harness.operator.state_bytes < full / 10
+        expected = [(n, f"row {n}", f"name {n}", 1) for n in range(50)]
+        assert harness.table() == expected
+        saved = harness.snapshot()
+        harness.restore(saved)
+        assert harness.table() == expected
+        harness.process([("-D", *row) for row in rows[:50]])
+        harness.flush()
+        assert (harness.table(), harness.counters["keys"]) == ([], 0)
+
+
+def test_every_picture_of_a_plan() -> None:
+    for form in ("text", "json", "svg"):
+        assert "LookupJoin" in al.explain(
+            query("JOIN"), tables=S, lookups=Table().lookups(), format=form
+        )

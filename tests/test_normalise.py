@@ -247,6 +247,7 @@ def test_keys_in_ddl(text: str, rest: str | None, key: tuple[str, ...]) -> None:
             "its key names column 'ib'. Known: 'id'",
         ),
         ("id INT", {"keys": {"t": ["id", "id"]}}, "names a column twice"),
+        ("id INT", {"keys": {"t": []}}, "its key names no column"),
         ("id INT", {"keys": {"s": "id"}}, "keys names table 's'"),
         ("id INT", {"input_changes": "upserts"}, "Did you mean 'upsert'"),
     ],

@@ -26,6 +26,7 @@ OPERATORS_BY_NAME = {
     *("IncrementalAggregate", "WindowTable", "WindowAssign", "WindowAggregate", "Deduplicate"),
     *("GroupAggOperator", "GroupAggSpec", "LocalAggregator", "DeduplicateOperator"),
     *("Rank", "RankOperator", "RankSpec"),
+    *("MultiJoin", "MultiJoinOperator", "MultiJoinSpec"),
     *("Over", "OverOperator", "OverOnceOperator", "OverSpec"),
     *("Rank", "RankOperator", "RankSpec", "Join", "JoinOperator", "JoinSpec"),
     *("AsOfJoin", "AsOfOperator", "NearestOperator", "TemporalOperator", "AsOfSpec"),
@@ -76,6 +77,10 @@ ROOMS: dict[str, set[str]] = {
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
     "runtime/operators/join": KERNEL
+    | SHARED
+    | CODEGEN
+    | _in("runtime", *VALUES, "state", "operators"),
+    "runtime/operators/multi_join": KERNEL
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
@@ -223,15 +228,16 @@ NAMED = {
     "codegen/planner/__init__.py": {
         *("Lookup", "LookupJoin", "MaterialisedLookup"),
         *("GroupAggregate", "LocalAggregate", "IncrementalAggregate"),
-        *("WindowAggregate", "Deduplicate", "Join", "Over", "Rank", "AsOfJoin", *STEPS),
-        "TimedJoin",
+        *("WindowAggregate", "Deduplicate", "Join", "AsOfJoin", "MultiJoin", "Over", "Rank"),
+        *("TimedJoin", *STEPS),
     },
     "codegen/planner/as_of.py": {"AsOfJoin"},
     "codegen/planner/versions.py": {"Deduplicate"},
     "codegen/planner/hints.py": {"Aggregate"},
     "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},
-    "codegen/planner/join_state.py": {"Join"},
+    "codegen/planner/join_state.py": {"Join", "MultiJoin"},
     "codegen/planner/join_tree.py": {"Join"},
+    "codegen/planner/multi_join.py": {"Join", "MultiJoin", "TimedJoin"},
     "codegen/planner/logical.py": {"Aggregate"},
     "codegen/planner/lookup_join.py": {"Dimension", "LookupJoin"},
     "codegen/planner/spec_plan.py": {"Aggregate"},

@@ -87,8 +87,13 @@ def test_what_does_not_stream_is_read_once(spark: Any, tmp_path: Path) -> None:
 
 
 def test_money_that_moves_between_tables_is_never_counted_twice(spark: Any, tmp_path: Path) -> None:
-    """Both halves of a transfer come in one batch: the sum over both tables is told once, and never another."""
-    sql = "SELECT SUM(a.amount + b.amount) AS total FROM a JOIN b ON a.account = b.account"
+    """Both halves of a transfer come in one batch: the sum over both tables is told once, and never another.
+
+    One operator joins three inputs, over restarts.
+    """
+    sql = """
+        SELECT SUM(a.amount + b.amount) AS total FROM a JOIN b ON a.account = b.account
+        JOIN b AS again ON again.account = a.account"""
     for number in range(3):
         for name, sign in (("a", 1), ("b", -1)):
             rows: list[dict[str, Any]] = []
@@ -119,6 +124,9 @@ def test_money_that_moves_between_tables_is_never_counted_twice(spark: Any, tmp_
     assert [row for row in told if row.get("total") is not None] == [
         {"total": 80, "_change_type": "insert"}
     ]
+    operators = al.state(tmp_path / "checkpoint", spark=spark).operators
+    join = next(each for each in operators if each.name.startswith("MULTI JOIN (INNER, INNER)"))
+    assert (join.keys, join.calls) == (4, ())
 
 
 CLICKS = "id INT, ad INT, at TIMESTAMP"

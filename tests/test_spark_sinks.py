@@ -44,6 +44,10 @@ def test_what_a_job_says_of_its_sink(tmp_path: Path) -> None:
     wanted = {"kind": "database", "driver": "sqlite3", "table": "totals"}
     assert complete(told | {"sink": text}, "run").sink == wanted | {"connect": "host=a dbname=b"}
     assert complete(told | {"sink": "jsonl:a,b"}, "run").sink == "jsonl:a,b"
+    bare = {key: told[key] for key in ("sql", "tables")}
+    assert complete(bare, "run").checkpoint is None
+    with pytest.raises(SpecError, match="there is no `checkpoint`; a sink that keeps"):
+        complete(bare | {"sink": "jsonl:out"}, "run")
     for sink, why in (
         ("database,table=t,table=u,connect=x", "says something twice"),
         ("database,tabel=t,connect=x", "Did you mean 'table'"),
@@ -138,3 +142,22 @@ def test_the_command_line_writes_to_postgresql(spark: Any, tmp_path: Path) -> No
             log = connection.execute("SELECT sink, batch FROM aggloom_batches").fetchall()
     assert found == [("a", 5), (None, 2)]
     assert log == [("totals", 0)]
+
+
+@pytest.mark.spark
+def test_a_run_without_a_checkpoint_leaves_nothing(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(tmp_path / "in", 0, ("a", 1, "+I"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    done = CliRunner().invoke(
+        main,
+        [
+            *("run", "--sql", "SELECT * FROM t", "--sink", "table", "--json"),
+            *("--table", f"t={tmp_path}/in/*.jsonl,schema={DDL}"),
+        ],
+    )
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["table"] == [{"name": "a", "cnt": 1}]
+    assert not list((tmp_path / "temporary").glob("aggloom-run-*"))

@@ -203,6 +203,7 @@ def test_a_key_is_forgotten_after_its_hint() -> None:
         ("STATE_TTL('u' = '1 d')", "FROM t", OptionError, "names 'u'.*Known: 't'"),
         ("STATE_TTL('t' = '1 d')", "FROM t AS o", OptionError, "names 't'"),
         ("STATE_TTL('t' = 'soon')", "FROM t", OptionError, "'soon'.*duration"),
+        ("STATE_TTL('t' = '1 d', 'T' = '2 d')", "FROM t", OptionError, "names 'T' twice"),
         ("STATE_TTL('t')", "FROM t", OptionError, "names and durations"),
         ("STATE_TLL('t' = '1 d')", "FROM t", UnsupportedSqlError, "STATE_TLL.*STATE_TTL"),
         ("BROADCAST(t)", "FROM t", UnsupportedSqlError, "hint BROADCAST.*take it out"),

@@ -23,6 +23,7 @@ CHOSEN = [
     "SELECT k, (SELECT w FROM u WHERE u.k = t.k ORDER BY w DESC NULLS LAST LIMIT 1) AS w FROM t",
     "SELECT k FROM t WHERE v > 0 AND v NOT IN (SELECT w FROM u WHERE u.k = t.k AND u.s <> t.s)",
     "SELECT k FROM t WHERE v NOT IN (SELECT MAX(w) FROM u WHERE u.k = t.k)",
+    "SELECT k, v FROM t WHERE k IN (VALUES (1), (NULL)) AND v NOT IN (VALUES (0), (2))",
     "SELECT k, v FROM t EXCEPT ALL SELECT k, w FROM u",
     "SELECT k FROM t INTERSECT ALL SELECT k FROM u",
 ]

@@ -396,17 +396,17 @@ def check_windows(seed: int) -> None:
     assert h.h.counters["keys"] == 0
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(25))
 def test_interval_joins_of_insertions(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_interval_joins_of_changes(seed: int) -> None:
     check_changes(seed)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 def test_joins_in_windows(seed: int) -> None:
     check_windows(seed)
 
@@ -522,6 +522,24 @@ def test_a_time_to_live_lets_rows_leave_before_the_watermark_does() -> None:
             """SELECT /*+ STATE_TTL('l' = '1 s') */ l.id FROM TABLE(TUMBLE(TABLE a, DESCRIPTOR(t), INTERVAL '1' HOUR)) l
             JOIN TABLE(TUMBLE(TABLE b, DESCRIPTOR(t), INTERVAL '1' HOUR)) r USING (k, window_start, window_end)"""
         )
+
+
+def test_a_row_whose_end_was_late_stays_beside_the_one_that_replaces_it() -> None:
+    """As it does whether or not a key is declared: what is on time is joined, and nothing else."""
+    for keys in ({}, {"a": ["id"], "b": ["id"]}):
+        h = al.Harness.from_sql(
+            f"SELECT a.id, a.v, b.id AS other FROM a LEFT JOIN b ON {NEAR}",
+            TABLES,
+            watermarks=WATERMARKS,
+            keys=keys,
+        )
+        h.process([("+I", 1, 1, 0, at(0))], table="a")
+        h.process([("+I", 8, 1, 0, at(4 * SECOND))], table="b")
+        h.process([("+I", 2, 2, 0, at(3 * SECOND))], table="a")
+        h.process([("-U", 1, 1, 0, at(0)), ("+U", 1, 1, 5, at(6 * SECOND))], table="a")
+        h.end_of_input()
+        assert h.table() == [(1, 0, 8), (1, 5, 8), (2, 0, None)]
+        assert h.counters["late_dropped_left"] == 1 == h.counters["late_dropped"]
 
 
 def test_windows_and_aggregates_in_windows_join_as_in_duckdb() -> None:

@@ -18,6 +18,7 @@ from aggloom.codegen.operators.incremental import IncrementalAggregate
 from aggloom.codegen.operators.join import Join
 from aggloom.codegen.operators.lookup import LookupJoin
 from aggloom.codegen.operators.lookup_state import Lookup, MaterialisedLookup
+from aggloom.codegen.operators.multi_join import MultiJoin
 from aggloom.codegen.operators.normalise import Normalise, normalised
 from aggloom.codegen.operators.numbered import Chosen, Numbered
 from aggloom.codegen.operators.over import Over, OverCall
@@ -53,6 +54,7 @@ __all__ = [
     "Lookup",
     "LookupJoin",
     "MaterialisedLookup",
+    "MultiJoin",
     "Node",
     "Normalise",
     "Numbered",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -36,8 +36,8 @@ FLINK_KINDS: dict[JoinKind, str] = {
     "anti": "LeftAntiJoin",
 }
 # Beside its words a row has: links to its neighbours, a count, its slot; cells of the index; how many rows it matches.
-_ROW, _CELL, _DEGREE = 12 + 4, 12, 4
-_NOTHING = pa.field("", pa.int8())
+ROW, CELL, DEGREE = 12 + 4, 12, 4
+NOTHING = pa.field("", pa.int8())
 
 
 @dataclass(frozen=True)
@@ -99,22 +99,20 @@ class Join(RowsByKey):
     @cached_property
     def left_key(self) -> Key | None:
         """The columns by which the left's rows are told apart; None: all of them."""
-        return _smallest(self.left, self.keys)
+        return smallest_key(self.left, self.keys)
 
     @cached_property
     def right_key(self) -> Key | None:
         """The columns by which the right's rows are told apart; None: all of them."""
-        return _smallest(self.right, self.right_keys)
+        return smallest_key(self.right, self.right_keys)
 
     @property
     def ordered_keys(self) -> tuple[Key, ...]:
         ways = {"inner": (self.keys, self.right_keys), "right": (self.right_keys,), "full": ()}
         lying = ways.get(self.kind, (self.keys,))
-        found = [k for k in self.unique_keys if any(set(way) <= set(k) for way in lying)]
-        # Updates are told by the first one: of another key the new row may come before the old one goes.
-        same = dict(self.pairs) if self.kind == "inner" else {}
-        told = {same.get(name, name) for name in found[0]} if found else set()
-        return tuple(k for k in found if {same.get(name, name) for name in k} == told)
+        return told_in_order(
+            self.unique_keys, lying, dict(self.pairs) if self.kind == "inner" else {}
+        )
 
     @cached_property
     def changelog(self) -> tuple[str, ...]:
@@ -197,10 +195,7 @@ class Join(RowsByKey):
     def held_by(self, side: int) -> Held:
         """How the rows of a side are told apart, in Flink's words."""
         key = (self.left_key, self.right_key)[side]
-        if key is None:
-            return "NoUniqueKey"
-        pairs = (self.keys, self.right_keys)[side]
-        return "JoinKeyContainsUniqueKey" if set(key) <= set(pairs) else "HasUniqueKey"
+        return held(key, (self.keys, self.right_keys)[side])
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:
         parts: list[dict[str, Any]] = [
@@ -210,11 +205,11 @@ class Join(RowsByKey):
         lives = [ttl if own is None else own for own in self.ttls]
         for side, name in enumerate(("left", "right")):
             # Rows of which nothing is read are counted in a row of one byte, which is a word.
-            row = row_bytes(pa.schema(kept[side] or [_NOTHING])) + _ROW
+            row = row_bytes(pa.schema(kept[side] or [NOTHING])) + ROW
             if self.held_by(side) != "JoinKeyContainsUniqueKey":
-                row += _CELL
+                row += CELL
             if self._counts_matches(side, lives[1 - side]):
-                row += _DEGREE
+                row += DEGREE
             what = f"its rows of the {name}"
             rows = {"name": name, "kind": "rows", "entries": what, "bytes_per_entry": row}
             parts.append({**rows, "bytes_per_key": 4 + WORD * (lives[side] > 0)})
@@ -282,7 +277,28 @@ class Join(RowsByKey):
         )
 
 
-def _smallest(side: Node, keys: Key) -> Key | None:
+def told_in_order(
+    keys: Iterable[Key], lying: Iterable[Key], same: Mapping[str, str]
+) -> tuple[Key, ...]:
+    """The unique keys of joined rows of which the new row comes after the old one.
+
+    lying: the columns by which they lie, in as many ways as these are called. same: columns that equal another.
+    """
+    ways = [set(way) for way in lying]
+    found = [key for key in keys if any(way <= set(key) for way in ways)]
+    # Updates are told by the first one: of another key the new row may come before the old one goes.
+    told = {same.get(name, name) for name in found[0]} if found else set()
+    return tuple(key for key in found if {same.get(name, name) for name in key} == told)
+
+
+def held(known: Key | None, keys: Key) -> Held:
+    """How rows are told apart by these columns where they lie by the join's key, in Flink's words."""
+    if known is None:
+        return "NoUniqueKey"
+    return "JoinKeyContainsUniqueKey" if set(known) <= set(keys) else "HasUniqueKey"
+
+
+def smallest_key(side: Node, keys: Key) -> Key | None:
     """The unique key of a side that its rows are held by: one within the join's key, else the shortest.
 
     Where the row that goes may come after the one in its place, rows are told apart by all columns.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from aggloom.codegen.operators.base import Node, Title, WindowColumns, walk
+from aggloom.codegen.operators.base import Key, Node, Title, WindowColumns, walk
 from aggloom.codegen.operators.join import FLINK_KINDS, Join
 from aggloom.codegen.operators.words import shown, shown_names
 
@@ -35,6 +35,19 @@ class TimedJoin(Join):
     def once(self) -> bool:
         """Whether each row of the result is given out once and for all."""
         return self.in_windows or (self.left.appends_only and self.right.appends_only)
+
+    @cached_property
+    def left_key(self) -> Key | None:
+        return super().left_key if self.once else None
+
+    @cached_property
+    def right_key(self) -> Key | None:
+        return super().right_key if self.once else None
+
+    @cached_property
+    def unique_keys(self) -> tuple[Key, ...]:
+        # Where the row that goes was late, it stays beside the one that replaces it.
+        return super().unique_keys if self.once else ()
 
     @property
     def chained(self) -> bool:

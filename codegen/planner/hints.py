@@ -27,8 +27,8 @@ def state_ttl(sql: str, tree: exp.Select, names: set[str]) -> int | None:
 def ttls_of(sql: str, tree: exp.Select, names: set[str]) -> dict[str, int]:
     """The milliseconds that the hints of a block say, by table in the order in which they are named.
 
-    names: under which the block reads its tables. As in Flink the first hint and the last of its pairs win, and a name
-    that the block does not read is an error. So is any other hint: nothing here heeds it.
+    names: under which the block reads its tables. As in Flink the first hint wins, and a name that the block does not
+    read is an error. So is a name that stands twice, and any other hint: nothing here heeds it.
     """
     hint = tree.args.get("hint")
     found: dict[str, int] = {}
@@ -64,7 +64,9 @@ def _pairs(sql: str, hint: exp.Expression, names: set[str]) -> dict[str, int]:
         if ms < 0:
             message = f"{_TTL} is {duration!r}; it must be a duration that is not negative."
             raise OptionError(located(message, sql, place))
-        found.pop(table.casefold(), None)
+        if table.casefold() in found:
+            message = f"{_TTL} names {table!r} twice; name each table once."
+            raise OptionError(located(message, sql, place))
         found[table.casefold()] = ms
     if not pairs:
         message = f"{_TTL} says nothing; write {_TTL}('t' = '1 d')."

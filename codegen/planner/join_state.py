@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aggloom.codegen.operators import Join, Node, walk
+from aggloom.codegen.operators import Join, MultiJoin, Node, walk
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 
@@ -16,6 +16,8 @@ _HELD = {
 def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
     """Say of each Join how its sides are held, and where its rows cannot be spread (SEMANTICS 5.3)."""
     for node in walk(root):
+        if isinstance(node, MultiJoin):
+            _say_of_many(node, notes)
         if not isinstance(node, Join):
             continue
         known = (node.left_key, node.right_key)
@@ -29,6 +31,15 @@ def join_state(root: Node, options: PlanOptions, notes: Notes) -> Node:
             why = "no equality between the sides: all rows lie in one place, and each meets each"
             notes.add("join_spread", node.subject, False, why)
     return root
+
+
+def _say_of_many(node: MultiJoin, notes: Notes) -> None:
+    sides = []
+    for which, (known, below) in enumerate(zip(node.known, node.tables, strict=True)):
+        held = node.held_by(which)
+        words = _HELD[held].format(key=", ".join(known or ()), why=_why(below))
+        sides.append(f"input {which + 1}: {words}")
+    notes.add("join_state", node.subject, None not in node.known, "; ".join(sides))
 
 
 def _why(side: Node) -> str:

@@ -16,7 +16,7 @@ from aggloom.codegen.operators import Calc, Join, Node, mark, pick
 from aggloom.codegen.planner.as_of import as_of_join
 from aggloom.codegen.planner.lookup_join import LookupClause, dimension_of
 from aggloom.codegen.planner.notes import Notes
-from aggloom.codegen.scalar.calc import lower_calc
+from aggloom.codegen.scalar.calc import lower_condition
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
@@ -325,7 +325,7 @@ class _Pairing:
     def _check_lowers(self, condition: str, left: Node, right: Node) -> None:
         both = pa.schema([*left.schema, *right.schema])
         try:
-            lower_calc(None, (("matches", condition),), pa.schema([("matches", pa.bool_())]), both)
+            lower_condition(condition, both)
         except UnsupportedExpressionError as error:
             place = next(iter(self.tree.on), None)
             what = f"a condition of a {self.tree.kind.upper()} JOIN that only Spark evaluates ({error}) is"

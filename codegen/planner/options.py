@@ -14,6 +14,7 @@ from aggloom.errors import OptionError, nearest
 
 PhaseStrategy = Literal["AUTO", "ONE_PHASE", "TWO_PHASE"]
 AddedCalls = Literal["refuse", "empty"]
+MultiJoins = Literal["AUTO", "TRUE", "FALSE"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,9 @@ class PlanOptions:
     that Flink's scripts run; ranks have no cache beside their state, so that it changes nothing.
 
     join_match_limit: how many joined rows a join may take back and give out in one bundle; beyond it is an error that
-    names the key most of them come from.
+    names the key most of them come from. multi_join_enabled: whether joins that follow one another on one key become
+    one operator without intermediate results; AUTO: in bundles, unless several inputs have several rows a key and a
+    further condition drops pairs of them.
     """
 
     mini_batch_enabled: bool = True
@@ -75,6 +78,7 @@ class PlanOptions:
     late_rows: bool = False
     rank_cache_size: int = 10_000
     join_match_limit: int = 50_000_000
+    multi_join_enabled: MultiJoins = "AUTO"
 
     @classmethod
     def of(cls, given: Mapping[str, Any], **keywords: Any) -> PlanOptions:
@@ -119,6 +123,7 @@ FLINK_NAMES = {
     "table.exec.emit.late-fire.enabled": "late_fire_enabled",
     "table.exec.emit.late-fire.delay": "late_fire_delay",
     "table.exec.emit.allow-lateness": "allow_lateness",
+    "table.optimizer.multi-join.enabled": "multi_join_enabled",
     "table.local-time-zone": "local_time_zone",
     "table.exec.source.idle-timeout": "source_idle_timeout",
     "table.exec.topn.cache-size": "rank_cache_size",
@@ -191,4 +196,5 @@ _READERS: dict[str, Callable[[str, Any], Any]] = {
     "late_rows": _flag,
     "rank_cache_size": _count(1),
     "join_match_limit": _count(1),
+    "multi_join_enabled": _choice(MultiJoins, str.upper),
 }

@@ -85,7 +85,8 @@ def as_svg(plan: Plan, backend: str = "numba") -> str:
     top = _MARGIN + (len(options) + 1) * _LINE if options else _MARGIN
     _place(root, _MARGIN, top + _GAP)
     width, height = root.width + 2 * _MARGIN, root.bottom + _MARGIN
-    names = f"{len(stateful(described['plan']))} stateful nodes"
+    count = len(stateful(described["plan"]))
+    names = f"{count} stateful node{'s' if count != 1 else ''}"
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" aria-label="A query plan with {names}">',

@@ -26,6 +26,7 @@ from aggloom.codegen.planner.join_state import join_state
 from aggloom.codegen.planner.logical import logical_plan
 from aggloom.codegen.planner.lookup_join import as_dimensions
 from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
+from aggloom.codegen.planner.multi_join import multi_join
 from aggloom.codegen.planner.normalise import normalise
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
@@ -59,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     split_distinct,
     # Once more, for what the split has made.
     monotonic_extremes,
+    multi_join,
     exchanges,
     fragments,
     two_phase,

@@ -58,6 +58,10 @@ def _table(
         schema, declared = without_primary_key(schema)
     columns = to_schema(schema, dialect)
     listed = names_of(f"table {name}: its key", given or ())
+    if given is not None and not listed:
+        raise SpecError(
+            f"table {name}: its key names no column; name some, or leave the table out of keys."
+        )
     key = tuple(_column(name, "key", columns.names, each) for each in listed or declared)
     on = None if time is None else _column(name, "watermark", columns.names, time)
     if len(set(key)) < len(key):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Rows = tuple[pa.RecordBatch, "NDArray[np.int8]"]
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
+_PASSES = pa.schema([("matches", pa.bool_())])
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ def lower_calc(
     """
     text = module_text(where, select, schema, {ROWS: rows}, zone)
     return LoweredCalc(text, where, select, schema, rows, zone, shown, upsert)
+
+
+def lower_condition(condition: str, rows: pa.Schema, zone: str = "UTC") -> LoweredCalc:
+    """A condition as a column of BOOLEANs; raises UnsupportedExpressionError for one that only Spark evaluates."""
+    return lower_calc(None, (("matches", condition),), _PASSES, rows, zone=zone)
 
 
 def evaluate(sql: str, batch: pa.RecordBatch) -> pa.Array:

@@ -72,7 +72,19 @@ def statements(sql: str) -> list[exp.Expression]:
         trees = deep(lambda: sqlglot.parse(text, dialect=AggloomSpark))
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
-    return [tree for tree in trees if tree is not None]
+    found = [tree for tree in trees if tree is not None]
+    for tree in found:
+        _make_queries_of_values(tree)
+    return found
+
+
+def _make_queries_of_values(tree: exp.Expression) -> None:
+    """Let `x IN (VALUES ..)` ask a query, as `x IN (SELECT * FROM (VALUES ..))` does."""
+    for node in list(tree.find_all(exp.In)):
+        listed = node.expressions
+        if len(listed) == 1 and isinstance(listed[0], exp.Values):
+            node.set("expressions", [])
+            node.set("query", exp.Subquery(this=exp.select(exp.Star()).from_(listed[0])))
 
 
 def not_select(sql: str, tree: exp.Expression) -> UnsupportedSqlError:

@@ -50,12 +50,13 @@ class Rows:
         if not isinstance(image, Object):
             raise Unreadable(f"{what}is no object")
         found = self.named(image, what)
+        row = self.values(found, readers)
         wanted = self.names if needed is None else needed
         lacks = [name for name in wanted if name not in found]
         if lacks and (fix or not self.lenient):
             listed = "', '".join(lacks)
             raise Unreadable(f"{what}lacks '{listed}'; {fix or _LENIENT}")
-        return self.values(found, readers)
+        return row
 
     def values(self, found: Mapping[str, Any], readers: Sequence[Reader] | None = None) -> Values:
         """The values of what is there; the rest is NULL."""

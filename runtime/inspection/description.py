@@ -153,8 +153,10 @@ class Description:
 
     @property
     def call_names(self) -> tuple[str, ...]:
-        """The calls of the query; none where the spec cannot be read."""
+        """The calls of the query; none of an operator without a handler, or where the spec cannot be read."""
         try:
+            if self.settings_of.handler_spec is None:
+                return ()
             return tuple(describe_call(call) for call in self.agg_spec.calls)
         except StateError:
             return ()

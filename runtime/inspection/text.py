@@ -69,7 +69,7 @@ def write_operator(page: Page, state: OperatorState) -> None:
     clock += [f"clock {_shown(state.processing)}"] if state.processing else []
     facts = [
         ("keys", f"{', '.join(state.key_columns) or '()'}: {_counted(state.keys)}"),
-        ("calls", ", ".join(state.calls)),
+        *([("calls", ", ".join(state.calls))] if state.calls else []),
         *([("windows", f"{state.windows}: {_counted(state.held)} held")] if state.windows else []),
         ("batch", f"{state.batch} (of {state.first_batch} to {state.last_batch})"),
         ("state", f"spec {state.digest}, layout {state.layout}, {state.buckets} buckets"),

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import queue
 import threading
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from aggloom.codegen import Function
 from aggloom.errors import LookupFailedError
 from aggloom.runtime.lookup.request import Key, Outcome, Request
-
-_Call = Callable[[], Any]
+from aggloom.runtime.lookup.threads import Threads
 
 
 class FunctionSource:
@@ -33,16 +30,16 @@ class FunctionSource:
         )
         key = request.table.key
         self._places = [request.asked.index(name) for name in key]
-        self._workers: _Threads | None = None
+        self._threads: Threads | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def ask(self, keys: Sequence[Key]) -> list[Outcome]:
         arguments = [tuple(key[place] for place in self._places) for key in keys]
         if self._is_async:
             return self._awaited(arguments)
-        if self._workers is None:
-            self._workers = _Threads(self._asking.capacity)
-        outcomes = self._workers.run([_bound(self._call, given) for given in arguments], self._late)
+        if self._threads is None:
+            self._threads = Threads(self._asking.capacity)
+        outcomes = self._threads.run(self._call, arguments, self._seconds, self._too_late)
         return [_rows(each) for each in outcomes]
 
     def read(self) -> Sequence[Any]:
@@ -51,17 +48,13 @@ class FunctionSource:
     def close(self) -> None:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
-        if self._workers is not None:
-            self._workers.stop()
-        self._loop = self._workers = None
+        if self._threads is not None:
+            self._threads.stop()
+        self._loop = self._threads = None
 
     @property
     def _seconds(self) -> float | None:
         return self._asking.timeout / 1000 or None
-
-    def _late(self, job: _Job) -> Exception | None:
-        """Waits for a job; what is wrong if it takes too long."""
-        return None if job.wait(self._seconds) else self._too_late()
 
     def _too_late(self) -> LookupFailedError:
         return LookupFailedError(
@@ -91,74 +84,6 @@ class FunctionSource:
         return [
             _rows(each) for each in asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
         ]
-
-
-class _Job:
-    """A call that a thread makes; its time counts from its beginning."""
-
-    def __init__(self, call: _Call) -> None:
-        self.call, self.outcome = call, Future[Any]()
-        self.begun = threading.Event()
-
-    def run(self) -> None:
-        """Make the call."""
-        self.begun.set()
-        try:
-            self.outcome.set_result(self.call())
-        except Exception as error:
-            self.outcome.set_result(error)
-
-    def wait(self, seconds: float | None) -> bool:
-        """Whether it ends in time."""
-        self.begun.wait()
-        try:
-            self.outcome.result(seconds)
-        except TimeoutError:
-            return False
-        return True
-
-
-class _Threads:
-    """Threads that do not keep a process from ending. One that hangs is left to itself, and another takes its place."""
-
-    def __init__(self, count: int) -> None:
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._count = 0
-        self._most = count
-
-    def run(self, calls: list[_Call], late: Callable[[_Job], Exception | None]) -> list[Any]:
-        """What the calls return or raise, in their order."""
-        jobs = [_Job(call) for call in calls]
-        for job in jobs:
-            self._jobs.put(job)
-        while self._count < min(self._most, len(jobs)):
-            self._start()
-        outcomes = []
-        for job in jobs:
-            error = late(job)
-            if error is not None:
-                self._start()
-            outcomes.append(error if error is not None else job.outcome.result())
-        return outcomes
-
-    def stop(self) -> None:
-        """Let the threads end that are not in a call."""
-        for _ in range(self._count):
-            self._jobs.put(None)
-        self._count = 0
-
-    def _start(self) -> None:
-        self._count += 1
-        threading.Thread(target=self._work, args=(self._jobs,), daemon=True).start()
-
-    @staticmethod
-    def _work(jobs: queue.SimpleQueue[_Job | None]) -> None:
-        while (job := jobs.get()) is not None:
-            job.run()
-
-
-def _bound(call: Callable[..., Any], given: Key) -> _Call:
-    return lambda: call(*given)
 
 
 def _rows(said: Any) -> Outcome:

@@ -12,23 +12,25 @@ from aggloom.errors import LookupAnswerError
 from aggloom.runtime.lookup.request import Key, Request, Row
 
 
-def fitted(request: Request, rows: Sequence[Any], key: Key | None) -> list[Row]:
-    """Rows as the values of the columns that are read, as Arrow gives them back; raises LookupAnswerError.
+def fitted(request: Request, rows: Sequence[Sequence[Any]], key: Key | None) -> list[Row]:
+    """Values of the columns that are read as Arrow gives them back; raises LookupAnswerError.
 
-    key: to which they answer; a mapping may leave it out. None: they are all rows of the table.
+    key: to which they answer, for messages; None: they are rows of several.
     """
     if not len(rows):
         return []
-    shaped = [_shaped(request, row, key) for row in rows]
     columns = [
-        _column(request, field, [row[place] for row in shaped], key)
+        _column(request, field, [row[place] for row in rows], key)
         for place, field in enumerate(request.read)
     ]
     return list(zip(*columns, strict=True))
 
 
-def _shaped(request: Request, row: Any, key: Key | None) -> Sequence[Any]:
-    """A row as its values in order."""
+def shaped_row(request: Request, row: Any, key: Key | None) -> Sequence[Any]:
+    """The values of the columns that are read, of a row as a source has it; raises LookupAnswerError.
+
+    key: to which it answers; a mapping may leave it out. None: it is one of all rows.
+    """
     names = request.read.names
     if isinstance(row, Mapping):
         given = dict(zip(request.asked, key, strict=True)) if key is not None else {}
@@ -46,7 +48,7 @@ def _shaped(request: Request, row: Any, key: Key | None) -> Sequence[Any]:
         )
     every = request.table.columns.names
     if len(row) == len(every):
-        return [row[every.index(name)] for name in names]
+        return row if names == every else [row[every.index(name)] for name in names]
     raise LookupAnswerError(
         f"{_place(request, key)}: a row has {len(row)} values, and the table {len(every)} columns: {', '.join(every)}"
     )

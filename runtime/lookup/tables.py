@@ -18,7 +18,7 @@ from aggloom.runtime.lookup.files import FileSource
 from aggloom.runtime.lookup.function import FunctionSource
 from aggloom.runtime.lookup.given import GivenSource
 from aggloom.runtime.lookup.request import Key, Outcome, Request, Row, Source, Times
-from aggloom.runtime.lookup.rows import fitted
+from aggloom.runtime.lookup.rows import fitted, shaped_row
 
 SOURCES: dict[type[Any], Callable[[Request], Source]] = {
     GivenRows: GivenSource,
@@ -118,21 +118,41 @@ class OpenTable:
 
     def _ask(self, keys: list[Key], outcomes: dict[Key, Outcome]) -> None:
         """Ask the source, and bring rows into the table's types."""
-        for key, said in zip(keys, self._source.ask(keys), strict=True):
-            outcomes[key] = said
-            if isinstance(said, Exception) or not said:
-                continue
-            try:
-                outcomes[key] = rows = fitted(self.request, said, key)
-            except LookupAnswerError as error:
-                outcomes[key] = error
-                continue
-            other = next((row for row in rows if self._key(row) != key), None)
+        said = self._source.ask(keys)
+        outcomes.update(zip(keys, said, strict=True))
+        answered = [
+            (key, rows)
+            for key, rows in zip(keys, said, strict=True)
+            if not isinstance(rows, Exception) and rows
+        ]
+        try:
+            outcomes.update(self._fitted(answered))
+        except LookupAnswerError:
+            # Which key it is of is told when they are taken one by one.
+            for key, rows in answered:
+                outcomes[key] = self._fitted_alone(key, rows)
+
+    def _fitted(self, answered: list[tuple[Key, Sequence[Any]]]) -> dict[Key, Outcome]:
+        """The rows of answers in the table's types; raises LookupAnswerError."""
+        shaped = [shaped_row(self.request, row, key) for key, rows in answered for row in rows]
+        values = iter(fitted(self.request, shaped, None))
+        found: dict[Key, Outcome] = {}
+        for key, rows in answered:
+            found[key] = mine = [next(values) for _ in rows]
+            other = next((row for row in mine if self._key(row) != key), None)
             if other is not None:
-                outcomes[key] = LookupAnswerError(
+                raise LookupAnswerError(
                     f"lookup table {self.request.name}, key {self.request.shown(key)}: a row of the answer has "
                     f"{self.request.shown(self._key(other))}; give rows of the key that is asked for"
                 )
+        return found
+
+    def _fitted_alone(self, key: Key, rows: Sequence[Any]) -> Outcome:
+        try:
+            fitted(self.request, [shaped_row(self.request, row, key) for row in rows], key)
+            return self._fitted([(key, rows)])[key]
+        except LookupAnswerError as error:
+            return error
 
     def _once(self, key: Key, rows: list[Row]) -> list[Row]:
         """The rows of a key; raises LookupAnswerError if there are several of a key that is declared to be unique."""
@@ -167,7 +187,8 @@ class OpenTable:
 
     def _all(self) -> list[Row]:
         self.counters["lookup_table_reads"] += 1
-        return fitted(self.request, self._source.read(), None)
+        rows = [shaped_row(self.request, row, None) for row in self._source.read()]
+        return fitted(self.request, rows, None)
 
     def _key(self, row: Row) -> Key:
         return tuple(row[place] for place in self._places)

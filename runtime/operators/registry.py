@@ -13,6 +13,7 @@ from aggloom.codegen.planner import (
     IncrementalAggregate,
     Join,
     MaterialisedLookup,
+    MultiJoin,
     Normalise,
     Over,
     PlanOptions,
@@ -29,6 +30,7 @@ from aggloom.runtime.operators.group_aggregate import GroupAggSpec
 from aggloom.runtime.operators.join.spec import JoinSpec
 from aggloom.runtime.operators.join.timed_spec import TimedJoinSpec
 from aggloom.runtime.operators.lookup.spec import LookupSpec
+from aggloom.runtime.operators.multi_join.spec import MultiJoinSpec
 from aggloom.runtime.operators.normalise import NormaliseSpec
 from aggloom.runtime.operators.over.spec import OverSpec
 from aggloom.runtime.operators.rank.spec import RankSpec
@@ -44,6 +46,7 @@ _OPERATORS: dict[type[Stateful], type[OperatorSpec]] = {
     Join: JoinSpec,
     TimedJoin: TimedJoinSpec,
     MaterialisedLookup: LookupSpec,
+    MultiJoin: MultiJoinSpec,
     Over: OverSpec,
     AsOfJoin: AsOfSpec,
 }

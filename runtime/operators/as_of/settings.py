@@ -20,7 +20,7 @@ class AsOfSettings:
     compared. matches: how the left's stands to the right's (>=, >, <=, <). known: by side the columns that tell rows
     apart, None: all of them. waits: whether rows of the left wait for the watermark, and those of the right are
     versions; chained: whether those of the left come from what waits for the same one. clock_zone: on whose clocks
-    times without a zone lie.
+    times without a zone lie. late_rows: whether rows that come too late are handed out.
     """
 
     left: pa.Schema
@@ -41,6 +41,7 @@ class AsOfSettings:
     state_ttl_ms: int = 0
     on_orphan_retraction: OrphanPolicy = "drop"
     chained: bool = False
+    late_rows: bool = False
 
     @property
     def keys(self) -> int:

@@ -23,7 +23,7 @@ _FIXED = ("how", "matches", "condition", "waits", "zone", "clock_zone")
 _LISTS = ("null_safe", "times", "columns")
 _CHANGING = (
     *("update_before", "per_record", "state_ttl_ms", "on_orphan_retraction", "chained"),
-    "output_key",
+    *("output_key", "late_rows"),
 )
 
 
@@ -54,6 +54,7 @@ class AsOfSpec(AsOfSettings, OperatorSpec):
             options.state_ttl,
             options.on_orphan_retraction,
             node.chained,
+            node.waits and options.late_rows,
         )
 
     def make(
@@ -103,6 +104,10 @@ class AsOfSpec(AsOfSettings, OperatorSpec):
         if self.waits:
             return "EventTime"
         return "ProcessingTime" if self.state_ttl_ms else "None"
+
+    @property
+    def late_columns(self) -> pa.Schema | None:
+        return self.left if self.late_rows else None
 
     @property
     def moves_last(self) -> bool:

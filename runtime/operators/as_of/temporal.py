@@ -37,7 +37,10 @@ class TemporalOperator(AsOfOperator):
     def __init__(self, spec: AsOfSettings, directory: Path | None = None) -> None:
         super().__init__(spec, directory)
         self.counters["late_dropped"] = 0
-        self._condition = Condition(spec) if spec.condition is not None else None
+        self._late: list[Rows] = []
+        self._condition = None
+        if spec.condition is not None:
+            self._condition = Condition(spec.condition, (spec.left, spec.right), spec.zone)
         self._gone_place = np.array([self.state.right.places[GONE.name]], np.int64)
 
     def run(self, inputs: Sequence[Bundle], clock: Clock) -> Rows:
@@ -69,6 +72,10 @@ class TemporalOperator(AsOfOperator):
         due = self.state.due[self.state.used()]
         first = int(due.min()) if len(due) else AFTER_ALL
         return (None if first >= AFTER_ALL else first), None
+
+    def take_late(self) -> list[Rows]:
+        late, self._late = self._late, []
+        return late
 
     def _advance(self, clock: Clock) -> None:
         now = self.state.clock
@@ -110,7 +117,10 @@ class TemporalOperator(AsOfOperator):
         """Store rows of the left that are in time."""
         state, side = self.state, self.state.left
         late = due <= int(state.clock[0])
-        self.counters["late_dropped"] += int(late.sum())
+        if late.any():
+            self.counters["late_dropped"] += int(late.sum())
+            if self.spec.late_rows:
+                self._late.append(some_of(batch, kinds, late))
         batch, _ = some_of(batch, kinds, ~late)
         if not batch.num_rows:
             return

@@ -65,7 +65,7 @@ class IntervalJoinOperator(TimedJoinOperator):
             self._next = min(self._next, int(due[due > self.now].min(initial=AFTER_ALL)))
         return self._took(inputs, clock.processing)
 
-    def _bundle(self, taken: tuple[Taken, Taken], touched: Array, now: int) -> Rows:
+    def _bundle(self, taken: Sequence[Taken], touched: Array, now: int) -> Rows:
         """As of a Join, without the rows that come when they can get no partner any more."""
         changes = super()._bundle(taken, touched, now)
         if not self.spec.once:

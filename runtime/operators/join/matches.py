@@ -32,6 +32,19 @@ class Weighted(NamedTuple):
     right: Array
     weight: Array
 
+    @property
+    def ids(self) -> tuple[Array, ...]:
+        """By input its stored rows."""
+        return self.left, self.right
+
+    def some(self, which: Array) -> Weighted:
+        """Those that are marked, or have these numbers."""
+        return Weighted(*(each[which] for each in self))
+
+    def weighing(self, weight: Array) -> Weighted:
+        """The same rows, so many of each."""
+        return self._replace(weight=weight)
+
     @classmethod
     def of(cls, parts: list[Weighted]) -> Weighted:
         """All parts as one."""
@@ -62,7 +75,10 @@ class Matcher:
 
     def __init__(self, settings: JoinSettings, state: JoinState) -> None:
         self.settings, self.state = settings, state
-        self.condition = Condition(settings) if settings.condition is not None else None
+        self.condition = None
+        if settings.condition is not None:
+            schemas = settings.left, settings.right
+            self.condition = Condition(settings.condition, schemas, settings.zone)
         self._room = Pairs.of(_CHUNK)
         self._by_slot = [np.zeros(0, np.int32) for _ in range(2)]
         self._by_id = [[np.zeros(0, np.int64) for _ in range(3)] for _ in range(2)]

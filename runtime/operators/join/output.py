@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.join.output_kernels import (
     add_up,
+    differ,
     hash_joined,
-    name_rows,
+    name_hashes,
     pair_up,
-    same_joined,
 )
 from aggloom.runtime.operators.join.stored import Stored
 from aggloom.runtime.operators.steps import Rows, no_rows
-from aggloom.runtime.state.row_store import RowArrays
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
-Columns = tuple[Array, Array]
-"""Numbers of stored columns of the left and of the right."""
+Columns = list[Array]
+"""By input numbers of its stored columns."""
+
+
+class Joined(Protocol):
+    """Joined rows by the stored rows that they are made of (-1: padded), and how many of each come (negative: go)."""
+
+    @property
+    def ids(self) -> tuple[Array, ...]:
+        """By input its stored rows."""
+
+    @property
+    def weight(self) -> Array: ...
+
+    def some(self, which: Array) -> Self:
+        """Those that are marked, or have these numbers."""
+
+    def weighing(self, weight: Array) -> Self:
+        """The same rows, so many of each."""
+
+
+J = TypeVar("J", bound=Joined)
 
 
 class Shown(Protocol):
@@ -50,27 +68,26 @@ class Output:
         key = settings.output_key
         self._key = None if key is None else self._places(key)
 
-    def net(self, rows: Weighted) -> Rows:
+    def net(self, rows: Joined) -> Rows:
         """The messages by which a reader comes to what is now: first what goes, then what changes, then what comes."""
         return self.messages(*self.told(rows))
 
-    def told(self, rows: Weighted) -> tuple[Weighted, Kinds]:
+    def told(self, rows: J) -> tuple[J, Kinds]:
         """As net, as the stored rows that messages are made of."""
-        left, right, weight = rows
+        weight = rows.weight
         if not len(weight) or weight.min() > 0:
             return rows, np.full(len(weight), INSERT, np.int8)
         partner = self._by_key(rows)
         if partner is None:
-            rows = self._left_over(rows)
-            left, right, weight = rows
+            rows = self.left_over(rows)
             partner = self._partners(rows)
         else:
-            same = np.zeros(len(weight), np.bool_)
-            same_joined(*self._arrays, *self._shown, left, right, partner, same)
+            same = (partner >= 0) & ~self._differ(self._shown, rows, partner)
             if same.any():
                 places = np.cumsum(~same) - 1
                 partner = np.where(partner >= 0, places[partner], -1)[~same]
-                left, right, weight = left[~same], right[~same], weight[~same]
+                rows = rows.some(~same)
+        weight = rows.weight
         kinds = np.where(weight > 0, INSERT, DELETE).astype(np.int8)
         paired = partner >= 0
         kinds[paired] = np.where(weight[paired] > 0, UPDATE_AFTER, UPDATE_BEFORE)
@@ -80,21 +97,20 @@ class Output:
         order = np.lexsort((weight > 0, seat, phase))
         if not self.settings.update_before:
             order = order[kinds[order] != UPDATE_BEFORE]
-        return Weighted(left[order], right[order], weight[order]), kinds[order]
+        return rows.some(order), kinds[order]
 
-    def messages(self, rows: Weighted, kinds: Kinds) -> Rows:
+    def messages(self, rows: Joined, kinds: Kinds) -> Rows:
         """Joined rows as they leave, each as often as its weight says."""
-        left, right, weight = rows
-        if not len(weight):
+        if not len(rows.weight):
             return no_rows(self.settings.result)
-        times = np.abs(weight)
+        ids, times = rows.ids, np.abs(rows.weight)
         if len(times) and times.max() > 1:
-            left, right = np.repeat(left, times), np.repeat(right, times)
+            ids = tuple(np.repeat(each, times) for each in ids)
             kinds = np.repeat(kinds, times)
         found: dict[str, pa.Array] = {}
-        for side, places, ids in zip(self.state.sides, self._shown, (left, right), strict=True):
+        for side, places, own in zip(self.state.sides, self._shown, ids, strict=True):
             names = [side.fields[place].name for place in places]
-            found |= zip(names, side.bag.rows.gather_columns(ids, places), strict=True)
+            found |= zip(names, side.bag.rows.gather_columns(own, places), strict=True)
         arrays = [found[name] for name in self.settings.columns]
         if not arrays:
             return (
@@ -103,7 +119,17 @@ class Output:
             )
         return pa.RecordBatch.from_arrays(arrays, schema=self.settings.result), kinds
 
-    def _by_key(self, rows: Weighted) -> Array | None:
+    def left_over(self, rows: J) -> J:
+        """The rows that do not go as often as they come."""
+        if not len(rows.weight) or rows.weight.max() < 0:
+            return rows
+        groups, firsts = self._named(rows, self._shown)
+        total = np.zeros(len(firsts), np.int64)
+        add_up(groups, rows.weight, total)
+        there = total != 0
+        return rows.some(firsts[there]).weighing(total[there])
+
+    def _by_key(self, rows: Joined) -> Array | None:
         """As `_partners` at once, where each key has one row that goes and one that comes at most; else None."""
         if self._key is None or np.abs(rows.weight).max() > 1:
             return None
@@ -113,45 +139,42 @@ class Output:
             return None
         return _pairs(groups, firsts, rows.weight)
 
-    def _left_over(self, rows: Weighted) -> Weighted:
-        """The rows that do not go as often as they come."""
-        if rows.weight.max() < 0:
-            return rows
-        groups, firsts = self._named(rows, self._shown)
-        total = np.zeros(len(firsts), np.int64)
-        add_up(groups, rows.weight, total)
-        there = total != 0
-        firsts = firsts[there]
-        return Weighted(rows.left[firsts], rows.right[firsts], total[there])
-
-    def _partners(self, rows: Weighted) -> Array:
+    def _partners(self, rows: Joined) -> Array:
         """By row the one of its key that it replaces or that replaces it, or -1."""
         if self._key is None:
             return np.full(len(rows.weight), -1, np.int64)
         groups, firsts = self._named(rows, self._key)
         return _pairs(groups, firsts, rows.weight)
 
-    def _named(self, rows: Weighted, columns: Columns) -> tuple[Array, Array]:
+    def _named(self, rows: Joined, columns: Columns) -> tuple[Array, Array]:
         """By joined row the number of its equals in some columns, and by number the first of them."""
-        n = len(rows.left)
-        hashes, firsts, groups = (np.empty(n, np.int64) for _ in range(3))
-        table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int64)
-        joined = *self._arrays, *columns, rows.left, rows.right, hashes
-        hash_joined(*joined)
-        found = name_rows(*joined, table, firsts, groups)
-        return groups, firsts[:found]
+        n = len(rows.weight)
+        hashes, firsts, groups = np.zeros(n, np.int64), *(np.empty(n, np.int64) for _ in range(2))
+        for side, places, ids in zip(self.state.sides, columns, rows.ids, strict=True):
+            if len(places):
+                hash_joined(side.bag.rows.arrays, places, ids, hashes)
+        while True:
+            table = np.zeros(1 << max(4, int(2 * n - 1).bit_length()), np.int64)
+            found = name_hashes(hashes, table, firsts, groups)
+            other = self._differ(columns, rows, firsts[groups])
+            if not other.any():
+                return groups, firsts[:found]
+            # Different rows with one hash; those that are like the first of them keep it.
+            hashes[other] += 1
 
-    @property
-    def _arrays(self) -> tuple[RowArrays, RowArrays]:
-        left, right = self.state.sides
-        return left.bag.rows.arrays, right.bag.rows.arrays
+    def _differ(self, columns: Columns, rows: Joined, others: Array) -> Array:
+        """Whether joined rows differ in some columns from those with these numbers; -1: no."""
+        out = np.zeros(len(others), np.bool_)
+        for side, places, ids in zip(self.state.sides, columns, rows.ids, strict=True):
+            if len(places):
+                differ(side.bag.rows.arrays, places, ids, others, out)
+        return out
 
     def _places(self, names: tuple[str, ...]) -> Columns:
-        left, right = (
+        return [
             np.array([side.places[n] for n in names if n in side.places], np.int64)
             for side in self.state.sides
-        )
-        return left, right
+        ]
 
 
 def _pairs(groups: Array, firsts: Array, weight: Array) -> Array:

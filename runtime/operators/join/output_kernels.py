@@ -13,65 +13,27 @@ _LOW = 0xFFFFFFFF
 
 
 @kernel
-def _hash_side(h: int, rows: RowArrays, row: int, columns: Array) -> int:
-    for k in range(len(columns)):
-        word, null = np.int64(0), True
-        if row >= 0:
-            word, null = rows.words[row, columns[k]], is_null(rows.flags, row, columns[k])
-        h = combine(h, np.int64(0) if null else word) ^ np.int64(null)
-    return h
+def hash_joined(rows: RowArrays, columns: Array, ids: Array, hashes: Array) -> None:
+    """Go on with the hashes of joined rows by some columns of one input's rows; -1 is padded."""
+    for k in range(len(ids)):
+        h, row = hashes[k], np.int64(ids[k])
+        for n in range(len(columns)):
+            word, null = np.int64(0), True
+            if row >= 0:
+                word, null = rows.words[row, columns[n]], is_null(rows.flags, row, columns[n])
+            h = combine(h, np.int64(0) if null else word) ^ np.int64(null)
+        hashes[k] = h
 
 
 @kernel
-def _same_side(rows: RowArrays, one: int, other: int, columns: Array) -> bool:
-    if one == other:
-        return True
-    for k in range(len(columns)):
-        c = columns[k]
-        null = one < 0 or is_null(rows.flags, max(one, 0), c)
-        if null != (other < 0 or is_null(rows.flags, max(other, 0), c)):
-            return False
-        if not null and rows.words[one, c] != rows.words[other, c]:
-            return False
-    return True
-
-
-@kernel
-def hash_joined(
-    lefts: RowArrays,
-    rights: RowArrays,
-    left_columns: Array,
-    right_columns: Array,
-    left: Array,
-    right: Array,
-    hashes: Array,
-) -> None:
-    """The hash of joined rows by some columns."""
-    for k in range(len(left)):
-        h = _hash_side(np.int64(0), lefts, np.int64(left[k]), left_columns)
-        hashes[k] = _hash_side(h, rights, np.int64(right[k]), right_columns)
-
-
-@kernel
-def name_rows(
-    lefts: RowArrays,
-    rights: RowArrays,
-    left_columns: Array,
-    right_columns: Array,
-    left: Array,
-    right: Array,
-    hashes: Array,
-    table: Array,
-    firsts: Array,
-    groups: Array,
-) -> int:
-    """By joined row the number of the first that is its equal in some columns; how many different ones there are.
+def name_hashes(hashes: Array, table: Array, firsts: Array, groups: Array) -> int:
+    """By joined row the number of the first with its hash; how many different ones there are.
 
     firsts: by number its first row. table: zeros, a power of two of them that is greater than the number of rows; a
     cell has the upper half of a hash beside the number + 1.
     """
     found, mask = np.int64(0), np.int64(len(table) - 1)
-    for k in range(len(left)):
+    for k in range(len(hashes)):
         h = hashes[k]
         at = h & mask
         while True:
@@ -83,10 +45,7 @@ def name_rows(
                 break
             if (cell ^ h) >> 32 == 0:
                 g = (cell & _LOW) - 1
-                s = firsts[g]
-                if _same_side(
-                    lefts, np.int64(left[k]), np.int64(left[s]), left_columns
-                ) and _same_side(rights, np.int64(right[k]), np.int64(right[s]), right_columns):
+                if hashes[firsts[g]] == h:
                     groups[k] = g
                     break
             at = (at + 1) & mask
@@ -94,23 +53,21 @@ def name_rows(
 
 
 @kernel
-def same_joined(
-    lefts: RowArrays,
-    rights: RowArrays,
-    left_columns: Array,
-    right_columns: Array,
-    left: Array,
-    right: Array,
-    partner: Array,
-    same: Array,
-) -> None:
-    """Whether each joined row that has a partner is its equal in some columns."""
-    for k in range(len(left)):
-        j = partner[k]
-        if j > k:
-            same[k] = same[j] = _same_side(
-                lefts, np.int64(left[k]), np.int64(left[j]), left_columns
-            ) and _same_side(rights, np.int64(right[k]), np.int64(right[j]), right_columns)
+def differ(rows: RowArrays, columns: Array, ids: Array, others: Array, out: Array) -> None:
+    """Mark the joined rows whose row of one input differs from that of another joined row; others: its number or -1."""
+    for k in range(len(ids)):
+        if others[k] < 0:
+            continue
+        one, other = np.int64(ids[k]), np.int64(ids[others[k]])
+        if one == other:
+            continue
+        for n in range(len(columns)):
+            c = columns[n]
+            null = one < 0 or is_null(rows.flags, max(one, 0), c)
+            differs = null != (other < 0 or is_null(rows.flags, max(other, 0), c))
+            if differs or (not null and rows.words[one, c] != rows.words[other, c]):
+                out[k] = True
+                break
 
 
 @kernel

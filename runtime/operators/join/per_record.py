@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,11 +79,11 @@ class OneByOne:
         self.orphans: list[tuple[int, int, int]] = []
         """Of each row that was taken back and not there: side, number, slot."""
 
-    def take(self, taken: tuple[Taken, Taken]) -> None:
+    def take(self, taken: Sequence[Taken]) -> None:
         """Apply changes of both sides; those of the right are numbered after those of the left."""
         slots = np.concatenate([each.slots for each in taken])
         # Rows that never match do not see each other.
-        rank = _ranks(slots, (self.state.matching(slots) < 0) & (not self.state.owes))
+        rank = ranks(slots, (self.state.matching(slots) < 0) & (not self.state.owes))
         order = np.argsort(rank, kind="stable")
         cuts = np.flatnonzero(np.diff(rank[order])) + 1
         lefts = len(taken[0].slots)
@@ -268,7 +269,7 @@ class OneByOne:
             self._told.append(_Told(changes, phases, left, right, kinds, times))
 
 
-def _ranks(slots: Array, first: Array) -> Array:
+def ranks(slots: Array, first: Array) -> Array:
     """Of each change how many before it have its slot; 0 for those that are marked."""
     order = np.argsort(slots, kind="stable")
     opens = np.flatnonzero(np.r_[True, slots[order][1:] != slots[order][:-1]])

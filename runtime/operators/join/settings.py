@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
@@ -12,6 +12,7 @@ from aggloom.codegen import JoinKind, OrphanPolicy, columns_of
 
 Held = Literal["row", "rows", "bag"]
 """What there is of a key: one row, rows by a unique key, or equal rows with a count."""
+NAMES = ("left", "right")
 MATCH_LIMIT = 50_000_000
 """How many joined rows one bundle may bring."""
 
@@ -37,6 +38,52 @@ class SideSettings:
     def fields(self) -> list[pa.Field]:
         """The columns that are stored."""
         return [self.schema.field(name) for name in self.kept]
+
+
+class JoinedSettings(Protocol):
+    """What joins of two inputs and of many know of themselves alike; JoinSettings says what is what."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the inputs' arrays and entries are called by."""
+
+    @property
+    def key_fields(self) -> list[pa.Field]:
+        """The columns of the key, as the first input calls them."""
+
+    @property
+    def sides(self) -> tuple[SideSettings, ...]: ...
+
+    @property
+    def strict(self) -> int:
+        """A bit for each column of the key in which a NULL keeps rows from matching any."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    @property
+    def result(self) -> pa.Schema: ...
+
+    @property
+    def output_key(self) -> tuple[str, ...] | None: ...
+
+    @property
+    def update_before(self) -> bool: ...
+
+    @property
+    def per_record(self) -> bool: ...
+
+    @property
+    def ttls(self) -> tuple[int, ...]: ...
+
+    @property
+    def on_orphan_retraction(self) -> OrphanPolicy: ...
+
+    @property
+    def match_limit(self) -> int: ...
+
+    def required(self, which: int) -> tuple[int, ...]:
+        """The columns of the key in which a NULL makes a row of this input nobody's."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +114,23 @@ class JoinSettings:
     @property
     def keys(self) -> int:
         return len(self.null_safe)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return NAMES
+
+    @property
+    def key_fields(self) -> list[pa.Field]:
+        return list(self.left)[: self.keys]
+
+    @cached_property
+    def strict(self) -> int:
+        return sum(1 << n for n, safe in enumerate(self.null_safe) if not safe)
+
+    def required(self, which: int) -> tuple[int, ...]:
+        if self.sides[which].alone and self.how != "semi":
+            return ()
+        return tuple(n for n, safe in enumerate(self.null_safe) if not safe)
 
     @cached_property
     def read(self) -> frozenset[str]:

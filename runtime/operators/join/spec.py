@@ -18,8 +18,23 @@ from aggloom.runtime.operators.join.operator import JoinOperator
 from aggloom.runtime.operators.join.settings import JoinSettings
 
 
+class JoinedSpec(OperatorSpec):
+    """What joins of two inputs and of many are made from: their inputs forget, each after its own time."""
+
+    ttls: tuple[int, ...]
+
+    @property
+    def ttl_ms(self) -> int:
+        # What is forgotten first wakes the host.
+        return min((ttl for ttl in self.ttls if ttl), default=0)
+
+    @property
+    def time_mode(self) -> TimeMode:
+        return "ProcessingTime" if any(self.ttls) else "None"
+
+
 @dataclass(frozen=True)
-class JoinSpec(JoinSettings, OperatorSpec):
+class JoinSpec(JoinSettings, JoinedSpec):
     """What a Join is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "join"
@@ -90,15 +105,6 @@ class JoinSpec(JoinSettings, OperatorSpec):
     @property
     def inputs(self) -> tuple[pa.Schema, ...]:
         return self.left, self.right
-
-    @property
-    def ttl_ms(self) -> int:
-        # What is forgotten first wakes the host.
-        return min((ttl for ttl in self.ttls if ttl), default=0)
-
-    @property
-    def time_mode(self) -> TimeMode:
-        return "ProcessingTime" if any(self.ttls) else "None"
 
     @classmethod
     def _read(cls, given: dict[str, Any]) -> dict[str, Any]:

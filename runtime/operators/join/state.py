@@ -1,4 +1,4 @@
-"""What a Join remembers: its keys, and by key the rows of both sides."""
+"""What a join remembers: its keys, and by key the rows of its inputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from aggloom.runtime.operators.join.settings import JoinSettings
+from aggloom.runtime.operators.join.settings import JoinedSettings
 from aggloom.runtime.operators.join.side import Side
 from aggloom.runtime.operators.join.side_kernels import add_distinct
 from aggloom.runtime.operators.rows_by_key import RowState
@@ -14,8 +14,6 @@ from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
-
-NAMES = ("left", "right")
 
 
 class JoinState(RowState):
@@ -25,12 +23,10 @@ class JoinState(RowState):
     arena's arrays are mapped.
     """
 
-    def __init__(self, settings: JoinSettings, directory: Path | None = None) -> None:
+    def __init__(self, settings: JoinedSettings, directory: Path | None = None) -> None:
         self.settings = settings
-        self.fields = list(settings.left)[: settings.keys]
+        self.fields = settings.key_fields
         self.owes = settings.on_orphan_retraction == "keep"
-        strict = [n for n, safe in enumerate(settings.null_safe) if not safe]
-        self._strict = sum(1 << n for n in strict)
         self._mark = np.zeros(0, np.int8)
         self._open(Arena(directory))
 
@@ -47,7 +43,7 @@ class JoinState(RowState):
         }
 
     def met(self, slots: Array) -> Array | None:
-        """How many rows of both sides each slot has."""
+        """How many rows of all inputs each slot has."""
         total = np.zeros(self.table.capacity, np.float64)
         for side in self.sides:
             ids = side.bag.rows.live()
@@ -55,12 +51,13 @@ class JoinState(RowState):
             total += np.bincount(theirs, weights=counts, minlength=len(total))
         return total[slots].astype(np.int64)
 
-    def matching(self, slots: Array) -> Array:
-        """The slots, -1 where a NULL keeps a key from matching any."""
-        if not self._strict or not len(slots):
+    def matching(self, slots: Array, strict: int | None = None) -> Array:
+        """The slots, -1 where a NULL keeps a key from matching any; strict: other columns than the settings'."""
+        strict = self.settings.strict if strict is None else strict
+        if not strict or not len(slots):
             return slots
         nulls = self.table.index.arrays.nulls[slots]
-        never = (nulls & np.array(self._strict).astype(nulls.dtype)) != 0
+        never = (nulls & np.array(strict).astype(nulls.dtype)) != 0
         return np.where(never, -1, slots) if never.any() else slots
 
     def distinct(self, *parts: Array) -> Array:
@@ -94,14 +91,14 @@ class JoinState(RowState):
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)
-        stamps = tuple(name for name, ttl in zip(NAMES, self.settings.ttls, strict=True) if ttl)
+        names = self.settings.names
+        stamps = tuple(name for name, ttl in zip(names, self.settings.ttls, strict=True) if ttl)
         self.table = KeyTable(arena, self.pool, self.fields, stamps)
         slots = self.table.capacity
-        left, right = (
+        self.sides = tuple(
             Side(arena, self.pool, name, side, slots)
-            for name, side in zip(NAMES, self.settings.sides, strict=True)
+            for name, side in zip(names, self.settings.sides, strict=True)
         )
-        self.sides = left, right
         self.owed = tuple(
             RowBag(arena, self.pool, f"{side.name}.owed", side.fields, slots) if self.owes else None
             for side in self.sides

@@ -15,7 +15,7 @@ from aggloom.codegen.windows import to_instants
 from aggloom.runtime.operators.base import Bundle as Given
 from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.join.operator import JoinOperator
-from aggloom.runtime.operators.join.state import NAMES, JoinState
+from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.join.timed_settings import TimedSettings
 from aggloom.runtime.operators.steps import Rows, joined
 from aggloom.runtime.storage.arena import Arena, Array
@@ -51,7 +51,7 @@ class TimedJoinOperator(JoinOperator):
 
     def __init__(self, spec: TimedSettings, directory: Path | None = None) -> None:
         super().__init__(spec, directory)
-        late = (f"late_dropped_{name}" for name in NAMES)
+        late = (f"late_dropped_{name}" for name in spec.names)
         self.counters |= {"late_dropped": 0, **dict.fromkeys(late, 0)}
 
     def run(self, inputs: Sequence[Given], clock: Clock) -> Rows:
@@ -110,7 +110,7 @@ class TimedJoinOperator(JoinOperator):
             if late is not None and late.any():
                 count = int(late.sum())
                 self.counters["late_dropped"] += count
-                self.counters[f"late_dropped_{NAMES[which]}"] += count
+                self.counters[f"late_dropped_{self.spec.names[which]}"] += count
                 given = Given(given.batch.filter(pa.array(~late)), given.kinds[~late])
             found.append(given)
         return found

@@ -1,0 +1,252 @@
+"""MultiJoin: a chain of INNER and LEFT joins on one key as one operator, which remembers its inputs' rows only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, constant
+from aggloom.codegen.operators.calc import pick
+from aggloom.codegen.operators.exchange import Exchange
+from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
+from aggloom.codegen.operators.join import (
+    CELL,
+    NOTHING,
+    ROW,
+    Held,
+    held,
+    smallest_key,
+    told_in_order,
+)
+from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
+from aggloom.codegen.operators.words import one_line, shown, shown_names
+from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.spec.choices import Changes
+from aggloom.codegen.spec.dtypes import type_name
+
+Step = Literal["inner", "left"]
+
+
+@dataclass(frozen=True)
+class MultiJoin(RowsByKey):
+    """Rows of several inputs that agree in their first columns, the key; no two columns have the same name.
+
+    Of every input but the first: kinds: how it joins those before it; null_safe: of each column of the key, whether
+    NULL equals NULL; via: the inputs with whose key it is compared and that may be padded; conditions: over its columns
+    and those of the inputs before it. columns: those that leave. ttls: after how many milliseconds each input forgets,
+    None as the options say.
+    """
+
+    tables: tuple[Node, ...]
+    width: int
+    kinds: tuple[Step, ...]
+    null_safe: tuple[tuple[bool, ...], ...]
+    via: tuple[tuple[int, ...], ...]
+    conditions: tuple[str | None, ...]
+    columns: Key
+    update_before: bool = True
+    ttls: tuple[int | None, ...] = ()
+    merges: bool = False
+    takes: ClassVar[Changes] = "retract"
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.tables
+
+    def over(self, *inputs: Node) -> Node:
+        return replace(self, tables=inputs)
+
+    def key_of(self, which: int) -> Key:
+        """An input's columns of the key."""
+        return tuple(self.tables[which].schema.names[: self.width])
+
+    @property
+    def keys(self) -> Key:
+        return self.key_of(0)
+
+    @property
+    def remembered(self) -> pa.Schema:
+        return self.tables[0].schema
+
+    @property
+    def name(self) -> str:
+        words = ", ".join(kind.upper() for kind in self.kinds)
+        return f"MULTI JOIN ({words}) ON {', '.join(shown(name) for name in self.keys)}"
+
+    @cached_property
+    def every(self) -> pa.Schema:
+        """The columns of a joined row."""
+        return pa.schema([field for each in self.tables for field in each.schema])
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return pa.schema([self.every.field(name) for name in self.columns])
+
+    @cached_property
+    def known(self) -> tuple[Key | None, ...]:
+        """Of each input the columns by which its rows are told apart; None: all of them."""
+        return tuple(smallest_key(each, self.key_of(n)) for n, each in enumerate(self.tables))
+
+    @property
+    def present(self) -> tuple[int, ...]:
+        """The inputs of which each joined row has a row."""
+        return (0, *(n + 1 for n, kind in enumerate(self.kinds) if kind == "inner"))
+
+    @property
+    def ordered_keys(self) -> tuple[Key, ...]:
+        ways = [self.key_of(which) for which in self.present]
+        same = {name: own for way in ways for name, own in zip(way, self.keys, strict=True)}
+        return told_in_order(self.unique_keys, ways, same)
+
+    @cached_property
+    def changelog(self) -> tuple[str, ...]:
+        inner = all(kind == "inner" for kind in self.kinds)
+        if inner and all(each.appends_only for each in self.tables):
+            return ("I",)
+        if self.unique_key is None and not inner:
+            return ("I", "D")
+        return tuple(k for k in ("I", "UB", "UA", "D") if self.update_before or k != "UB")
+
+    @property
+    def never_deletes(self) -> bool:
+        return self.appends_only
+
+    @cached_property
+    def unique_keys(self) -> tuple[Key, ...]:
+        found = list(self.tables[0].unique_keys)
+        before = set(self.keys)
+        for which, kind in enumerate(self.kinds, 1):
+            own, others = self.key_of(which), self.tables[which].unique_keys
+            more = [(*one, *other) for one in found for other in others]
+            if kind == "inner" and any(set(key) <= before for key in found):
+                more = [*others, *more]
+            if any(set(key) <= set(own) for key in others):
+                more = [*found, *more]
+            found = list(_least(more))
+            before |= set(own) if kind == "inner" else set()
+        there = set(self.columns)
+        return tuple(sorted((key for key in found if set(key) <= there), key=len))
+
+    @property
+    def trends(self) -> dict[str, Trend]:
+        return constant(self.columns) if self.appends_only else {}
+
+    @property
+    def distribution(self) -> Key | None:
+        ways = [self.tables[which].distribution for which in self.present]
+        there = set(self.columns)
+        return next((way for way in ways if way is not None and set(way) <= there), None)
+
+    def below(self, names: Key) -> tuple[dict[str, str], ...]:
+        places = {
+            name: place for which in self.present for place, name in enumerate(self.key_of(which))
+        }
+        known = {name: places[name] for name in names if name in places}
+        return tuple(
+            {name: self.key_of(which)[place] for name, place in known.items()}
+            for which in range(len(self.tables))
+        )
+
+    @cached_property
+    def lineage(self) -> str:
+        sides = [[(f.name, type_name(f.type)) for f in each.schema] for each in self.tables]
+        what = (self.null_safe, self.via, self.conditions, sides, self.known, self.columns)
+        return f"multi join {self.kinds!r} {self.width} {what!r}"
+
+    @property
+    def title(self) -> Title:
+        unique = [
+            "noUniqueKey" if key is None else f"({', '.join(shown_names(key))})"
+            for key in self.known
+        ]
+        details: dict[str, list[str]] = {
+            "joinType": [kind.upper() for kind in self.kinds],
+            "inputUniqueKeys": unique,
+            "joinConditions": [self._condition(n) for n in range(len(self.kinds))],
+            "commonJoinKey": shown_names(self.keys),
+            "select": shown_names(self.columns),
+        }
+        return "MultiJoin", details
+
+    def held_by(self, which: int) -> Held:
+        """How the rows of an input are told apart, in Flink's words."""
+        return held(self.known[which], self.key_of(which))
+
+    def state(self, backend: str, ttl: int) -> dict[str, Any]:
+        parts: list[dict[str, Any]] = [
+            {"name": "key", "kind": "index", "bytes_per_key": index_bytes(self.width)}
+        ]
+        lives = [ttl if own is None else own for own in self.ttls]
+        stored = [self.every.field(name) for name in self.keys]
+        for which, kept in enumerate(self._kept()):
+            row = row_bytes(pa.schema(kept or [NOTHING])) + ROW
+            if self.held_by(which) != "JoinKeyContainsUniqueKey":
+                row += CELL
+            name = f"input {which + 1}"
+            rows = {"name": name, "kind": "rows", "entries": f"its rows of {name}"}
+            each = {"bytes_per_entry": row, "bytes_per_key": 4 + WORD * (lives[which] > 0)}
+            parts.append({**rows, **each})
+            stored += kept
+        bounds = ["the number of keys", *(f"per key, {part['entries']}" for part in parts[1:])]
+        texts = holds_texts(pa.schema(stored))
+        return self.footprint(parts, ttl, bounds, texts, TEXT)
+
+    def _kept(self) -> Iterator[list[pa.Field]]:
+        """By input the columns that are stored with its rows."""
+        read = {*self.columns, *self._read}
+        for which, each in enumerate(self.tables):
+            known = {*(self.known[which] or ())} - {*self.key_of(which)}
+            yield [field for field in each.schema if field.name in read | known]
+
+    def wakes_by(self, ttl: int) -> Literal["", "time to live"]:
+        lives = [ttl if own is None else own for own in self.ttls]
+        return "time to live" if any(lives) else ""
+
+    @property
+    def local_obstacle(self) -> str:
+        return "which rows match is known only where the rows of all inputs are"
+
+    def exchanged(self) -> Node:
+        return self.over(*(Exchange(each, self.key_of(n)) for n, each in enumerate(self.tables)))
+
+    def pruned(self, names: list[str], prune: Pruner) -> Node:
+        columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
+        read = {*columns, *self._read}
+        tables = []
+        for which, each in enumerate(self.tables):
+            keys = self.key_of(which)
+            others = {*read, *(self.known[which] or ())} - {*keys}
+            wanted = [*keys, *(name for name in each.schema.names if name in others)]
+            tables.append(pick(prune.input(each, wanted), wanted))
+        pruned = replace(self, tables=tuple(tables), columns=columns)
+        prune.replaced(self, pruned)
+        return pruned
+
+    @property
+    def _read(self) -> set[str]:
+        """The columns that conditions read."""
+        return {name for each in self.conditions for name in columns_of(each or "TRUE")}
+
+    def _condition(self, which: int) -> str:
+        """On what an input joins those before it; of equal keys the nearest that is not padded, or the one it names."""
+        via = self.via[which] or (max(n for n in self.present if n <= which),)
+        pairs = zip(self.key_of(via[0]), self.key_of(which + 1), self.null_safe[which], strict=True)
+        words = [
+            f"({shown(one)} {'IS NOT DISTINCT FROM' if safe else '='} {shown(other)})"
+            for one, other, safe in pairs
+        ]
+        own = self.conditions[which]
+        return " AND ".join([*words, *([] if own is None else [one_line(own)])])
+
+
+def _least(keys: list[Key]) -> Iterator[Key]:
+    """Those of the keys that contain no other."""
+    found: list[Key] = []
+    for key in sorted(dict.fromkeys(keys), key=len):
+        if not any(set(each) <= set(key) for each in found):
+            found.append(key)
+            yield key

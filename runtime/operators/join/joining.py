@@ -1,0 +1,206 @@
+"""What joins of two inputs and of many do alike: their inputs by key, netted by row, and what each forgets."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import OrphanRetractionError
+from aggloom.runtime.operators.base import Bundle as Given
+from aggloom.runtime.operators.base import Held as HeldOfKey
+from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.operators.join.per_record import Taken
+from aggloom.runtime.operators.join.settings import JoinedSettings
+from aggloom.runtime.operators.join.side import Items, Net
+from aggloom.runtime.operators.join.state import JoinState
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.state.row_bag import RowBag
+from aggloom.runtime.state.row_index import ORPHAN
+from aggloom.runtime.state.row_store import Encoded
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import is_retraction
+from aggloom.runtime.values.clock import Clock
+
+
+class Joining(Operator):
+    """One bucket's operator over several inputs, whose first columns are the key.
+
+    A bundle of all inputs brings the net difference of the joined rows, and nothing for what did not change.
+    """
+
+    handler_class = None
+    keeps_calls = "it has no calls"
+    state_class: ClassVar[type[JoinState]] = JoinState
+    spec: JoinedSettings
+
+    def __init__(self, spec: JoinedSettings, directory: Path | None = None) -> None:
+        self.spec, self.schema = spec, spec.result
+        self.update_before = spec.update_before
+        self.state = self.state_class(spec, directory)
+        self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
+        self.settle()
+
+    @property
+    def states(self) -> list[JoinState]:
+        return [self.state]
+
+    @property
+    def keys(self) -> int:
+        return len(self.state.table)
+
+    def key_columns(self) -> list[pa.Array]:
+        return self.state.table.key_columns(self.state.used())
+
+    def run(self, inputs: Sequence[Given], clock: Clock) -> Rows:
+        """Take changes of all inputs, and return how the joined rows change.
+
+        Raises OrphanRetractionError (policy error), AggloomError for more joined rows than a bundle may bring.
+        """
+        self.refuse_after_failure()
+        self.expire(clock.processing)
+        rows = sum(given.batch.num_rows for given in inputs)
+        self.counters["rows"] += rows
+        if not rows:
+            return no_rows(self.schema)
+        self._failed = True
+        changes = self._took(inputs, clock.processing)
+        self._failed = False
+        self.counters["emitted"] += len(changes[1])
+        return changes
+
+    def contents(self) -> Rows:
+        """The joined rows, each an insertion."""
+        return self._joined(self.state.used())
+
+    def held(self, key: pa.RecordBatch) -> Iterator[HeldOfKey]:
+        slots = self.state.table.find(key)
+        if slots[0] < 0:
+            return
+        records = sum(
+            int(side.bag.arrays.count[ids].sum())
+            for side in self.state.sides
+            for _, ids in side.bag.walk(slots)
+        )
+        stamps = [self.state.table.stamps(name) for name in self.state.table.stamp_names]
+        written = max((int(each[slots[0]]) for each in stamps), default=0)
+        rows = self._joined(slots)[0]
+        for row in rows.to_pylist() if rows.num_columns else [{}] * rows.num_rows:
+            yield HeldOfKey(None, None, records=records, written=written, results=row)
+
+    def expire(self, now: int) -> None:
+        """Forget the sides of keys that were written as long ago as they live."""
+        if not any(self.spec.ttls):
+            return
+        used = self.state.used()
+        for which, slots in self._expired(now):
+            self.state.sides[which].bag.empty(slots)
+        self.state.leave(used)
+
+    def _expired(self, now: int) -> Iterator[tuple[int, Array]]:
+        """The slots of each side that were written as long ago as they live."""
+        for which, (side, ttl) in enumerate(zip(self.state.sides, self.spec.ttls, strict=True)):
+            if not ttl:
+                continue
+            used = self.state.used()
+            stamps = self.state.table.stamps(side.name)
+            # A time that was not kept before begins now.
+            stamps[used[stamps[used] == 0]] = now
+            old = used[now >= stamps[used] + ttl]
+            old = old[~side.is_empty(old)]
+            if len(old):
+                self.counters["expired"] += len(old)
+                yield which, old
+
+    def _took(self, inputs: Sequence[Given], now: int) -> Rows:
+        """How the joined rows change by changes of all inputs."""
+        taken = [self._taken(which, given) for which, given in enumerate(inputs)]
+        touched = self.state.distinct(*(each.slots for each in taken))
+        each = self.spec.per_record
+        changes = self._each(taken, now) if each else self._bundle(taken, touched, now)
+        self.state.leave(touched)
+        return changes
+
+    @abstractmethod
+    def _each(self, taken: Sequence[Taken], now: int) -> Rows:
+        """What each change by itself brings, those of an input before those of the next."""
+
+    @abstractmethod
+    def _bundle(self, taken: Sequence[Taken], touched: Array, now: int) -> Rows:
+        """What all changes together bring; touched: their slots."""
+
+    @abstractmethod
+    def _joined(self, slots: Array) -> Rows:
+        """All joined rows of slots, each an insertion."""
+
+    def _stored(self, taken: Sequence[Taken], now: int) -> list[Items]:
+        """What the changes come to by row, now stored; rows that are gone have to be freed."""
+        nets = [self._net(which, rows) for which, rows in enumerate(taken)]
+        items = [side.store(net) for side, net in zip(self.state.sides, nets, strict=True)]
+        for each, ttl, name in zip(taken, self.spec.ttls, self.spec.names, strict=True):
+            if ttl:
+                self.state.table.stamps(name)[each.slots] = now
+        return items
+
+    def _taken(self, which: int, given: Given) -> Taken:
+        """The changes of a side that can matter."""
+        side, batch, kinds = self.state.sides[which], given.batch, given.kinds
+        keep = np.ones(batch.num_rows, np.bool_)
+        for column in self.spec.required(which):
+            if batch.column(column).null_count:
+                keep &= batch.column(column).is_valid().to_numpy(zero_copy_only=False)
+        if not keep.all():
+            batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
+        return Taken(self.state.lookup(batch), side.given(batch), kinds)
+
+    def _refuse_orphan(self, which: int, row: int, slot: int) -> None:
+        if self.spec.on_orphan_retraction == "error":
+            raise OrphanRetractionError(
+                f"row {row} of the {self.spec.names[which]} retracts from {self.state.table.place(slot)}, "
+                "which does not hold it; let on_orphan_retraction be 'drop' or 'keep' "
+                "if the input may be out of order"
+            )
+
+    def _net(self, which: int, taken: Taken) -> Net:
+        """What the changes of a side come to; what they take back that is not there is dealt with."""
+        side, owed = self.state.sides[which], self.state.owed[which]
+        slots, given, retracts = taken.slots, taken.given, is_retraction(taken.kinds)
+        if owed is not None and len(owed):
+            slots, given, retracts = _settled(owed, slots, given, retracts)
+        net = side.net(slots, given, retracts)
+        stray = net.orphans
+        if not len(stray):
+            return net
+        self._refuse_orphan(which, int(stray[0]), int(slots[stray[0]]))
+        if owed is None:
+            self.counters["orphans_dropped"] += len(stray)
+            return net
+        # The row may come later in this bundle.
+        early = np.zeros(len(slots), np.bool_)
+        early[stray] = True
+        order = np.concatenate([np.flatnonzero(~early), stray])
+        slots, retracts = slots[order], retracts[order]
+        given = Encoded(given.words[order], given.flags[order])
+        net = side.net(slots, given, retracts)
+        never = net.orphans
+        if len(never):
+            some = Encoded(given.words[never], given.flags[never])
+            owed.apply_encoded(slots[never], some, np.zeros(len(never), np.bool_))
+        return net
+
+
+def _settled(
+    owed: RowBag, slots: Array, given: Encoded, retracts: Array
+) -> tuple[Array, Encoded, Array]:
+    """The changes without the rows that were taken back before they came."""
+    news = np.flatnonzero(~retracts)
+    some = Encoded(given.words[news], given.flags[news])
+    found = owed.apply_encoded(slots[news], some, np.ones(len(news), np.bool_))
+    owed.free(found.gone[found.gone >= 0])
+    keep = np.ones(len(slots), np.bool_)
+    keep[news[found.outcomes != ORPHAN]] = False
+    return slots[keep], Encoded(given.words[keep], given.flags[keep]), retracts[keep]

@@ -1,0 +1,1 @@
+"""The operator of a chain of joins on one key."""

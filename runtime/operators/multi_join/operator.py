@@ -1,0 +1,116 @@
+"""MultiJoin: rows of several changing tables that share one key, in a chain of INNER and LEFT joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.runtime.operators.join.joining import Joining
+from aggloom.runtime.operators.join.matches import TooManyMatches, refused
+from aggloom.runtime.operators.join.output import Output
+from aggloom.runtime.operators.join.per_record import Taken, ranks
+from aggloom.runtime.operators.multi_join.deltas import Changed, Combined, Deltas
+from aggloom.runtime.operators.multi_join.settings import MultiJoinSettings
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import (
+    DELETE,
+    INSERT,
+    UPDATE_BEFORE,
+    Kinds,
+    is_retraction,
+)
+
+
+class MultiJoinOperator(Joining):
+    """A chain of joins on one key, of which it remembers the rows of the inputs only. See MultiJoinSettings."""
+
+    spec: MultiJoinSettings
+
+    def settle(self) -> None:
+        self._deltas = Deltas(self.spec, self.state)
+        self._output = Output(self.spec, self.state)
+        self._numbers: list[Array] | None = None
+
+    @property
+    def name(self) -> str:
+        words = ["left" if step.padded else "inner" for step in self.spec.steps]
+        return (
+            f"multi join ({', '.join(words)}) on {', '.join(f.name for f in self.spec.key_fields)}"
+        )
+
+    def _bundle(self, taken: Sequence[Taken], touched: Array, now: int) -> Rows:
+        changed = self._changed(taken, touched, now)
+        changes = self._output.net(self._found(changed))
+        self._free(changed)
+        return changes
+
+    def _each(self, taken: Sequence[Taken], now: int) -> Rows:
+        """Each change is a bundle of its own; those of different keys are taken at once."""
+        starts = np.cumsum([0, *(len(each.slots) for each in taken)])
+        slots = np.concatenate([each.slots for each in taken])
+        kinds = np.concatenate([each.kinds for each in taken])
+        rank = ranks(slots, np.zeros(len(slots), np.bool_))
+        order = np.argsort(rank, kind="stable")
+        batches, told, numbers = [no_rows(self.schema)[0]], [kinds[:0]], [order[:0]]
+        for wave in np.split(order, np.flatnonzero(np.diff(rank[order])) + 1):
+            if not len(wave):
+                continue
+            self._numbers = [
+                wave[(wave >= start) & (wave < end)] - start for start, end in pairwise(starts)
+            ]
+            some = [each.some(own) for each, own in zip(taken, self._numbers, strict=True)]
+            # Each slot has one change.
+            changed = self._changed(some, slots[wave], now)
+            rows = self._output.left_over(self._found(changed))
+            rows = rows.some(np.lexsort((rows.weight > 0, rows.places)))
+            each = wave[rows.places]
+            batch, kind = self._output.messages(rows, self._kinds(rows, kinds[each]))
+            batches.append(batch)
+            told.append(kind)
+            numbers.append(np.repeat(each, np.abs(rows.weight)))
+            self._free(changed)
+        self._numbers = None
+        every = np.argsort(np.concatenate(numbers), kind="stable")
+        table = pa.Table.from_batches(batches).combine_chunks().take(pa.array(every))
+        (batch,) = table.combine_chunks().to_batches() or [no_rows(self.schema)[0]]
+        return batch, np.concatenate(told)[every]
+
+    def _kinds(self, rows: Combined, given: Kinds) -> Kinds:
+        """By joined row how it is told, beside the kind of the change that it comes from."""
+        comes = rows.weight > 0
+        kinds = np.where(comes, INSERT, DELETE).astype(np.int8)
+        if not any(step.padded for step in self.spec.steps):
+            # A row that another takes the place of goes without a change of its own.
+            own = comes != is_retraction(given)
+            kinds = np.where(own, given, kinds)
+        if not self.update_before:
+            # Whether a new half comes for it is not known yet.
+            kinds = np.where(kinds == UPDATE_BEFORE, DELETE, kinds)
+        return kinds.astype(np.int8)
+
+    def _changed(self, taken: Sequence[Taken], touched: Array, now: int) -> Changed:
+        was_empty = [side.is_empty(touched) for side in self.state.sides]
+        return Changed(self._stored(taken, now), touched, was_empty)
+
+    def _free(self, changed: Changed) -> None:
+        for side, items in zip(self.state.sides, changed.items, strict=True):
+            side.free(items)
+
+    def _found(self, changed: Changed) -> Combined:
+        try:
+            return self._deltas.changes(changed, self.spec.match_limit)
+        except TooManyMatches as many:
+            place = self.state.table.place(int(many.args[0]))
+            raise refused(place, self.spec.match_limit) from None
+
+    def _refuse_orphan(self, which: int, row: int, slot: int) -> None:
+        number = row if self._numbers is None else int(self._numbers[which][row])
+        super()._refuse_orphan(which, number, slot)
+
+    def _joined(self, slots: Array) -> Rows:
+        rows = self._deltas.all_of(slots)
+        return self._output.messages(rows, np.full(len(rows.weight), INSERT, np.int8))

@@ -1,0 +1,110 @@
+"""The settings of a MultiJoin, which its operator reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from aggloom.codegen import OrphanPolicy, columns_of
+from aggloom.runtime.operators.join.settings import MATCH_LIMIT, Held, SideSettings
+
+
+@dataclass(frozen=True)
+class Step:
+    """How one more input joins those before it.
+
+    padded: whether joined rows that match none of its rows stay, padded (LEFT), or go (INNER). null_safe: of each
+    column of the key, whether NULL equals NULL. via: the inputs whose key it is compared with, where these may be
+    padded: such a row matches nothing. condition: over the columns of this input and those before it.
+    """
+
+    padded: bool
+    null_safe: tuple[bool, ...]
+    via: tuple[int, ...] = ()
+    condition: str | None = None
+
+    @property
+    def strict(self) -> int:
+        """A bit for each column of the key in which NULL equals nothing."""
+        return sum(1 << n for n, safe in enumerate(self.null_safe) if not safe)
+
+
+@dataclass(frozen=True)
+class MultiJoinSettings:
+    """Which rows of a chain of inputs belong together, and how that is told.
+
+    tables: the columns of the inputs, of which the first `keys` are the key. steps: of every input but the first.
+    known: of each input the columns by which its rows are told apart, None: all of them. columns: those that leave.
+    output_key: the columns by which an update is told.
+    """
+
+    tables: tuple[pa.Schema, ...]
+    steps: tuple[Step, ...]
+    columns: tuple[str, ...]
+    known: tuple[tuple[str, ...] | None, ...]
+    output_key: tuple[str, ...] | None = None
+    update_before: bool = True
+    per_record: bool = False
+    ttls: tuple[int, ...] = ()
+    on_orphan_retraction: OrphanPolicy = "drop"
+    match_limit: int = MATCH_LIMIT
+    zone: str = "UTC"
+
+    @property
+    def keys(self) -> int:
+        return len(self.steps[0].null_safe)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"input {n + 1}" for n in range(len(self.tables)))
+
+    @property
+    def key_fields(self) -> list[pa.Field]:
+        return list(self.tables[0])[: self.keys]
+
+    @cached_property
+    def every(self) -> pa.Schema:
+        """The columns of a joined row."""
+        return pa.schema([field for schema in self.tables for field in schema])
+
+    @property
+    def result(self) -> pa.Schema:
+        """The columns of its changes."""
+        return pa.schema([self.every.field(name) for name in self.columns])
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """The columns that leave or that a condition reads."""
+        found = set(self.columns)
+        for step in self.steps:
+            found |= set(columns_of(step.condition or "TRUE"))
+        return frozenset(found)
+
+    @cached_property
+    def sides(self) -> tuple[SideSettings, ...]:
+        """How the rows of each input are held."""
+        return tuple(self._side(which) for which in range(len(self.tables)))
+
+    @cached_property
+    def strict(self) -> int:
+        """A bit for each column of the key in which a NULL keeps a row of the first input from leaving."""
+        found = 0
+        for step in self.steps:
+            found |= 0 if step.padded else step.strict
+        return found
+
+    def required(self, which: int) -> tuple[int, ...]:
+        """The columns of the key in which a NULL keeps a row of this input from leaving."""
+        bits = self.strict | (self.steps[which - 1].strict if which else 0)
+        return tuple(n for n in range(self.keys) if bits >> n & 1)
+
+    def _side(self, which: int) -> SideSettings:
+        schema, key = self.tables[which], self.known[which]
+        known = None if key is None else tuple(n for n in key if n not in schema.names[: self.keys])
+        read = self.read | set(known or ())
+        kept = tuple(name for name in schema.names if name in read)
+        held: Held = "bag" if known is None else "rows" if known else "row"
+        alone = which == 0 and all(step.padded for step in self.steps)
+        return SideSettings(schema, kept, known, held, False, alone, self.ttls[which])
