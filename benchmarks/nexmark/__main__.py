@@ -97,7 +97,8 @@ def _each(run: _Run, queries: Iterable[Query], rounds: int, flink: bool, again: 
         try:
             if again or "table" not in known:
                 run.check(query)
-            if again or "steady" not in known or (flink and "flink_plan" not in known):
+            unasked = flink and not known.get("flink_job") and not known.get("flink_error")
+            if again or "steady" not in known or unasked:
                 run.measure(query, rounds, flink)
         except Exception as error:
             # The other queries are worth running whatever happened to this one.

@@ -60,7 +60,9 @@ class Book:
     def add(self, query: str, **facts: Any) -> None:
         """Keep what was found of a query; what was known of it otherwise stays."""
         known = self.records()
-        known.setdefault(query, {}).update(facts)
+        record = known.setdefault(query, {})
+        record.pop("error", None)
+        record.update(facts)
         draft = self._file.with_suffix(".draft")
         draft.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
