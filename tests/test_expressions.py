@@ -203,6 +203,9 @@ def test_inferred_types(sql: str, dtype: pa.DataType | None) -> None:
             UnsupportedExpressionError,
             "DATE_FORMAT.*Spark session",
         ),
+        # Patterns stay as they were written: Spark refuses YYYY, and reads a text exactly by one.
+        ("date_format(DATE '2020-01-01', 'YYYY')", UnsupportedExpressionError, "'YYYY'.*Spark"),
+        ("to_date(s, 'yyyy-MM-dd')", UnsupportedExpressionError, "'yyyy-MM-dd'.*Spark"),
         ("s LIKE 'a' ESCAPE '/'", UnsupportedExpressionError, "ESCAPE.*Spark session"),
         ("a BETWEEN SYMMETRIC 3 AND 1", UnsupportedExpressionError, "Spark session"),
         ("s LIKE s", UnsupportedExpressionError, "LIKE.*Spark session"),

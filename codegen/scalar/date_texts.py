@@ -14,16 +14,16 @@ from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering
 from aggloom.codegen.scalar.operand_types import unsupported
 
 _LETTERS: Final = {
-    "%Y": "{year}",
-    "%mstrict": "{month:02}",
-    "%dstrict": "{day:02}",
-    "%Hstrict": "{hour:02}",
-    "%Mstrict": "{minute:02}",
-    "%Sstrict": "{second:02}",
+    "yyyy": "{year}",
+    "MM": "{month:02}",
+    "dd": "{day:02}",
+    "HH": "{hour:02}",
+    "mm": "{minute:02}",
+    "ss": "{second:02}",
 }
-"""The parser's words for yyyy, MM, dd, HH, mm and ss, and what stands for them in the text."""
+"""What stands for the fields of a pattern in the text."""
 _UNITS: Final = ("second", "minute", "hour", "day")
-_PIECE: Final = re.compile(r"(%\w(?:strict)?)|([-/:., _])|'([^'{}%]+)'")
+_PIECE: Final = re.compile(r"(([a-zA-Z])\2*)|([-/:., _])|'([^'{}]+)'")
 
 
 def _date_format(low: Lowering, node: exp.TimeToStr) -> Lowered:
@@ -40,7 +40,7 @@ def _template(pattern: str, node: exp.Expression) -> tuple[str, str]:
         if piece.start() != end:
             break
         end = piece.end()
-        word = _LETTERS.get(piece[1]) if piece[1] else piece[2] or piece[3]
+        word = _LETTERS.get(piece[1]) if piece[1] else piece[3] or piece[4]
         if word is None:
             raise unsupported(node, NEEDS_SPARK)
         pieces.append(word)

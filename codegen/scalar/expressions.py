@@ -12,6 +12,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from aggloom.codegen.scalar.changing import STORED, changes, differs
+from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.operand_types import unsupported, untold
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.sql.depth import check_nesting, deep
@@ -24,7 +25,7 @@ def parse_scalar(sql: str) -> exp.Expression:
     """The syntax tree of one scalar expression; callers must not change it."""
     check_nesting(sql)
     try:
-        return deep(lambda: parse_one(sql, dialect="spark"))
+        return deep(lambda: parse_one(sql, dialect=ScalarSpark))
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
 

@@ -13,6 +13,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.catalogue.registry import REFUSED, canonical, find
+from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.sql.window_parser import (
     Descriptor,
     TableArgument,
@@ -197,7 +198,7 @@ def _call_sql(generator: Any, call: Call) -> str:
     return text
 
 
-class AggloomSpark(Spark):  # type: ignore[misc]
+class AggloomSpark(ScalarSpark):  # type: ignore[misc]
     """Spark's dialect with aggregate calls as `Call` nodes, and window functions as `WindowCall` nodes."""
 
     Parser = _Parser

@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from sqlglot import exp
-from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokens import Token, TokenType
 
 from aggloom.codegen.catalogue.registry import find
+from aggloom.codegen.scalar.dialect import ScalarSpark
 
 TABLE_FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 SPARK_FUNCTIONS: Final = ("WINDOW", "SESSION_WINDOW")
@@ -49,7 +49,7 @@ class Descriptor(exp.Expression):  # type: ignore[misc]
     arg_types: ClassVar = {"expressions": True}
 
 
-class WindowParser(SparkParser):  # type: ignore[misc]
+class WindowParser(ScalarSpark.Parser):  # type: ignore[misc]
     """Spark's parser with window functions."""
 
     def parse(self, raw_tokens: list[Token], sql: str | None = None) -> Any:
