@@ -198,7 +198,7 @@ def _call_sql(generator: Any, call: Call) -> str:
     return text
 
 
-class AggloomSpark(ScalarSpark):  # type: ignore[misc]
+class AggloomSpark(ScalarSpark):
     """Spark's dialect with aggregate calls as `Call` nodes, and window functions as `WindowCall` nodes."""
 
     Parser = _Parser

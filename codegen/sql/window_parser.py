@@ -49,7 +49,7 @@ class Descriptor(exp.Expression):  # type: ignore[misc]
     arg_types: ClassVar = {"expressions": True}
 
 
-class WindowParser(ScalarSpark.Parser):  # type: ignore[misc]
+class WindowParser(ScalarSpark.Parser):
     """Spark's parser with window functions."""
 
     def parse(self, raw_tokens: list[Token], sql: str | None = None) -> Any:
