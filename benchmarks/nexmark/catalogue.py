@@ -37,8 +37,10 @@ class Query:
     """Those of Flink's plans that may be its best."""
 
     def text(self, engine: str) -> str:
-        """Its SQL for an engine: aggloom, duckdb or flink."""
-        return (SQL / engine / f"{self.name}.sql").read_text(encoding="utf-8")
+        """Its SQL for an engine: its own (duckdb, flink), or what all read alike."""
+        own = SQL / engine / f"{self.name}.sql"
+        file = own if own.exists() else SQL / f"{self.name}.sql"
+        return file.read_text(encoding="utf-8")
 
     @cached_property
     def streams(self) -> tuple[str, ...]:

@@ -1,1 +1,0 @@
-SELECT auction, bidder, price, date_time, extra FROM bid

@@ -1,1 +1,0 @@
-SELECT auction, price FROM bid WHERE auction % 123 = 0
