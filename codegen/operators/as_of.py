@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from aggloom.codegen.operators.base import Key, Node, Pruner, Title, Trend, constant, walk
 from aggloom.codegen.operators.calc import pick
-from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
-from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
+from aggloom.codegen.operators.join import smallest_key
+from aggloom.codegen.operators.rows_by_key import holds_texts, row_bytes
+from aggloom.codegen.operators.two_sided import TwoSided
 from aggloom.codegen.operators.words import one_line, shown, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
-from aggloom.codegen.spec.choices import Changes, JoinKind
 from aggloom.codegen.spec.dtypes import type_name
 
 Comparison = Literal[">=", ">", "<=", "<"]
@@ -27,77 +27,31 @@ _TREE = 4 * WORD
 
 
 @dataclass(frozen=True)
-class AsOfJoin(RowsByKey):
+class AsOfJoin(TwoSided):
     """Rows of the left, each with the row of the right that agrees in pairs of columns and is nearest by `times`.
 
-    pairs: (column of the left, column of the right), the first columns of their inputs. times: the columns that are
-    compared, of one type. matches: how the left's stands to the right's. columns: those that leave. waits: whether the
+    times: the columns that are compared, of one type. matches: how the left's stands to the right's. waits: whether the
     left's rows wait for the watermark and leave once; then the right's rows are versions, which `condition` tests.
     """
 
-    left: Node
-    right: Node
-    kind: JoinKind
-    pairs: tuple[tuple[str, str], ...]
-    null_safe: tuple[bool, ...]
     times: tuple[str, str]
     matches: Comparison
-    columns: Key
     waits: bool = False
     condition: str | None = None
     update_before: bool = True
     merges: bool = False
-    takes: ClassVar[Changes] = "retract"
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.left, self.right
-
-    def over(self, *inputs: Node) -> Node:
-        left, right = inputs
-        return replace(self, left=left, right=right)
-
-    @property
-    def keys(self) -> Key:
-        return tuple(left for left, _ in self.pairs)
-
-    @property
-    def right_keys(self) -> Key:
-        """The right's columns of the pairs."""
-        return tuple(right for _, right in self.pairs)
-
-    @property
-    def remembered(self) -> pa.Schema:
-        return self.left.schema
 
     @property
     def name(self) -> str:
         word = "TEMPORAL" if self.waits else "ASOF"
-        return f"{word} {self.kind.upper()} JOIN ON {self._equalities or 'TRUE'}"
-
-    @cached_property
-    def both(self) -> pa.Schema:
-        """The columns of a pair of rows."""
-        return pa.schema([*self.left.schema, *self.right.schema])
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        return pa.schema([self.both.field(name) for name in self.columns])
+        return f"{word} {self.kind.upper()} JOIN ON {self.equalities or 'TRUE'}"
 
     @cached_property
     def known(self) -> tuple[Key | None, Key | None]:
         """The columns by which the rows of each side are told apart; None: all of them."""
         if self.waits:
             return None, (self.times[1],)
-        left, right = (
-            min(
-                side.ordered_keys,
-                key=lambda key: (not set(key) <= set(own), len(key)),
-                default=None,
-            )
-            for side, own in zip(self.inputs, (self.keys, self.right_keys), strict=True)
-        )
-        return left, right
+        return smallest_key(self.left, self.keys), smallest_key(self.right, self.right_keys)
 
     @property
     def chained(self) -> bool:
@@ -162,7 +116,7 @@ class AsOfJoin(RowsByKey):
         left, right = map(shown, self.times)
         time = f"({left} {self.matches} {right})"
         time = f"__TEMPORAL_JOIN_CONDITION({left}, {right})" if self.waits else time
-        where = [self._equalities] if self.pairs else []
+        where = [self.equalities] if self.pairs else []
         where += [time, *([] if self.condition is None else [one_line(self.condition)])]
         return "TemporalJoin" if self.waits else "AsOfJoin", {
             "joinType": [_FLINK[self.kind]],
@@ -205,9 +159,6 @@ class AsOfJoin(RowsByKey):
     def local_obstacle(self) -> str:
         return "which row is the nearest is known only where the rows of both sides are"
 
-    def exchanged(self) -> Node:
-        return self.over(Exchange(self.left, self.keys), Exchange(self.right, self.right_keys))
-
     def pruned(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
         read = {*columns, *columns_of(self.condition or "TRUE"), *self.times}
@@ -221,11 +172,3 @@ class AsOfJoin(RowsByKey):
         pruned = replace(self, left=sides[0], right=sides[1], columns=columns)
         prune.replaced(self, pruned)
         return pruned
-
-    @property
-    def _equalities(self) -> str:
-        words = zip(self.pairs, self.null_safe, strict=True)
-        return " AND ".join(
-            f"({shown(left)} {'IS NOT DISTINCT FROM' if safe else '='} {shown(right)})"
-            for (left, right), safe in words
-        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -18,12 +18,12 @@ from aggloom.codegen.operators.base import (
     constant,
 )
 from aggloom.codegen.operators.calc import pick
-from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes
-from aggloom.codegen.operators.rows_by_key import RowsByKey, holds_texts, row_bytes
-from aggloom.codegen.operators.words import one_line, shown, shown_names
+from aggloom.codegen.operators.rows_by_key import holds_texts, row_bytes
+from aggloom.codegen.operators.two_sided import TwoSided
+from aggloom.codegen.operators.words import one_line, shown_names
 from aggloom.codegen.scalar.expressions import columns as columns_of
-from aggloom.codegen.spec.choices import Changes, JoinKind
+from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
 
 Held = Literal["JoinKeyContainsUniqueKey", "HasUniqueKey", "NoUniqueKey"]
@@ -41,60 +41,21 @@ NOTHING = pa.field("", pa.int8())
 
 
 @dataclass(frozen=True)
-class Join(RowsByKey):
-    """Rows of two inputs that agree in pairs of columns and pass a condition; no two columns have the same name.
+class Join(TwoSided):
+    """Rows of two inputs that agree in pairs of columns and pass a condition.
 
-    pairs: (column of the left, column of the right), of one type; they are the first columns of their inputs.
-    null_safe: of each pair, whether NULL equals NULL. condition: over the columns of both. columns: those that leave,
-    only the left's if it is semi or anti. ttls: after how many milliseconds each side forgets, None as the options say.
+    condition: over the columns of both. columns: only the left's if it is semi or anti. ttls: after how many
+    milliseconds each side forgets, None as the options say.
     """
 
-    left: Node
-    right: Node
-    kind: JoinKind
-    pairs: tuple[tuple[str, str], ...]
-    null_safe: tuple[bool, ...]
-    condition: str | None
-    columns: Key
+    condition: str | None = None
     update_before: bool = True
     ttls: tuple[int | None, int | None] = (None, None)
     merges: bool = False
-    takes: ClassVar[Changes] = "retract"
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return self.left, self.right
-
-    def over(self, *inputs: Node) -> Node:
-        left, right = inputs
-        return replace(self, left=left, right=right)
-
-    @property
-    def keys(self) -> Key:
-        return tuple(left for left, _ in self.pairs)
-
-    @property
-    def remembered(self) -> pa.Schema:
-        return self.left.schema
-
-    @property
-    def right_keys(self) -> Key:
-        """The right's columns of the pairs."""
-        return tuple(right for _, right in self.pairs)
 
     @property
     def name(self) -> str:
-        return f"{self.kind.upper()} JOIN ON {self._equalities or 'TRUE'}"
-
-    @cached_property
-    def schema(self) -> pa.Schema:
-        both = self.both
-        return pa.schema([both.field(name) for name in self.columns])
-
-    @cached_property
-    def both(self) -> pa.Schema:
-        """The columns of a pair of rows."""
-        return pa.schema([*self.left.schema, *self.right.schema])
+        return f"{self.kind.upper()} JOIN ON {self.equalities or 'TRUE'}"
 
     @cached_property
     def left_key(self) -> Key | None:
@@ -181,7 +142,7 @@ class Join(RowsByKey):
 
     @property
     def title(self) -> Title:
-        where = [self._equalities] if self.pairs else []
+        where = [self.equalities] if self.pairs else []
         where += [] if self.condition is None else [one_line(self.condition)]
         details: dict[str, list[str]] = {
             "joinType": [FLINK_KINDS[self.kind]],
@@ -250,9 +211,6 @@ class Join(RowsByKey):
     def local_obstacle(self) -> str:
         return "which rows match is known only where the rows of both sides are"
 
-    def exchanged(self) -> Node:
-        return self.over(Exchange(self.left, self.keys), Exchange(self.right, self.right_keys))
-
     def pruned(self, names: list[str], prune: Pruner) -> Node:
         columns = tuple(name for name in self.columns if name in names) or self.columns[:1]
         read = replace(self, columns=columns)._read
@@ -267,14 +225,6 @@ class Join(RowsByKey):
         pruned = replace(self, left=sides[0], right=sides[1], columns=columns)
         prune.replaced(self, pruned)
         return pruned
-
-    @property
-    def _equalities(self) -> str:
-        words = zip(self.pairs, self.null_safe, strict=True)
-        return " AND ".join(
-            f"({shown(left)} {'IS NOT DISTINCT FROM' if safe else '='} {shown(right)})"
-            for (left, right), safe in words
-        )
 
 
 def told_in_order(

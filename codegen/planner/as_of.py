@@ -139,7 +139,7 @@ def _node(
     left, right = sides
     pairs, null_safe = tuple(pairing.pairs), tuple(pairing.null_safe)
     return AsOfJoin(
-        *(left, right, pairing.kind, pairs, null_safe, times, matches, columns),
+        *(left, right, pairing.kind, pairs, null_safe, columns, times, matches),
         waits=waits,
         condition=condition,
     )

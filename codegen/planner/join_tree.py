@@ -180,8 +180,8 @@ class _Pairing:
             self.tree.kind,
             tuple(self.pairs),
             tuple(self.null_safe),
-            condition,
             tuple(columns),
+            condition,
             ttls=self.tree.ttls,
         )
         if self.tree.passed:

@@ -41,7 +41,6 @@ def join_program(case: Case) -> Program:
             kind,
             tuple(zip(params["left_key"], params["right_key"], strict=True)),
             (False,) * len(params["left_key"]),
-            None,
             tuple(names),
             ttls=(params.get("left_ttl_ms"), params.get("right_ttl_ms")),
         ).exchanged()
