@@ -8,7 +8,7 @@ FARM := build/typing/aggloom
 CASES := ../shared/cases
 ROOMS := codegen runtime generated
 NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIES)") $(if $(CORRECTIONS),--corrections) \
-  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again)
+  $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-windows test test-quick soak doors simulate chaos damage soak-stream dev check farm java postgres cases bench bench-full nexmark nexmark-flink generated docs fmt clean

@@ -70,9 +70,9 @@ class _Run:
             _say(f"{query.name}: Flink {rate / 1e3:,.0f} k rows/s, {made.steady / rate:.2f} times")
         facts |= {"steady": ours, "flink_job": jobs, "flink_seconds": wholes}
         facts["flink_error"] = refused if flink else ""
-        if made.nodes:
-            facts["operators"] = alone.seconds(query, self.events, BATCHES)
         self.book.add(query.name, **facts)
+        if made.nodes:
+            self.book.add(query.name, operators=alone.seconds(query, self.events, BATCHES))
 
     def close(self) -> None:
         self.beside.close()
@@ -91,11 +91,13 @@ def _wanted(text: str) -> list[Query]:
     return [query for query in QUERIES if query.name in names]
 
 
-def _each(run: _Run, queries: Iterable[Query], rounds: int, flink: bool, again: bool) -> None:
+def _each(
+    run: _Run, queries: Iterable[Query], rounds: int, flink: bool, again: bool, checked: bool
+) -> None:
     for query in queries:
         known = run.book.records().get(query.name, {})
         try:
-            if again or "table" not in known:
+            if checked and (again or "table" not in known):
                 run.check(query)
             unasked = flink and not known.get("flink_job") and not known.get("flink_error")
             if again or "steady" not in known or unasked:
@@ -121,6 +123,9 @@ def _command(events: Events, flink: bool) -> str:
 @click.option("--limit", default=600.0, show_default=True, help="Seconds that a run may take.")
 @click.option("--again", is_flag=True, help="Ask again what is known.")
 @click.option(
+    "--unchecked", is_flag=True, help="Measure only, and leave the tables to a smaller run."
+)
+@click.option(
     "--flink-python", type=Path, envvar="AGGLOOM_FLINK_PYTHON", help="A Python that has it."
 )
 def main(
@@ -131,6 +136,7 @@ def main(
     rounds: int,
     limit: float,
     again: bool,
+    unchecked: bool,
     flink_python: Path | None,
 ) -> None:
     """Run the queries on Spark, check their tables against DuckDB, and measure."""
@@ -138,14 +144,14 @@ def main(
     python = (flink_python or interpreter()) if flink else None
     run = _Run(Events(events, corrections), limit, python)
     try:
-        _each(run, wanted, rounds, flink, again)
+        _each(run, wanted, rounds, flink, again, not unchecked)
     finally:
         run.close()
     names = {query.name for query in wanted}
     wrong = [
         name
         for name, each in run.book.records().items()
-        if name in names and (each.get("table") != "right" or "error" in each)
+        if name in names and (each.get("table", "right") != "right" or "error" in each)
     ]
     if wrong:
         _say(f"not right: {', '.join(wrong)}")

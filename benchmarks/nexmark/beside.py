@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -75,13 +74,6 @@ class Beside:
         made = [self._measure(query, events, limit, plan) for plan in query.flink_plans]
         return min(made, key=lambda each: each.job)
 
-    def table(self, query: Query, events: Events, limit: float) -> Counter[tuple[Any, ...]]:
-        """The table to which its changes fold."""
-        folded: Counter[tuple[Any, ...]] = Counter()
-        for kind, *values in self._ask(query, events, limit, "two-phase", True)["changes"]:
-            folded[tuple(values)] += -1 if kind in ("-U", "-D") else 1
-        return Counter({row: count for row, count in folded.items() if count})
-
     def close(self) -> None:
         """Let it end."""
         if self._flink is not None:
@@ -89,12 +81,10 @@ class Beside:
             self._flink = None
 
     def _measure(self, query: Query, events: Events, limit: float, plan: str) -> Flinks:
-        answer = self._ask(query, events, limit, plan, False)
+        answer = self._ask(query, events, limit, plan)
         return Flinks(plan, answer["seconds"], answer["job"])
 
-    def _ask(
-        self, query: Query, events: Events, limit: float, plan: str, collect: bool
-    ) -> dict[str, Any]:
+    def _ask(self, query: Query, events: Events, limit: float, plan: str) -> dict[str, Any]:
         flink = self._running()
         over = threading.Event()
 
@@ -107,11 +97,11 @@ class Beside:
         with tempfile.TemporaryDirectory(prefix="nexmark-flink-") as made:
             settings = {**Setup("two-phase").settings(f"{made}/checkpoints"), **PLANS[plan]}
             statements = tables(query, events)
-            sink = "filed" if query.files and not collect else ""
+            sink = "filed" if query.files else ""
             if sink:
                 statements.append(_FILES + _CSV.format(path=f"{made}/filed"))
             try:
-                return flink.ask(settings, statements, query.text("flink"), collect, sink)
+                return flink.ask(settings, statements, query.text("flink"), sink=sink)
             except (click.ClickException, OSError) as error:
                 if over.is_set():
                     self._flink = None
