@@ -319,7 +319,7 @@ def test_debezium_without_the_rows_before(spark: Any, tmp_path: Any) -> None:
     ddl = "id INT, a STRING, v INT"
     t = al.read_changes(spark, folder, "debezium-json", ddl, streaming=False, keys="id")
     assert [row._change_type for row in t.collect()] == [
-        *("insert", "insert", "update_postimage", "delete"),
+        *("update_postimage", "update_postimage", "update_postimage", "delete"),
     ]
     query = "SELECT a, SUM(v) AS s FROM t GROUP BY a"
     out = al.sql(query, t=t, input_changes="upsert", keys={"t": "id"}, buckets=2)

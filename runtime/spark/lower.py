@@ -347,7 +347,10 @@ class Lowering:
                 timeMode=mode,
             )
         )
-        names = [part.name for part in fragment.parts]
+        return self._counted(hosted, [part.name for part in fragment.parts], place, buckets)
+
+    def _counted(self, hosted: DataFrame, names: list[str], place: int, buckets: int) -> DataFrame:
+        """What leaves a fragment, the counts of its operators observed."""
         return counting.operators_counted(hosted, names, place, self._number, buckets)
 
     def _fed(
