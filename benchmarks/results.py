@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).resolve().parent / "results"
+_WIDTH = 240
 _PACKAGES = ("aggloom", "pyspark", "pyarrow", "numba", "numpy", "duckdb")
 
 
@@ -95,15 +96,15 @@ def publish_rows(
     notes: str,
     facts: Mapping[str, str] | None = None,
     bars: tuple[str, Sequence[Bar]] | None = None,
+    printed: bool = True,
 ) -> None:
     """Print a table and write it as `results/<name>.md`, with the measurements as `.json`.
 
-    facts: more of what the numbers depend on. bars: the title and the bars of a picture, `.svg`.
+    facts: more of what the numbers depend on. bars: the title and the bars of a picture, `.svg`. printed: False writes
+    it only.
     """
-    table = Table(*header, title=name)
-    for row in cells:
-        table.add_row(*row)
-    Console().print(table)
+    if printed:
+        show(name, header, cells)
     known = {**machine(), "command": command(), **(facts or {})}
     RESULTS.mkdir(exist_ok=True)
     lines = [f"# {name}", "", notes, ""]
@@ -117,6 +118,14 @@ def publish_rows(
     content = {"machine": known, "notes": notes, "measurements": list(measurements)}
     text = json.dumps(content, indent=1, default=asdict)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def show(name: str, header: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Print a table; as wide as it is where nobody looks at a terminal."""
+    table = Table(*header, title=name)
+    for row in cells:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else _WIDTH).print(table)
 
 
 def command() -> str:

@@ -100,7 +100,7 @@ def _each(
             if checked and (again or "table" not in known):
                 run.check(query)
             unasked = flink and not known.get("flink_job") and not known.get("flink_error")
-            if again or "steady" not in known or unasked:
+            if rounds and (again or "steady" not in known or unasked):
                 run.measure(query, rounds, flink)
         except Exception as error:
             # The other queries are worth running whatever happened to this one.
@@ -119,7 +119,7 @@ def _command(events: Events, flink: bool) -> str:
 @click.option("--queries", default="", help="Such as 'q4 q5'; all of them otherwise.")
 @click.option("--corrections", is_flag=True, help="A tenth of the rows are corrected later.")
 @click.option("--flink", is_flag=True, help="Flink SQL beside it, in the same run.")
-@click.option("--rounds", default=1, show_default=True)
+@click.option("--rounds", default=1, show_default=True, help="0: only compare the tables.")
 @click.option("--limit", default=600.0, show_default=True, help="Seconds that a run may take.")
 @click.option("--again", is_flag=True, help="Ask again what is known.")
 @click.option(
@@ -146,6 +146,7 @@ def main(
     try:
         _each(run, wanted, rounds, flink, again, not unchecked)
     finally:
+        run.book.show()
         run.close()
     names = {query.name for query in wanted}
     wrong = [

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from picture import Bar
-from results import publish_rows
+from results import publish_rows, show
 
 from nexmark.catalogue import QUERIES
 from nexmark.events import DATA, Events
@@ -74,7 +74,7 @@ class Book:
         return [_cells(q.name, q.title, known[q.name]) for q in QUERIES if q.name in known]
 
     def publish(self, command: str, flink: str) -> None:
-        """Write the page and its picture."""
+        """Write the page and its picture, without a word."""
         ratios = {name: found for name, each in self.records().items() if (found := ratio(each))}
         order = [query.name for query in QUERIES if query.name in ratios]
         bars = [Bar("aggloom over Flink SQL", name, ratios[name]) for name in order]
@@ -93,7 +93,12 @@ class Book:
         facts = {"command": command} | ({"flink": flink} if flink else {})
         title = "aggloom's speed over Flink SQL's, once under way (more is faster)"
         shown = (title, bars) if bars else None
-        publish_rows(self.name, HEADER, self.cells(), raw, notes.strip(), facts, shown)
+        rows = self.cells()
+        publish_rows(self.name, HEADER, rows, raw, notes.strip(), facts, shown, printed=False)
+
+    def show(self) -> None:
+        """Print the table."""
+        show(self.name, HEADER, self.cells())
 
 
 def ratio(record: Record) -> list[float]:
