@@ -62,9 +62,11 @@ class Case:
 
     def few(self) -> Case:
         """The same with few rows and keys, to warm up and to compare the results."""
-        keys = min(self.rows.keys, FEW // 20)
-        beside = self.rows.beside and replace(self.rows.beside, rows=FEW, keys=keys)
-        rows = replace(self.rows, rows=FEW, keys=keys, beside=beside)
+        # Flink hands its messages out one by one, and what is no aggregate has many.
+        few = FEW if self.floor else FEW // 8
+        keys = min(self.rows.keys, few // (4 if self.rows.beside else 20))
+        beside = self.rows.beside and replace(self.rows.beside, rows=few, keys=keys)
+        rows = replace(self.rows, rows=few, keys=keys, beside=beside)
         return replace(self, rows=rows, by_hand=min(self.by_hand, FEW))
 
     def shortened(self) -> Case:
