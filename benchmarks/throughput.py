@@ -32,16 +32,16 @@ HEADER = (
     "aggloom's over it",
 )
 NOTES = (
-    "Each case: a query, the changes that come, keys, rows. Medians (least..greatest) of {rounds} "
-    "rounds, in which the contenders took turns; ratios are of the same round. Before them all contenders"
-    f" ran on {FEW:,} rows and had to give the table that DuckDB gives for the rows that are left.\n\n"
+    "Each case: a query, the changes that come, keys, rows. Medians (least..greatest) of the rounds ({rounds}), in "
+    "which the contenders took turns; ratios are of the same round. Before them all contenders ran on few rows (at "
+    f"most {FEW:,}) and had to give the table that DuckDB gives for the rows that are left.\n\n"
     "Whole run: from the start to the end, with what starting costs. Under way: on Spark the rows of all "
     "batches but the first over their times; of Flink the rows over the net time of the job, from its "
     "first task on.\n\n"
     f"On Spark: Parquet files in {BATCHES} micro-batches, RocksDB, a checkpoint each batch, noop sink. "
-    f"{LOOM} gives out a changelog. {OWN} is its streaming aggregate in update mode, which reads "
-    f"insertions only. {HAND}: transformWithStateInPandas with a ValueState for each key, on fewer rows of"
-    f" the same kind (the number stands beside it). {FLOOR}: rows into Python and back, no state.\n\n"
+    f"{LOOM} gives out a changelog. {OWN} is its streaming aggregate in update mode, or its join of "
+    f"streams, which read insertions only. {HAND}: transformWithStateInPandas with a ValueState for each key, on fewer "
+    f"rows of the same kind (the number stands beside it). {FLOOR}: rows into Python and back, no state.\n\n"
     f"Flink SQL {VERSION}: streaming mode, parallelism 2, object reuse, blackhole sink; bundles of a "
     "second or 100,000 rows where the plan has them; checkpoints every 2 s, none awaited at the end. Its "
     "package has no Parquet format: it reads the same rows from two CSV files, and what that costs alone "
@@ -181,6 +181,12 @@ def on_page(page: str, cases: Sequence[Case], made: Sequence[Series]) -> list[Se
     anew = {each.case for each in made}
     found = [each for each in before if each.case not in anew] + list(made)
     return [each for name in map(title, cases) for each in found if each.case == name]
+
+
+def rounds_of(series: Sequence[Series]) -> str:
+    """How many rounds the cases had."""
+    found = sorted({len(each.runs) for each in series if each.runs})
+    return " to ".join(str(each) for each in dict.fromkeys((found[0], found[-1])))
 
 
 def title(case: Case) -> str:
