@@ -41,6 +41,9 @@ class Oracle:
             self._db.execute(
                 "CREATE VIEW bid_ever AS SELECT bidder, date_time, 1 AS stays FROM bid"
             )
+        # Of rows with one time deduplication keeps the last that came; a Top-1 over changes keeps the first.
+        first = "arrival" if events.corrections else "-arrival"
+        self._db.execute(f"CREATE MACRO last_of_equals(arrival) AS {first}")
         self._db.register("given_side", events.side())
         self._db.execute("CREATE TABLE side AS FROM given_side")
 
