@@ -29,6 +29,7 @@ _NOTES: Final = (
     "it. Flink reads CSV, and runs mini-batches in two phases, or the fastest of its plans where several may win;"
     " q0 shows what reading alone costs it. {mean}"
 )
+_USUAL: Final = 1_000_000
 _FORMS: Final = {
     False: "Rows are only added.",
     True: "A tenth of auctions and bids are updated or deleted later; windows stay open for their corrections.",
@@ -43,12 +44,13 @@ class Book:
 
     @property
     def name(self) -> str:
-        """The page's."""
-        return "nexmark-corrections" if self.events.corrections else "nexmark"
+        """The page's; of another number of events than the usual one it says how many."""
+        size = "" if self.events.count == _USUAL else f"-{self.events.count}"
+        return f"nexmark{'-corrections' if self.events.corrections else ''}{size}"
 
     @property
     def _file(self) -> Path:
-        return DATA / f"{self.name}-{self.events.count}-results.json"
+        return DATA / f"{self.name}-results.json"
 
     def records(self) -> dict[str, Record]:
         """By query; empty if nothing was measured."""
