@@ -11,38 +11,27 @@ from aggloom.runtime.formats.base import (
     INSERT,
     UPDATE_AFTER,
     Change,
-    Format,
     Message,
-    Settings,
     Unreadable,
 )
-from aggloom.runtime.formats.json_text import Object, objects, text_of
+from aggloom.runtime.formats.captured import CapturedJson
+from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.rows import Rows
 
 _EMPTYING = ("TRUNCATE", "ERASE")
 _OF_SCHEMAS = ("CREATE", "ALTER", "RENAME", "CINDEX", "DINDEX", "QUERY", "GTID", "INIT")
 
 
-class CanalJson(Format):
+class CanalJson(CapturedJson):
     """Messages of Canal."""
 
     name: ClassVar[str] = "canal-json"
     summary: ClassVar[str] = (
         "a flat message of Canal: `data[]`, of updates `old[]`; statements of schemas are passed over"
     )
+    texts: ClassVar[bool] = True
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.rows = Rows(settings, texts=True)
-
-    def changes(self, message: Message) -> list[Change]:
-        """The changes of the message's rows."""
-        if not message.value:
-            return []
-        found = objects(text_of(message.value), self.settings.concatenated == "split")
-        return [change for one in found for change in self._message(one)]
-
-    def _message(self, found: Object) -> list[Change]:
+    def _message(self, found: Object, message: Message) -> list[Change]:
         kind = found.get("type")
         if self.is_other(found.get("database"), found.get("table")):
             return []

@@ -12,15 +12,14 @@ from aggloom.runtime.formats.base import (
     INSERT,
     UPDATE_AFTER,
     Change,
-    Format,
     Message,
     Settings,
     Unreadable,
     Values,
 )
+from aggloom.runtime.formats.captured import CapturedJson
 from aggloom.runtime.formats.connect import connect_readers
-from aggloom.runtime.formats.json_text import Object, objects, scalar_or_object, text_of
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.json_text import Object, scalar_or_object, text_of
 from aggloom.runtime.formats.values import Reader
 
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -30,7 +29,7 @@ _KEYED = "a deletion has to have the columns in keys"
 _FULL = "unchanged, and so left out by the database; set REPLICA IDENTITY FULL, or leave the column out of the schema"
 
 
-class DebeziumJson(Format):
+class DebeziumJson(CapturedJson):
     """Envelopes of Debezium."""
 
     name: ClassVar[str] = "debezium-json"
@@ -40,17 +39,9 @@ class DebeziumJson(Format):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self.rows = Rows(settings)
         self._by_schema: dict[str, dict[str, list[Reader]]] = {}
 
-    def changes(self, message: Message) -> list[Change]:
-        """The changes of the message's envelopes."""
-        if not message.value:
-            return []
-        found = objects(text_of(message.value), self.settings.concatenated == "split")
-        return [change for one in found for change in self._envelope(one, message)]
-
-    def _envelope(self, found: Object, message: Message) -> list[Change]:
+    def _message(self, found: Object, message: Message) -> list[Change]:
         body: Any = found.get("payload")
         schema = found.get("schema")
         if body is None:

@@ -8,14 +8,12 @@ from aggloom.runtime.formats.base import (
     INSERT,
     UPDATE_AFTER,
     Change,
-    Format,
     Message,
-    Settings,
     Unreadable,
 )
 from aggloom.runtime.formats.canal_json import before
-from aggloom.runtime.formats.json_text import Object, objects, text_of
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.captured import CapturedJson
+from aggloom.runtime.formats.json_text import Object
 
 _EMPTYING = ("table-drop", "database-drop", "table-truncate")
 _PASSED = (
@@ -24,7 +22,7 @@ _PASSED = (
 )
 
 
-class MaxwellJson(Format):
+class MaxwellJson(CapturedJson):
     """Messages of Maxwell."""
 
     name: ClassVar[str] = "maxwell-json"
@@ -32,18 +30,7 @@ class MaxwellJson(Format):
         "a message of Maxwell: `data`, of updates `old`; bootstraps are insertions"
     )
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.rows = Rows(settings)
-
-    def changes(self, message: Message) -> list[Change]:
-        """The changes of the message's row."""
-        if not message.value:
-            return []
-        found = objects(text_of(message.value), self.settings.concatenated == "split")
-        return [change for one in found for change in self._message(one)]
-
-    def _message(self, found: Object) -> list[Change]:
+    def _message(self, found: Object, message: Message) -> list[Change]:
         kind: Any = found.get("type")
         if self.is_other(found.get("database"), found.get("table")) or kind in _PASSED:
             return []

@@ -8,40 +8,28 @@ from aggloom.runtime.formats.base import (
     INSERT,
     UPDATE_AFTER,
     Change,
-    Format,
     Message,
-    Settings,
     Unreadable,
     Values,
 )
-from aggloom.runtime.formats.json_text import Object, objects, text_of
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.captured import CapturedJson
+from aggloom.runtime.formats.json_text import Object
 
 _WHOLE = "log all columns (ADD TRANDATA .. ALLCOLS), or give the table's keys to read upserts"
 _KEYED = "a deletion has to have the columns in keys"
 
 
-class OggJson(Format):
+class OggJson(CapturedJson):
     """Messages of GoldenGate."""
 
     name: ClassVar[str] = "ogg-json"
     summary: ClassVar[str] = (
         "a message of Oracle GoldenGate: `op_type` I, U, D, T with `before` and `after`"
     )
+    # GoldenGate may be told to write all values as texts.
+    texts: ClassVar[bool] = True
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        # GoldenGate may be told to write all values as texts.
-        self.rows = Rows(settings, texts=True)
-
-    def changes(self, message: Message) -> list[Change]:
-        """The changes of the message's row."""
-        if not message.value:
-            return []
-        found = objects(text_of(message.value), self.settings.concatenated == "split")
-        return [change for one in found for change in self._message(one)]
-
-    def _message(self, found: Object) -> list[Change]:
+    def _message(self, found: Object, message: Message) -> list[Change]:
         schema, _, table = str(found.get("table") or "").rpartition(".")
         if self.is_other(schema, table):
             return []

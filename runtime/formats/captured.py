@@ -1,0 +1,34 @@
+"""CapturedJson: what formats do alike whose messages are JSON objects about the rows of a database's tables."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from aggloom.runtime.formats.base import Change, Format, Message, Settings
+from aggloom.runtime.formats.json_text import Object, objects, text_of
+from aggloom.runtime.formats.rows import Rows
+
+
+class CapturedJson(Format):
+    """Objects, one a message, or several where they may be split; an empty message says nothing.
+
+    texts: whether numbers may come as texts.
+    """
+
+    texts: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.rows = Rows(settings, self.texts)
+
+    def changes(self, message: Message) -> list[Change]:
+        """The changes of the message's rows."""
+        if not message.value:
+            return []
+        found = objects(text_of(message.value), self.settings.concatenated == "split")
+        return [change for one in found for change in self._message(one, message)]
+
+    @abstractmethod
+    def _message(self, found: Object, message: Message) -> list[Change]:
+        """The changes that one object tells of; raises Unreadable."""
