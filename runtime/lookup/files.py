@@ -14,7 +14,7 @@ import pyarrow.parquet as parquet
 from aggloom.codegen import Files
 from aggloom.errors import LookupFailedError
 from aggloom.runtime.lookup.given import rows_of
-from aggloom.runtime.lookup.request import Key, Outcome, Request
+from aggloom.runtime.lookup.request import Request
 
 
 class FileSource:
@@ -24,9 +24,6 @@ class FileSource:
         source = request.table.source
         assert isinstance(source, Files)
         self._request, self._files = request, source
-
-    def ask(self, keys: Sequence[Key]) -> list[Outcome]:
-        raise NotImplementedError
 
     def read(self) -> Sequence[Any]:
         found: list[Any] = []

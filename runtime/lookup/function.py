@@ -42,9 +42,6 @@ class FunctionSource:
         outcomes = self._threads.run(self._call, arguments, self._seconds, self._too_late)
         return [_rows(each) for each in outcomes]
 
-    def read(self) -> Sequence[Any]:
-        raise NotImplementedError
-
     def close(self) -> None:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggloom.codegen import GivenRows
 from aggloom.errors import LookupAnswerError
-from aggloom.runtime.lookup.request import Key, Outcome, Request
+from aggloom.runtime.lookup.request import Request
 
 
 class GivenSource:
@@ -19,9 +19,6 @@ class GivenSource:
         source = request.table.source
         assert isinstance(source, GivenRows)
         self._request, self._rows = request, source.rows
-
-    def ask(self, keys: Sequence[Key]) -> list[Outcome]:
-        raise NotImplementedError
 
     def read(self) -> Sequence[Any]:
         rows = self._rows() if callable(self._rows) else self._rows

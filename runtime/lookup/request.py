@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -47,16 +47,26 @@ Outcome = Sequence[Any] | Exception
 
 
 class Source(Protocol):
-    """What asks a table. Rows are tuples of the columns that are read, in their order, or mappings by name."""
+    """Where rows come from: tuples of the columns that are read, in their order, or mappings by name."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+@runtime_checkable
+class Asked(Source, Protocol):
+    """A source that is asked key by key."""
 
     def ask(self, keys: Sequence[Key]) -> list[Outcome]:
         """What the table says to each key."""
 
+
+@runtime_checkable
+class ReadWhole(Source, Protocol):
+    """A source that is read whole."""
+
     def read(self) -> Sequence[Any]:
         """All rows."""
-
-    def close(self) -> None:
-        """Give back what it holds."""
 
 
 def _short(value: Any) -> str:

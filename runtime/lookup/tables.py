@@ -17,7 +17,16 @@ from aggloom.runtime.lookup.database import DatabaseSource
 from aggloom.runtime.lookup.files import FileSource
 from aggloom.runtime.lookup.function import FunctionSource
 from aggloom.runtime.lookup.given import GivenSource
-from aggloom.runtime.lookup.request import Key, Outcome, Request, Row, Source, Times
+from aggloom.runtime.lookup.request import (
+    Asked,
+    Key,
+    Outcome,
+    ReadWhole,
+    Request,
+    Row,
+    Source,
+    Times,
+)
 from aggloom.runtime.lookup.rows import fitted, shaped_row
 
 SOURCES: dict[type[Any], Callable[[Request], Source]] = {
@@ -118,6 +127,7 @@ class OpenTable:
 
     def _ask(self, keys: list[Key], outcomes: dict[Key, Outcome]) -> None:
         """Ask the source, and bring rows into the table's types."""
+        assert isinstance(self._source, Asked)
         said = self._source.ask(keys)
         outcomes.update(zip(keys, said, strict=True))
         answered = [
@@ -186,6 +196,7 @@ class OpenTable:
         return [] if policy == "null" else None
 
     def _all(self) -> list[Row]:
+        assert isinstance(self._source, ReadWhole)
         self.counters["lookup_table_reads"] += 1
         rows = [shaped_row(self.request, row, None) for row in self._source.read()]
         return fitted(self.request, rows, None)
