@@ -1,4 +1,4 @@
-SELECT channel, DATE_FORMAT(date_time, 'yyyy-MM-dd') AS day, MAX(DATE_FORMAT(date_time, 'HH:mm')) AS minute,
+SELECT channel, DATE_FORMAT(date_time, 'yyyy-MM-dd') AS `day`, MAX(DATE_FORMAT(date_time, 'HH:mm')) AS `minute`,
   COUNT(*) AS bids,
   COUNT(*) FILTER (WHERE price < 10000) AS low_bids,
   COUNT(*) FILTER (WHERE price >= 10000 AND price < 1000000) AS middle_bids,
