@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 import pyarrow as pa
 
-from aggloom.runtime.operators.base import OneInput
+from aggloom.runtime.operators.base import OneInput, Operator
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.pool import Pool
@@ -65,8 +65,8 @@ class RowState(ABC):
 S = TypeVar("S", bound=RowState)
 
 
-class RowsByKey(OneInput, Generic[S]):
-    """An operator with one state of keys and rows. The state's key table stamps keys as `written`."""
+class HoldsRows(Operator, Generic[S]):
+    """An operator with one state of keys and rows, whatever its inputs are."""
 
     state: S
 
@@ -81,6 +81,10 @@ class RowsByKey(OneInput, Generic[S]):
 
     def key_columns(self) -> list[pa.Array]:
         return self.state.table.key_columns(self.state.used())
+
+
+class RowsByKey(HoldsRows[S], OneInput):
+    """One of one input. The state's key table stamps keys as `written`."""
 
     def expire(self, now: int, ttl: int) -> None:
         """Forget the keys that were written so many milliseconds ago."""

@@ -11,16 +11,17 @@ import pyarrow as pa
 
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.state import AsOfState
-from aggloom.runtime.operators.base import Bundle, Held, Operator
+from aggloom.runtime.operators.base import Bundle, Held
 from aggloom.runtime.operators.join.matches import Weighted
 from aggloom.runtime.operators.join.output import Output
+from aggloom.runtime.operators.rows_by_key import HoldsRows
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.state.order_tree import TIER
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, Kinds
 
 
-class AsOfOperator(Operator):
+class AsOfOperator(HoldsRows[AsOfState]):
     """One bucket's operator; the first columns of both inputs are the key. See AsOfSettings for its settings."""
 
     handler_class = None
@@ -43,17 +44,6 @@ class AsOfOperator(Operator):
         kind = "temporal" if self.spec.waits else "asof"
         times = f" {self.spec.matches} ".join(self.spec.times)
         return f"{self.spec.how} {kind} join on {' AND '.join([*words, times])}"
-
-    @property
-    def states(self) -> list[AsOfState]:
-        return [self.state]
-
-    @property
-    def keys(self) -> int:
-        return len(self.state.table)
-
-    def key_columns(self) -> list[pa.Array]:
-        return self.state.table.key_columns(self.state.used())
 
     def contents(self) -> Rows:
         """The rows of its result that the state holds, each an insertion."""

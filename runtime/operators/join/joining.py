@@ -13,11 +13,11 @@ import pyarrow as pa
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.operators.base import Bundle as Given
 from aggloom.runtime.operators.base import Held as HeldOfKey
-from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.join.per_record import Taken
 from aggloom.runtime.operators.join.settings import JoinedSettings
 from aggloom.runtime.operators.join.side import Items, Net
 from aggloom.runtime.operators.join.state import JoinState
+from aggloom.runtime.operators.rows_by_key import HoldsRows
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_index import ORPHAN
@@ -27,7 +27,7 @@ from aggloom.runtime.values.changelog import is_retraction
 from aggloom.runtime.values.clock import Clock
 
 
-class Joining(Operator):
+class Joining(HoldsRows[JoinState]):
     """One bucket's operator over several inputs, whose first columns are the key.
 
     A bundle of all inputs brings the net difference of the joined rows, and nothing for what did not change.
@@ -44,17 +44,6 @@ class Joining(Operator):
         self.state = self.state_class(spec, directory)
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
         self.settle()
-
-    @property
-    def states(self) -> list[JoinState]:
-        return [self.state]
-
-    @property
-    def keys(self) -> int:
-        return len(self.state.table)
-
-    def key_columns(self) -> list[pa.Array]:
-        return self.state.table.key_columns(self.state.used())
 
     def run(self, inputs: Sequence[Given], clock: Clock) -> Rows:
         """Take changes of all inputs, and return how the joined rows change.
