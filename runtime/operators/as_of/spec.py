@@ -16,8 +16,8 @@ from aggloom.runtime.operators.as_of.base import AsOfOperator
 from aggloom.runtime.operators.as_of.nearest import NearestOperator
 from aggloom.runtime.operators.as_of.settings import AsOfSettings
 from aggloom.runtime.operators.as_of.temporal import TemporalOperator
-from aggloom.runtime.operators.base import OperatorSpec, TimeMode
 from aggloom.runtime.operators.columns import columns_data, columns_from
+from aggloom.runtime.operators.waiting import WaitingSpec
 
 _FIXED = ("how", "matches", "condition", "waits", "zone", "clock_zone")
 _LISTS = ("null_safe", "times", "columns")
@@ -28,7 +28,7 @@ _CHANGING = (
 
 
 @dataclass(frozen=True)
-class AsOfSpec(AsOfSettings, OperatorSpec):
+class AsOfSpec(AsOfSettings, WaitingSpec):
     """What an AsOfJoin is made from, as a checkpoint holds it."""
 
     kind: ClassVar[str] = "as_of"
@@ -93,25 +93,6 @@ class AsOfSpec(AsOfSettings, OperatorSpec):
     @property
     def inputs(self) -> tuple[pa.Schema, ...]:
         return self.left, self.right
-
-    @property
-    def ttl_ms(self) -> int:
-        # What waits is called by the watermark, and forgets when a bundle comes.
-        return 0 if self.waits else self.state_ttl_ms
-
-    @property
-    def time_mode(self) -> TimeMode:
-        if self.waits:
-            return "EventTime"
-        return "ProcessingTime" if self.state_ttl_ms else "None"
-
-    @property
-    def late_columns(self) -> pa.Schema | None:
-        return self.left if self.late_rows else None
-
-    @property
-    def moves_last(self) -> bool:
-        return self.chained
 
     @property
     def needs_order(self) -> bool:

@@ -12,11 +12,12 @@ import pyarrow as pa
 from aggloom.codegen import AggSpec
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
-from aggloom.runtime.operators.base import Operator, OperatorSpec, TimeMode
+from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.deduplicate.at_once import DeduplicateOperator
 from aggloom.runtime.operators.deduplicate.choice import Keep
 from aggloom.runtime.operators.deduplicate.waiting import WaitingDeduplicateOperator
+from aggloom.runtime.operators.waiting import WaitingSpec
 
 _FIXED = ("keys", "keep", "order", "window_end", "waits", "zone")
 _CHANGING = (
@@ -26,7 +27,7 @@ _CHANGING = (
 
 
 @dataclass(frozen=True)
-class DeduplicateSpec(OperatorSpec):
+class DeduplicateSpec(WaitingSpec):
     """What a Deduplicate is made from; see DeduplicateOperator, and where it waits WaitingDeduplicateOperator.
 
     waits: whether rows are given out once and for all when the watermark has come to them.
@@ -113,22 +114,3 @@ class DeduplicateSpec(OperatorSpec):
     @property
     def rows(self) -> pa.Schema:
         return self.schema
-
-    @property
-    def ttl_ms(self) -> int:
-        # Where it waits its timers go by the watermark, and keys are forgotten when a bundle comes.
-        return 0 if self.waits else self.state_ttl_ms
-
-    @property
-    def time_mode(self) -> TimeMode:
-        if self.waits:
-            return "EventTime"
-        return "ProcessingTime" if self.state_ttl_ms else "None"
-
-    @property
-    def late_columns(self) -> pa.Schema | None:
-        return self.schema if self.late_rows else None
-
-    @property
-    def moves_last(self) -> bool:
-        return self.chained
