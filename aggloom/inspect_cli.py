@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
+
+from aggloom.spark_start import session_to_look
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Form = Literal["text", "json"]
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -57,10 +62,11 @@ def show_state(
     checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
 ) -> None:
     """Print what a checkpoint holds."""
+    key = read_key(keys) if keys else None
+    spark = _session(checkpoint)
     from aggloom.runtime.spark.inspecting import state
 
-    key = read_key(keys) if keys else None
-    report = state(checkpoint, key=key, limit=limit, **given)
+    report = state(checkpoint, key=key, limit=limit, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
 
 
@@ -68,10 +74,20 @@ def show_why(
     checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
 ) -> None:
     """Print how a key came to its value."""
+    key = read_key(keys)
+    spark = _session(checkpoint)
     from aggloom.runtime.spark.inspecting import why
 
-    report = why(checkpoint, key=read_key(keys), **given)
+    report = why(checkpoint, key=key, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
+
+
+def _session(checkpoint: str) -> SparkSession:
+    """A session to look at a checkpoint with, if there is one to look at."""
+    from aggloom.runtime.spark.checkpoint import require_directory
+
+    require_directory(checkpoint)
+    return session_to_look("aggloom", "aggloom.runtime.spark.inspecting")
 
 
 def read_key(pairs: tuple[str, ...]) -> dict[str, str | None]:
