@@ -16,7 +16,6 @@ from aggloom.errors import AggloomError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.options_cli import debug_option, pairs_of
 from aggloom.sample_cli import show_sample
-from aggloom.spark_start import session_to_look
 from aggloom.spec_cli import explain, generate, inspect, refresh
 
 
@@ -189,6 +188,8 @@ def why(
 @debug_option
 def repartition(checkpoint: Path, partitions: int) -> None:
     """Rewrite a checkpoint for another number of shuffle partitions; its query must not be running."""
+    from aggloom.runtime.spark.command_session import session_to_look
+
     spark = session_to_look("aggloom repartition")
     from aggloom.runtime.spark.repartition import repartition as rewrite
 

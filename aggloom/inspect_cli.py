@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
-
-from aggloom.spark_start import session_to_look
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 Form = Literal["text", "json"]
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -82,9 +77,10 @@ def show_why(
     _print(report, form, *([] if limit is None else [limit]))
 
 
-def _session(checkpoint: str) -> SparkSession:
+def _session(checkpoint: str) -> Any:
     """A session to look at a checkpoint with, if there is one to look at."""
     from aggloom.runtime.spark.checkpoint import require_directory
+    from aggloom.runtime.spark.command_session import session_to_look
 
     require_directory(checkpoint)
     return session_to_look("aggloom", "aggloom.runtime.spark.inspecting")

@@ -16,7 +16,6 @@ import pyarrow as pa
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.interrupts import Interrupts
-from aggloom.spark_start import session_to_run
 
 if TYPE_CHECKING:
     from aggloom.job import Job
@@ -41,6 +40,8 @@ def _run(job: Job, checkpoint: Path) -> None:
     with suppress(UntoldTypeError):
         _plan(job, schemas)
     with Interrupts() as interrupts:
+        from aggloom.runtime.spark.command_session import session_to_run
+
         _say("starting Spark")
         spark = session_to_run("aggloom run", f"{_SPARK}.query", f"{_SPARK}.sinks")
         interrupts.take()

@@ -6,10 +6,11 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
+
+from aggloom.runtime.spark.session import session
 
 # What fails is said once, by the command, and not by each thread of Spark that it passes through.
 _QUIET = {"spark.log.level": "OFF"}
@@ -30,8 +31,6 @@ def session_to_run(name: str, *modules: str) -> SparkSession:
 
 def session_to_look(name: str, *modules: str) -> SparkSession:
     """A session for a look at a few rows, once it is there and the modules are imported; the one that there is."""
-    from pyspark.sql import SparkSession
-
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
@@ -39,8 +38,6 @@ def session_to_look(name: str, *modules: str) -> SparkSession:
 
 
 def _started(name: str, modules: tuple[str, ...], settings: dict[str, str]) -> SparkSession:
-    from aggloom.runtime.spark.session import session
-
     with ThreadPoolExecutor(1) as pool:
         made = pool.submit(session, name, **settings)
         for module in modules:
