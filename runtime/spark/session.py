@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.chatter import without_chatter
+from aggloom.runtime.spark.home import without_archives
 from aggloom.runtime.spark.local_files import without_processes
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -69,7 +70,7 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     # A line of Spark's progress has no end until the next thing is said.
     quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
     try:
-        with without_chatter() if quiet else nullcontext():
+        with without_chatter() if quiet else nullcontext(), without_archives():
             made = builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
