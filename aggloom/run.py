@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from aggloom.job import Job
     from aggloom.runtime.operators.counts import Counts
 
+_SPARK = "aggloom.runtime.spark"
 _PAUSE_SECONDS = 0.1
 
 
@@ -34,22 +35,23 @@ def run(job: Job) -> None:
 
 
 def _run(job: Job, checkpoint: Path) -> None:
-    from aggloom.runtime.spark.checkpoint import TABLE_FILE
-    from aggloom.runtime.spark.expressions import asking
-    from aggloom.runtime.spark.query import sql
-    from aggloom.runtime.spark.session import session
-    from aggloom.runtime.spark.sinks import read_table, write_changes
-    from aggloom.runtime.spark.sources import read_changes
-
     schemas = {table.name: table.columns() for table in job.tables}
     # What is wrong with the query is said before Spark starts, unless only Spark knows.
     with suppress(UntoldTypeError):
         _plan(job, schemas)
     with Interrupts() as interrupts:
-        # What fails is said once, below, and not by each thread of Spark that it passes through.
+        from aggloom.runtime.spark.command_session import session_to_run
+
         _say("starting Spark")
-        spark = session("aggloom run", **{"spark.log.level": "OFF"})
+        spark = session_to_run("aggloom run", f"{_SPARK}.query", f"{_SPARK}.sinks")
         interrupts.take()
+
+        from aggloom.runtime.spark.checkpoint import TABLE_FILE
+        from aggloom.runtime.spark.expressions import asking
+        from aggloom.runtime.spark.query import sql
+        from aggloom.runtime.spark.sinks import read_table, write_changes
+        from aggloom.runtime.spark.sources import read_changes
+
         out = sql(
             job.sql,
             tables={
