@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
+    from aggloom.runtime.spark.kafka import kafka_settings, read_kafka
     from aggloom.runtime.spark.lookup import lookup
     from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
@@ -139,6 +140,7 @@ __all__ = [
     "group_aggregate",
     "join",
     "join_sql",
+    "kafka_settings",
     "late_rows",
     "load",
     "lookup",
@@ -152,6 +154,7 @@ __all__ = [
     "rank",
     "rank_sql",
     "read_changes",
+    "read_kafka",
     "read_messages",
     "read_table",
     "register",
@@ -207,7 +210,9 @@ _HOMES = {
     "over": "aggloom.runtime.spark.over",
     "progress": "aggloom.runtime.spark.counting",
     "rank": "aggloom.runtime.spark.rank",
+    "kafka_settings": "aggloom.runtime.spark.kafka",
     "read_changes": "aggloom.runtime.spark.sources",
+    "read_kafka": "aggloom.runtime.spark.kafka",
     "read_messages": "aggloom.runtime.spark.messages",
     "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",

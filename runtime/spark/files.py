@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -34,7 +34,14 @@ FILE_OPTIONS = {
 }
 """Options, in lower case, that say which files are read and not how."""
 
-_READ: WeakKeyDictionary[DataFrame, WholeFiles] = WeakKeyDictionary()
+_READ: WeakKeyDictionary[DataFrame, Packable] = WeakKeyDictionary()
+
+
+class Packable(Protocol):
+    """What can be read where its rows are packed."""
+
+    def packed(self, pack: Pack, table: str) -> DataFrame:
+        """Its rows, packed; how many there are is an observed metric of the query."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +85,14 @@ def remember(
     return df
 
 
-def whole_files(df: DataFrame) -> WholeFiles | None:
-    """The files that a DataFrame is, if it came from `read_changes` and is still as it was."""
+def remember_packed(df: DataFrame, source: Packable) -> DataFrame:
+    """Note of a DataFrame that it is nothing but what is read from a source."""
+    _READ[df] = source
+    return df
+
+
+def packable(df: DataFrame) -> Packable | None:
+    """What a DataFrame is read from, if a reader noted it and the DataFrame is still as it was."""
     return _READ.get(df)
 
 
