@@ -248,6 +248,39 @@ def _into_database(words: Words) -> dict[str, Any]:
     return found
 
 
+def _into_kafka(words: Words) -> dict[str, Any]:
+    format = _format(words, "format", "value.format")
+    words.refuse("key.fields", "the PRIMARY KEY is the key of messages")
+    return _into_topic(words, format)
+
+
+def _into_upsert_kafka(words: Words) -> dict[str, Any]:
+    if not words.table.key:
+        raise words.wrong("upserts need a key; declare PRIMARY KEY (..) NOT ENFORCED.")
+    _json_key(words)
+    format = _format(words, "value.format")
+    if format not in ("jsonl", "upsert-json"):
+        raise words.wrong(f"'value.format' is {format!r}; known is json")
+    return _into_topic(words, "upsert-json")
+
+
+def _into_topic(words: Words, format: str) -> dict[str, Any]:
+    servers, properties = _properties(words)
+    found = {"kind": "kafka", "servers": servers, "topic": words.need("topic"), "format": format}
+    if properties:
+        found["properties"] = properties  # type: ignore[assignment]
+    guarantees = {"exactly-once": "exactly-once", "at-least-once": "at-least-once"}
+    found["guarantee"] = words.choice("sink.delivery-guarantee", guarantees, "exactly-once")
+    for name, option in (
+        ("transactional-id-prefix", "prefix"),
+        *((each, each) for each in ("existing", "replay", "create", "partitions", "timeout")),
+    ):
+        value = words.take(f"sink.{name}")
+        if value is not None:
+            found[option] = value
+    return found
+
+
 def _into_console(words: Words) -> str:
     return "console"
 
@@ -260,5 +293,7 @@ _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
 _SINKS: dict[str, Callable[[Words], Any]] = {
     "filesystem": _into_files,
     "jdbc": _into_database,
+    "kafka": _into_kafka,
+    "upsert-kafka": _into_upsert_kafka,
     "print": _into_console,
 }
