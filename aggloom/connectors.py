@@ -95,7 +95,7 @@ def source_of(
 def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:
     """The sink that a created table is, as write_changes takes it. Raises SpecError."""
     words = Words(table, folder)
-    found = _known(_SINKS, table, "written into")(words)
+    found: str | Mapping[str, Any] = _known(_SINKS, table, "written into")(words)
     words.end()
     if isinstance(found, Mapping):
         sink_options(found)

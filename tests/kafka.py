@@ -152,10 +152,10 @@ def java(conf: str, main: str, *arguments: str, heap: str = "256m") -> list[str]
     return [program, *quick, "-cp", str(JARS / conf / "*"), main, *arguments]
 
 
-def connector() -> str:
-    """The jars of Spark's connector, as spark.jars has them; the test is skipped where there are none."""
-    need_jars()
-    return ",".join(sorted(map(str, (JARS / "connector").glob("*.jar"))))
+def connector_settings() -> dict[str, str]:
+    """The settings of a session with Spark's connector, if its jars are there."""
+    jars = sorted(map(str, (JARS / "connector").glob("*.jar")))
+    return {"spark.jars": ",".join(jars)} if jars else {}
 
 
 def need_jars() -> None:

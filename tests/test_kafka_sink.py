@@ -9,12 +9,10 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import kafka
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -25,12 +23,6 @@ from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.sinks.kafka import KafkaSink, kafka_options
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[kafka.Kafka]:
-    with kafka.broker() as made:
-        yield made
 
 
 def sink(broker: Any, topic: str, key: Any = ("k",), before: bool = True, **more: Any) -> KafkaSink:

@@ -195,8 +195,7 @@ def test_several_queries_are_scripts_of_their_own() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-def test_a_script_runs(tmp_path: Path) -> None:
+def test_a_script_runs(spark: Any, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     lines = [{"id": n, "shop": "ab"[n % 2], "amount": n} for n in range(5)]
     (tmp_path / "in").mkdir()

@@ -63,13 +63,10 @@ def created_nodes(
         changes = said | dict(input_changes)
     else:
         changes = dict.fromkeys(tables, input_changes) | said
-    own = {name: each.key for name, each in streams.items() if each.key}
+    own: dict[str, str | Sequence[str]] = {n: s.key for n, s in streams.items() if s.key}
     times = {name: each.watermark for name, each in streams.items() if each.watermark}
-    if not isinstance(keys or {}, Mapping):
-        own = keys  # type: ignore[assignment]
-    else:
-        own |= dict(keys or {})
-    nodes = table_nodes(schemas, changes, own, dialect, {**times, **(watermarks or {})})
+    merged = own | dict(keys or {}) if isinstance(keys or {}, Mapping) else keys
+    nodes = table_nodes(schemas, changes, merged, dialect, {**times, **(watermarks or {})})
     return {streams[n].stored if n in streams else n: node for n, node in nodes.items()}
 
 
