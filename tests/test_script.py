@@ -19,6 +19,7 @@ from aggloom.job import complete
 from aggloom.script import jobs_of
 
 ORDERS = """
+-- A comment; of two parts.
 CREATE TEMPORARY TABLE IF NOT EXISTS orders (
   id BIGINT COMMENT 'a, b', shop STRING NOT NULL, amount DECIMAL(10, 2), ts TIMESTAMP(3),
   doubled AS amount * 2, r ROW<a INT, b ARRAY<STRING>>,
