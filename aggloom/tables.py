@@ -149,7 +149,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     path = given.pop("path", "" if kafka else None)
     if not isinstance(path, str) or not (path or kafka):
         raise SpecError(f"{where}: give it a path and a format.")
-    path = relative_to(folder, path)
+    path = relative_to(folder, path) if path else path
     chosen = given.pop("format", None)
     options = _options(given, where)
     if kafka and (chosen not in MESSAGES or path or "schema" not in given):

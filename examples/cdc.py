@@ -85,8 +85,8 @@ class Shop:
             db.execute("UPDATE orders SET id = %s WHERE id = %s", (self._next, order))
             self._next += 1
         elif kind < 0.95:
-            told = (draw.choice(COUNTRIES), draw.randint(1, self._customers))
-            db.execute("UPDATE customers SET country = %s WHERE id = %s", told)
+            moved = (draw.choice(COUNTRIES), draw.randint(1, self._customers))
+            db.execute("UPDATE customers SET country = %s WHERE id = %s", moved)
         else:
             number = draw.randint(1, self._customers)
             db.execute("DELETE FROM customers WHERE id = %s", (number,))

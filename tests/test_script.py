@@ -130,7 +130,8 @@ def test_what_flinks_words_mean() -> None:
     upserts = source_of(
         table(
             "'connector'='upsert-kafka','topic'='t','properties.bootstrap.servers'='h:1','value.format'='json'"
-        )
+        ),
+        Path("/jobs"),
     )
     assert (upserts.format, upserts.sends, upserts.keys) == ("upsert-json", "upsert", ("k",))
     files = source_of(

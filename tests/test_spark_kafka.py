@@ -110,10 +110,11 @@ def numbers(broker: Any) -> dict[int, int]:
 
 
 def test_a_driver_that_is_killed(broker: Any, tmp_path: Path) -> None:
-    """Twice: with a batch's messages in an open transaction, and between the sink's commit and Spark's."""
+    """Between the sink's commit and Spark's; AGGLOOM_KILLS=all: first with a batch's messages in an open transaction."""
+    everything = os.environ.get("AGGLOOM_KILLS") == "all"
     expected = numbers(broker)
     program = [sys.executable, str(Path(__file__).with_name("kafka_driver.py"))]
-    for strike in ("1 before", "2 after", "none"):
+    for strike in (*(["0 before"] if everything else []), "1 after", "none"):
         (tmp_path / "strike").unlink(missing_ok=True)
         with (tmp_path / "log").open("ab") as log:
             driver = subprocess.Popen(
@@ -141,5 +142,6 @@ def test_a_driver_that_is_killed(broker: Any, tmp_path: Path) -> None:
         assert min(rows.values()) >= 0, "nothing is taken back twice"
         assert max(rows.values()) <= 1, "nothing is there twice"
     assert {k: s for (k, s), count in rows.items() if count} == expected
-    uncommitted = broker.read("sums", "read_uncommitted")
-    assert len(uncommitted) > len(broker.read("sums")), "the first strike left messages behind"
+    if everything:
+        uncommitted = broker.read("sums", "read_uncommitted")
+        assert len(uncommitted) > len(broker.read("sums")), "the first strike left messages behind"

@@ -164,7 +164,9 @@ class KafkaSink:
                 yield about, f'{{"before": null, "after": {text}, "op": "c"}}'
 
     def _transaction(self, messages: list[Message], batch: int, checkpoint: str) -> bool:
-        digest = hashlib.sha256(json.dumps(messages).encode()).hexdigest()
+        # What is the same in another order says the same.
+        told = sorted(json.dumps(message) for message in messages)
+        digest = hashlib.sha256("\n".join(told).encode()).hexdigest()
         name = f"{self.options.prefix}-{checkpoint}-{self.options.topic}"
         group = self._consumer(name)
         try:
