@@ -30,6 +30,7 @@ from aggloom.runtime.formats.lines import cut
 from aggloom.runtime.formats.side import SideTable, side_table
 from aggloom.runtime.spark.counting import REFUSED, number
 from aggloom.runtime.spark.expressions import spark_arrow, spark_schema
+from aggloom.runtime.spark.file_order import file_order
 from aggloom.runtime.spark.files import remember_packed
 from aggloom.runtime.spark.moment import part_name
 from aggloom.runtime.spark.packed_messages import PackedMessages
@@ -68,6 +69,9 @@ def read_messages(
     parts = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in known]
     place = F.concat_ws(", ", *parts) if parts else F.lit("a message")
     changes = decoded(df, made, F.col(value), keyed, place, side)
+    if file_order(df):
+        # Rows of files are put in order before they are packed.
+        return changes
     messages = df.select(
         F.col(value).cast("binary").alias("value"), keyed.alias("key"), place.alias("place")
     )
