@@ -69,13 +69,14 @@ if TYPE_CHECKING:
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
     from aggloom.runtime.spark.asof_join import asof_join
+    from aggloom.runtime.spark.connector import kafka_settings
     from aggloom.runtime.spark.counting import progress
     from aggloom.runtime.spark.deduplicate import deduplicate
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
-    from aggloom.runtime.spark.kafka import kafka_settings, read_kafka
+    from aggloom.runtime.spark.kafka import read_kafka
     from aggloom.runtime.spark.lookup import lookup
     from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
@@ -210,7 +211,7 @@ _HOMES = {
     "over": "aggloom.runtime.spark.over",
     "progress": "aggloom.runtime.spark.counting",
     "rank": "aggloom.runtime.spark.rank",
-    "kafka_settings": "aggloom.runtime.spark.kafka",
+    "kafka_settings": "aggloom.runtime.spark.connector",
     "read_changes": "aggloom.runtime.spark.sources",
     "read_kafka": "aggloom.runtime.spark.kafka",
     "read_messages": "aggloom.runtime.spark.messages",

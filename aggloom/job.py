@@ -19,7 +19,7 @@ from aggloom.codegen.spec.choices import (
     TableChanges,
 )
 from aggloom.errors import SpecError, nearest
-from aggloom.runtime.sinks.registry import sink_options
+from aggloom.runtime.sinks.registry import destination
 from aggloom.tables import TableSource, relative_to, table_source
 
 
@@ -139,6 +139,7 @@ def _sink(given: Any, where: str) -> str | Mapping[str, Any]:
     if isinstance(given, str):
         kind, *rest = _OPTION.split(given)
         if not rest or ":" in kind:
+            destination(given)
             return given
         pairs = [part.partition("=") for part in rest]
         told = {"kind": kind, **{name: value for name, _, value in pairs}}
@@ -147,7 +148,7 @@ def _sink(given: Any, where: str) -> str | Mapping[str, Any]:
         given = told
     if not isinstance(given, Mapping):
         raise SpecError(f"{where}: sink is {given!r}; it must be text, or a mapping with its kind.")
-    sink_options(given)
+    destination(given)
     return dict(given)
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from aggloom.job import Job
     from aggloom.runtime.operators.counts import Counts
 
+_SPARK = "aggloom.runtime.spark"
 _PAUSE_SECONDS = 0.1
 
 
@@ -37,22 +38,23 @@ def run(*jobs: Job) -> None:
 
 
 def _run(jobs: list[tuple[Job, Path]]) -> None:
-    from aggloom.runtime.spark.checkpoint import TABLE_FILE
-    from aggloom.runtime.spark.kafka import kafka_settings
-    from aggloom.runtime.spark.session import session
-    from aggloom.runtime.spark.sinks import read_table
-
     for job, _ in jobs:
         # What is wrong with the query is said before Spark starts, unless only Spark knows.
         with suppress(UntoldTypeError):
             _plan(job)
     with Interrupts() as interrupts:
-        # What fails is said once, below, and not by each thread of Spark that it passes through.
+        from aggloom.runtime.spark.command_session import session_to_run
+        from aggloom.runtime.spark.connector import kafka_settings
+
         _say("starting Spark")
         topics = any(table.kafka for job, _ in jobs for table in job.tables)
         needed = kafka_settings() if topics else {}
-        spark = session("aggloom run", **{"spark.log.level": "OFF", **needed})
+        spark = session_to_run("aggloom run", f"{_SPARK}.query", f"{_SPARK}.sinks", **needed)
         interrupts.take()
+
+        from aggloom.runtime.spark.checkpoint import TABLE_FILE
+        from aggloom.runtime.spark.sinks import read_table
+
         _say("starting the query; its first batch compiles what is new")
         queries: list[Any] = []
         try:

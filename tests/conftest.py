@@ -59,37 +59,23 @@ def registry() -> Iterator[None]:
     USER_DEFINED.update(before)
 
 
-def spark_home_of_files(directory: Path) -> str:
-    """A home of Spark without the archive of its Python modules, which each process compiles anew that Spark starts."""
-    import pyspark
-
-    directory.mkdir()
-    for part in Path(pyspark.__file__).parent.iterdir():
-        if part.name != "python":
-            (directory / part.name).symlink_to(part)
-    return str(directory)
-
-
 @pytest.fixture(scope="session")
-def spark(state_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(state_directory: Path) -> Iterator[Any]:
     """A small local session; for a few rows, compiling a query to Java would take longer than running it."""
     from aggloom.runtime.spark import session
 
-    with pytest.MonkeyPatch.context() as patch:
-        # Only while it starts: a process of a test's own has the home that users have.
-        patch.setenv("SPARK_HOME", spark_home_of_files(tmp_path_factory.mktemp("spark") / "home"))
-        made = session(
-            "tests",
-            master="local[2]",
-            **{
-                "spark.driver.memory": "1500m",
-                "spark.sql.warehouse.dir": str(state_directory / "warehouse"),
-                "spark.sql.streaming.stateStore.maintenanceInterval": "600s",
-                "spark.sql.codegen.wholeStage": "false",
-                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-                **kafka.connector_settings(),
-            },
-        )
+    made = session(
+        "tests",
+        master="local[2]",
+        **{
+            "spark.driver.memory": "1500m",
+            "spark.sql.warehouse.dir": str(state_directory / "warehouse"),
+            "spark.sql.streaming.stateStore.maintenanceInterval": "600s",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            **kafka.connector_settings(),
+        },
+    )
     yield made
     made.stop()
 

@@ -20,13 +20,13 @@ pytest.importorskip("pyspark")
 from aggloom.runtime.spark import (
     ProgressPrinter,
     explained,
-    group_aggregate,
     read_changes,
     read_table,
     sql,
     write_changes,
 )
 from aggloom.runtime.spark.files import packable
+from aggloom.runtime.spark.group_aggregate import group_aggregate
 from aggloom.runtime.spark.parquet import ROWS_AT_ONCE, read_parquet
 
 BASE = "/data/t"

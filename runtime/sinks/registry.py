@@ -41,6 +41,19 @@ def made_sink(
     return DatabaseSink(options, key, tells_before), "sink database"
 
 
+def destination(sink: str | Mapping[str, Any]) -> tuple[str, str, Any]:
+    """The kind of a sink, its path, and its options, if it takes some; raises SpecError."""
+    options = None
+    if isinstance(sink, Mapping):
+        sink, options = sink_options(sink)
+    kind, _, path = sink.partition(":")
+    if kind not in PLAIN and options is None:
+        raise SpecError(f"unknown sink {sink!r}; known are {', '.join(KNOWN)}")
+    if kind in ("jsonl", "parquet") and not path:
+        raise SpecError(f"sink {sink!r}: write {kind}:PATH")
+    return kind, path, options
+
+
 def sink_options(given: Mapping[str, Any]) -> tuple[str, Any]:
     """The kind of a sink, and its options; raises SpecError."""
     rest = {str(name): value for name, value in given.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.formats.registry import MESSAGES
+from aggloom.runtime.spark.connector import CONNECTOR
 from aggloom.runtime.spark.messages import read_messages
 
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-"""Spark's connector: of 4.2, which runs on 4.3 as well, for which none is published."""
 STARTS = ("earliest", "latest")
-_NAME = "spark-sql-kafka-0-10"
 _OURS = ("bootstrap.servers", "group.id", "key.deserializer", "value.deserializer")
 
 
@@ -117,13 +114,3 @@ def _with_connector() -> Iterator[None]:
             "read_kafka: Spark's connector for Kafka is not there; start the session with "
             f"al.session(**al.kafka_settings()), or with spark.jars.packages={CONNECTOR}"
         ) from None
-
-
-def kafka_settings() -> dict[str, str]:
-    """Settings of a session that reads from Kafka: its connector, unless it is there already."""
-    import pyspark
-
-    folder = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
-    if _NAME in os.environ.get("PYSPARK_SUBMIT_ARGS", "") or list(folder.glob(f"{_NAME}*.jar")):
-        return {}
-    return {"spark.jars.packages": CONNECTOR}

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import SpecError, StateCorruptError
-from aggloom.runtime.sinks.registry import KNOWN, PLAIN, sink_options
+from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
@@ -62,14 +62,7 @@ def write_changes(
             f"sink is a {type(sink).__name__}; known are {', '.join(KNOWN)}. "
             "For a function of your own use df.writeStream.foreachBatch"
         )
-    options = None
-    if isinstance(sink, Mapping):
-        sink, options = sink_options(sink)
-    kind, _, path = sink.partition(":")
-    if kind not in PLAIN and options is None:
-        raise SpecError(f"unknown sink {sink!r}; known are {', '.join(KNOWN)}")
-    if kind in ("jsonl", "parquet") and not path:
-        raise SpecError(f"sink {sink!r}: write {kind}:PATH")
+    kind, path, options = destination(sink)
     made = lowered(df)
     batches = None
     if options is not None:
