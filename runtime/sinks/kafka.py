@@ -173,8 +173,12 @@ class KafkaSink:
             if self._producer is None:
                 self._make_topic()
                 self._producer = self._opened(name)
-            if not self._is_next(self._last(group), batch, digest):
+            last = self._last(group)
+            if not self._is_next(last, batch, digest):
                 return False
+            if last is None:
+                # What a first batch leaves behind that was killed is not of others.
+                self._begin(group)
             producer = self._producer
             producer.begin_transaction()
             try:
@@ -207,6 +211,11 @@ class KafkaSink:
         if found.error is not None:
             raise _client().KafkaException(found.error)
         return None if found.offset < 0 else (found.offset - 1, str(found.metadata or ""))
+
+    def _begin(self, group: Any) -> None:
+        """Note that a checkpoint writes to the topic, of which no batch is there yet."""
+        start = _client().TopicPartition(self.options.topic, 0, 0)
+        group.commit(offsets=[start], asynchronous=False)
 
     def _is_next(self, last: tuple[int, str] | None, batch: int, digest: str) -> bool:
         """Whether a batch is to be written; raises SinkError and CheckpointError where it does not fit."""
