@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -41,6 +41,8 @@ TRUTH = {
         PARTITION BY status ORDER BY amount DESC, id) AS place FROM orders) AS ranked WHERE place <= 3""",
 }
 TOPICS = ("shop.public.orders", "shop.public.customers")
+PARTS = ("aggloom", "Debezium", "the broker")
+"""What may be killed."""
 COUNTRIES, STATUSES = ("CH", "DE", "FR", "IT"), ("open", "paid", "sent")
 WITHIN = 300.0
 
@@ -164,8 +166,11 @@ def await_equal(postgres: Any, job: Job, within: float = WITHIN) -> float:
     return time.monotonic() - began
 
 
-def play(kills: bool, transactions: int, say: Callable[[str], None]) -> None:
-    """The whole line."""
+def play(kills: Sequence[str], transactions: int, say: Callable[[str], None]) -> None:
+    """The whole line, in a round for each of `kills`, which of PARTS is killed on the way ("": none).
+
+    Raises RuntimeError if a table is not what PostgreSQL computes.
+    """
     # The servers of the tests: no package of this one's.
     kafka: Any = import_module("kafka")
     postgres: Any = import_module("postgres")
@@ -196,7 +201,7 @@ def play(kills: bool, transactions: int, say: Callable[[str], None]) -> None:
                 "Debezium": (connect.stop, partial(connect.start, *TOPICS)),
                 "the broker": (broker.stop, broker.start),
             }
-            for round_, name in enumerate(strikes if kills else ("",) * 3):
+            for round_, name in enumerate(kills):
                 shop.trade(transactions // 2)
                 if name:
                     say(f"kill -9 of {name}")
@@ -219,7 +224,12 @@ def play(kills: bool, transactions: int, say: Callable[[str], None]) -> None:
 def main() -> None:
     """Play it, and tell of it."""
     began = time.monotonic()
-    play("--kill" in sys.argv, 40, lambda text: print(f"{time.monotonic() - began:5.0f} s  {text}"))
+    kills = PARTS if "--kill" in sys.argv else ("",) * 3
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:5.0f} s  {text}", flush=True)
+
+    play(kills, 40, say)
 
 
 if __name__ == "__main__":
