@@ -15,7 +15,7 @@ from aggloom.cli import main
 from aggloom.codegen import insertions, read_script
 from aggloom.connectors import sink_of, source_of
 from aggloom.errors import AggloomError, OptionError, SpecError
-from aggloom.job import complete
+from aggloom.job import complete, read_job
 from aggloom.script import jobs_of
 
 ORDERS = """
@@ -227,3 +227,31 @@ def test_a_script_runs(spark: Any, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, told)
     assert result.exit_code == 0, result.output
     assert "0 batches" in result.output or "no batch" in result.output
+
+
+def test_topics_and_scripts_in_job_files(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    topic = "{connector: kafka, servers: 'h:1', topic: t, format: jsonl, start: '17', schema: k INT"
+    job.write_text(f"sql: SELECT k FROM t\ntables:\n  t: {topic}, unreadable: drop}}\n")
+    (table,) = read_job(job).tables
+    assert table.kafka == {"servers": "h:1", "topic": "t", "start": 17}
+    assert (table.path, table.options) == ("", {"unreadable": "drop"})
+    for old, new, said in (
+        ("kafka", "kafak", "Did you mean 'kafka'"),
+        ("topic: t, ", "", "a topic of Kafka needs topic"),
+        ("jsonl", "csv", "a topic has a schema, no path"),
+        (", schema: k INT", "", "a topic has a schema, no path"),
+        ("start: '17'", "strat: 17", "Did you mean 'start'"),
+    ):
+        with pytest.raises(SpecError) as raised:
+            changed = (topic + "}").replace(old, new, 1)
+            read_job(written(job, f"sql: SELECT k FROM t\ntables:\n  t: {changed}\n"))
+        assert said in str(raised.value)
+    read_job(written(job, "sql: |\n" + "".join(f"  {line}\n" for line in SCRIPT.splitlines())))
+    with pytest.raises(SpecError, match="there is no `tables`"):
+        complete({"sql": "SELECT 1 FROM t"}, "run")
+
+
+def written(job: Path, text: str) -> Path:
+    job.write_text(text)
+    return job
