@@ -75,7 +75,7 @@ def _parquet(file: Path, scan: Scan) -> Read:
         arrow_rows(found.schema_arrow.empty_table(), None, scan.schema, where)
         names = [name for name in found.schema_arrow.names if name.lower() in wanted]
         return *arrow_rows(found.read(names), None, scan.schema, where), []
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
     except TypeMismatchError as error:
         raise InputFormatError(str(error)) from None

@@ -41,7 +41,7 @@ def read_parquet(
     """
     try:
         yield from _Reader(content, path, base, schema, changes, lenient).pieces()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(
             f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}. "
             "Take the file away, or write it anew."

@@ -10,10 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 from doors import check
+from doors.check import MIXED
 from doors.messages import VARIANTS
 
-EACH = 8 + len(VARIANTS)
-"""Examples of a round: one by each door, two by those that need no Spark; and a file of each format of messages."""
+EACH = 8 + MIXED * len(VARIANTS)
+"""Examples of a round: one by each door, two by those that need no Spark; and files of each format of messages."""
 
 
 def main() -> None:
@@ -30,7 +31,7 @@ def main() -> None:
     total: Counter[str] = Counter()
     left, seed, begin = -(-asked.examples // EACH), asked.seed, time.monotonic()
     while left > 0:
-        rounds = min(100, left)
+        rounds = min(20, left)
         with tempfile.TemporaryDirectory() as directory:
             total += check(spark, seed, rounds, Path(directory))
         left, seed = left - rounds, seed + 1

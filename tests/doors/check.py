@@ -31,8 +31,8 @@ from doors.tables import CHECKED, by_arrow, by_duckdb, parquet_example, table
 from doors.texts import text_example
 
 TEXTS = ("jsonl", "debezium-json", "csv")
-CHEAP = 2
-"""So many times more examples for doors that need no Spark."""
+CHEAP, MIXED = 2, 4
+"""So many times more examples for doors that need no Spark, and for files of messages in all formats."""
 
 
 def check(spark: Any, seed: int, examples: int, directory: Path) -> Counter[str]:
@@ -44,7 +44,7 @@ def check(spark: Any, seed: int, examples: int, directory: Path) -> Counter[str]
     _parquet(spark, made, examples * CHEAP, directory / "parquet-whole", done, by_row=False)
     _parquet(spark, made, examples, directory / "parquet-spark", done, by_row=True)
     _frames(spark, random.Random(f"{seed} frame"), examples * CHEAP, done)
-    check_mixed(spark, random.Random(f"{seed} mixed"), examples, directory, done)
+    check_mixed(spark, random.Random(f"{seed} mixed"), examples * MIXED, directory, done)
     return done
 
 
