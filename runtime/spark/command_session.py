@@ -22,9 +22,9 @@ _FOR_A_LOOK = {
 }
 
 
-def session_to_run(name: str, *modules: str) -> SparkSession:
+def session_to_run(name: str, *modules: str, **settings: str) -> SparkSession:
     """A session for queries, once it is there and the modules are imported; Python workers begin to import."""
-    spark = _started(name, modules, _QUIET)
+    spark = _started(name, modules, _QUIET | settings)
     threading.Thread(target=_first_task, args=(spark,), daemon=True).start()
     return spark
 

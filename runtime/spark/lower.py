@@ -46,7 +46,7 @@ from aggloom.runtime.spark.expressions import (
     spark_arrow,
 )
 from aggloom.runtime.spark.factory import FragmentFactory, factory_of
-from aggloom.runtime.spark.files import WholeFiles, whole_files
+from aggloom.runtime.spark.files import Packable, packable
 from aggloom.runtime.spark.host import FragmentProcessor, Options
 from aggloom.runtime.spark.once import streamed
 from aggloom.runtime.spark.ordinary import (
@@ -245,14 +245,14 @@ class Lowering:
             return self._files(node) is not None
         return isinstance(node, Stateful) or is_step(node)
 
-    def _files(self, node: Node) -> WholeFiles | None:
-        """The files that a source is, unless Spark has to see its rows for their event times."""
+    def _files(self, node: Node) -> Packable | None:
+        """What a source is read from, unless Spark has to see its rows for their event times."""
         table = self.tables[node.table] if isinstance(node, Scan) else None
-        if table is None or table.moving or table.change_column not in (None, CHANGE_COLUMN):
+        if table is None or table.change_column not in (None, CHANGE_COLUMN):
             return None
         if CHANGE_COLUMN in node.schema.names:
-            return None  # Taken for a column like others: it is what the reader made of the files.
-        return whole_files(table.df)
+            return None  # Taken for a column like others: it is what the reader made of it.
+        return packable(table.df, node.schema.names)
 
     def _united(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:
         whole: DataFrame | None = None
