@@ -152,3 +152,9 @@ def corrupt(what: str) -> StateCorruptError:
         f"the checkpoint cannot be used: {what}. "
         "Restore it from a copy, or start over with an empty checkpoint directory."
     )
+
+
+def require_directory(path: str) -> None:
+    """Raise CheckpointError if a path on this machine is no directory; others are Spark's to look at."""
+    if "://" not in path and not Path(path.removeprefix("file:")).is_dir():
+        raise CheckpointError(f"{path}: there is no such directory.")

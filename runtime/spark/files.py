@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -39,7 +39,14 @@ FILE_OPTIONS = {
 }
 """Options, in lower case, that say which files are read and not how."""
 
-_READ: WeakKeyDictionary[DataFrame, WholeFiles] = WeakKeyDictionary()
+_READ: WeakKeyDictionary[DataFrame, Packable] = WeakKeyDictionary()
+
+
+class Packable(Protocol):
+    """What can be read where its rows are packed."""
+
+    def packed(self, pack: Pack, table: str) -> DataFrame:
+        """Its rows, packed; how many there are is an observed metric of the query."""
 
 
 @dataclass(frozen=True)
@@ -89,21 +96,28 @@ def remember(
     return df
 
 
+def remember_packed(df: DataFrame, source: Packable) -> DataFrame:
+    """Note of a DataFrame that it is nothing but what is read from a source."""
+    _READ[df] = source
+    return df
+
+
 def remember_watermark(df: DataFrame, moving: DataFrame, time: str, delay: str) -> DataFrame:
     """Note of a DataFrame that it is another one under a watermark, if that is nothing but files."""
     files = _READ.get(df)
-    if files is not None:
+    if isinstance(files, WholeFiles):
         _READ[moving] = replace(files, time=time, delay=delay)
     return moving
 
 
-def whole_files(df: DataFrame, columns: Sequence[str]) -> WholeFiles | None:
-    """The files that a DataFrame is, if it came from `read_changes` and is still as it was.
+def packable(df: DataFrame, columns: Sequence[str]) -> Packable | None:
+    """What a DataFrame is read from, if a reader noted it and the DataFrame is still as it was.
 
-    columns: those that are read; the one that the watermark goes by has to be among them.
+    columns: those that are read; the one that a watermark goes by has to be among them.
     """
-    files = _READ.get(df)
-    return None if files is None or files.time not in (None, *columns) else files
+    found = _READ.get(df)
+    time = found.time if isinstance(found, WholeFiles) else None
+    return found if time is None or time in columns else None
 
 
 @dataclass(frozen=True)

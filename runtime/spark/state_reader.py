@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
@@ -201,12 +200,6 @@ class _Kept:
     def get(self) -> Iterator[Any]:
         """The values as rows of one column."""
         return ((value,) for value in self._values)
-
-
-def require_directory(path: str) -> None:
-    """Raise CheckpointError if a path on this machine is no directory; others are Spark's to look at."""
-    if "://" not in path and not Path(path.removeprefix("file:")).is_dir():
-        raise CheckpointError(f"{path}: there is no such directory.")
 
 
 def described_by(about: bytes, bucket: int, trust: bool) -> FragmentDescription:
