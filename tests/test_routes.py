@@ -202,7 +202,7 @@ def test_retractions_that_cancel_in_a_task_still_arrive() -> None:
     operator = GroupAggOperator(of, on_orphan_retraction="keep")
     before = batch([1, 1], [5, 9])
     operator.process(before, np.zeros(2, np.int8))
-    packer = Packer(Route(SCHEMA, (0,), 1, local=route(of).local), 0)
+    packer = Packer(route(of), 0)
     rows = batch([1, 1] * 3000, [9, 4] * 3000)
     # Each pair takes a 9 back and brings a 4: no net row, but another maximum.
     kinds = np.tile(np.array([1, 2], np.int8), 3000)
