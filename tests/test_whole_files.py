@@ -24,12 +24,12 @@ from aggloom.runtime.spark import (
     read_changes,
     read_table,
     sql,
-    window_aggregate,
     write_changes,
 )
 from aggloom.runtime.spark.files import packable
 from aggloom.runtime.spark.group_aggregate import group_aggregate
 from aggloom.runtime.spark.parquet import ROWS_AT_ONCE, read_parquet
+from aggloom.runtime.spark.window_aggregate import window_aggregate
 
 BASE = "/data/t"
 
@@ -179,7 +179,7 @@ def _run(spark: Any, path: Path, whole: bool, **options: Any) -> list[tuple[Any,
     source = read_changes(
         spark, str(path / "in"), "parquet", ddl, max_files_per_trigger=1, whole_files=whole
     )
-    assert (packable(source, []) is not None) == whole
+    assert (packable(source) is not None) == whole
     home = path / f"checkpoint-{whole}"
     query = write_changes(group_aggregate(source, SPEC, **options), "table", home)
     with ProgressPrinter(query, force=True) as progress:

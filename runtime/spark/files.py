@@ -110,14 +110,15 @@ def remember_watermark(df: DataFrame, moving: DataFrame, time: str, delay: str) 
     return moving
 
 
-def packable(df: DataFrame, columns: Sequence[str]) -> Packable | None:
+def packable(df: DataFrame, columns: Sequence[str] = ()) -> Packable | None:
     """What a DataFrame is read from, if a reader noted it and the DataFrame is still as it was.
 
     columns: those that are read; the one that a watermark goes by has to be among them.
     """
-    found = _READ.get(df)
-    time = found.time if isinstance(found, WholeFiles) else None
-    return found if time is None or time in columns else None
+    source = _READ.get(df)
+    if isinstance(source, WholeFiles) and source.time not in (None, *columns):
+        return None
+    return source
 
 
 @dataclass(frozen=True)
