@@ -34,21 +34,17 @@ _HEAD = StructType(
 
 
 class Variables(NamedTuple):
-    """The state variables of a bucket."""
+    """The state variables of a bucket: as few as can be, for Spark analyses a plan for each of them in each task."""
 
     head: Any
-    snapshot: Any
     log: Any
-    about: Any
 
     @classmethod
     def of(cls, handle: StatefulProcessorHandle) -> Variables:
         """Declare them."""
         return cls(
             handle.getValueState("head", _HEAD),
-            handle.getListState("snapshot", _BLOB),
             handle.getListState("log", _BLOB),
-            handle.getValueState("about", _BLOB),
         )
 
 

@@ -248,11 +248,11 @@ class Lowering:
     def _files(self, node: Node) -> Packable | None:
         """What a source is read from, unless Spark has to see its rows for their event times."""
         table = self.tables[node.table] if isinstance(node, Scan) else None
-        if table is None or table.moving or table.change_column not in (None, CHANGE_COLUMN):
+        if table is None or table.change_column not in (None, CHANGE_COLUMN):
             return None
         if CHANGE_COLUMN in node.schema.names:
             return None  # Taken for a column like others: it is what the reader made of it.
-        return packable(table.df)
+        return packable(table.df, node.schema.names)
 
     def _united(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:
         whole: DataFrame | None = None
