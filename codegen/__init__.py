@@ -58,13 +58,13 @@ from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
     "ANALYSER",
-    "Analyser",
     "MODES",
     "ORPHAN_POLICIES",
     "VIEW_KINDS",
     "AggCall",
     "AggSpec",
     "Aggregate",
+    "Analyser",
     "Argument",
     "Backend",
     "BatchFrame",
