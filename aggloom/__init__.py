@@ -69,12 +69,14 @@ if TYPE_CHECKING:
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
     from aggloom.runtime.spark.asof_join import asof_join
+    from aggloom.runtime.spark.connector import kafka_settings
     from aggloom.runtime.spark.counting import progress
     from aggloom.runtime.spark.deduplicate import deduplicate
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.group_aggregate import group_aggregate
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
+    from aggloom.runtime.spark.kafka import read_kafka
     from aggloom.runtime.spark.lookup import lookup
     from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
@@ -139,6 +141,7 @@ __all__ = [
     "group_aggregate",
     "join",
     "join_sql",
+    "kafka_settings",
     "late_rows",
     "load",
     "lookup",
@@ -152,6 +155,7 @@ __all__ = [
     "rank",
     "rank_sql",
     "read_changes",
+    "read_kafka",
     "read_messages",
     "read_table",
     "register",
@@ -207,7 +211,9 @@ _HOMES = {
     "over": "aggloom.runtime.spark.over",
     "progress": "aggloom.runtime.spark.counting",
     "rank": "aggloom.runtime.spark.rank",
+    "kafka_settings": "aggloom.runtime.spark.connector",
     "read_changes": "aggloom.runtime.spark.sources",
+    "read_kafka": "aggloom.runtime.spark.kafka",
     "read_messages": "aggloom.runtime.spark.messages",
     "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",

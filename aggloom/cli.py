@@ -144,9 +144,10 @@ def run(
     settings: tuple[str, ...],
     **given: Any,
 ) -> None:
-    """Run a query over files of changes on a local Spark: a job file, or its parts as options."""
+    """Run queries over changes on a local Spark: a script (job.sql), a job file (job.yaml), or its parts as options."""
     from aggloom.job import complete, read_job
-    from aggloom.run import run as run_job
+    from aggloom.run import run as run_jobs
+    from aggloom.script import jobs_of
     from aggloom.tables import read_table_option
 
     options: dict[str, Any] = dict(pairs_of("--set", "OPTION=VALUE", settings))
@@ -154,10 +155,20 @@ def run(
         options["mini_batch_enabled"] = mode == "mini_batch"
     given["tables"] = tuple(read_table_option(text) for text in tables)
     given["options"] = options
+    folder = None if job is None else job.parent
+    if job is not None and job.suffix.lower() == ".sql":
+        if given["sql"] is not None:
+            raise click.UsageError("the script is the query: leave out --sql")
+        given["sql"], job = job.read_text(encoding="utf-8"), None
     if job is not None:
-        run_job(read_job(job, **given))
-        return
-    run_job(complete({key: v for key, v in given.items() if v not in (None, ())}, "run"))
+        made = read_job(job, **given)
+    else:
+        made = complete({key: v for key, v in given.items() if v not in (None, ())}, "run")
+    jobs, plans = jobs_of(made, folder)
+    for plan in plans:
+        click.echo(plan)
+    if jobs:
+        run_jobs(*jobs)
 
 
 @main.command()
@@ -188,10 +199,11 @@ def why(
 @debug_option
 def repartition(checkpoint: Path, partitions: int) -> None:
     """Rewrite a checkpoint for another number of shuffle partitions; its query must not be running."""
-    from aggloom.runtime.spark import session
+    from aggloom.runtime.spark.command_session import session_to_look
+
+    spark = session_to_look("aggloom repartition")
     from aggloom.runtime.spark.repartition import repartition as rewrite
 
-    spark = session("aggloom repartition", **{"spark.log.level": "OFF"})
     rewrite(spark, checkpoint.resolve(), partitions)
     click.echo(f"{checkpoint}: the state has {partitions} partitions now")
 

@@ -6,13 +6,15 @@ A worker that has nothing to do for a minute ends, and one that is forked from h
 
 from __future__ import annotations
 
-import runpy
+import gc
 import sys
+import time
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-_IMPORTED = ("pyspark.worker", "pyarrow.parquet", "aggloom.runtime.spark")
+_IMPORTED = ("pyspark.worker", "pyarrow.parquet", "aggloom.runtime.spark.query")
+_SHARE = 0.05
 
 
 def without_archives(path: Sequence[str]) -> list[str]:
@@ -25,12 +27,37 @@ def without_archives(path: Sequence[str]) -> list[str]:
     return [entry for entry in path if not any(home in Path(entry).parents for home in homes)]
 
 
+class SparingCollector:
+    """What a worker collects garbage with after each task: no more than a twentieth of its processor time goes into it.
+
+    A collection looks at all that was ever imported, which takes longer than the task of a small batch.
+    """
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def collect(self) -> int:
+        """Collect, unless the last time was a moment ago; how many objects were found."""
+        begin = time.process_time()
+        if begin < self._due:
+            return 0
+        found = gc.collect()
+        now = time.process_time()
+        self._due = now + (now - begin) / _SHARE
+        return found
+
+
 def main() -> None:
     """Import, and be the daemon."""
     sys.path[:] = without_archives(sys.path)
     for name in _IMPORTED:
         import_module(name)
-    runpy.run_module("pyspark.daemon", run_name="__main__", alter_sys=True)
+    daemon = import_module("pyspark.daemon")
+    vars(daemon)["gc"] = SparingCollector()
+    # What has been imported stays: no worker needs to look at it again, nor to copy the pages that it is on.
+    gc.collect()
+    gc.freeze()
+    daemon.manager()
 
 
 if __name__ == "__main__":

@@ -57,10 +57,11 @@ def show_state(
     checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
 ) -> None:
     """Print what a checkpoint holds."""
+    key = read_key(keys) if keys else None
+    spark = _session(checkpoint)
     from aggloom.runtime.spark.inspecting import state
 
-    key = read_key(keys) if keys else None
-    report = state(checkpoint, key=key, limit=limit, **given)
+    report = state(checkpoint, key=key, limit=limit, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
 
 
@@ -68,10 +69,21 @@ def show_why(
     checkpoint: str, keys: tuple[str, ...], limit: int | None, form: Form, **given: Any
 ) -> None:
     """Print how a key came to its value."""
+    key = read_key(keys)
+    spark = _session(checkpoint)
     from aggloom.runtime.spark.inspecting import why
 
-    report = why(checkpoint, key=read_key(keys), **given)
+    report = why(checkpoint, key=key, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
+
+
+def _session(checkpoint: str) -> Any:
+    """A session to look at a checkpoint with, if there is one to look at."""
+    from aggloom.runtime.spark.checkpoint import require_directory
+    from aggloom.runtime.spark.command_session import session_to_look
+
+    require_directory(checkpoint)
+    return session_to_look("aggloom", "aggloom.runtime.spark.inspecting")
 
 
 def read_key(pairs: tuple[str, ...]) -> dict[str, str | None]:

@@ -19,7 +19,7 @@ from aggloom.codegen.spec.choices import (
     TableChanges,
 )
 from aggloom.errors import SpecError, nearest
-from aggloom.runtime.sinks.registry import sink_options
+from aggloom.runtime.sinks.registry import destination
 from aggloom.tables import TableSource, relative_to, table_source
 
 
@@ -27,7 +27,8 @@ from aggloom.tables import TableSource, relative_to, table_source
 class Job:
     """What is to be run; `options` are the planner's, by Flink's names or by keyword.
 
-    checkpoint: where progress and state are kept; without one a run begins anew and leaves nothing behind.
+    checkpoint: where progress and state are kept; without one a run begins anew and leaves nothing behind. key: the
+    columns by which a sink tells rows apart, where that is declared.
     json: whether what the run has counted, and the table of sink `table`, come as JSON.
     """
 
@@ -41,6 +42,7 @@ class Job:
     continuous: bool = False
     json: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
+    key: tuple[str, ...] = ()
 
 
 def read_job(path: Path, **overrides: Any) -> Job:
@@ -63,12 +65,12 @@ def read_job(path: Path, **overrides: Any) -> Job:
         raise SpecError(f"{path}: the job file cannot be read: {error}") from None
     if not isinstance(content, Mapping):
         raise SpecError(f"{path}: a job is a mapping with `sql`, `tables` and `checkpoint`.")
-    known = [each.name for each in fields(Job)]
+    known = [each.name for each in fields(Job) if each.name != "key"]
     for key in content:
         if key not in known:
             raise SpecError(f"{path}: there is no entry {key!r}. {nearest(str(key), known)}")
     given = dict(content)
-    tables = given.get("tables")
+    tables = given.get("tables", {} if _creates(given.get("sql")) else None)
     if not isinstance(tables, Mapping):
         raise SpecError(
             f"{path}: `tables` must be a mapping of names to {{path: ..., format: ...}}."
@@ -94,8 +96,9 @@ def read_job(path: Path, **overrides: Any) -> Job:
 def complete(given: Mapping[str, Any], where: str) -> Job:
     """The job of these entries; raises SpecError for one that is missing or cannot be."""
     for name in ("sql", "tables"):
-        if not given.get(name):
+        if not given.get(name) and (name == "sql" or not _creates(given.get("sql"))):
             raise SpecError(f"{where}: there is no `{name}`; a job needs sql and tables.")
+    given = {"tables": (), **given}
     for name, allowed in _CHOICES.items():
         if given.get(name, allowed[0]) not in allowed:
             raise SpecError(
@@ -112,12 +115,23 @@ def complete(given: Mapping[str, Any], where: str) -> Job:
             raise SpecError(f"{where}: table {name!r} is given twice; leave one out.")
     job = Job(**given)
     sink = _sink(job.sink, where)
-    if not job.checkpoint and sink not in _SHOWN:
+    made = replace(job, sink=sink, checkpoint=Path(job.checkpoint) if job.checkpoint else None)
+    return checked(made, where)
+
+
+def checked(job: Job, where: str) -> Job:
+    """The job; raises SpecError where its sink needs a checkpoint that it does not have."""
+    if not job.checkpoint and job.sink not in _SHOWN:
         raise SpecError(
             f"{where}: there is no `checkpoint`; a sink that keeps what it is given needs one, or each run would give "
             "it everything again."
         )
-    return replace(job, sink=sink, checkpoint=Path(job.checkpoint) if job.checkpoint else None)
+    return job
+
+
+def _creates(sql: Any) -> bool:
+    """Whether a script has tables of its own."""
+    return isinstance(sql, str) and re.search(r"(?i)\bcreate\s+(\w+\s+)?table\b", sql) is not None
 
 
 def _sink(given: Any, where: str) -> str | Mapping[str, Any]:
@@ -125,6 +139,7 @@ def _sink(given: Any, where: str) -> str | Mapping[str, Any]:
     if isinstance(given, str):
         kind, *rest = _OPTION.split(given)
         if not rest or ":" in kind:
+            destination(given)
             return given
         pairs = [part.partition("=") for part in rest]
         told = {"kind": kind, **{name: value for name, _, value in pairs}}
@@ -133,7 +148,7 @@ def _sink(given: Any, where: str) -> str | Mapping[str, Any]:
         given = told
     if not isinstance(given, Mapping):
         raise SpecError(f"{where}: sink is {given!r}; it must be text, or a mapping with its kind.")
-    sink_options(given)
+    destination(given)
     return dict(given)
 
 

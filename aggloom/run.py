@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -21,65 +20,83 @@ if TYPE_CHECKING:
     from aggloom.job import Job
     from aggloom.runtime.operators.counts import Counts
 
+_SPARK = "aggloom.runtime.spark"
 _PAUSE_SECONDS = 0.1
 
 
-def run(job: Job) -> None:
-    """Stream the tables of a job through its query into its sink."""
-    if job.checkpoint is not None:
-        _run(job, job.checkpoint)
-        return
-    with TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True) as place:
-        _run(job, Path(place) / "checkpoint")
+def run(*jobs: Job) -> None:
+    """Stream the tables of each job through its query into its sink, all at once."""
+    with ExitStack() as places:
+        placed = []
+        for job in jobs:
+            place = job.checkpoint
+            if place is None:
+                made = TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True)
+                place = Path(places.enter_context(made)) / "checkpoint"
+            placed.append((job, place))
+        _run(placed)
 
 
-def _run(job: Job, checkpoint: Path) -> None:
-    from aggloom.runtime.spark.checkpoint import TABLE_FILE
+def _run(jobs: list[tuple[Job, Path]]) -> None:
+    for job, _ in jobs:
+        # What is wrong with the query is said before Spark starts, unless only Spark knows.
+        with suppress(UntoldTypeError):
+            _plan(job)
+    with Interrupts() as interrupts:
+        from aggloom.runtime.spark.command_session import session_to_run
+        from aggloom.runtime.spark.connector import kafka_settings
+
+        _say("starting Spark")
+        topics = any(table.kafka for job, _ in jobs for table in job.tables)
+        needed = kafka_settings() if topics else {}
+        spark = session_to_run("aggloom run", f"{_SPARK}.query", f"{_SPARK}.sinks", **needed)
+        interrupts.take()
+
+        from aggloom.runtime.spark.checkpoint import TABLE_FILE
+        from aggloom.runtime.spark.sinks import read_table
+
+        _say("starting the query; its first batch compiles what is new")
+        queries: list[Any] = []
+        try:
+            for job, checkpoint in jobs:
+                queries.append(_started(spark, job, checkpoint))
+            counted = _watched(queries, interrupts)
+        finally:
+            for query in queries:
+                query.stop()
+    for (job, checkpoint), counts in zip(jobs, counted, strict=True):
+        table = None
+        if job.sink == "table" and (checkpoint / TABLE_FILE).exists():
+            table = read_table(checkpoint)
+            if not job.json:
+                show_table(table)
+        _tell(counts, job, table, checkpoint.name if len(jobs) > 1 else "")
+    if interrupts.asked.is_set() and not any(job.continuous for job, _ in jobs):
+        raise KeyboardInterrupt
+
+
+def _started(spark: Any, job: Job, checkpoint: Path) -> Any:
+    """The query of a job."""
     from aggloom.runtime.spark.expressions import asking
     from aggloom.runtime.spark.query import sql
-    from aggloom.runtime.spark.session import session
-    from aggloom.runtime.spark.sinks import read_table, write_changes
-    from aggloom.runtime.spark.sources import read_changes
+    from aggloom.runtime.spark.sinks import write_changes
 
-    schemas = {table.name: table.columns() for table in job.tables}
-    # What is wrong with the query is said before Spark starts, unless only Spark knows.
-    with suppress(UntoldTypeError):
-        _plan(job, schemas)
-    with Interrupts() as interrupts:
-        # What fails is said once, below, and not by each thread of Spark that it passes through.
-        _say("starting Spark")
-        spark = session("aggloom run", **{"spark.log.level": "OFF"})
-        interrupts.take()
-        out = sql(
-            job.sql,
-            tables={
-                table.name: read_changes(
-                    spark, table.path, table.format, schemas[table.name], **table.reading
-                )
-                for table in job.tables
-            },
-            input_changes=_changes(job),
-            keys=_keys(job),
-            dialect=job.dialect,
-            backend=job.backend,
-            watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
-            options=job.options,
-        )
-        with asking(spark):
-            plan = _plan(job, schemas)
-        latency = plan.options.mini_batch_allow_latency or 1000
-        trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
-        _say("starting the query; its first batch compiles what is new")
-        query = write_changes(out, job.sink, checkpoint, trigger=trigger)
-        counts = _watched(query, interrupts)
-    table = None
-    if job.sink == "table" and (checkpoint / TABLE_FILE).exists():
-        table = read_table(checkpoint)
-        if not job.json:
-            show_table(table)
-    _tell(counts, job, table)
-    if interrupts.asked.is_set() and not job.continuous:
-        raise KeyboardInterrupt
+    out = sql(
+        job.sql,
+        tables={table.name: table.frame(spark) for table in job.tables},
+        input_changes=_changes(job),
+        keys=_keys(job),
+        dialect=job.dialect,
+        backend=job.backend,
+        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
+        options=job.options,
+    )
+    with asking(spark):
+        plan = _plan(job)
+    latency = plan.options.mini_batch_allow_latency or 1000
+    trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
+    key = list(job.key) or None
+    return write_changes(out, job.sink, checkpoint, trigger=trigger, key_columns=key)
 
 
 def _say(what: str) -> None:
@@ -96,10 +113,10 @@ def _keys(job: Job) -> dict[str, tuple[str, ...]]:
     return {table.name: table.keys for table in job.tables if table.keys}
 
 
-def _plan(job: Job, schemas: Mapping[str, pa.Schema]) -> Plan:
+def _plan(job: Job) -> Plan:
     return plan_query(
         job.sql,
-        schemas,
+        {table.name: table.columns() for table in job.tables},
         input_changes=_changes(job),
         dialect=job.dialect,
         keys=_keys(job),
@@ -108,34 +125,40 @@ def _plan(job: Job, schemas: Mapping[str, pa.Schema]) -> Plan:
     )
 
 
-def _watched(query: Any, interrupts: Interrupts) -> Counts:
-    """Wait until a query ends, or is stopped by Ctrl-C; what it has counted, which is told of one that fails, too."""
+def _watched(queries: list[Any], interrupts: Interrupts) -> list[Counts]:
+    """Wait until all queries end, one fails, or Ctrl-C stops them; what each has counted, also told of what fails."""
     from aggloom.runtime.spark.failures import await_end
     from aggloom.runtime.spark.progress import ProgressPrinter
 
-    progress = ProgressPrinter(query)
+    printers = [ProgressPrinter(query) for query in queries]
     try:
-        with progress:
-            while query.isActive and not interrupts.asked.wait(_PAUSE_SECONDS):
-                pass
-            if interrupts.asked.is_set():
+        with ExitStack() as printing:
+            for printer in printers:
+                printing.enter_context(printer)
+            running = list(queries)
+            while running and not interrupts.asked.wait(_PAUSE_SECONDS):
+                for query in [each for each in running if not each.isActive]:
+                    await_end(query)
+                    running.remove(query)
+            for query in running:
                 query.stop()
-            else:
-                await_end(query)
     except AggloomError:
-        if progress.counts.batches:
-            click.echo(f"before it failed, {progress.counts}", err=True)
+        for printer in printers:
+            if printer.counts.batches:
+                click.echo(f"before it failed, {printer.counts}", err=True)
         raise
-    return progress.counts
+    return [printer.counts for printer in printers]
 
 
-def _tell(counts: Counts, job: Job, table: pa.Table | None) -> None:
+def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str) -> None:
     """What the run has counted: a line on standard error, or, if asked for, JSON on standard output."""
     if not job.json:
-        click.echo(str(counts), err=True)
+        click.echo(f"{name}: {counts}" if name else str(counts), err=True)
         return
     rows = {} if table is None else {"table": table.to_pylist()}
-    click.echo(json.dumps({**rows, "counts": counts.to_dict()}, ensure_ascii=False, default=str))
+    about = {"query": name} if name else {}
+    told = {**about, **rows, "counts": counts.to_dict()}
+    click.echo(json.dumps(told, ensure_ascii=False, default=str))
 
 
 def show_table(table: pa.Table) -> None:

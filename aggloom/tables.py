@@ -31,7 +31,23 @@ SPARK_OPTIONS = (
 )
 """Options of Spark's readers that need no `options` around them; any case will do."""
 
-_ENTRIES = ("path", "format", "schema", "watermark", "keys", "changes", "options")
+CONNECTORS = ("files", "kafka")
+"""Where a table of a job may be."""
+_TOPICS = (
+    *("servers", "topic", "pattern", "start", "max_messages_per_trigger", "lost_data"),
+    "properties",
+)
+_ENTRIES = (
+    "connector",
+    *_TOPICS,
+    "path",
+    "format",
+    "schema",
+    "watermark",
+    "keys",
+    "changes",
+    "options",
+)
 _FORM = (
     "t=PATH[,format=FORMAT][,schema=DDL][,watermark=COLUMN DELAY][,keys=COLUMN,...][,changes=KIND]"
     "[,option=value ...]"
@@ -43,20 +59,33 @@ _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table of the query and the files that its changes are in.
+    """A table of the query and the files, or the topics of Kafka, that its changes are in.
 
-    watermark: its event-time column, and how far rows may be out of order. keys: its primary key. changes: append,
-    retract or upsert, where the job says something else of its other tables.
+    kafka: servers, topic and the other arguments of read_kafka; None of files. watermark: its event-time column, and
+    how far rows may be out of order. keys: its primary key. changes: append, retract or upsert, where the job says
+    something else of its other tables.
     """
 
     name: str
     path: str
     format: str
-    schema: str | None = None
+    schema: str | pa.Schema | None = None
     options: dict[str, Any] = field(default_factory=dict)
     watermark: tuple[str, str] | None = None
     keys: tuple[str, ...] = ()
     changes: str | None = None
+    kafka: Mapping[str, Any] | None = None
+
+    def frame(self, spark: Any) -> Any:
+        """Its changes, as a stream."""
+        if self.kafka is not None:
+            from aggloom.runtime.spark.kafka import read_kafka
+
+            told: dict[str, Any] = {"format": self.format, "schema": self.columns()}
+            return read_kafka(spark, **self.kafka, **told, **self.reading)
+        from aggloom.runtime.spark.sources import read_changes
+
+        return read_changes(spark, self.path, self.format, self.columns(), **self.reading)
 
     @property
     def sends(self) -> str | None:
@@ -116,12 +145,17 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     folder: to what a relative path is relative. Raises SpecError, for an entry that nobody reads too.
     """
     given = dict(settings) if isinstance(settings, Mapping) else {}
-    path = given.pop("path", None)
-    if not isinstance(path, str) or not path:
+    kafka = _kafka(given, where)
+    path = given.pop("path", "" if kafka else None)
+    if not isinstance(path, str) or not (path or kafka):
         raise SpecError(f"{where}: give it a path and a format.")
-    path = relative_to(folder, path)
+    path = relative_to(folder, path) if path else path
     chosen = given.pop("format", None)
     options = _options(given, where)
+    if kafka and (chosen not in MESSAGES or path or "schema" not in given):
+        raise SpecError(
+            f"{where}: a topic has a schema, no path, and a format of messages: {', '.join(MESSAGES)}"
+        )
     chosen = chosen or _guessed(path, where)
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
@@ -134,7 +168,31 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     changes = given.pop("changes", None)
     if changes is not None and changes not in TABLE_CHANGES:
         raise SpecError(f"{where}: changes is {changes!r}. {nearest(str(changes), TABLE_CHANGES)}")
-    return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes)
+    return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes, kafka)
+
+
+def _kafka(given: dict[str, Any], where: str) -> dict[str, Any] | None:
+    """What is for the reader of topics, taken out of the entries; None of files."""
+    connector = given.pop("connector", "files")
+    if connector not in CONNECTORS:
+        raise SpecError(
+            f"{where}: no connector {connector!r}. {nearest(str(connector), CONNECTORS)}"
+        )
+    if connector == "files":
+        return None
+    for name in ("servers", "topic"):
+        if not given.get(name):
+            raise SpecError(f"{where}: a topic of Kafka needs {name}.")
+    found = {name: given.pop(name) for name in _TOPICS if name in given}
+    start = found.get("start")
+    if isinstance(start, str) and start.isdigit():
+        found["start"] = int(start)
+    for name in ("max_messages_per_trigger",):
+        if name in found:
+            found[name] = _typed(name, found[name], int, where)
+    if isinstance(found.get("pattern"), str):
+        found["pattern"] = _typed("pattern", found["pattern"], bool, where)
+    return found
 
 
 def relative_to(folder: Path | None, path: str) -> str:

@@ -141,7 +141,7 @@ def loom(sql: str, **options: Any) -> Stream:
         }
         return al.sql(sql, tables=tables, input_changes=changes, state_directory=live, **options)
 
-    return Stream(build)
+    return Stream(build, changelog=True)
 
 
 def own(sql: str, changelog: bool = False, mode: str = "update") -> Stream:

@@ -26,6 +26,7 @@ from results import publish_rows
 from windows_cases import (
     CASES,
     DATA,
+    DDL,
     DELAY,
     FEW_KEYS,
     FEW_ROWS,
@@ -59,12 +60,28 @@ Run = Callable[["Rows"], tuple[float, int | None]]
 # Through Spark.
 
 
-def _stream(spark: SparkSession, build: Callable[[DataFrame, Rows], DataFrame]) -> Run:
+Read = Callable[[SparkSession, Rows], DataFrame]
+
+
+def _read(spark: SparkSession, rows: Rows) -> DataFrame:
+    """The files by Spark's own source."""
+    source = spark.readStream.schema(DDL).option("maxFilesPerTrigger", FILES_A_BATCH)
+    return source.parquet(str(rows.folder))
+
+
+def _read_changes(spark: SparkSession, rows: Rows) -> DataFrame:
+    """The files by aggloom's source."""
+    return al.read_changes(
+        spark, rows.folder, "parquet", DDL, max_files_per_trigger=FILES_A_BATCH
+    )
+
+
+def _stream(
+    spark: SparkSession, build: Callable[[DataFrame, Rows], DataFrame], read: Read = _read
+) -> Run:
     def run(rows: Rows) -> tuple[float, int]:
-        schema = spark.read.parquet(str(rows.folder)).schema
-        source = spark.readStream.schema(schema).option("maxFilesPerTrigger", FILES_A_BATCH)
         with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
-            out = build(source.parquet(str(rows.folder)), rows)
+            out = build(read(spark, rows), rows)
             writer = out.writeStream.trigger(availableNow=True).format("noop")
             begin = time.perf_counter()
             query = writer.option("checkpointLocation", scratch).start()
@@ -77,7 +94,7 @@ def _stream(spark: SparkSession, build: Callable[[DataFrame, Rows], DataFrame]) 
 
 def _loom(case: Case) -> Callable[[DataFrame, Rows], DataFrame]:
     def build(df: DataFrame, rows: Rows) -> DataFrame:
-        spec = al.AggSpec.from_sql(SQL, schema=df.schema, input_changes="append")
+        spec = al.AggSpec.from_sql(SQL, schema=DDL, input_changes="append")
         return al.window_aggregate(df, spec, window=case.assigner(rows), watermark=DELAY)
 
     return build

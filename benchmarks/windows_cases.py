@@ -32,6 +32,7 @@ FEW_KEYS, FEW_ROWS = 1_000, 200_000
 MOST_OPEN = 500_000
 START = 1_714_521_600_000  # 2024-05-01, in milliseconds
 DELAY = "10 seconds"
+DDL = "k BIGINT, ts TIMESTAMP, v INT"
 SQL = "SELECT k, SUM(v) AS s, MAX(v) AS m, COUNT(*) AS n FROM t GROUP BY k"
 INSTANT = pa.timestamp("us", "UTC")
 FLINK_SETTINGS = {

@@ -6,7 +6,10 @@ from aggloom.codegen.catalogue.entry import Aggregate, Argument, Example, Field,
 from aggloom.codegen.handler.carry import Carried, carried, same_call
 from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.handler.plan import plan_of
+from aggloom.codegen.planner.created import CreatedTable
 from aggloom.codegen.planner.explain import explain, tables_read
+from aggloom.codegen.planner.insertions import insertions
+from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.scalar.calc import (
     LoweredCalc,
     calculate,
@@ -68,6 +71,7 @@ __all__ = [
     "Cache",
     "Carried",
     "Computed",
+    "CreatedTable",
     "Database",
     "Dialect",
     "Example",
@@ -97,6 +101,7 @@ __all__ = [
     "finish",
     "generate",
     "having_kinds",
+    "insertions",
     "join_sql",
     "load",
     "load_text",
@@ -112,6 +117,7 @@ __all__ = [
     "prepare",
     "quoted",
     "rank_sql",
+    "read_script",
     "register",
     "same_call",
     "tables_read",

@@ -20,6 +20,9 @@ settings.register_profile("same", derandomize=True)
 settings.register_profile("other", derandomize=False)
 settings.load_profile(os.environ.get("AGGLOOM_EXAMPLES", "same"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import kafka  # noqa: E402
+
 # For the plainest processor of its kind code is compiled in three quarters of the time; here and in Spark's workers.
 os.environ.setdefault("NUMBA_CPU_NAME", "generic")
 # A JVM that lives for a minute gains nothing from its second compiler: without it, and with the collector that has no
@@ -30,9 +33,9 @@ gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep all tests that use Spark in one process: a session each would be memory and minutes."""
+    """Keep all tests that use Spark in one process, a session each would be memory and minutes; and so with Kafka."""
     for item in items:
-        if item.get_closest_marker("spark"):
+        if item.get_closest_marker("spark") or "broker" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
@@ -56,35 +59,29 @@ def registry() -> Iterator[None]:
     USER_DEFINED.update(before)
 
 
-def spark_home_of_files(directory: Path) -> str:
-    """A home of Spark without the archive of its Python modules, which each process compiles anew that Spark starts."""
-    import pyspark
-
-    directory.mkdir()
-    for part in Path(pyspark.__file__).parent.iterdir():
-        if part.name != "python":
-            (directory / part.name).symlink_to(part)
-    return str(directory)
-
-
 @pytest.fixture(scope="session")
-def spark(state_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def spark(state_directory: Path) -> Iterator[Any]:
     """A small local session; for a few rows, compiling a query to Java would take longer than running it."""
     from aggloom.runtime.spark import session
 
-    with pytest.MonkeyPatch.context() as patch:
-        # Only while it starts: a process of a test's own has the home that users have.
-        patch.setenv("SPARK_HOME", spark_home_of_files(tmp_path_factory.mktemp("spark") / "home"))
-        made = session(
-            "tests",
-            master="local[2]",
-            **{
-                "spark.driver.memory": "1500m",
-                "spark.sql.warehouse.dir": str(state_directory / "warehouse"),
-                "spark.sql.streaming.stateStore.maintenanceInterval": "600s",
-                "spark.sql.codegen.wholeStage": "false",
-                "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            },
-        )
+    made = session(
+        "tests",
+        master="local[2]",
+        **{
+            "spark.driver.memory": "1500m",
+            "spark.sql.warehouse.dir": str(state_directory / "warehouse"),
+            "spark.sql.streaming.stateStore.maintenanceInterval": "600s",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            **kafka.connector_settings(),
+        },
+    )
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[kafka.Kafka]:
+    """A broker of Kafka; tests have topics of their own."""
+    with kafka.broker() as made:
+        yield made

@@ -69,7 +69,7 @@ class Recorded:
         handlers = (None,) * len(nodes)
         factory = factory_of(nodes, 0, len(fragments), handlers, spec)
         self.about = json.loads(factory.description)
-        self.variables: list[tuple[Single, Variable, Variable, Single]] = []
+        self.variables: list[tuple[Single, Variable]] = []
         for bucket, fragment in enumerate(fragments):
             self._record(bucket, fragment)
 
@@ -95,15 +95,15 @@ class Recorded:
         return (stored for bucket, stored in self._stored() if bucket in names)
 
     def _stored(self) -> Iterator[tuple[int, StoredBucket]]:
-        for bucket, (head, snapshot, log, about) in enumerate(self.variables):
+        for bucket, (head, log) in enumerate(self.variables):
             if head.rows:
-                blobs = ([row[0] for row in each.rows] for each in (snapshot, log))
-                yield bucket, StoredBucket(bucket, Head(*head.rows[0]), about.rows[0][0], *blobs)
+                blobs = [row[0] for row in log.rows]
+                yield bucket, StoredBucket.of(bucket, Head(*head.rows[0]), blobs)
 
     def _record(self, bucket: int, fragment: Any) -> None:
         about = self.about
         owner = Owner(about["operator"], about["digest"], bucket, about["buckets"])
-        variables = Single(), Variable(), Variable(), Single()
+        variables = Single(), Variable()
         self.variables.append(variables)
         store = BucketStore(*variables, owner, json.dumps(about))
         run = fragment.run

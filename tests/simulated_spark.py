@@ -29,10 +29,10 @@ PackedRow = tuple[int, int, int, bytes]
 
 
 STEPS = [
-    *(f"{name}.get" for name in ("head", "log", "snapshot")),
+    *(f"{name}.get" for name in ("head", "log")),
     *("run", "run, done", "snapshot", "snapshot, done", "close", "close, done"),
-    *("log.appendList", "log.appendList, done", "snapshot.put", "snapshot.put, done"),
-    *("log.clear", "log.clear, done", "head.update", "head.update, done"),
+    *("log.appendList", "log.appendList, done", "log.put", "log.put, done"),
+    *("head.update", "head.update, done"),
     *("registerTimer", "deleteTimer", "room for an array", "flush", "flush, done"),
     *("holds", "holds, done", "mark_dirty", "mark_dirty, done", "wipe", "wipe, done"),
     *("mark_clean", "mark_clean, done", "release"),

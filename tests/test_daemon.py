@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from aggloom import daemon
 from aggloom.daemon import without_archives
 
 
@@ -37,3 +38,40 @@ def test_workers_have_what_they_need_when_they_start(spark: Any) -> None:
     ((has_host, file),) = one.mapInArrow(told, "has_host BOOLEAN, file STRING").collect()
     assert has_host
     assert ".zip" not in file
+
+
+def test_garbage_is_collected_for_no_more_than_a_share_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, collections = 0.0, []
+
+    def collect() -> int:
+        nonlocal now
+        collections.append(now)
+        now += 0.1
+        return 7
+
+    monkeypatch.setattr(daemon.time, "process_time", lambda: now)
+    monkeypatch.setattr(daemon.gc, "collect", collect)
+    collector = daemon.SparingCollector()
+    found = []
+    for _ in range(100):
+        found.append(collector.collect())
+        now += 0.1
+    assert set(found) == {0, 7}
+    assert 0.04 * now < 0.1 * len(collections) < 0.06 * now
+
+
+@pytest.mark.spark
+def test_what_was_imported_before_a_worker_is_no_garbage_to_look_for(spark: Any) -> None:
+    def told(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import gc
+
+        from pyspark import daemon
+
+        yield pa.record_batch({"kept": [gc.get_freeze_count()], "how": [type(daemon.gc).__name__]})
+
+    one = spark.range(1).repartition(1)
+    ((kept, how),) = one.mapInArrow(told, "kept BIGINT, how STRING").collect()
+    assert kept > 50_000
+    assert how == "SparingCollector"

@@ -19,15 +19,8 @@ pytest.importorskip("pyspark")
 from doors import check
 
 from aggloom.codegen import AggSpec
-from aggloom.runtime.spark import (
-    await_end,
-    explained,
-    group_aggregate,
-    read_changes,
-    read_table,
-    sql,
-    write_changes,
-)
+from aggloom.runtime.spark import await_end, explained, read_changes, read_table, sql, write_changes
+from aggloom.runtime.spark.group_aggregate import group_aggregate
 
 pytestmark = pytest.mark.spark
 DDL = "name STRING, cnt INT"

@@ -61,7 +61,7 @@ class Bucket:
     """The state variables of one bucket, as they lie in a checkpoint, and the host that comes back to them."""
 
     def __init__(self) -> None:
-        self.variables = Single(), Variable(), Variable(), Single()
+        self.variables = Single(), Variable()
 
     def store(self, made: FragmentFactory) -> BucketStore:
         owner = Owner(made.name, made.digest, 0, 4)
@@ -270,18 +270,18 @@ def test_a_damaged_description_is_refused() -> None:
     old, new = factory("SUM(cnt) AS total"), factory("SUM(cnt) AS total, COUNT(*) AS n")
     bucket = Bucket()
     bucket.run(old, rows(1))
-    about = bucket.variables[3]
-    whole = bytes(about.rows[0][0])
+    log = bucket.variables[1]
+    whole, *rest = (bytes(row[0]) for row in log.rows)
     for broken in (
         whole[:-1],
         whole[:-1] + bytes([whole[-1] ^ 1]),
         b"",
         whole[:20] + b"0" * 4 + whole[24:],
     ):
-        about.rows = [(broken,)]
+        log.rows = [(each,) for each in (broken, *rest)]
         with pytest.raises((StateCorruptError, StateMismatchError)):
             bucket.wake(new)
-    about.rows = []
+    log.rows = []
     with pytest.raises(StateCorruptError, match="description"):
         bucket.wake(new)
 

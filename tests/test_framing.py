@@ -127,15 +127,16 @@ def came(batch: pa.RecordBatch, kinds: Kinds, pieces: int = 1) -> Came:
     return gather(blobs, [batch.schema])
 
 
-def _committed(batches: int, pieces: int = 1) -> tuple[BucketStore, Summing, Variable, Variable]:
-    snapshot, log = Variable(), Variable()
-    store, operator = BucketStore(Single(), snapshot, log, Single(), OWNER, "{}"), Summing()
+def _committed(batches: int, pieces: int = 1) -> tuple[BucketStore, Summing, Variable]:
+    """A store, what it is of, and its list: the description, then snapshot and log."""
+    log = Variable()
+    store, operator = BucketStore(Single(), log, OWNER, "{}"), Summing()
     for number in range(batches):
         batch = pa.record_batch({"x": pa.array(range(number, number + 50))})
         kinds = np.zeros(50, np.int8)
         operator.run([Bundle(batch, kinds)], Clock(1000 + number))
         store.commit(store.head(), operator, came(batch, kinds, pieces), Clock(1000 + number))
-    return store, operator, snapshot, log
+    return store, operator, log
 
 
 def _rebuilt(store: BucketStore) -> list[int]:
@@ -148,37 +149,40 @@ def _rebuilt(store: BucketStore) -> list[int]:
 def test_snapshot_and_log_give_the_state_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "LOG_MINIMUM_BYTES", 2000)
     for batches in range(1, 15):
-        store, operator, _, log = _committed(batches)
+        store, operator, log = _committed(batches)
         assert _rebuilt(store) == operator.seen
-        assert len(log.rows) < 8
+        assert len(log.rows) < 10
 
 
 def test_an_empty_batch_is_written_only_where_nothing_is_yet() -> None:
-    store, operator, _, log = _committed(0)
+    store, operator, log = _committed(0)
     nothing, kinds = pa.record_batch({"x": pa.array([], pa.int64())}), np.empty(0, np.int8)
     token = store.commit(None, operator, came(nothing, kinds), NO_TIME)
-    assert len(log.rows) == 1
+    assert len(log.rows) == 2
     assert store.commit(store.head(), operator, came(nothing, kinds), NO_TIME) == token
-    assert len(log.rows) == 1
+    assert len(log.rows) == 2
     assert store.commit(store.head(), operator, came(nothing, kinds), Clock(5)) != token
 
 
 def test_large_batches_and_snapshots_are_cut_and_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_module, "BLOB_BYTES", 24)
-    store, operator, _, log = _committed(3, pieces=2)
-    assert len(log.rows) == 6
+    store, operator, log = _committed(3, pieces=2)
+    assert len(log.rows) == 7
     assert _rebuilt(store) == operator.seen
     monkeypatch.setattr(store_module, "LOG_MINIMUM_BYTES", 0)
-    store, operator, snapshot, log = _committed(3)
-    assert len(snapshot.rows) == 2
-    assert not log.rows
+    store, operator, log = _committed(3)
+    assert len(log.rows) == 3
     assert _rebuilt(store) == operator.seen
 
 
 def test_missing_and_swapped_blobs_are_refused() -> None:
-    store, _, _, log = _committed(3)
-    whole = list(log.rows)
+    store, _, log = _committed(3)
+    about, *whole = log.rows
     for broken in (whole[:-1], whole[1:], [whole[1], whole[0], whole[2]], []):
-        log.rows = broken
+        log.rows = [about, *broken]
         with pytest.raises(StateCorruptError, match="incomplete or out of order"):
+            _rebuilt(store)
+    for broken in (whole, [*whole, about], [about, about, *whole]):
+        log.rows = broken
+        with pytest.raises(StateCorruptError, match="holds a"):
             _rebuilt(store)

@@ -92,6 +92,8 @@ def test_what_is_said_twice_or_of_another_type(tmp_path: Path) -> None:
     assert "--set names 'state_ttl' twice" in result.stderr
     for more, said in (
         ("sink: 3", "sink is 3; it must be text"),
+        ("sink: tabel", "unknown sink 'tabel'; known are console, table"),
+        ("sink: jsonl", "write jsonl:PATH"),
         ("continuous: maybe", "continuous is 'maybe'; it must be true or false"),
         ("checkpoint: other", "'checkpoint' is there twice"),
         ("snk: table", "no entry 'snk'. Did you mean 'sink'?"),

@@ -390,7 +390,7 @@ def test_a_table_in_ddl(tmp_path: Any) -> None:
     assert run(ddl + query("JOIN"), [("+I", 1, 1, "x")], {}) == [(1, "x", "one", 1)]
     assert "up to 100 rows are kept for 10 min" in al.explain(ddl + query("JOIN"), S["s"])
     for old, new, error in (
-        ("'jdbc'", "'kafka'", "'connector' is 'kafka'"),
+        ("'jdbc'", "'jbdc'", "Did you mean 'jdbc'"),
         ("jdbc:sqlite:", "jdbc:oracle:", "are known"),
         ("'lookup.cache'", "'lookup.cash'", "there is no option"),
         ("'PARTIAL'", "'SOME'", "cache is 'some'"),

@@ -207,7 +207,7 @@ def test_having_keeps_the_laws_across_batches(size: int) -> None:
     )
     schema = pa.schema([("v", pa.int64()), ("op", pa.string())])
     batches = [whole.slice(at, size) for at in range(0, len(words), size)]
-    out = pa.Table.from_batches(list(Having(schema, "flink")(batches)), schema=schema)
+    out = pa.Table.from_batches(list(Having("flink")(batches)), schema=schema)
     assert out.column("op").to_pylist() == wanted
     assert out.column("v").to_pylist() == values
 

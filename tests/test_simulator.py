@@ -45,20 +45,20 @@ def _recognises_anything(home: Residence, token: str) -> bool:
     return bool(home._arena) and bool(text)
 
 
-def _without_the_head(self: BucketStore, old: Head, head: Head) -> None:
+def _without_the_head(self: BucketStore, head: Head) -> None:
     if head.log_entries != 2:
-        _UPDATE_HEAD(self, old, head)
+        _UPDATE_HEAD(self, head)
 
 
 def _forgets_the_log(self: BucketStore, head: Head, operator: Any) -> None:
-    _REBUILD(self, Head(head.token, head.description), operator)
+    pass
 
 
 def _only_the_inode(path: Path) -> Identity:
     return Identity(path.stat().st_ino, 0, 0)
 
 
-_UPDATE_HEAD, _REBUILD = BucketStore._update_head, BucketStore.rebuild
+_UPDATE_HEAD = BucketStore._update_head
 _UNCHECKED = (Identity, "of", _only_the_inode)
 _UNSUMMED = (arena, "checksum_of", lambda array: 0)
 

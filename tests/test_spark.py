@@ -39,7 +39,6 @@ from aggloom.runtime.spark import (  # noqa: E402
     ProgressPrinter,
     await_end,
     explained,
-    group_aggregate,
     read_changes,
     read_table,
     sql,
@@ -47,6 +46,7 @@ from aggloom.runtime.spark import (  # noqa: E402
 )
 from aggloom.runtime.spark.checkpoint import QUERY_FILE  # noqa: E402
 from aggloom.runtime.spark.factory import FragmentFactory  # noqa: E402
+from aggloom.runtime.spark.group_aggregate import group_aggregate  # noqa: E402
 from aggloom.runtime.spark.partitioning import hash_int, hash_long  # noqa: E402
 
 DDL = "name STRING, cnt INT"

@@ -18,7 +18,7 @@ from aggloom.tables import read_table_option
 pytest.importorskip("pyspark")
 
 import aggloom as al
-from aggloom.runtime.spark.database import IntoDatabase
+from aggloom.runtime.spark.each_batch import EachBatch
 
 QUERY = "SELECT name, SUM(cnt) AS s FROM t GROUP BY name"
 DDL = "name STRING, cnt INT"
@@ -84,14 +84,14 @@ def test_a_table_of_a_database_over_kills_and_restarts(
     run("one")
     assert content(file) == [("a", 1), ("b", 2)]
     put(source, 1, ("a", 4, "+I"), ("b", 2, "-D"))
-    written = IntoDatabase.__call__
+    written = EachBatch.__call__
 
-    def killed(self: IntoDatabase, batch: Any, number: int) -> None:
+    def killed(self: EachBatch, batch: Any, number: int) -> None:
         written(self, batch, number)
         raise RuntimeError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(IntoDatabase, "__call__", killed)
+        patch.setattr(EachBatch, "__call__", killed)
         with pytest.raises(Exception, match="killed"):
             run("one")
     assert content(file) == [("a", 5)]

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from aggloom.codegen import AggSpec
+from aggloom.codegen.windows import Tumble
 from aggloom.errors import DataError, InputFormatError
 
 pytest.importorskip("pyspark")
@@ -20,14 +21,15 @@ pytest.importorskip("pyspark")
 from aggloom.runtime.spark import (
     ProgressPrinter,
     explained,
-    group_aggregate,
     read_changes,
     read_table,
     sql,
     write_changes,
 )
-from aggloom.runtime.spark.files import whole_files
+from aggloom.runtime.spark.files import packable
+from aggloom.runtime.spark.group_aggregate import group_aggregate
 from aggloom.runtime.spark.parquet import ROWS_AT_ONCE, read_parquet
+from aggloom.runtime.spark.window_aggregate import window_aggregate
 
 BASE = "/data/t"
 
@@ -177,7 +179,7 @@ def _run(spark: Any, path: Path, whole: bool, **options: Any) -> list[tuple[Any,
     source = read_changes(
         spark, str(path / "in"), "parquet", ddl, max_files_per_trigger=1, whole_files=whole
     )
-    assert (whole_files(source) is not None) == whole
+    assert (packable(source) is not None) == whole
     home = path / f"checkpoint-{whole}"
     query = write_changes(group_aggregate(source, SPEC, **options), "table", home)
     with ProgressPrinter(query, force=True) as progress:
@@ -260,3 +262,57 @@ def test_what_is_wrong_with_a_file_is_said(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="declared append-only") as raised:
         group_aggregate(source(), spec).collect()
     assert isinstance(explained(raised.value), DataError)
+
+
+@pytest.mark.spark
+def test_files_under_a_watermark_are_read_whole(spark: Any, tmp_path: Path) -> None:
+    """Batch for batch the same windows, late rows and watermarks as where Spark reads the rows."""
+    # One file has no rows; of one all are late, of one some.
+    rows: list[list[tuple[str, int, int]]] = [
+        [("a", 3, 1), ("b", 12, 2)],
+        [("a", 31, 4), ("a", 9, 8)],
+        [],
+        [("a", 14, 16), ("b", 2, 32)],
+        [("b", 58, 64), ("a", 22, 128), ("a", 1, 256)],
+    ]
+    base = dt.datetime(2024, 5, 1, 23, 59)
+    found = []
+    for kind, whole in (("TIMESTAMP", True), ("TIMESTAMP_NTZ", True), ("TIMESTAMP", False)):
+        zone = "UTC" if kind == "TIMESTAMP" else None
+        place = tmp_path / f"{kind}-{whole}"
+        for number, each in enumerate(rows):
+            times = [base + dt.timedelta(seconds=second) for _, second, _ in each]
+            columns = {
+                "k": pa.array([key for key, _, _ in each], pa.string()),
+                "at": pa.array(times, pa.timestamp("us", zone)),
+                "v": pa.array([value for _, _, value in each], pa.int32()),
+            }
+            _write(place / "in", number, pa.table(columns))
+        ddl = f"k STRING, at {kind}, v INT"
+        spec = AggSpec.from_sql("SELECT k, SUM(v) AS s FROM t GROUP BY k", ddl, "append")
+        source = read_changes(
+            spark, place / "in", "parquet", ddl, max_files_per_trigger=1, whole_files=whole
+        )
+        out = window_aggregate(source, spec, window=Tumble("10 s", on="at"), watermark="5 s")
+        assert ("EventTimeWatermark" in _plan(out)) and ("PackFiles" in _plan(out)) == whole
+        batches: dict[int, list[Any]] = {}
+
+        def take(batch: Any, number: int, into: dict[int, list[Any]] = batches) -> None:
+            into[number] = sorted((row.k, row.s) for row in batch.collect())
+
+        query = out.writeStream.foreachBatch(take).trigger(availableNow=True)
+        running = query.option("checkpointLocation", str(place / "checkpoint")).start()
+        with ProgressPrinter(running, force=True) as progress:
+            running.awaitTermination()
+        marks = [each["eventTime"].get("watermark") for each in running.recentProgress]
+        dropped = sum(each.late for each in progress.counts.operators)
+        found.append((batches, marks, dropped))
+    assert found[0] == found[1] == found[2]
+    batches, _, dropped = found[0]
+    given = [row for batch in batches.values() for row in batch]
+    assert sorted(given) == [("a", 4), ("a", 9), ("a", 128), ("b", 2)] and dropped == 3
+
+
+def _plan(df: Any) -> str:
+    """A DataFrame's plan as Spark shows it."""
+    return str(df._jdf.queryExecution().toString())

@@ -116,10 +116,12 @@ def _tables(
         if schema is not None:
             raise SpecError("explain: schema and tables both say what is read; leave out one.")
         return tables
-    if schema is None:
-        raise SpecError("explain: SQL needs a schema, such as 'name STRING, cnt INT', or tables.")
     asked = {name.casefold() for name in lookups}
     read = [name for name in tables_read(sql) if name.casefold() not in asked]
+    if schema is None and not read:
+        return {}
+    if schema is None:
+        raise SpecError("explain: SQL needs a schema, such as 'name STRING, cnt INT', or tables.")
     if len(read) > 1:
         given = ", ".join(f"{name!r}: ..." for name in read)
         raise SpecError(
@@ -132,13 +134,15 @@ def _tables(
 def tables_read(sql: str) -> list[str]:
     """The names of the tables that a script reads."""
     script = read_script(sql)
-    queries = [script.query, *(view.query for view in script.views.values())]
+    queries = script.queries()
     froms = [source for query in queries for source in query.find_all(exp.From, exp.Join)]
     sources = [table for source in froms for table in source.find_all(exp.Table)]
     read = [source.name for source in sources if isinstance(source.this, exp.Identifier)]
     made = {cte.alias.casefold() for query in queries for cte in query.find_all(exp.CTE)}
-    made |= {*script.views, *(name.casefold() for name in script.lookups)}
-    read = list({name.casefold(): name for name in reversed(read)}.values())
+    made |= {*script.views}
+    own = {each.casefold() for t in script.created.values() for each in (t.name, t.stored)}
+    listed = {name.casefold(): name for name in reversed(read) if name.casefold() not in own}
+    read = list(listed.values())
     # A query in WITH may have the name of the table that it reads.
     return sorted(name for name in read if name.casefold() not in made) or read[:1]
 

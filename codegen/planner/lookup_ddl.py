@@ -1,16 +1,14 @@
-"""CREATE TABLE of a lookup table, with Flink's names of options."""
+"""A created table that lookup joins ask, with Flink's names of options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from sqlglot import exp
-
+from aggloom.codegen.planner.created import CreatedTable
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.codegen.spec.lookup_table import LookupTable, lookup_table
-from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.errors import located
 from aggloom.errors import OptionError, SpecError, nearest
 
 _CACHING = {
@@ -28,53 +26,47 @@ _CONNECTORS = {
 }
 
 
-def lookup_of(sql: str, tree: exp.Create) -> tuple[str, LookupTable]:
-    """The name and the table of a CREATE TABLE; raises SpecError with its place."""
-    target = tree.this
-    if not isinstance(target, exp.Schema) or tree.expression is not None:
-        fix = "write CREATE TABLE dim (id INT, ..) WITH ('connector' = 'jdbc', ..)"
-        raise refusal(sql, span(tree), "CREATE TABLE without columns, or AS a query, is", fix)
-    options = _options(sql, tree)
-    name = target.this.name
+def may_be_asked(table: CreatedTable) -> bool:
+    """Whether lookup joins can ask it."""
+    return table.connector in _CONNECTORS and table.watermark is None
+
+
+def is_only_asked(table: CreatedTable) -> bool:
+    """Whether it does not stream, wherever it stands."""
+    return table.connector == "jdbc" or (
+        may_be_asked(table) and any(key in _CACHING for key in table.options)
+    )
+
+
+def lookup_of(sql: str, table: CreatedTable) -> LookupTable:
+    """The lookup table of a created one; raises SpecError with its place."""
     try:
-        return name, _table(target, options)
+        return _table(table, {k: v for k, v in table.options.items() if k != "connector"})
     except SpecError as error:
-        raise type(error)(located(f"CREATE TABLE {name}: {error}", sql, span(target))) from None
+        message = f"CREATE TABLE {table.name}: {error}"
+        raise type(error)(located(message, sql, table.place)) from None
 
 
-def _table(target: exp.Schema, options: dict[str, str]) -> LookupTable:
-    connector = options.pop("connector", None)
-    if connector not in _CONNECTORS:
-        raise OptionError(
-            f"'connector' is {connector!r}. {nearest(str(connector), _CONNECTORS)} Tables that stream are given as "
-            "files or DataFrames, and not created."
-        )
-    known = (*_CONNECTORS[connector], *_CACHING)
+def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:
+    known = (*_CONNECTORS[table.connector], *_CACHING)
     for key in options:
-        if key not in known:
+        if key not in known and not key.startswith("sink."):
             raise OptionError(f"there is no option {key!r}. {nearest(key, known)}")
-    columns, key_columns = [], list[str]()
-    for part in target.expressions:
-        if isinstance(part, exp.PrimaryKey):
-            key_columns = [each.name for each in part.expressions]
-        elif isinstance(part, exp.ColumnDef) and part.args.get("kind") is not None:
-            columns.append(f"{part.this.sql('spark')} {part.args['kind'].sql('spark')}")
-        else:
-            raise SpecError(f"{part.sql('spark')} is no column with a type; leave it out.")
+    if table.computed:
+        raise SpecError(f"{next(iter(table.computed))!r} is computed; a lookup table has none.")
     settings: dict[str, Any] = {
         keyword: options[key] for key, keyword in _CACHING.items() if key in options
     }
     settings = _typed(settings)
-    if connector == "filesystem":
+    if table.connector == "filesystem":
         _need(options, "path")
         settings.pop("cache", None)
         settings |= {"files": options["path"], "format": options.get("format")}
-        return lookup_table(", ".join(columns), key=key_columns, **settings)
+        return lookup_table(table.columns, key=list(table.key), **settings)
     _need(options, "url", "table-name")
     url = DatabaseUrl(options["url"], options.get("username"), options.get("password"))
-    return lookup_table(
-        ", ".join(columns), key=key_columns, connect=url, table=options["table-name"], **settings
-    )
+    settings |= {"connect": url, "table": options["table-name"]}
+    return lookup_table(table.columns, key=list(table.key), **settings)
 
 
 def _typed(given: dict[str, Any]) -> dict[str, Any]:
@@ -100,15 +92,3 @@ def _need(options: Mapping[str, str], *names: str) -> None:
     for name in names:
         if not options.get(name):
             raise OptionError(f"'{name}' is missing; say it in WITH (..).")
-
-
-def _options(sql: str, tree: exp.Create) -> dict[str, str]:
-    properties = tree.args.get("properties")
-    found: dict[str, str] = {}
-    for each in properties.expressions if properties is not None else ():
-        key, value = each.this, each.args.get("value")
-        if not isinstance(each, exp.Property) or not isinstance(value, exp.Literal):
-            fix = "write WITH ('connector' = 'jdbc', ..)"
-            raise refusal(sql, span(tree), f"{each.sql('spark')} of CREATE TABLE is", fix)
-        found[str(key.name)] = str(value.this)
-    return found

@@ -22,6 +22,7 @@ from aggloom.codegen.operators import (
 from aggloom.codegen.planner.exchanges import exchanges
 from aggloom.codegen.planner.fragments import fragments
 from aggloom.codegen.planner.incremental import incremental
+from aggloom.codegen.planner.insert import inserted
 from aggloom.codegen.planner.join_state import join_state
 from aggloom.codegen.planner.logical import logical_plan
 from aggloom.codegen.planner.lookup_join import as_dimensions
@@ -35,7 +36,7 @@ from aggloom.codegen.planner.rank_strategy import rank_strategy
 from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.split_distinct import split_distinct
-from aggloom.codegen.planner.tables import Keys, Times, table_nodes
+from aggloom.codegen.planner.tables import Keys, Times, created_nodes, table_nodes
 from aggloom.codegen.planner.two_phase import two_phase
 from aggloom.codegen.planner.window_checks import check_windows
 from aggloom.codegen.planner.window_query import NAMES
@@ -165,10 +166,12 @@ def _plan_query(
         fix = "give the text to al.explain or aggloom explain, or take EXPLAIN out"
         raise refusal(sql, script.explains, "EXPLAIN where the query is to run is", fix)
     chosen = options.updated(script.settings)
-    scans = table_nodes(tables, input_changes, keys, dialect, watermarks)
-    scans |= as_dimensions({**lookups, **script.lookups}, tables)
+    scans = created_nodes(script, tables, input_changes, keys, watermarks, dialect)
+    scans |= as_dimensions({**lookups, **script.lookups}, scans)
     notes = Notes()
     logical = logical_plan(script, scans, dialect, chosen, notes)
+    if script.target is not None:
+        logical = inserted(script, script.target, logical, dialect)
     plan = _planned(logical, RULES, chosen, dialect, notes)
     check_windows(plan.root, plan.notes, script.text)
     return plan

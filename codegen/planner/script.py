@@ -1,4 +1,4 @@
-"""A script: SET options, views, and the one query that it is about."""
+"""A script: SET options, tables, views, and the one query that it is about, perhaps into a table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
-from aggloom.codegen.planner.lookup_ddl import lookup_of
+from aggloom.codegen.planner.created import CreatedTable, Span, created_table
+from aggloom.codegen.planner.lookup_ddl import is_only_asked, lookup_of, may_be_asked
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import located, span, syntax_error
@@ -20,7 +21,7 @@ from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 _SETTING = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=\s*('[^']*'|"[^"]*"|[^'"]+)""")
 
 _EXPLAIN = re.compile(
-    r"(?i)explain\b(?:\s+(plan\s+for)\b|\s+((?:(?!select\b|with\b|from\b|values\b)\w+\s*,?\s*)*))?"
+    r"(?i)explain\b(?:\s+(plan\s+for)\b|\s+((?:(?!select\b|with\b|from\b|values\b|insert\b)\w+\s*,?\s*)*))?"
 )
 # Flink's and Spark's words for how much is to be told; the plan here always tells all of it.
 _DETAILS = (
@@ -33,8 +34,9 @@ _DETAILS = (
 class Script:
     """What a text says: the query, the views by name (folded), and the options that it sets.
 
-    explains: where the word EXPLAIN stands, if the text asks for the plan of the query, not for its result. lookups:
-    the lookup tables that it creates.
+    explains: where the word EXPLAIN stands, if the text asks for the plan of the query, not for its result. created:
+    the tables that it creates, by name; of these, lookups are those that lookup joins ask, and streams those whose rows
+    the query reads. target: into what the query's result goes, if it says so.
     """
 
     text: str
@@ -43,6 +45,22 @@ class Script:
     settings: dict[str, str] = field(default_factory=dict)
     explains: tuple[int, int] | None = None
     lookups: dict[str, LookupTable] = field(default_factory=dict)
+    created: dict[str, CreatedTable] = field(default_factory=dict)
+    streams: dict[str, CreatedTable] = field(default_factory=dict)
+    target: Target | None = None
+
+    def queries(self) -> list[exp.Query]:
+        """The query, and those of the views."""
+        return [self.query, *(view.query for view in self.views.values())]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table of INSERT INTO, the columns that it names, and where its name stands."""
+
+    name: str
+    columns: tuple[str, ...]
+    place: Span | None
 
 
 @dataclass(frozen=True)
@@ -58,30 +76,76 @@ def read_script(sql: str) -> Script:
     if not isinstance(sql, str):
         raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
     query: exp.Query | None = None
+    target: Target | None = None
     views: dict[str, View] = {}
-    lookups: dict[str, LookupTable] = {}
     text, settings = _without_settings(sql)
     text, explains = _without_explain(text)
+    text, created = _without_tables(text)
     for tree in statements(text):
         if isinstance(tree, exp.Create) and tree.kind == "VIEW":
             name, view = _view(sql, tree)
             if name in views:
                 raise DuplicateNameError(f"view {name!r} is created twice; rename one.")
             views[name] = view
-        elif isinstance(tree, exp.Create) and tree.kind == "TABLE":
-            name, table = lookup_of(sql, tree)
-            if name.casefold() in {each.casefold() for each in lookups}:
-                raise DuplicateNameError(f"table {name!r} is created twice; rename one.")
-            lookups[name] = table
-        elif not isinstance(tree, exp.Query):
+            continue
+        into = tree if isinstance(tree, exp.Insert) else None
+        asked = tree if into is None else into.expression
+        if not isinstance(asked, exp.Query):
             raise not_select(sql, tree)
-        elif query is not None:
+        if query is not None:
             raise SqlError(located("there are two queries; give one.", sql, span(tree)))
-        else:
-            query = tree
+        query, target = asked, None if into is None else _target(sql, into)
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
-    return Script(sql, query, views, settings, explains, lookups)
+    made = Script(sql, query, views, settings, explains, created=created, target=target)
+    _find_uses(made)
+    return made
+
+
+def _target(sql: str, tree: exp.Insert) -> Target:
+    """Where INSERT INTO puts a result."""
+    if tree.args.get("overwrite") or tree.args.get("by_name"):
+        raise refusal(sql, span(tree), "this form of INSERT is", "write INSERT INTO t SELECT ..")
+    table, columns = tree.this, tuple[str, ...]()
+    if isinstance(table, exp.Schema):
+        columns = tuple(each.name for each in table.expressions)
+        table = table.this
+    return Target(table.name, columns, span(table))
+
+
+def _find_uses(script: Script) -> None:
+    """Tell of each created table that is read whether it streams or is asked."""
+    read: dict[str, list[bool]] = {}
+    for query in script.queries():
+        for table in query.find_all(exp.Table):
+            read.setdefault(table.name.casefold(), []).append(bool(table.args.get("version")))
+    for name, table in script.created.items():
+        versions = read.get(name.casefold())
+        if versions is None:
+            continue
+        if is_only_asked(table) or (may_be_asked(table) and all(versions)):
+            script.lookups[name] = lookup_of(script.text, table)
+            continue
+        script.streams[name] = table
+        if table.computed:
+            if name.casefold() in script.views:
+                raise DuplicateNameError(f"{name!r} is a table and a view; rename one.")
+            script.views[name.casefold()] = View(_with_computed(script.text, table))
+
+
+def _with_computed(sql: str, table: CreatedTable) -> exp.Query:
+    """The query of a table's columns, of which some are computed from those that it has."""
+    shown = []
+    for name in table.order:
+        if name not in table.computed:
+            shown.append(exp.column(exp.to_identifier(name, quoted=True)))
+            continue
+        start, end = table.computed[name]
+        # Positions of errors stay true.
+        (tree,) = statements(f"{' ' * (start - 7)}SELECT {sql[start:end]}")
+        shown.append(exp.alias_(tree.expressions[0], name, quoted=True))
+    source = exp.Table(this=exp.to_identifier(table.stored, quoted=True))
+    return exp.Select(expressions=shown, from_=exp.From(this=source))
 
 
 def without_explain(sql: str) -> str:
@@ -122,23 +186,42 @@ def _without_settings(sql: str) -> tuple[str, dict[str, str]]:
     return sql, settings
 
 
+def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable]]:
+    """The text with its CREATE TABLE statements blanked, and the tables that they create."""
+    created: dict[str, CreatedTable] = {}
+    text = sql
+    for tokens in token_pieces(sql):
+        words = [token.text.upper() for token in tokens[:3]]
+        if words[:1] != ["CREATE"] or "TABLE" not in words[1:]:
+            continue
+        table = created_table(sql, tokens)
+        if table.name.casefold() in {each.casefold() for each in created}:
+            message = f"table {table.name!r} is created twice; rename one."
+            raise DuplicateNameError(located(message, sql, table.place))
+        created[table.name] = table
+        start, end = tokens[0].start, tokens[-1].end + 1
+        text = text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
+    return text, created
+
+
 def _pieces(sql: str) -> list[tuple[int, int]]:
     """Where each statement starts and ends."""
+    return [(tokens[0].start, tokens[-1].end + 1) for tokens in token_pieces(sql)]
+
+
+def token_pieces(sql: str) -> list[list[Token]]:
+    """The tokens of each statement."""
     try:
         tokens = sqlglot.tokenize(sql, dialect=AggloomSpark)
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
-    pieces: list[tuple[int, int]] = []
-    start = None
+    pieces: list[list[Token]] = [[]]
     for token in tokens:
         if token.token_type == TokenType.SEMICOLON:
-            start = None
-        elif start is None:
-            start = token.start
-            pieces.append((start, token.end + 1))
+            pieces.append([])
         else:
-            pieces[-1] = (start, token.end + 1)
-    return pieces
+            pieces[-1].append(token)
+    return [tokens for tokens in pieces if tokens]
 
 
 def _view(sql: str, tree: exp.Create) -> tuple[str, View]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aggloom.codegen.operators import Node, Scan, normalised
+from aggloom.codegen.planner.script import Script
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
@@ -43,6 +44,30 @@ def table_nodes(
         )
         for name, schema in tables.items()
     }
+
+
+def created_nodes(
+    script: Script,
+    tables: Mapping[str, SchemaLike],
+    input_changes: str | Mapping[str, str],
+    keys: Keys | None,
+    watermarks: Times | None,
+    dialect: str,
+) -> dict[str, Node]:
+    """What stands for each table, also for those that the script creates; what is given of these goes first."""
+    given = {name.casefold(): name for name in tables}
+    streams = {given.get(n.casefold(), n): each for n, each in script.streams.items()}
+    schemas = {name: each.columns for name, each in streams.items()} | dict(tables)
+    said = {n: each.changes for n, each in streams.items()}
+    if isinstance(input_changes, Mapping):
+        changes = said | dict(input_changes)
+    else:
+        changes = dict.fromkeys(tables, input_changes) | said
+    own: dict[str, str | Sequence[str]] = {n: s.key for n, s in streams.items() if s.key}
+    times = {name: each.watermark for name, each in streams.items() if each.watermark}
+    merged = own | dict(keys or {}) if isinstance(keys or {}, Mapping) else keys
+    nodes = table_nodes(schemas, changes, merged, dialect, {**times, **(watermarks or {})})
+    return {streams[n].stored if n in streams else n: node for n, node in nodes.items()}
 
 
 def _table(

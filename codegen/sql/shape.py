@@ -72,7 +72,8 @@ def statements(sql: str) -> list[exp.Expression]:
         trees = deep(lambda: sqlglot.parse(text, dialect=AggloomSpark))
     except SqlglotError as error:
         raise syntax_error(sql, error) from None
-    found = [tree for tree in trees if tree is not None]
+    # A comment alone is a statement to the parser.
+    found = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
     for tree in found:
         _make_queries_of_values(tree)
     return found

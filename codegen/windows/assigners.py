@@ -52,8 +52,9 @@ class Aligned(Assigner):
 
     def slices(self, times: Times) -> Times:
         """The end of the slice that each time is in."""
-        since = times - self.shift_ms
-        return since - since % self.slice_ms + (self.slice_ms + self.shift_ms)
+        # NumPy divides by a constant ten times as fast as it takes remainders.
+        number = (times - self.shift_ms) // self.slice_ms
+        return np.asarray((number + 1) * self.slice_ms + self.shift_ms)
 
     def spans(self, slices: Times) -> tuple[Rows, Times]:
         """The windows that slices belong to: (number of the slice, end of the window), in order of time."""
@@ -65,8 +66,8 @@ class Aligned(Assigner):
 
     def last_ends(self, slices: Times) -> Times:
         """The end of the last window that a slice belongs to; less than the slice's own if it is in none."""
-        latest = slices - self.slice_ms + self.size_ms
-        return latest - (latest - self.end_shift_ms) % self.step_ms
+        latest = slices + (self.size_ms - self.slice_ms - self.end_shift_ms)
+        return np.asarray(latest // self.step_ms * self.step_ms + self.end_shift_ms)
 
     def starts(self, ends: Times) -> Times:
         """The starts of windows that end then."""
@@ -180,7 +181,7 @@ class Cumulate(Aligned):
 
     def starts(self, ends: Times) -> Times:
         since = ends - 1 - self.offset
-        return np.asarray(since - since % self.size + self.offset)
+        return np.asarray(since // self.size * self.size + self.offset)
 
     @property
     def text(self) -> str:

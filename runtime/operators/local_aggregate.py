@@ -6,6 +6,7 @@ the same handler, the global half.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 from aggloom.runtime.operators.keyed_state import AWAY_FROM_ZERO, KeyedState
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import Kinds, is_retraction
+from aggloom.runtime.values.key_hash import key_hashes, sort_by_bucket
 
 
 class LocalAggregator:
@@ -59,6 +61,29 @@ class LocalAggregator:
         self._state = KeyedState(self._class)
         self._started = self.rows = 0
         return data
+
+    def spread(self, keys: Sequence[int], buckets: int) -> Iterator[tuple[int, LocalAggregator]]:
+        """The accumulators by the bucket of the key columns at these places, in aggregators of their own."""
+        if buckets == 1:
+            yield 0, self
+            return
+        slots = self._state.used()
+        columns = self._state.key_columns(slots)
+        hashes = key_hashes([columns[place] for place in keys], len(slots))
+        order, bounds = sort_by_bucket(hashes, buckets)
+        for bucket in range(buckets):
+            chosen = slots[order[bounds[bucket] : bounds[bucket + 1]]]
+            if len(chosen):
+                part = LocalAggregator(self._class)
+                part._absorb(self._state, chosen)
+                yield bucket, part
+
+    def _absorb(self, other: KeyedState, slots: Array) -> None:
+        """Take accumulators of another aggregator, which has shifted them as this one does."""
+        state = self._state
+        targets = state.lookup_keys_of(other, slots)
+        state.handler.merge_slots(state.accumulators, targets, other.accumulators, slots)
+        self._started = len(state)
 
     def _shift(self, slots: Array, by: int) -> None:
         self._state.accumulators.shift_records(slots, by)

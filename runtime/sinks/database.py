@@ -47,6 +47,11 @@ class DatabaseOptions:
     replay: bool = False
     log_table: str = "aggloom_batches"
 
+    @property
+    def needs_key(self) -> bool:
+        """Whether nothing can be written without a key of the result."""
+        return True
+
 
 def database_options(given: Mapping[str, Any]) -> DatabaseOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""

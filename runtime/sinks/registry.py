@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from aggloom.errors import SpecError, nearest
-from aggloom.runtime.sinks.database import DatabaseOptions, database_options
+from aggloom.runtime.sinks.database import DatabaseOptions, DatabaseSink, database_options
+from aggloom.runtime.sinks.kafka import KafkaOptions, KafkaSink, kafka_options
+from aggloom.runtime.values.changelog import Kinds
 
-SINKS: dict[str, Callable[[Mapping[str, Any]], DatabaseOptions]] = {"database": database_options}
+Options = DatabaseOptions | KafkaOptions
+SINKS: dict[str, Callable[[Mapping[str, Any]], Options]] = {
+    "database": database_options,
+    "kafka": kafka_options,
+}
 """What reads the options of a kind."""
 PLAIN = ("console", "table", "jsonl", "parquet")
 """Sinks that Spark writes, or that take a path at most: jsonl:PATH."""
-KNOWN = ("console", "table", "jsonl:PATH", "parquet:PATH", "a mapping with a kind: database")
+KNOWN = ("console", "table", "jsonl:PATH", "parquet:PATH", "a mapping with a kind: database, kafka")
 """What a sink may be, as messages say it."""
+
+
+class Sink(Protocol):
+    """A place for the batches of a result."""
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
+        """Write a batch; False if it was there. checkpoint: its id."""
+
+
+def made_sink(
+    options: Options, key: Sequence[str] | None, tells_before: bool | None
+) -> tuple[Sink, str]:
+    """The sink of options, and what to call it; key: the columns by which rows are told apart."""
+    if isinstance(options, KafkaOptions):
+        return KafkaSink(options, key, tells_before), "sink kafka"
+    assert key is not None
+    return DatabaseSink(options, key, tells_before), "sink database"
+
+
+def destination(sink: str | Mapping[str, Any]) -> tuple[str, str, Any]:
+    """The kind of a sink, its path, and its options, if it takes some; raises SpecError."""
+    options = None
+    if isinstance(sink, Mapping):
+        sink, options = sink_options(sink)
+    kind, _, path = sink.partition(":")
+    if kind not in PLAIN and options is None:
+        raise SpecError(f"unknown sink {sink!r}; known are {', '.join(KNOWN)}")
+    if kind in ("jsonl", "parquet") and not path:
+        raise SpecError(f"sink {sink!r}: write {kind}:PATH")
+    return kind, path, options
 
 
 def sink_options(given: Mapping[str, Any]) -> tuple[str, Any]:

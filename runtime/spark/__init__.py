@@ -1,24 +1,45 @@
-"""The operators on Spark Structured Streaming: the only folder that knows Spark."""
+"""The operators on Spark Structured Streaming: the only folder that knows Spark.
+
+A name is imported when it is first asked for: the process that asks for a query's state variables, and a command line
+that is about to start Java, wait for nothing that they do not need.
+"""
 
 from __future__ import annotations
 
-from aggloom.runtime.spark.checkpoint import check_records
-from aggloom.runtime.spark.failures import await_end, explained
-from aggloom.runtime.spark.group_aggregate import group_aggregate
-from aggloom.runtime.spark.messages import read_messages
-from aggloom.runtime.spark.progress import ProgressPrinter
-from aggloom.runtime.spark.query import sql
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from aggloom.runtime.spark.session import session
-from aggloom.runtime.spark.sinks import read_table, write_changes
-from aggloom.runtime.spark.sources import read_changes
-from aggloom.runtime.spark.window_aggregate import late_rows, on_time, window_aggregate
+
+if TYPE_CHECKING:
+    from aggloom.runtime.spark.checkpoint import check_records
+    from aggloom.runtime.spark.failures import await_end, explained
+    from aggloom.runtime.spark.messages import read_messages
+    from aggloom.runtime.spark.progress import ProgressPrinter
+    from aggloom.runtime.spark.query import sql
+    from aggloom.runtime.spark.sinks import read_table, write_changes
+    from aggloom.runtime.spark.sources import read_changes
+    from aggloom.runtime.spark.window_aggregate import late_rows, on_time
+
+_HOMES = {
+    "ProgressPrinter": "progress",
+    "await_end": "failures",
+    "check_records": "checkpoint",
+    "explained": "failures",
+    "late_rows": "window_aggregate",
+    "on_time": "window_aggregate",
+    "read_changes": "sources",
+    "read_messages": "messages",
+    "read_table": "sinks",
+    "sql": "query",
+    "write_changes": "sinks",
+}
 
 __all__ = [
     "ProgressPrinter",
     "await_end",
     "check_records",
     "explained",
-    "group_aggregate",
     "late_rows",
     "on_time",
     "read_changes",
@@ -26,6 +47,14 @@ __all__ = [
     "read_table",
     "session",
     "sql",
-    "window_aggregate",
     "write_changes",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import the module behind a name and remember the result."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

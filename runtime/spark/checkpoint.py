@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from aggloom.errors import CheckpointError, StateCorruptError
+from aggloom.errors import CheckpointError, StateCorruptError, StateMismatchError
 
 _RECORDS = ("metadata", "offsets/*", "commits/*", "sources/*/*", "state/*/_*/**/*")
 _HEADER = struct.Struct(">4si")
@@ -21,7 +21,7 @@ _SUM = struct.Struct(">I")
 _SINK_LOG = "_spark_metadata"
 TABLE_FILE = "aggloom-table.arrow"
 QUERY_FILE = "aggloom-query.json"
-_STATE = (b"head", b"snapshot", b"log")
+_STATE, _FORMER_STATE = (b"head", b"log"), b"snapshot"
 _SHOWN = 5
 _OWN = "Give the query a checkpoint directory of its own: one that is empty, or not there yet."
 
@@ -36,6 +36,7 @@ def check_directory(checkpoint: str | Path) -> None:
             f"{checkpoint}: a checkpoint is a directory, and this is a file. {_OWN}"
         )
     names = sorted(path.name for path in root.iterdir())
+    _check_version(root)
     if not names or {QUERY_FILE, TABLE_FILE} & set(names) or _has_our_state(root):
         return
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
@@ -45,10 +46,26 @@ def check_directory(checkpoint: str | Path) -> None:
     )
 
 
+def _check_version(root: Path) -> None:
+    """Raise StateMismatchError where the state of an operator of ours lies as an earlier version left it."""
+    for path in root.glob("state/*/_metadata/v*/[0-9]*"):
+        text = path.read_bytes()
+        if all(_names(text, name) for name in (*_STATE, _FORMER_STATE)):
+            raise StateMismatchError(
+                f"{root}: written by an earlier version of aggloom, whose state lies otherwise. "
+                "Run the version that wrote it, or start over with an empty checkpoint directory."
+            )
+
+
 def _has_our_state(root: Path) -> bool:
-    """Whether Spark's list of the state in a checkpoint has that of an operator of ours."""
+    """Whether Spark's list of the state in a checkpoint has that of an operator of ours, of this version."""
     listed = [path.read_bytes() for path in root.glob("state/*/_metadata/v*/[0-9]*")]
-    return any(all(b'\\"%s\\"' % name in text for name in _STATE) for text in listed)
+    return any(all(_names(text, name) for name in _STATE) for text in listed)
+
+
+def _names(text: bytes, variable: bytes) -> bool:
+    """Whether a record of Spark's names a state variable."""
+    return b'\\"%s\\"' % variable in text
 
 
 def check_records(checkpoint: str | Path) -> None:
@@ -152,3 +169,9 @@ def corrupt(what: str) -> StateCorruptError:
         f"the checkpoint cannot be used: {what}. "
         "Restore it from a copy, or start over with an empty checkpoint directory."
     )
+
+
+def require_directory(path: str) -> None:
+    """Raise CheckpointError if a path on this machine is no directory; others are Spark's to look at."""
+    if "://" not in path and not Path(path.removeprefix("file:")).is_dir():
+        raise CheckpointError(f"{path}: there is no such directory.")

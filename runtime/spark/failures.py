@@ -27,7 +27,7 @@ from aggloom.runtime.spark.records import RECORD_SHOWN
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
 _OURS = re.compile(r"aggloom\.(?:\w+\.)*(\w+Error): ([^\n]*(?:\n  - [^\n]*)*)")
-_INPUT = re.compile(r"\[USER_RAISED_EXCEPTION\] InputFormatError: ([^\n]*?)(?= SQLSTATE|\n|\Z)")
+_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (\w+Error): ([^\n]*?)(?= SQLSTATE|\n|\Z)")
 _HEADER = re.compile(
     r"CSV header does not conform to the schema\.\s+Header: ([^\n]*)\n\s*Schema: ([^\n]*)\n[\s\S]*?CSV file: ([^\n]*)"
 )
@@ -112,12 +112,10 @@ def explained(failure: BaseException) -> AggloomError:
     text = _whole_text(failure)
     ours = _OURS.findall(text)
     if ours:
-        name, message = ours[-1]
-        kind = getattr(errors, name, AggloomError)
-        return kind(message.strip()) if issubclass(kind, AggloomError) else AggloomError(message)
-    found = _INPUT.search(text)
+        return _named(*ours[-1])
+    found = _RAISED.search(text)
     if found:
-        return InputFormatError(_with_line(found[1].strip()))
+        return _named(found[1], _with_line(found[2].strip()))
     found = _TYPE.search(text)
     if found:
         return InputFormatError(
@@ -182,6 +180,12 @@ def _of_file(said: str, text: str) -> str:
         if line and line not in found and "Encountered error while reading" not in line:
             found.append(line)
     return ": ".join(dict.fromkeys([*found[:1], *found[-1:]])) or "Spark does not say why"
+
+
+def _named(name: str, message: str) -> AggloomError:
+    """The error of a name, whether raised in a worker or by an expression."""
+    kind = getattr(errors, name, AggloomError)
+    return kind(message.strip()) if issubclass(kind, AggloomError) else AggloomError(message)
 
 
 def _with_line(message: str) -> str:

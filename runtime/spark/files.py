@@ -6,13 +6,14 @@ its own Parquet reader would do row by row, Arrow does column by column where th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -25,7 +26,11 @@ from aggloom.runtime.values.changelog import Kinds
 METRIC = "aggloom input"
 """Begins the names of the observed metrics that count rows and files."""
 
+_TIME = "greatest_time"
 _COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT"
+_INSTANT = pa.timestamp("us", "UTC")
+_BEFORE_ALL = -62_135_596_800_000_000
+"""The first microsecond of the year 1: less than any event time, which NULL is not to Spark's watermark."""
 _FILE_DDL = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 FILE_OPTIONS = {
     *("cleansource", "filenameonly", "latestfirst", "maxbytespertrigger", "maxfileage"),
@@ -34,7 +39,14 @@ FILE_OPTIONS = {
 }
 """Options, in lower case, that say which files are read and not how."""
 
-_READ: WeakKeyDictionary[DataFrame, WholeFiles] = WeakKeyDictionary()
+_READ: WeakKeyDictionary[DataFrame, Packable] = WeakKeyDictionary()
+
+
+class Packable(Protocol):
+    """What can be read where its rows are packed."""
+
+    def packed(self, pack: Pack, table: str) -> DataFrame:
+        """Its rows, packed; how many there are is an observed metric of the query."""
 
 
 @dataclass(frozen=True)
@@ -42,22 +54,28 @@ class WholeFiles:
     """A DataFrame of Parquet files once more, as their bytes.
 
     base: where directories whose names are columns (`day=1/`) begin. changes: names under which a file may say what
-    kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL.
+    kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL. time: the column
+    by whose greatest value Spark's watermark moves, `delay` behind it.
     """
 
     files: DataFrame
     base: str
     changes: tuple[str, ...]
     lenient: bool
+    time: str | None = None
+    delay: str = ""
 
     def packed(self, pack: Pack, table: str) -> DataFrame:
         """The files' rows, packed; how many there are is an observed metric of the query."""
         columns = self.files.select("path", "modificationTime", "content")
+        ddl = f"{_COUNTED_DDL}, {_TIME} TIMESTAMP" if self.time else _COUNTED_DDL
         packed = columns.mapInArrow(
-            PackFiles(pack, self.base, self.changes, self.lenient), _COUNTED_DDL
+            PackFiles(pack, self.base, self.changes, self.lenient, self.time), ddl
         )
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
-        return packed.observe(f"{METRIC} {table}", *counts).drop("rows", "files")
+        packed = packed.observe(f"{METRIC} {table}", *counts).drop("rows", "files")
+        # Spark has no need of the rows: what moves its watermark is the greatest time that a task has seen.
+        return packed.withWatermark(_TIME, self.delay).drop(_TIME) if self.time else packed
 
 
 def remember(
@@ -78,9 +96,29 @@ def remember(
     return df
 
 
-def whole_files(df: DataFrame) -> WholeFiles | None:
-    """The files that a DataFrame is, if it came from `read_changes` and is still as it was."""
-    return _READ.get(df)
+def remember_packed(df: DataFrame, source: Packable) -> DataFrame:
+    """Note of a DataFrame that it is nothing but what is read from a source."""
+    _READ[df] = source
+    return df
+
+
+def remember_watermark(df: DataFrame, moving: DataFrame, time: str, delay: str) -> DataFrame:
+    """Note of a DataFrame that it is another one under a watermark, if that is nothing but files."""
+    files = _READ.get(df)
+    if isinstance(files, WholeFiles):
+        _READ[moving] = replace(files, time=time, delay=delay)
+    return moving
+
+
+def packable(df: DataFrame, columns: Sequence[str] = ()) -> Packable | None:
+    """What a DataFrame is read from, if a reader noted it and the DataFrame is still as it was.
+
+    columns: those that are read; the one that a watermark goes by has to be among them.
+    """
+    source = _READ.get(df)
+    if isinstance(source, WholeFiles) and source.time not in (None, *columns):
+        return None
+    return source
 
 
 @dataclass(frozen=True)
@@ -91,6 +129,7 @@ class PackFiles:
     base: str
     changes: tuple[str, ...]
     lenient: bool
+    time: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's files."""
@@ -99,16 +138,19 @@ class PackFiles:
         context = TaskContext.get()
         packer = Packer(self.pack.route, context.partitionId() if context else 0)
         rows = files = 0
+        greatest = _BEFORE_ALL
         for batch in batches:
             for path, time, content in zip(*batch.columns, strict=True):
                 order = order_key(time, path) if self.pack.ordered else b""
                 for piece, kinds in self.rows(content.as_buffer(), path.as_py()):
+                    if self.time is not None:
+                        greatest = max(greatest, _greatest(piece.column(self.time)))
                     for packed in packer.add(piece, kinds, order):
-                        yield _counted(packed)
+                        yield self._counted(packed, greatest)
                     rows += piece.num_rows
                 files += 1
         for packed in packer.finish():
-            yield _counted(packed, rows, files)
+            yield self._counted(packed, greatest, rows, files)
             rows = files = 0
 
     def rows(self, content: pa.Buffer, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
@@ -122,11 +164,19 @@ class PackFiles:
                 kinds = self.pack.kinds(change, path)
             yield (piece if width else empty_columns(piece.num_rows)), kinds
 
+    def _counted(
+        self, packed: PackedRow, greatest: int, rows: int = 0, files: int = 0
+    ) -> pa.RecordBatch:
+        """A packed row; how many rows and files were read since the last that said so; the greatest time so far."""
+        batch = packed_batch(packed)
+        for name, count in (("rows", rows), ("files", files)):
+            batch = batch.append_column(name, pa.array([count], pa.int64()))
+        if self.time is not None:
+            batch = batch.append_column(_TIME, pa.array([greatest], _INSTANT))
+        return batch
 
-def _counted(packed: PackedRow, rows: int = 0, files: int = 0) -> pa.RecordBatch:
-    """A packed row, and how many rows and files have been read since the last that said so."""
-    batch = packed_batch(packed)
-    counts = (("rows", rows), ("files", files))
-    for name, count in counts:
-        batch = batch.append_column(name, pa.array([count], pa.int64()))
-    return batch
+
+def _greatest(times: pa.Array) -> int:
+    """The greatest of a column's times in microseconds; a wall clock is taken for that of UTC."""
+    found = pc.max(times).cast(pa.timestamp("us", times.type.tz)).cast(pa.int64()).as_py()
+    return _BEFORE_ALL if found is None else int(found)

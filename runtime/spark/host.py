@@ -17,21 +17,15 @@ from typing import Any, Literal
 
 import pandas as pd
 import pyarrow as pa
+from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.spark.blobs import cut, late_blob, with_kinds, write_blob
 from aggloom.runtime.spark.counting import COUNTS_DDL
+from aggloom.runtime.spark.deferred import Deferred, Variables
 from aggloom.runtime.spark.evolution import evolved
 from aggloom.runtime.spark.factory import FragmentFactory
 from aggloom.runtime.spark.framing import Owner
@@ -50,17 +44,6 @@ from aggloom.runtime.spark.store import Blob, BucketStore, Came, Head, gather
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
 
 BLOB_DDL = "blob BINARY"
-_BLOB = StructType([StructField("blob", BinaryType())])
-_HEAD = StructType(
-    [
-        StructField("token", StringType()),
-        StructField("description", StringType()),
-        StructField("snapshot_chunks", IntegerType()),
-        StructField("log_frames", IntegerType()),
-        StructField("log_entries", IntegerType()),
-        StructField("log_bytes", LongType()),
-    ]
-)
 _QUERY_ID = "sql.streaming.queryId"
 _TIMER_STEPS = 16
 
@@ -95,13 +78,17 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         self._factory = factory
         self._options = options
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as what is made once there are rows."""
+        return Deferred, (cloudpickle.dumps((type(self), self._factory, self._options)),)
+
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state variables."""
-        self._handle = handle
-        self._head = handle.getValueState("head", _HEAD)
-        self._snapshot = handle.getListState("snapshot", _BLOB)
-        self._log = handle.getListState("log", _BLOB)
-        self._about = handle.getValueState("about", _BLOB)
+        self.begin(handle, Variables.of(handle))
+
+    def begin(self, handle: StatefulProcessorHandle, variables: Variables) -> None:
+        """Take the state variables of a task."""
+        self._handle, self._variables = handle, variables
         self._query = _query_id()
         if self._query:
             given = self._options.state_limit
@@ -142,9 +129,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         if not self._query:
             yield from self._run_once(bucket, came, clock)
             return
-        store = BucketStore(
-            self._head, self._snapshot, self._log, self._about, owner, factory.description
-        )
+        store = BucketStore(*self._variables, owner, factory.description)
         directory = directory_of(self._query, options.place, factory.digest, options.buckets)
         with residence(self._root(), directory, bucket, self._limit) as home:
             head = store.head()

@@ -29,6 +29,7 @@ from aggloom.runtime.inspection import (
 )
 from aggloom.runtime.operators.base import Operator, OperatorSpec, blocks_of
 from aggloom.runtime.operators.fragment import Fragment
+from aggloom.runtime.spark.checkpoint import require_directory
 from aggloom.runtime.spark.framing import LAYOUT
 from aggloom.runtime.spark.session import session
 from aggloom.runtime.spark.state_reader import (
@@ -36,7 +37,6 @@ from aggloom.runtime.spark.state_reader import (
     Checkpoint,
     StoredBucket,
     StoredOperator,
-    require_directory,
 )
 from aggloom.runtime.values.clock import Clock
 

@@ -46,7 +46,7 @@ from aggloom.runtime.spark.expressions import (
     spark_arrow,
 )
 from aggloom.runtime.spark.factory import FragmentFactory, factory_of
-from aggloom.runtime.spark.files import WholeFiles, whole_files
+from aggloom.runtime.spark.files import Packable, packable
 from aggloom.runtime.spark.host import FragmentProcessor, Options
 from aggloom.runtime.spark.once import streamed
 from aggloom.runtime.spark.ordinary import (
@@ -54,6 +54,7 @@ from aggloom.runtime.spark.ordinary import (
     Rows,
     Table,
     extra_fields,
+    having,
     scanned,
     spark_fields,
     stepped,
@@ -63,7 +64,8 @@ from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.records import CHANGE_COLUMN
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
-from aggloom.runtime.spark.unpack import Having, Respell, Unpack
+from aggloom.runtime.spark.spelling import respelled
+from aggloom.runtime.spark.unpack import Unpack
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES
 
 HandlerOf = Callable[[AggSpec], HandlerText]
@@ -176,22 +178,21 @@ class Lowering:
             return stepped(self._shown(node.inputs[0]), node, (StringType(), KIND))
         if isinstance(node, Calc):
             below = self._shown(node.input)
-            if node.where is not None:
-                condition = f"({node.where}) AS `row passes`"
-                schema = with_kind(node.input.schema, pa.string())
-                upsert = not self.plan.tells_before
-                below = below.selectExpr("*", condition).mapInArrow(
-                    Having(schema, profile, upsert), spark_fields(node.input.schema, StringType())
-                )
             late = [name for name in below.columns if name == LATE_ROW]
+            if node.where is not None:
+                below = having(below, node, late, profile, upsert=not self.plan.tells_before)
             return below.selectExpr(*projected(node), *late, quote(KIND))
         assert isinstance(node, Scan)
         rows = scanned(self.tables[node.table], node)
         df = rows.df.select(*(F.col(quote(name)) for name in node.schema.names), *rows.extra[:1])
         if rows.kind is None:
             return df.withColumn(KIND, F.lit(PROFILES[profile][0]))
-        respell = Respell(with_kind(node.schema, pa.string()), profile, str(rows.change_column))
-        return df.mapInArrow(respell, spark_fields(node.schema, StringType()))
+        where, kind = (
+            f"{node.table}, change column {rows.change_column!r}",
+            df.schema[KIND].dataType,
+        )
+        word = respelled(F.col(quote(KIND)), kind, profile, where, rows.append_only)
+        return df.withColumn(KIND, word)
 
     def _rows(self, node: Node) -> Rows:
         """A part of the plan below an aggregate as ordinary columns."""
@@ -244,14 +245,14 @@ class Lowering:
             return self._files(node) is not None
         return isinstance(node, Stateful) or is_step(node)
 
-    def _files(self, node: Node) -> WholeFiles | None:
-        """The files that a source is, unless Spark has to see its rows for their event times."""
+    def _files(self, node: Node) -> Packable | None:
+        """What a source is read from, unless Spark has to see its rows for their event times."""
         table = self.tables[node.table] if isinstance(node, Scan) else None
-        if table is None or table.moving or table.change_column not in (None, CHANGE_COLUMN):
+        if table is None or table.change_column not in (None, CHANGE_COLUMN):
             return None
         if CHANGE_COLUMN in node.schema.names:
-            return None  # Taken for a column like others: it is what the reader made of the files.
-        return whole_files(table.df)
+            return None  # Taken for a column like others: it is what the reader made of it.
+        return packable(table.df, node.schema.names)
 
     def _united(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:
         whole: DataFrame | None = None

@@ -12,7 +12,6 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
@@ -31,12 +30,14 @@ from aggloom.runtime.formats.lines import cut
 from aggloom.runtime.formats.side import SideTable, side_table
 from aggloom.runtime.spark.counting import REFUSED, number
 from aggloom.runtime.spark.expressions import spark_arrow, spark_schema
+from aggloom.runtime.spark.file_order import file_order
+from aggloom.runtime.spark.files import remember_packed
+from aggloom.runtime.spark.moment import part_name
+from aggloom.runtime.spark.packed_messages import PackedMessages
 from aggloom.runtime.spark.records import CHANGE_COLUMN
 
 _UPSERTS: WeakKeyDictionary[DataFrame, tuple[str, ...]] = WeakKeyDictionary()
 _READ = "_aggloom_read"
-_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-_PARTS: dict[tuple[str, int], int] = {}
 _PLACES = ("topic", "partition", "offset")
 
 
@@ -67,7 +68,15 @@ def read_messages(
     known = [name for name in _PLACES if name in df.columns]
     parts = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in known]
     place = F.concat_ws(", ", *parts) if parts else F.lit("a message")
-    return decoded(df, made, F.col(value), keyed, place, side)
+    changes = decoded(df, made, F.col(value), keyed, place, side)
+    if file_order(df):
+        # Rows of files are put in order before they are packed.
+        return changes
+    messages = df.select(
+        F.col(value).cast("binary").alias("value"), keyed.alias("key"), place.alias("place")
+    )
+    table = side_table(side, made, made.unreadable)
+    return remember_packed(changes, PackedMessages(messages, made, table))
 
 
 def session_zone(session: Any) -> str:
@@ -145,7 +154,7 @@ class Reading:
         present = [message for message in messages if message is not None]
         found = self.decoder.decode(present)
         if found.refused and self.side is not None:
-            self.side.write(found.side_table(), _part(self.side.token))
+            self.side.write(found.side_table(), part_name(self.side.token))
         return self._arrays(messages, found)
 
     def _messages(
@@ -179,18 +188,3 @@ class Reading:
         return pa.StructArray.from_arrays(
             [lists, pa.array(counts, pa.int32())], names=["rows", "refused"]
         )
-
-
-def _part(token: str) -> str:
-    """The name of what a task writes next to a side table: the same when the task runs again."""
-    context = TaskContext.get()
-    if context is None:
-        return "0"
-    attempt = (token, int(context.taskAttemptId()))
-    part = _PARTS.get(attempt, -1) + 1
-    # A worker runs one task at a time; those before are over.
-    for old in [each for each in _PARTS if each[1] != attempt[1]]:
-        del _PARTS[old]
-    _PARTS[attempt] = part
-    query, batch = (context.getLocalProperty(name) for name in (_QUERY, _BATCH))
-    return f"{query or 'batch'}-{batch or 0}-{context.partitionId()}-{part}"

@@ -10,12 +10,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from aggloom.codegen.planner import Lookup, LookupJoin, Node, Scan
+from aggloom.codegen import columns_of
+from aggloom.codegen.planner import Calc, Lookup, LookupJoin, Node, Scan
 from aggloom.runtime.operators.stateless import bare
 from aggloom.runtime.spark.expressions import check_columns, quote, spark_schema
 from aggloom.runtime.spark.file_order import FILE_PATH, FILE_TIME, file_order
 from aggloom.runtime.spark.lookup_frame import answered
-from aggloom.runtime.spark.unpack import Stepped
+from aggloom.runtime.spark.unpack import Having, Stepped
 
 KIND = "row kind"
 """The column of the kinds of rows on their way through a query."""
@@ -84,6 +85,24 @@ def stepped(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
         return answered(df, node, *extra)
     fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
     return df.mapInArrow(Stepped(bare(node)), StructType(fields))
+
+
+def having(df: DataFrame, node: Calc, late: list[str], profile: str, upsert: bool) -> DataFrame:
+    """The rows of a changelog that pass the filter of a Calc, with the kinds that they get, in the columns it reads.
+
+    late: the column that is set in rows that came too late, if there is one; these pass. upsert: of updates only the
+    +U comes.
+    """
+    if node.input.appends_only:
+        came_late = (f"{quote(name)} IS NOT NULL" for name in late)
+        return df.where(" OR ".join([f"({node.where})", *came_late]))
+    expressions = [str(node.where), *(sql for _, sql in node.select)]
+    read = {name for sql in expressions for name in columns_of(sql)}
+    names = [name for name in node.input.schema.names if name in read] + late + [KIND]
+    fields = [StructField(name, df.schema[name].dataType, True) for name in names]
+    stage = Having(profile, upsert, bool(late))
+    passes = f"({node.where}) AS `row passes`"
+    return df.selectExpr(*map(quote, names), passes).mapInArrow(stage, StructType(fields))
 
 
 def with_kind(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:

@@ -15,11 +15,15 @@ from aggloom.runtime.spark.counting import Totals, input_rows
 _POLL_SECONDS = 0.5
 
 
-def describe(progress: dict[str, Any], total_rows: int) -> str:
-    """One batch in one line: rows, rate, batch, duration, lag of the input, size of the state."""
+def describe(progress: dict[str, Any], total_rows: int, first: bool = False) -> str:
+    """One batch in one line: rows, rate, batch, duration, lag of the input, size of the state.
+
+    first: of a run.
+    """
     rows = input_rows(progress)
     millis = int((progress.get("durationMs") or {}).get("triggerExecution") or 0)
-    rate = rows * 1000 // millis if millis else 0
+    # The first batch of a run starts workers and compiles; its rate would tell of that.
+    rate = "with the start" if first else f"{rows * 1000 // max(millis, 1):,} rows/s"
     state = sum(
         int(operator.get("memoryUsedBytes") or 0) for operator in progress.get("stateOperators", [])
     )
@@ -29,7 +33,7 @@ def describe(progress: dict[str, Any], total_rows: int) -> str:
     waiting = sum(int(lag) for lag in lags if lag)
     behind = f", {waiting:,} files waiting" if waiting else ""
     return (
-        f"batch {progress.get('batchId')}: {rows:,} rows in {millis / 1000:.1f} s ({rate:,} rows/s), "
+        f"batch {progress.get('batchId')}: {rows:,} rows in {millis / 1000:.1f} s ({rate}), "
         f"{total_rows:,} rows so far{behind}, state store {state / 2**20:.1f} MB"
     )
 
@@ -79,6 +83,7 @@ class ProgressPrinter:
             # The query may be gone while the session closes; progress is not worth an error.
             return
         for progress in recent:
+            first = not self._totals.counts.batches
             new = self._totals.add(progress)
             if new and self._active and progress.get("numInputRows"):
-                print(describe(progress, self._totals.rows), file=self._out, flush=True)
+                print(describe(progress, self._totals.rows, first), file=self._out, flush=True)

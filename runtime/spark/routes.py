@@ -31,6 +31,11 @@ _WORTH_A_TRY = 4096
 _TRIAL = 200_000
 _TRIAL_OF_VIEWS = 32_000
 _SHRINKS = 0.5
+_LOOKS = (16_384, 65_536)
+_HOPELESS = 0.95
+_FEW = 8_192
+_REPEATS = 16
+"""Up to _FEW keys, and one more for each _REPEATS rows, are split by bucket where their rows would be otherwise."""
 _LOCAL_BYTES = 128 << 20
 
 _BACKEND = re.compile(r"^BACKEND = [\"'](\w+)", re.MULTILINE)
@@ -172,7 +177,8 @@ class _Local:
     """Local aggregation that gives up where it does not make the data smaller.
 
     The first rows are kept beside their accumulators. Where keys (and what views hold) are not clearly fewer
-    than rows, the rows go on as they are, and so do all that follow in this task.
+    than rows, the rows go on as they are, and so do all that follow in this task. Few keys are split by bucket when
+    their accumulators leave; many, and views, which take long to merge, have accumulators by bucket.
     """
 
     def __init__(self, route: Route) -> None:
@@ -180,6 +186,9 @@ class _Local:
         self._route = route
         self._handler = route.local.load()
         self._aggregators: dict[int, LocalAggregator] = {}
+        self._whole: LocalAggregator | None = None
+        keys = len(self._handler.spec().group_by)
+        self._splits = bool(self._handler.VIEWS) or any(place >= keys for place in route.keys)
         self._kept: list[Rows] = []
         self._rows = self._tried = 0
         # Views cost more than they save if it comes to nothing: they are given less time.
@@ -195,7 +204,7 @@ class _Local:
             self._rows += batch.num_rows
             if self._rows >= _WORTH_A_TRY:
                 self._try()
-        if sum(each.state_bytes for each in self._aggregators.values()) > _LOCAL_BYTES:
+        if sum(each.state_bytes for each in self._all()) > _LOCAL_BYTES:
             yield from self._take()
 
     def finish(self) -> Iterator[tuple[int, bytes]]:
@@ -217,31 +226,59 @@ class _Local:
             start = min(max(self._tried - skipped, 0), batch.num_rows)
             skipped += batch.num_rows
             while start < batch.num_rows and not self.given_up:
-                stop = batch.num_rows if self._decided else start + self._trial - self._tried
+                stop = batch.num_rows if self._decided else start + self._next_look() - self._tried
                 stop = min(stop, batch.num_rows)
                 self._aggregate((batch.slice(start, stop - start), kinds[start:stop]))
                 if not self._decided:
                     self._tried += stop - start
-                    if self._tried >= self._trial:
+                    if self._tried >= self._trial or self._looks_hopeless():
                         self._decide()
                 start = stop
 
+    def _next_look(self) -> int:
+        """After how many rows it is looked at what they come to."""
+        return next((n for n in _LOOKS if self._tried < n < self._trial), self._trial)
+
+    def _looks_hopeless(self) -> bool:
+        """Whether hardly a key has come twice so far."""
+        return self._tried >= _LOOKS[-1] and self._entries() > _HOPELESS * self._tried
+
     def _decide(self) -> None:
         self._decided = True
-        entries = sum(each.entries for each in self._aggregators.values())
-        self.given_up = not self._aggregators or entries > _SHRINKS * self._tried
+        entries = self._entries()
+        self.given_up = not entries or entries > _SHRINKS * self._tried
         if self.given_up:
-            self._aggregators = {}
+            self._whole, self._aggregators = None, {}
         else:
             self._kept = []
 
+    def _all(self) -> list[LocalAggregator]:
+        return [*([self._whole] if self._whole else []), *self._aggregators.values()]
+
+    def _entries(self) -> int:
+        return sum(each.entries for each in self._all())
+
     def _aggregate(self, rows: Rows) -> None:
+        if not self._splits:
+            self._whole = self._whole or LocalAggregator(self._handler)
+            self._whole.add(*rows)
+            if self._whole.keys > _FEW + self._whole.rows // _REPEATS:
+                self._splits = True
+                self._spread()
+            return
         for bucket, part in split(rows, self._route.keys, self._route.buckets):
             if bucket not in self._aggregators:
                 self._aggregators[bucket] = LocalAggregator(self._handler)
             self._aggregators[bucket].add(*part)
 
+    def _spread(self) -> None:
+        """Give each bucket its accumulators."""
+        if self._whole is not None:
+            self._aggregators = dict(self._whole.spread(self._route.keys, self._route.buckets))
+            self._whole = None
+
     def _take(self) -> Iterator[tuple[int, bytes]]:
+        self._spread()
         for bucket, aggregator in sorted(self._aggregators.items()):
             yield bucket, aggregator.take()
         self._aggregators = {}

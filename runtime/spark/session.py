@@ -14,9 +14,12 @@ from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.chatter import without_chatter
+from aggloom.runtime.spark.home import without_archives
+from aggloom.runtime.spark.local_files import without_processes
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_LOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -42,6 +45,7 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     cores = _cores(master)
     settings = {
         _PROVIDER: _ROCKSDB,
+        _LOGS: "true",
         "spark.sql.streaming.stateStore.checkpointFormatVersion": 2,
         "spark.sql.streaming.stateStore.rowChecksum.enabled": "true",
         "spark.sql.shuffle.partitions": cores,
@@ -66,8 +70,8 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     # A line of Spark's progress has no end until the next thing is said.
     quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
     try:
-        with without_chatter() if quiet else nullcontext():
-            return builder.getOrCreate()
+        with without_chatter() if quiet else nullcontext(), without_archives():
+            made = builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
@@ -75,6 +79,9 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
             "Spark's Java ended as it began; what it said is above. Spark needs Java 17 or newer (JAVA_HOME is "
             f"{os.environ.get('JAVA_HOME') or 'not set'}), and {settings['spark.driver.memory']} of memory."
         ) from failure
+    if is_local(made):
+        without_processes(made)
+    return made
 
 
 def ensure_query_settings(

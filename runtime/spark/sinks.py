@@ -1,4 +1,4 @@
-"""Sinks for a changelog: the console, a materialised table, JSON lines, Parquet; a database."""
+"""Sinks for a changelog: the console, a materialised table, JSON lines, Parquet; a database, a topic of Kafka."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import SpecError, StateCorruptError
-from aggloom.runtime.sinks.registry import KNOWN, PLAIN, sink_options
+from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
-from aggloom.runtime.spark.database import IntoDatabase, change_column_of
+from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
 from aggloom.runtime.spark.lower import lowered
 from aggloom.runtime.spark.repartition import hint
@@ -46,11 +46,11 @@ def write_changes(
     key_columns: Sequence[str] | None = None,
     rows_shown: int = 20,
 ) -> StreamingQuery:
-    """Start a query that writes a changelog to `console`, `table`, `jsonl:PATH`, `parquet:PATH`, or a database.
+    """Start a query that writes a changelog to `console`, `table`, `jsonl:PATH`, `parquet:PATH`, a database, or Kafka.
 
     sink: one of these, or a mapping of its kind and its options, as in {"kind": "database", "table": "totals",
     "connect": "dbname=shop"} (docs/sinks.md). By default it processes what is there and stops. `key_columns` tell
-    `table` which row a lone +U replaces, and `database` by which columns rows are written, if not by the result's key.
+    `table` which row a lone +U replaces, and the others by which columns rows are written, if not by the result's key.
     """
     if not df.isStreaming:
         raise SpecError(
@@ -62,18 +62,11 @@ def write_changes(
             f"sink is a {type(sink).__name__}; known are {', '.join(KNOWN)}. "
             "For a function of your own use df.writeStream.foreachBatch"
         )
-    options = None
-    if isinstance(sink, Mapping):
-        sink, options = sink_options(sink)
-    kind, _, path = sink.partition(":")
-    if kind not in PLAIN and options is None:
-        raise SpecError(f"unknown sink {sink!r}; known are {', '.join(KNOWN)}")
-    if kind in ("jsonl", "parquet") and not path:
-        raise SpecError(f"sink {sink!r}: write {kind}:PATH")
+    kind, path, options = destination(sink)
     made = lowered(df)
-    database = None
+    batches = None
     if options is not None:
-        database = IntoDatabase.of(df, made, options, key_columns, checkpoint)
+        batches = EachBatch.of(df, made, options, key_columns, checkpoint)
     df = ready(df, checkpoint)
     keeps = hint(df.sparkSession, checkpoint)
     if keeps:
@@ -82,8 +75,8 @@ def write_changes(
     writer = writer.trigger(**(trigger or {"availableNow": True}))
     if query_name:
         writer = writer.queryName(query_name)
-    if database is not None:
-        return started(writer.foreachBatch(WithFiles(checkpoint, database)))
+    if batches is not None:
+        return started(writer.foreachBatch(WithFiles(checkpoint, batches)))
     if kind == "console":
         return started(writer.foreachBatch(WithFiles(checkpoint, ConsoleSink(rows_shown))))
     if kind == "table":

@@ -6,24 +6,23 @@ All variables are read at one batch, which is pinned, so that a running query do
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.errors import CheckpointError, StateCorruptError
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.framing import DESCRIPTION, LOG, Owner, stated_owner, unseal
+from aggloom.runtime.spark.framing import DESCRIPTION, LOG, SNAPSHOT, Owner, stated_owner, unseal
 from aggloom.runtime.spark.partitioning import bucket_keys, hash_int
 from aggloom.runtime.spark.store import BucketStore, Head
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
-_VARIABLES = {"head", "snapshot", "log"}
+_VARIABLES = {"head", "log"}
 _BYTES_AT_ONCE = 256 << 20
 
 
@@ -55,6 +54,12 @@ class StoredBucket:
     snapshot: list[bytes] = field(default_factory=list)
     log: list[bytes] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, bucket: int, head: Head, blobs: Sequence[bytes]) -> StoredBucket:
+        """What lies in a bucket's list: the description, the snapshot's chunks, the log."""
+        start = 1 + head.snapshot_chunks
+        return cls(bucket, head, blobs[0], list(blobs[1:start]), list(blobs[start:]))
+
     def description(self, trust: bool) -> FragmentDescription:
         """What the state was made from; raises StateError if the blob is not whole."""
         return described_by(self.about, self.bucket, trust)
@@ -66,9 +71,8 @@ class StoredBucket:
     def store(self, description: FragmentDescription) -> BucketStore:
         """The bucket as the host sees it, with every check that the host makes."""
         owner = Owner(description.operator, description.digest, self.bucket, description.buckets)
-        return BucketStore(
-            _Kept([self.head]), _Kept(self.snapshot), _Kept(self.log), _Kept([]), owner, ""
-        )
+        blobs = [self.about, *self.snapshot, *self.log]
+        return BucketStore(_Kept([self.head]), _Kept(blobs), owner, "")
 
 
 class Checkpoint:
@@ -90,10 +94,10 @@ class Checkpoint:
             variables = _variables(row["operatorProperties"])
             if not variables >= _VARIABLES:
                 foreign.append(row["operatorName"])
-            elif "about" not in variables:
+            elif "snapshot" in variables:
                 raise CheckpointError(
                     f"{self.path}: operator {row['operatorId']} was written by an older version of aggloom, "
-                    "which left no description of its state. Read it with that version."
+                    "whose state lies otherwise. Read it with that version."
                 )
             else:
                 batches = row["minBatchId"], row["maxBatchId"]
@@ -110,19 +114,19 @@ class Checkpoint:
         heads = self._variable("head", operator, batch).select(
             "key.bucket", "partition_id", "value.*"
         )
-        sizes = []
-        for name in ("snapshot", "log"):
-            blobs = self._variable(name, operator, batch)
-            sized = blobs.select("key.bucket", F.length("list_element.blob").alias("size"))
-            summed = self._collect(sized.groupBy("bucket").agg(F.sum("size").alias("size")))
-            sizes.append({row["bucket"]: int(row["size"]) for row in summed})
+        blobs = self._variable("log", operator, batch)
+        sized = blobs.select(
+            "key.bucket", _content().alias("content"), F.length("list_element.blob").alias("size")
+        )
+        summed = sized.groupBy("bucket", "content").agg(F.sum("size").alias("size"))
+        sizes = {(key, int(content, 16)): int(size) for key, content, size in self._collect(summed)}
         found = [
             BucketFiles(
                 hash_int(key),
                 partition,
                 Head(*head),
-                sizes[0].get(key, 0),
-                sizes[1].get(key, 0),
+                sizes.get((key, SNAPSHOT), 0),
+                sizes.get((key, LOG), 0),
             )
             for key, partition, *head in self._collect(heads)
         ]
@@ -130,7 +134,10 @@ class Checkpoint:
 
     def description(self, operator: int, batch: int, trust: bool) -> FragmentDescription:
         """What the state of an operator was made from, as one of its buckets says."""
-        rows = self._variable("about", operator, batch).select("key.bucket", "value.blob").limit(1)
+        blobs = self._variable("log", operator, batch).where(
+            _content() == f"{DESCRIPTION:02X}"
+        )
+        rows = blobs.select("key.bucket", "list_element.blob").limit(1)
         for key, blob in self._collect(rows):
             return described_by(bytes(blob), hash_int(key), trust)
         raise self._undescribed(operator)
@@ -155,20 +162,14 @@ class Checkpoint:
         names = bucket_keys(max(each.bucket for each in chunk) + 1)
         keys = {names[each.bucket]: each.bucket for each in chunk}
 
-        def blobs(name: str, column: str) -> dict[int, list[bytes]]:
-            found: dict[int, list[bytes]] = {bucket: [] for bucket in keys.values()}
-            rows = self._variable(name, operator, batch).where(F.col("key.bucket").isin(*keys))
-            for key, blob in self._collect(rows.select("key.bucket", f"{column}.blob")):
-                found[keys[key]].append(bytes(blob))
-            return found
-
-        about, snapshot = blobs("about", "value"), blobs("snapshot", "list_element")
-        log = blobs("log", "list_element")
+        found: dict[int, list[bytes]] = {bucket: [] for bucket in keys.values()}
+        rows = self._variable("log", operator, batch).where(F.col("key.bucket").isin(*keys))
+        for key, blob in self._collect(rows.select("key.bucket", "list_element.blob")):
+            found[keys[key]].append(bytes(blob))
         for each in chunk:
-            bucket = each.bucket
-            if not about[bucket]:
+            if not found[each.bucket]:
                 raise self._undescribed(operator)
-            yield StoredBucket(bucket, each.head, about[bucket][0], snapshot[bucket], log[bucket])
+            yield StoredBucket.of(each.bucket, each.head, found[each.bucket])
 
     def _undescribed(self, operator: int) -> StateCorruptError:
         return StateCorruptError(
@@ -192,6 +193,11 @@ class Checkpoint:
             raise explained(failure) from failure
 
 
+def _content() -> Column:
+    """What a frame holds, as a byte of its header says."""
+    return F.hex(F.substring("list_element.blob", 7, 1))
+
+
 class _Kept:
     """A state variable that was read: of one value, or a list."""
 
@@ -201,12 +207,6 @@ class _Kept:
     def get(self) -> Iterator[Any]:
         """The values as rows of one column."""
         return ((value,) for value in self._values)
-
-
-def require_directory(path: str) -> None:
-    """Raise CheckpointError if a path on this machine is no directory; others are Spark's to look at."""
-    if "://" not in path and not Path(path.removeprefix("file:")).is_dir():
-        raise CheckpointError(f"{path}: there is no such directory.")
 
 
 def described_by(about: bytes, bucket: int, trust: bool) -> FragmentDescription:

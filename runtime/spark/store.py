@@ -1,9 +1,9 @@
 """Durable state of one bucket: a snapshot in chunks, and the log of the input since.
 
-A commit appends the batch's input to the log, or, once the log outweighs the state, rewrites the snapshot and clears
-the log; its cost is the smaller of input and state, never state alone. Operators are deterministic, so snapshot and
-replay give the state back. A head record says how many chunks and log entries there must be, and a description what
-the state was made from.
+A commit appends the batch's input to the log, or, once the log outweighs the state, writes a snapshot in its place;
+its cost is the smaller of input and state, never state alone. Operators are deterministic, so snapshot and
+replay give the state back. A head record says how many chunks and log entries there must be. One list holds
+all else, for each state variable costs a task time: a description of what the state was made from, the chunks, the log.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import hashlib
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -83,13 +84,9 @@ class Head:
 class BucketStore:
     """The state variables of a stateful processor, seen as one bucket's snapshot and log."""
 
-    def __init__(
-        self, head: Any, snapshot: Any, log: Any, about: Any, owner: Owner, description: str
-    ) -> None:
+    def __init__(self, head: Any, log: Any, owner: Owner, description: str) -> None:
         self._head = head
-        self._snapshot = snapshot
         self._log = log
-        self._about = about
         self.owner = owner
         self.description = description
         self.described = _digest(description)
@@ -101,7 +98,7 @@ class BucketStore:
 
     def former(self, head: Head) -> BucketStore:
         """This bucket as the query that wrote it last would see it: under its digest, with its description."""
-        row = self._about.get()
+        row = next(iter(self._log.get()), None)
         if row is None:
             raise self._incomplete("description", 0, 1)
         blob = bytes(row[0])
@@ -109,21 +106,28 @@ class BucketStore:
         text = bytes(unseal(blob, owner, DESCRIPTION).payload).decode()
         if _digest(text) != head.description:
             raise self._incomplete("description", 0, 1)
-        return BucketStore(self._head, self._snapshot, self._log, self._about, owner, text)
+        return BucketStore(self._head, self._log, owner, text)
 
     def rebuild(self, head: Head, fragment: Fragment) -> None:
         """Bring a fresh fragment to the state of `head`: the snapshot, then the log replayed."""
-        snapshot = self.snapshot(head)
+        snapshot, rows = self._opened(head)
         if snapshot:
             fragment.restore(snapshot)
-        for bundles, clock in self.bundles(head, fragment.spec.inputs):
+        for bundles, clock in self._played(head, rows, fragment.spec.inputs):
             fragment.run(bundles, clock)
 
     def snapshot(self, head: Head) -> bytes:
         """The snapshot that `head` names, empty if there is none; raises StateCorruptError."""
-        if not head.snapshot_chunks:
-            return b""
-        return b"".join(self._frames(self._snapshot, SNAPSHOT, head.snapshot_chunks))
+        return self._opened(head)[0]
+
+    def bundles(
+        self, head: Head, inputs: Sequence[pa.Schema]
+    ) -> Iterator[tuple[list[Bundle], Clock]]:
+        """What the log has in order, each time a bundle of each input and the clock; raises StateCorruptError.
+
+        inputs: the columns of each input.
+        """
+        return self._played(head, self._opened(head)[1], inputs)
 
     def commit(
         self,
@@ -140,7 +144,7 @@ class BucketStore:
         old = head or Head("")
         token = uuid.uuid4().hex
         if evolves or self._snapshot_is_due(old, fragment, came.nbytes):
-            self._write_snapshot(fragment, old, token)
+            self._write_snapshot(fragment, token)
             return token
         # Where only the clock moved there is a frame without rows, which says so.
         pieces = [(blob.input, bytes(blob.data)) for blob in came.blobs] or [(0, b"")]
@@ -148,9 +152,9 @@ class BucketStore:
             (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock, number),)
             for part, (number, piece) in enumerate(pieces)
         ]
-        self._log.appendList(frames)
+        about = [] if old.description == self.described else [self._about()]
+        self._log.appendList([*about, *frames])
         self._update_head(
-            old,
             Head(
                 token,
                 self.described,
@@ -158,7 +162,7 @@ class BucketStore:
                 old.log_frames + len(frames),
                 old.log_entries + 1,
                 old.log_bytes + came.nbytes,
-            ),
+            )
         )
         return token
 
@@ -170,45 +174,44 @@ class BucketStore:
             head.log_bytes + more > enough or head.log_entries + 1 > LOG_MAXIMUM_ENTRIES * stagger
         )
 
-    def _write_snapshot(self, fragment: Fragment, old: Head, token: str) -> None:
-        """Replace snapshot and log by a snapshot of now."""
+    def _write_snapshot(self, fragment: Fragment, token: str) -> None:
+        """Put a snapshot of now in the place of what there is."""
         data = memoryview(fragment.snapshot()).cast("B")
         starts = range(0, max(len(data), 1), BLOB_BYTES)
-        self._snapshot.put(
-            [
-                (seal(data[at : at + BLOB_BYTES], self.owner, SNAPSHOT, 0, part, len(starts)),)
-                for part, at in enumerate(starts)
-            ]
-        )
-        if old.log_frames:
-            self._log.clear()
-        self._update_head(old, Head(token, self.described, len(starts)))
+        chunks = [
+            (seal(data[at : at + BLOB_BYTES], self.owner, SNAPSHOT, 0, part, len(starts)),)
+            for part, at in enumerate(starts)
+        ]
+        self._log.put([self._about(), *chunks])
+        self._update_head(Head(token, self.described, len(starts)))
 
-    def _update_head(self, old: Head, head: Head) -> None:
-        """Write the head record, and the description where it is another than before."""
-        if old.description != head.description:
-            self._about.update((seal(self.description.encode(), self.owner, DESCRIPTION),))
+    def _update_head(self, head: Head) -> None:
         self._head.update(astuple(head))
 
-    def _frames(self, state: Any, content: int, expected: int) -> list[memoryview]:
-        """The payloads of a snapshot's chunks, checked and complete."""
-        frames = [unseal(bytes(row[0]), self.owner, content) for row in state.get()]
+    def _about(self) -> tuple[bytes]:
+        """The description as a row."""
+        return (seal(self.description.encode(), self.owner, DESCRIPTION),)
+
+    def _opened(self, head: Head) -> tuple[bytes, Iterator[Any]]:
+        """The snapshot that `head` names, checked and complete, and the rows of the log after it."""
+        rows = iter(self._log.get())
+        about = next(rows, None)
+        if about is None:
+            raise self._incomplete("description", 0, 1)
+        unseal(bytes(about[0]), self.owner, DESCRIPTION)
+        chunks = [bytes(row[0]) for row in islice(rows, head.snapshot_chunks)]
+        frames = [unseal(chunk, self.owner, SNAPSHOT) for chunk in chunks]
+        expected = head.snapshot_chunks
         if [(f.part, f.parts) for f in frames] != [(part, expected) for part in range(expected)]:
             raise self._incomplete("snapshot", len(frames), expected)
-        return [frame.payload for frame in frames]
+        return b"".join(frame.payload for frame in frames), rows
 
-    def bundles(
-        self, head: Head, inputs: Sequence[pa.Schema]
+    def _played(
+        self, head: Head, rows: Iterator[Any], inputs: Sequence[pa.Schema]
     ) -> Iterator[tuple[list[Bundle], Clock]]:
-        """What the log has in order, each time a bundle of each input and the clock; raises StateCorruptError.
-
-        inputs: the columns of each input.
-        """
-        if not head.log_frames:
-            return
         pieces: list[Blob] = []
         entry = read = 0
-        for row in self._log.get():
+        for row in rows:
             frame = unseal(bytes(row[0]), self.owner, LOG)
             if (frame.entry, frame.part) != (entry, len(pieces)):
                 raise self._incomplete("log", read, head.log_frames)

@@ -86,17 +86,22 @@ class Stepped:
 class Having:
     """The `mapInArrow` stage of a condition on the result: the last two columns are the change column and it.
 
-    upsert: of updates only the +U comes.
+    upsert: of updates only the +U comes. late: before the change column there is one that is set in rows that came too
+    late, which pass.
     """
 
-    schema: pa.Schema
     profile: str = "spark"
     upsert: bool = True
+    late: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Filter a changelog; a -U at the end of a batch waits for its +U."""
         held: pa.RecordBatch | None = None
         for batch in batches:
+            if self.late:
+                came = batch.column(batch.num_columns - 3).is_null()
+                yield batch.filter(pc.invert(came)).select(range(batch.num_columns - 1))
+                batch = batch.filter(came)
             if not batch.num_rows:
                 continue
             whole = concat([held, batch]) if held is not None else batch
@@ -115,20 +120,5 @@ class Having:
         keep, new = having_kinds(kinds, condition.to_numpy(zero_copy_only=False), self.upsert)
         if keep.any():
             columns = [*batch.columns[:-2], kinds_to_arrow(new, self.profile)]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.schema).filter(pa.array(keep))
-
-
-@dataclass(frozen=True)
-class Respell:
-    """The `mapInArrow` stage of a source that is shown as it is: its kinds in the words of a profile."""
-
-    schema: pa.Schema
-    profile: str
-    change_column: str
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Spell the last column anew."""
-        for batch in batches:
-            kinds = parse_kinds(batch.column(batch.num_columns - 1), self.change_column)
-            columns = [*batch.columns[:-1], kinds_to_arrow(kinds, self.profile)]
-            yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            names = batch.schema.names[:-1]
+            yield pa.RecordBatch.from_arrays(columns, names=names).filter(pa.array(keep))

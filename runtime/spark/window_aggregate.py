@@ -15,6 +15,8 @@ from aggloom.codegen.planner import Plan, PlanOptions, plan_windows, walk
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.local.given_handler import window_handler
+from aggloom.runtime.spark.expressions import quote
+from aggloom.runtime.spark.files import remember_watermark
 from aggloom.runtime.spark.group_aggregate import (
     check_frame,
     find_change_column,
@@ -112,7 +114,8 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
         # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.
         instant = f"CAST(convert_timezone('UTC', current_timezone(), `{column}`) AS TIMESTAMP)"
         timed, column = df.withColumn(_WALL_CLOCK, F.expr(instant)), _WALL_CLOCK
-    moving = timed.withWatermark(column, f"{ms} milliseconds")
+    delay = f"{ms} milliseconds"
+    moving = remember_watermark(df, timed.withWatermark(quote(column), delay), time, delay)
     return Table(same_files(df, moving), change_column, time)
 
 

@@ -44,6 +44,13 @@ class ChangelogLawError(AggloomError):
     """A changelog broke a law: it retracts what is not there, or says too much about one key."""
 
 
+def spellings(kind: int) -> list[str]:
+    """All words for a kind."""
+    return [
+        word for word, number in zip(SPELLINGS, _KIND_OF_SPELLING, strict=True) if number == kind
+    ]
+
+
 def is_retraction(kinds: Kinds) -> npt.NDArray[np.bool_]:
     """True where a row takes something back (-U, -D)."""
     return (kinds & 1).astype(np.bool_)

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from aggloom.codegen import AggSpec
 from aggloom.errors import AggloomError
-from aggloom.runtime.spark import explained, group_aggregate, read_changes, sql
+from aggloom.runtime.spark import explained, read_changes, sql
 from aggloom.runtime.spark.files import PackFiles
-from aggloom.runtime.spark.group_aggregate import find_change_column
+from aggloom.runtime.spark.group_aggregate import find_change_column, group_aggregate
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.records import CHANGE_COLUMN, change_names, flattened_names
 from aggloom.runtime.spark.routes import Route

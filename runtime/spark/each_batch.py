@@ -1,4 +1,4 @@
-"""The database sink on Spark: each batch of a query, by the key of the query's own plan."""
+"""Sinks of batches on Spark: each batch of a query, by the key of the query's own plan."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from aggloom.errors import SpecError
-from aggloom.runtime.sinks.database import DatabaseOptions, DatabaseSink
+from aggloom.runtime.sinks.kafka import KafkaOptions
+from aggloom.runtime.sinks.registry import Options, Sink, made_sink
 from aggloom.runtime.spark.checkpoint import is_local, local
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.lower import Lowering
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
-
-_WHERE = "sink database"
 
 
 def change_column_of(names: Sequence[str]) -> str:
@@ -29,10 +28,11 @@ def change_column_of(names: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class IntoDatabase:
-    """Writes the batches of a query into a database, under the id of the query's checkpoint."""
+class EachBatch:
+    """Writes the batches of a query into a sink, under the id of the query's checkpoint. where: what to call it."""
 
-    sink: DatabaseSink
+    sink: Sink
+    where: str
     checkpoint: str
 
     @classmethod
@@ -40,58 +40,61 @@ class IntoDatabase:
         cls,
         df: DataFrame,
         made: Lowering | None,
-        options: DatabaseOptions,
+        options: Options,
         key_columns: Sequence[str] | None,
         checkpoint: str | Path,
-    ) -> IntoDatabase:
-        """The sink of a changelog; raises SpecError where no key tells its rows apart."""
+    ) -> EachBatch:
+        """The sink of a changelog; raises SpecError where no key tells its rows apart and one is needed."""
         names = df.columns[: -1 if df.columns and change_column_of(df.columns) else None]
-        key, tells_before = _key(made, names, key_columns)
-        return cls(DatabaseSink(options, key, tells_before), str(checkpoint))
+        key, before = _key(made, names, key_columns, options)
+        return cls(*made_sink(options, key, before), str(checkpoint))
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write one batch."""
         # Spark commits the state of a batch that has run; one that it repeats must run, too.
-        with telling(_WHERE):
+        with telling(self.where):
             changes = batch.toArrow()
-        kinds = parse_kinds(changes.column(changes.num_columns - 1), _WHERE)
+        kinds = parse_kinds(changes.column(changes.num_columns - 1), self.where)
         rows = changes.drop_columns([changes.column_names[-1]])
         self.sink.write(rows, kinds, batch_id, checkpoint_id(batch, self.checkpoint))
 
 
 def _key(
-    made: Lowering | None, names: Sequence[str], said: Sequence[str] | None
-) -> tuple[tuple[str, ...], bool | None]:
+    made: Lowering | None, names: Sequence[str], said: Sequence[str] | None, options: Options
+) -> tuple[tuple[str, ...] | None, bool | None]:
     """The columns by which rows are written, and whether each row that is replaced is told (None: unknown)."""
+    where = f"sink {'kafka' if isinstance(options, KafkaOptions) else 'database'}"
     for name in said or ():
         if name not in names:
-            raise SpecError(f"{_WHERE}: key_columns names {name!r}, which the result does not have")
+            raise SpecError(f"{where}: key_columns names {name!r}, which the result does not have")
     if made is None:
-        if said is None:
+        if said is None and options.needs_key:
             raise SpecError(
-                f"{_WHERE}: what the DataFrame was made of is not known any more, so that its key is not; give "
+                f"{where}: what the DataFrame was made of is not known any more, so that its key is not; give "
                 "key_columns=, or write it as al.sql made it"
             )
-        return tuple(said), None
+        return None if said is None else tuple(said), None
     plan = made.plan
     known = plan.root.unique_keys
+    if not options.needs_key:
+        return tuple(said) if said is not None else plan.key, plan.tells_before
     if said is not None:
         if not any(set(key) <= set(said) for key in known):
             told = "; ".join(", ".join(key) or "(one row)" for key in known) or "none"
             raise SpecError(
-                f"{_WHERE}: key_columns {', '.join(said)} do not tell the result's rows apart; keys of it: {told}"
+                f"{where}: key_columns {', '.join(said)} do not tell the result's rows apart; keys of it: {told}"
             )
         key = tuple(said)
     elif plan.key is None:
         raise SpecError(
-            f"{_WHERE}: no columns tell the rows of the result apart, so that they cannot be written by a key. Select "
+            f"{where}: no columns tell the rows of the result apart, so that they cannot be written by a key. Select "
             "the columns of GROUP BY (or of the table's PRIMARY KEY), or write the changes to jsonl: or parquet:"
         )
     else:
         key = plan.key
     if not plan.tells_before and not plan.is_ordered(key):
         raise SpecError(
-            f"{_WHERE}: a row of a key may come before the one that it replaces has gone, and update_before=False does "
+            f"{where}: a row of a key may come before the one that it replaces has gone, and update_before=False does "
             "not tell that one; leave update_before=False out"
         )
     return key, plan.tells_before

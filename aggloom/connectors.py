@@ -1,0 +1,299 @@
+"""What Flink's words in CREATE TABLE .. WITH (..) mean here: a source of changes, or a sink for a result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aggloom.codegen import CreatedTable, to_schema
+from aggloom.codegen.spec.database_url import DatabaseUrl
+from aggloom.errors import OptionError, SpecError, nearest
+from aggloom.runtime.formats.registry import FORMATS, MESSAGES
+from aggloom.runtime.sinks.registry import sink_options
+from aggloom.tables import TableSource, relative_to, table_source
+
+_FORMATS = {"json": "jsonl", **{name: name for name in FORMATS}}
+"""Formats by Flink's names and by ours."""
+_TRUTH = {"true": True, "false": False}
+_READING = ("unreadable", "side", "missing", "decimals", "truncate", "database", "table")
+"""Options of ours by which messages are read, as read_messages has them."""
+_READERS = (*_READING, "time_unit", "key_separator", "max_files_per_trigger")
+_START = re.compile(r"partition:(\d+),offset:(\d+)")
+_DRIVERS = {"postgresql": "psycopg", "sqlite": "sqlite3"}
+
+
+class Words:
+    """The options of a table, of which each is taken once; what nobody takes is refused by name."""
+
+    def __init__(self, table: CreatedTable, folder: Path | None) -> None:
+        self.table, self.folder = table, folder
+        self.given = {k: v for k, v in table.options.items() if k not in ("connector", "changes")}
+        self.known: list[str] = ["changes"]
+
+    def take(self, name: str) -> str | None:
+        """The value of an option, if it is given."""
+        self.known.append(name)
+        return self.given.pop(name, None)
+
+    def need(self, name: str) -> str:
+        """The value of an option that has to be there."""
+        found = self.take(name)
+        if not found:
+            raise self.wrong(f"'{name}' is missing; say it in WITH (..).")
+        return found
+
+    def choice(self, name: str, choices: Mapping[str, Any], otherwise: Any) -> Any:
+        """What the value of an option stands for."""
+        found = self.take(name)
+        if found is None:
+            return otherwise
+        if found.lower() not in choices:
+            raise self.wrong(f"'{name}' is {found!r}. {nearest(found.lower(), choices)}")
+        return choices[found.lower()]
+
+    def number(self, name: str) -> int | None:
+        """The value of an option that is a whole number."""
+        found = self.take(name)
+        if found is not None and not found.isdigit():
+            raise self.wrong(f"'{name}' is {found!r}; it must be a whole number.")
+        return None if found is None else int(found)
+
+    def refuse(self, name: str, why: str) -> None:
+        """Refuse an option of Flink's that has no meaning here."""
+        if self.take(name) is not None:
+            raise self.wrong(f"'{name}' is not supported: {why}")
+
+    def end(self) -> None:
+        """Refuse what nobody has taken."""
+        for name in self.given:
+            raise self.wrong(f"there is no option {name!r} here. {nearest(name, self.known)}")
+
+    def wrong(self, why: str) -> SpecError:
+        """The error of an option."""
+        return OptionError(f"CREATE TABLE {self.table.name}: {why}")
+
+
+def source_of(
+    table: CreatedTable, folder: Path | None = None, dialect: str = "spark"
+) -> TableSource:
+    """The source that a created table is; folder: to what relative paths are relative. Raises SpecError."""
+    words = Words(table, folder)
+    kind = _known(_SOURCES, table, "read from")
+    settings = kind(words)
+    settings |= {name: value for name in _READERS if (value := words.take(name)) is not None}
+    words.end()
+    settings |= {"schema": table.columns, "changes": table.changes}
+    if table.watermark is not None:
+        settings["watermark"] = " ".join(table.watermark)
+    made = table_source(table.name, settings, f"CREATE TABLE {table.name}", folder)
+    return replace(made, schema=to_schema(table.columns, dialect), keys=table.key)
+
+
+def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:
+    """The sink that a created table is, as write_changes takes it. Raises SpecError."""
+    words = Words(table, folder)
+    found: str | Mapping[str, Any] = _known(_SINKS, table, "written into")(words)
+    words.end()
+    if isinstance(found, Mapping):
+        sink_options(found)
+    return found
+
+
+def _known(kinds: Mapping[str, Any], table: CreatedTable, what: str) -> Callable[[Words], Any]:
+    if table.connector not in kinds:
+        raise SpecError(
+            f"CREATE TABLE {table.name}: a table of '{table.connector}' cannot be {what}; one of "
+            f"{', '.join(map(repr, kinds))} can"
+        )
+    found: Callable[[Words], Any] = kinds[table.connector]
+    return found
+
+
+def _format(words: Words, *names: str) -> str:
+    """The format that one of these options names, by our name."""
+    told = [name for name in names if name in words.given]
+    for name in names[1:]:
+        words.known.append(name)
+    found = words.need(told[0] if told else names[0])
+    if found not in _FORMATS:
+        raise words.wrong(f"'{names[0]}' is {found!r}. {nearest(found, _FORMATS)}")
+    return _FORMATS[found]
+
+
+def _reading(words: Words, format: str) -> dict[str, Any]:
+    """What Flink's options of a format say of reading."""
+    names = {format, "json"} if format == "jsonl" else {format}
+    found: dict[str, Any] = {}
+    for name in sorted(names):
+        for begin in (f"{name}.", f"value.{name}."):
+            if words.choice(f"{begin}ignore-parse-errors", _TRUTH, False):
+                found["unreadable"] = "drop"
+            if not words.choice(f"{begin}fail-on-missing-field", _TRUTH, True):
+                found["missing"] = "null"
+            # Both forms of each are read.
+            words.choice(f"{begin}schema-include", _TRUTH, False)
+            words.choice(f"{begin}timestamp-format.standard", {"sql": 0, "iso-8601": 0}, 0)
+            for option in ("database", "table"):
+                pattern = words.take(f"{begin}{option}.include")
+                if pattern is not None:
+                    found[option] = pattern
+    if format == "csv":
+        for option, own in (("field-delimiter", "sep"), ("quote-character", "quote")):
+            value = words.take(f"csv.{option}")
+            if value is not None:
+                found[own] = value
+    return found
+
+
+def _files(words: Words) -> dict[str, Any]:
+    path, format = words.need("path"), _format(words, "format")
+    words.refuse("source.monitor-interval", "a trigger says how often files are looked for")
+    return {"path": path, "format": format, **_reading(words, format)}
+
+
+def _properties(words: Words) -> tuple[str, dict[str, str]]:
+    """Where Kafka is, and what else is said to its client."""
+    servers = words.need("properties.bootstrap.servers")
+    # A checkpoint knows how far a topic is read; Flink's group would only be told of it.
+    words.take("properties.group.id")
+    names = [name for name in words.given if name.startswith("properties.")]
+    return servers, {name.removeprefix("properties."): words.given.pop(name) for name in names}
+
+
+def _topic(words: Words) -> dict[str, Any]:
+    pattern = words.take("topic-pattern")
+    if pattern is not None:
+        return {"topic": pattern, "pattern": True}
+    return {"topic": [name.strip() for name in words.need("topic").split(";")]}
+
+
+def _kafka(words: Words) -> dict[str, Any]:
+    servers, properties = _properties(words)
+    format = _format(words, "format", "value.format")
+    if format not in MESSAGES:
+        raise words.wrong(f"format {format!r} is one of files; of messages: {', '.join(MESSAGES)}")
+    found = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
+    mode = words.take("scan.startup.mode") or "earliest-offset"
+    starts = ("earliest-offset", "latest-offset", "timestamp", "specific-offsets")
+    if mode not in starts:
+        raise words.wrong(
+            f"'scan.startup.mode' is {mode!r}. {nearest(mode, starts)} (Its checkpoint says where a query goes on, and "
+            "no group.)"
+        )
+    millis = words.number("scan.startup.timestamp-millis")
+    offsets = words.take("scan.startup.specific-offsets")
+    if mode == "timestamp":
+        if millis is None:
+            raise words.wrong("'scan.startup.timestamp-millis' is missing.")
+        found["start"] = millis
+    elif mode == "specific-offsets":
+        pieces = [_START.fullmatch(each.strip()) for each in (offsets or "").split(";")]
+        if not all(pieces):
+            raise words.wrong(
+                f"'scan.startup.specific-offsets' is {offsets!r}; write 'partition:0,offset:42;partition:1,offset:300'."
+            )
+        found["start"] = {int(each[1]): int(each[2]) for each in pieces if each}
+    else:
+        found["start"] = mode.removesuffix("-offset")
+    number = words.number("max_messages_per_trigger")
+    if number is not None:
+        found["max_messages_per_trigger"] = number
+    if words.take("lost_data") == "ignore":
+        found["lost_data"] = "ignore"
+    return {**found, "format": format, **_reading(words, format)}
+
+
+def _upsert_kafka(words: Words) -> dict[str, Any]:
+    if not words.table.key:
+        raise words.wrong("upserts need a key; declare PRIMARY KEY (..) NOT ENFORCED.")
+    _json_key(words)
+    servers, properties = _properties(words)
+    format = _format(words, "value.format")
+    if format not in ("jsonl", "upsert-json"):
+        raise words.wrong(f"'value.format' is {format!r}; known is json")
+    found = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
+    number = words.number("max_messages_per_trigger")
+    if number is not None:
+        found["max_messages_per_trigger"] = number
+    return {**found, "format": "upsert-json", **_reading(words, "jsonl")}
+
+
+def _json_key(words: Words) -> None:
+    words.choice("key.format", {"json": "json"}, "json")
+    words.choice("value.fields-include", {"all": "ALL"}, "ALL")
+
+
+def _into_files(words: Words) -> str:
+    path, format = relative_to(words.folder, words.need("path")), _format(words, "format")
+    if format not in ("jsonl", "parquet"):
+        raise words.wrong(f"'format' of a sink is {format!r}; known are json, parquet")
+    return f"{format}:{path}"
+
+
+def _into_database(words: Words) -> dict[str, Any]:
+    if not words.table.key:
+        raise words.wrong("a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED.")
+    url = DatabaseUrl(words.need("url"), words.take("username"), words.take("password"))
+    found = {"kind": "database", "table": words.need("table-name"), "connect": url}
+    found["driver"] = _DRIVERS[url.kind]
+    for option in ("buffer-flush.max-rows", "buffer-flush.interval"):
+        words.refuse(f"sink.{option}", "each batch is one transaction")
+    for option in ("existing", "create", "replay", "log_table"):
+        value = words.take(f"sink.{option}")
+        if value is not None:
+            found[option] = value
+    return found
+
+
+def _into_kafka(words: Words) -> dict[str, Any]:
+    format = _format(words, "format", "value.format")
+    words.refuse("key.fields", "the PRIMARY KEY is the key of messages")
+    return _into_topic(words, format)
+
+
+def _into_upsert_kafka(words: Words) -> dict[str, Any]:
+    if not words.table.key:
+        raise words.wrong("upserts need a key; declare PRIMARY KEY (..) NOT ENFORCED.")
+    _json_key(words)
+    format = _format(words, "value.format")
+    if format not in ("jsonl", "upsert-json"):
+        raise words.wrong(f"'value.format' is {format!r}; known is json")
+    return _into_topic(words, "upsert-json")
+
+
+def _into_topic(words: Words, format: str) -> dict[str, Any]:
+    servers, properties = _properties(words)
+    found = {"kind": "kafka", "servers": servers, "topic": words.need("topic"), "format": format}
+    if properties:
+        found["properties"] = properties  # type: ignore[assignment]
+    guarantees = {"exactly-once": "exactly-once", "at-least-once": "at-least-once"}
+    found["guarantee"] = words.choice("sink.delivery-guarantee", guarantees, "exactly-once")
+    for name, option in (
+        ("transactional-id-prefix", "prefix"),
+        *((each, each) for each in ("existing", "replay", "create", "partitions", "timeout")),
+    ):
+        value = words.take(f"sink.{name}")
+        if value is not None:
+            found[option] = value
+    return found
+
+
+def _into_console(words: Words) -> str:
+    return "console"
+
+
+_SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
+    "filesystem": _files,
+    "kafka": _kafka,
+    "upsert-kafka": _upsert_kafka,
+}
+_SINKS: dict[str, Callable[[Words], Any]] = {
+    "filesystem": _into_files,
+    "jdbc": _into_database,
+    "kafka": _into_kafka,
+    "upsert-kafka": _into_upsert_kafka,
+    "print": _into_console,
+}

@@ -1,0 +1,251 @@
+"""CREATE TABLE: a table's columns, key and watermark, and where it is, in Flink's words; nothing is opened here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot.tokens import TokenType
+
+from aggloom.codegen.spec.agg_spec import to_schema
+from aggloom.codegen.spec.choices import TABLE_CHANGES
+from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.spec.primary_key import without_primary_key
+from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.shape import refusal
+from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+
+CONNECTORS = ("filesystem", "kafka", "upsert-kafka", "jdbc", "print")
+_APPENDS = ("json",)
+"""Formats whose messages say no kind of change: each is a row that is added."""
+_DELAY = re.compile(r"(?is)(?:-\s*INTERVAL\s*'([^']+)'\s*(\w+)(?:\s*\(\d+\))?\s*)?")
+Span = tuple[int, int]
+"""Where a piece of the text stands."""
+
+
+@dataclass(frozen=True)
+class CreatedTable:
+    """What CREATE TABLE says.
+
+    columns: those that the table has, as DDL. key: its primary key. watermark: a column, and how far rows may be out of
+    order. computed: columns that are expressions of others, and where these stand. order: the names of all columns.
+    options: what WITH says, with the connector. place: of the name in the text.
+    """
+
+    name: str
+    columns: str
+    key: tuple[str, ...]
+    watermark: tuple[str, str] | None
+    computed: Mapping[str, Span]
+    order: tuple[str, ...]
+    options: Mapping[str, str]
+    place: Span = field(compare=False)
+
+    @property
+    def connector(self) -> str:
+        """Where it is."""
+        return self.options["connector"]
+
+    @property
+    def format(self) -> str | None:
+        """In what its rows are written, if that is said."""
+        return self.options.get("value.format", self.options.get("format"))
+
+    @property
+    def changes(self) -> str:
+        """What kinds of changes it sends: as is said, or as connector and format have it."""
+        said = self.options.get("changes")
+        if said is not None:
+            return said
+        if self.connector == "upsert-kafka" or self.format == "upsert-json":
+            return "upsert"
+        return "append" if self.format in _APPENDS else "retract"
+
+    @property
+    def stored(self) -> str:
+        """What a query calls it that reads the columns that it has, without those that are computed."""
+        return f"{self.name} as it is stored" if self.computed else self.name
+
+
+class Pieces:
+    """The tokens of one statement."""
+
+    def __init__(self, sql: str, tokens: Sequence[Any]) -> None:
+        self.sql, self.tokens = sql, list(tokens)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def words(self, at: int, count: int = 1) -> list[str]:
+        """Some tokens in capitals; quoted ones are no words."""
+        quoted = (TokenType.STRING, TokenType.IDENTIFIER)
+        found = self.tokens[at : at + count]
+        return ["" if each.token_type in quoted else each.text.upper() for each in found]
+
+    def span(self, first: int, end: int) -> Span:
+        """Where the tokens from first to end stand."""
+        return self.tokens[first].start, self.tokens[max(first, end - 1)].end + 1
+
+    def text(self, first: int, end: int) -> str:
+        """What they say."""
+        if first >= end:
+            return ""
+        start, stop = self.span(first, end)
+        return self.sql[start:stop]
+
+    def closing(self, at: int) -> int:
+        """The place of the parenthesis that closes the one here; the last place if none does."""
+        depth = 0
+        for place in range(at, len(self)):
+            depth += (self.tokens[place].token_type == TokenType.L_PAREN) - (
+                self.tokens[place].token_type == TokenType.R_PAREN
+            )
+            if not depth:
+                return place
+        raise SpecError("a parenthesis is open; close it.")
+
+    def parts(self, first: int, end: int) -> list[tuple[int, int]]:
+        """What stands between commas, outside of brackets."""
+        found, depth, start = [], 0, first
+        for place in range(first, end):
+            one = self.tokens[place]
+            if one.token_type == TokenType.STRING:
+                continue
+            depth += sum(sign in "(<" for sign in one.text) - sum(sign in ")>" for sign in one.text)
+            if one.token_type == TokenType.COMMA and not depth:
+                found.append((start, place))
+                start = place + 1
+        return [*found, (start, end)] if start < end else found
+
+
+def created_table(sql: str, tokens: Sequence[Any]) -> CreatedTable:
+    """The table of a CREATE TABLE statement; raises SpecError and its kin with its place."""
+    pieces = Pieces(sql, tokens)
+    at = pieces.words(0, len(pieces)).index("TABLE") + 1
+    if pieces.words(at, 3) == ["IF", "NOT", "EXISTS"]:
+        at += 3
+    name_at = at
+    while pieces.words(at + 1) == ["."]:
+        at += 2
+    place = pieces.span(name_at, at + 1)
+    opens = at + 1
+    if opens >= len(pieces) or pieces.tokens[opens].token_type != TokenType.L_PAREN:
+        fix = "write CREATE TABLE t (id INT, ..) WITH ('connector' = 'kafka', ..)"
+        raise refusal(sql, place, "CREATE TABLE without columns, or AS a query, is", fix)
+    name = pieces.tokens[at].text
+    try:
+        closes = pieces.closing(opens)
+        options = _options(pieces, closes + 1)
+        return _table(pieces, name, place, pieces.parts(opens + 1, closes), options)
+    except SpecError as error:
+        if "\nAt " in str(error):
+            raise
+        raise type(error)(located(f"CREATE TABLE {name}: {error}", sql, place)) from None
+
+
+def _options(pieces: Pieces, at: int) -> dict[str, str]:
+    """What WITH says; what else may stand after the columns is no more than a comment, or refused."""
+    found: dict[str, str] = {}
+    while at < len(pieces):
+        (word,) = pieces.words(at)
+        if word == "COMMENT":
+            at += 2
+        elif word == "PARTITIONED BY":
+            at = pieces.closing(at + 1) + 1
+        elif word == "WITH" and at + 1 < len(pieces):
+            end = pieces.closing(at + 1)
+            for first, stop in pieces.parts(at + 2, end):
+                _option(pieces, first, stop, found)
+            at = end + 1
+        else:
+            what = f"{pieces.text(at, at + 1)} after the columns of CREATE TABLE is"
+            raise refusal(pieces.sql, pieces.span(at, at + 1), what, "take it out")
+    connector = found.get("connector")
+    if connector not in CONNECTORS:
+        raise OptionError(f"'connector' is {connector!r}. {nearest(str(connector), CONNECTORS)}")
+    return found
+
+
+def _option(pieces: Pieces, first: int, stop: int, found: dict[str, str]) -> None:
+    kinds = [each.token_type for each in pieces.tokens[first:stop]]
+    if kinds != [TokenType.STRING, TokenType.EQ, TokenType.STRING]:
+        what = f"{pieces.text(first, stop)} of CREATE TABLE is"
+        fix = "write WITH ('connector' = 'jdbc', ..)"
+        raise refusal(pieces.sql, pieces.span(first, stop), what, fix)
+    key, value = pieces.tokens[first].text, pieces.tokens[stop - 1].text
+    if key in found:
+        raise OptionError(f"option {key!r} is given twice; leave one out.")
+    found[key] = value
+
+
+def _table(
+    pieces: Pieces, name: str, place: Span, parts: list[tuple[int, int]], options: dict[str, str]
+) -> CreatedTable:
+    stored, order = list[str](), list[str]()
+    computed: dict[str, Span] = {}
+    watermark: tuple[str, str] | None = None
+    for first, end in parts:
+        words = pieces.words(first, 3)
+        if words[:2] == ["WATERMARK", "FOR"]:
+            if watermark is not None:
+                raise SpecError("it has two watermarks; declare one.")
+            watermark = _watermark(pieces, first, end)
+            continue
+        if words[0].split()[:1] in (["PRIMARY"], ["CONSTRAINT"]):
+            stored.append(pieces.text(first, end))
+            continue
+        order.append(pieces.tokens[first].text)
+        if words[1:2] == ["AS"]:
+            computed[pieces.tokens[first].text] = pieces.span(first + 2, end)
+            continue
+        stored.append(_column(pieces, first, end))
+    text, key = without_primary_key(", ".join(stored))
+    for column in key:
+        if column not in order:
+            raise UnknownColumnError(
+                f"PRIMARY KEY names column {column!r}. {nearest(column, order)}"
+            )
+    if watermark is not None and watermark[0] in computed:
+        raise SpecError(
+            f"its watermark goes by {watermark[0]!r}, which is computed; it has to be a column of the messages."
+        )
+    if watermark is not None and watermark[0] not in order:
+        raise UnknownColumnError(
+            f"WATERMARK names column {watermark[0]!r}. {nearest(watermark[0], order)}"
+        )
+    said = options.get("changes")
+    if said is not None and said not in TABLE_CHANGES:
+        raise OptionError(f"'changes' is {said!r}. {nearest(said, TABLE_CHANGES)}")
+    to_schema(text)
+    return CreatedTable(name, text, key, watermark, computed, tuple(order), options, place)
+
+
+def _column(pieces: Pieces, first: int, end: int) -> str:
+    """A column with its type, without its comment."""
+    words = pieces.words(first, end - first)
+    if "METADATA" in words[2:]:
+        at = first + words.index("METADATA", 2)
+        fix = "leave the column out; al.read_messages of a DataFrame of Spark's connector has them"
+        raise refusal(pieces.sql, pieces.span(at, end), "a METADATA column is", fix)
+    if "COMMENT" in words[2:]:
+        at = first + words.index("COMMENT", 2)
+        return f"{pieces.text(first, at)} {pieces.text(at + 2, end)}".strip()
+    if end - first < 2:
+        raise SpecError(f"{pieces.text(first, end)} is no column with a type; leave it out.")
+    return pieces.text(first, end)
+
+
+def _watermark(pieces: Pieces, first: int, end: int) -> tuple[str, str]:
+    """The column, and the delay: WATERMARK FOR ts AS ts - INTERVAL '5' SECOND."""
+    column = pieces.tokens[first + 2].text if end > first + 4 else ""
+    same = pieces.tokens[first + 4].text if end > first + 4 else ""
+    found = _DELAY.fullmatch(pieces.text(first + 5, end))
+    if not column or column != same or pieces.words(first + 3) != ["AS"] or found is None:
+        what = f"{pieces.text(first, end)} is"
+        fix = "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND"
+        raise refusal(pieces.sql, pieces.span(first, end), what, fix)
+    delay = f"{found[1]} {found[2].lower()}" if found[1] else "0 seconds"
+    milliseconds("WATERMARK", delay)
+    return column, delay

@@ -1,0 +1,236 @@
+"""From PostgreSQL through Debezium and Kafka to aggloom on Spark and back: examples/cdc.sql on real servers.
+
+    python examples/cdc.py                # a minute or two
+    python examples/cdc.py --kill         # aggloom, Debezium and the broker are killed on the way
+
+It starts a PostgreSQL, a Kafka broker and Kafka Connect of its own on free ports, writes orders and customers, changes
+and deletes them while the queries run, and compares three tables with what PostgreSQL itself computes. All is gone
+afterwards but .demo/cdc/, which has the logs.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from string import Template
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+DEMO = ROOT / ".demo" / "cdc"
+sys.path.insert(0, str(ROOT / "tests"))
+
+SCHEMA = """
+CREATE TABLE customers (id INT PRIMARY KEY, name TEXT, country TEXT);
+CREATE TABLE orders (id INT PRIMARY KEY, customer INT, status TEXT, amount NUMERIC(10, 2));
+CREATE SCHEMA results;
+"""
+TRUTH = {
+    "details": "SELECT o.id, c.name, o.amount FROM orders AS o JOIN customers AS c ON o.customer = c.id",
+    "revenue": """SELECT c.country, COUNT(*), SUM(o.amount) FROM orders AS o JOIN customers AS c ON o.customer = c.id
+        GROUP BY c.country""",
+    "largest": """SELECT status, place, id, amount FROM (SELECT *, ROW_NUMBER() OVER (
+        PARTITION BY status ORDER BY amount DESC, id) AS place FROM orders) AS ranked WHERE place <= 3""",
+}
+TOPICS = ("shop.public.orders", "shop.public.customers")
+PARTS = ("aggloom", "Debezium", "the broker")
+"""What may be killed."""
+COUNTRIES, STATUSES = ("CH", "DE", "FR", "IT"), ("open", "paid", "sent")
+WITHIN = 300.0
+
+
+class Shop:
+    """Writes orders and customers: what a shop does to its database."""
+
+    def __init__(self, postgres: Any, seed: int = 7) -> None:
+        self._postgres, self._draw = postgres, random.Random(seed)
+        self._next, self._customers = 1, 0
+
+    def open(self, customers: int, orders: int) -> None:
+        """Make the tables, with some rows."""
+        with self._postgres.connect() as db:
+            db.execute(SCHEMA)
+            self._customers = customers
+            for number in range(1, customers + 1):
+                self._customer(db, number)
+            for _ in range(orders):
+                self._order(db)
+
+    def trade(self, transactions: int) -> None:
+        """Some transactions of some changes each."""
+        draw = self._draw
+        for _ in range(transactions):
+            with self._postgres.connect() as db:
+                for _ in range(draw.randint(1, 12)):
+                    self._change(db)
+
+    def _change(self, db: Any) -> None:
+        draw = self._draw
+        order, kind = draw.randint(1, self._next), draw.random()
+        if kind < 0.4:
+            self._order(db)
+        elif kind < 0.6:
+            told = (draw.choice(STATUSES), draw.randint(1, 99_999) / 100, order)
+            db.execute("UPDATE orders SET status = %s, amount = %s WHERE id = %s", told)
+        elif kind < 0.75:
+            db.execute("DELETE FROM orders WHERE id = %s", (order,))
+        elif kind < 0.85:
+            # A change of key.
+            db.execute("UPDATE orders SET id = %s WHERE id = %s", (self._next, order))
+            self._next += 1
+        elif kind < 0.95:
+            moved = (draw.choice(COUNTRIES), draw.randint(1, self._customers))
+            db.execute("UPDATE customers SET country = %s WHERE id = %s", moved)
+        else:
+            number = draw.randint(1, self._customers)
+            db.execute("DELETE FROM customers WHERE id = %s", (number,))
+            self._customer(db, number)
+
+    def _customer(self, db: Any, number: int) -> None:
+        told = (number, f"customer {number}", self._draw.choice(COUNTRIES))
+        db.execute("INSERT INTO customers VALUES (%s, %s, %s)", told)
+
+    def _order(self, db: Any) -> None:
+        draw = self._draw
+        # Some are of customers that are not there.
+        about = (draw.randint(1, self._customers + 2), draw.choice(STATUSES))
+        told = (self._next, *about, draw.randint(1, 99_999) / 100)
+        db.execute("INSERT INTO orders VALUES (%s, %s, %s, %s)", told)
+        self._next += 1
+
+
+class Job:
+    """The process of `aggloom run`."""
+
+    def __init__(self, script: Path, environment: dict[str, str]) -> None:
+        self._script, self._environment = script, environment
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, or start it again."""
+        told = ["run", str(self._script), "--checkpoint", str(DEMO / "state"), "--continuous"]
+        with (DEMO / "aggloom.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "aggloom", *told],
+                stdout=log,
+                stderr=log,
+                env=self._environment,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """End it, and all that it has started, with SIGKILL."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(60)
+
+    def check(self) -> None:
+        """Raise RuntimeError if it has ended."""
+        if self._process is not None and self._process.poll() is not None:
+            raise RuntimeError(f"aggloom ended: {(DEMO / 'aggloom.log').read_text()[-3000:]}")
+
+
+def differing(postgres: Any) -> dict[str, str]:
+    """Of each table of results that is not what PostgreSQL computes, how many rows differ."""
+    found = {}
+    with postgres.connect() as db:
+        for name, truth in TRUTH.items():
+            there = f"to_regclass('results.{name}')"
+            if db.execute(f"SELECT {there}").fetchone()[0] is None:
+                found[name] = "not there"
+                continue
+            rows = f"SELECT * FROM results.{name}"
+            both = f"(({truth}) EXCEPT ALL ({rows})) UNION ALL (({rows}) EXCEPT ALL ({truth}))"
+            count = db.execute(f"SELECT COUNT(*) FROM ({both}) AS d").fetchone()[0]
+            if count:
+                found[name] = f"{count} rows differ"
+    return found
+
+
+def await_equal(postgres: Any, job: Job, within: float = WITHIN) -> float:
+    """Wait until all tables are right; how many seconds that took."""
+    began = time.monotonic()
+    while left := differing(postgres):
+        job.check()
+        if time.monotonic() - began > within:
+            raise RuntimeError(f"the tables are not what PostgreSQL computes: {left}")
+        time.sleep(0.2)
+    return time.monotonic() - began
+
+
+def play(kills: Sequence[str], transactions: int, say: Callable[[str], None]) -> None:
+    """The whole line, in a round for each of `kills`, which of PARTS is killed on the way ("": none).
+
+    Raises RuntimeError if a table is not what PostgreSQL computes.
+    """
+    # The servers of the tests: no package of this one's.
+    kafka: Any = import_module("kafka")
+    postgres: Any = import_module("postgres")
+    debezium: Any = import_module("debezium")
+
+    shutil.rmtree(DEMO, ignore_errors=True)
+    DEMO.mkdir(parents=True)
+    with postgres.server() as database, kafka.broker() as broker:
+        say(f"PostgreSQL on port {database.port}, Kafka on port {broker.port}")
+        shop = Shop(database)
+        shop.open(customers=20, orders=200)
+        connect = debezium.Connect(
+            broker, database, "public.orders,public.customers", DEMO / "debezium"
+        )
+        connect.start(*TOPICS)
+        say("Debezium has told Kafka of 220 rows")
+        about = {"servers": broker.servers, "url": f"jdbc:{database.url}"}
+        script = DEMO / "job.sql"
+        script.write_text(Template((ROOT / "examples/cdc.sql").read_text()).substitute(about))
+        jars = kafka.connector_settings()["spark.jars"]
+        job = Job(script, {**os.environ, "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"})
+        try:
+            job.start()
+            took = await_equal(database, job)
+            say(f"three queries have the first tables after {took:.0f} s")
+            strikes: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+                "aggloom": (job.kill, job.start),
+                "Debezium": (connect.stop, partial(connect.start, *TOPICS)),
+                "the broker": (broker.stop, broker.start),
+            }
+            for round_, name in enumerate(kills):
+                shop.trade(transactions // 2)
+                if name:
+                    say(f"kill -9 of {name}")
+                    for step in strikes[name]:
+                        step()
+                shop.trade(transactions - transactions // 2)
+                took = await_equal(database, job)
+                say(
+                    f"round {round_ + 1}: {transactions} transactions; all tables equal after {took:.1f} s"
+                )
+        finally:
+            job.kill()
+            connect.stop()
+        with database.connect() as db:
+            for name in TRUTH:
+                (count,) = db.execute(f"SELECT COUNT(*) FROM results.{name}").fetchone()
+                say(f"results.{name}: {count} rows, as PostgreSQL computes them")
+
+
+def main() -> None:
+    """Play it, and tell of it."""
+    began = time.monotonic()
+    kills = PARTS if "--kill" in sys.argv else ("",) * 3
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - began:5.0f} s  {text}", flush=True)
+
+    play(kills, 40, say)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,351 @@
+"""kafka: a topic, into which a result is written as what becomes of keys, or as its changes; each batch once.
+
+A batch and its number are one transaction of Kafka: the number is the offset of a consumer group that is called by the
+checkpoint. Whoever reads committed messages only (read_committed) sees each batch once, whatever is killed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError, nearest
+from aggloom.runtime.sinks.json_rows import object_writer
+from aggloom.runtime.sinks.net import net_by_key, tells_before
+from aggloom.runtime.values.changelog import CHANGE_TYPES, Kinds, is_retraction
+
+FORMATS = ("upsert-json", "debezium-json", "jsonl")
+GUARANTEES = ("exactly-once", "at-least-once")
+EXISTING = ("error", "keep")
+_WORDS = {"create": bool, "replay": bool, "partitions": int, "timeout": int}
+_OURS = ("bootstrap.servers", "transactional.id", "group.id", "enable.idempotence")
+Message = tuple[str | None, str | None]
+
+
+@dataclass(frozen=True)
+class KafkaOptions:
+    """What a Kafka sink is told.
+
+    servers: host:port, several with commas. format: "upsert-json" (key and row, or a tombstone), "debezium-json" (op c
+    and d), "jsonl" (rows with `_change_type`). guarantee: "exactly-once", or "at-least-once" without transactions.
+    existing: what to do where a checkpoint first writes to a topic that has messages: "error" or "keep". replay:
+    whether a checkpoint that has gone back to an older batch, or whose last one comes out otherwise, may write its
+    batches again. create, partitions: whether the topic is made if it is not there, and with how many. timeout: how
+    many seconds to wait for the broker. prefix: of the name of transactions and of the group. properties: of Kafka's
+    client (librdkafka).
+    """
+
+    servers: str
+    topic: str
+    format: str = "upsert-json"
+    guarantee: str = "exactly-once"
+    existing: str = "error"
+    replay: bool = False
+    create: bool = True
+    partitions: int = -1
+    timeout: int = 60
+    prefix: str = "aggloom"
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether nothing can be written without a key of the result."""
+        return self.format == "upsert-json"
+
+
+def kafka_options(given: Mapping[str, Any]) -> KafkaOptions:
+    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
+    known = list(KafkaOptions.__dataclass_fields__)
+    for name in given:
+        if name not in known:
+            raise SpecError(f"sink kafka: there is no option {name!r}. {nearest(str(name), known)}")
+    for name in ("servers", "topic"):
+        if not given.get(name):
+            raise SpecError(
+                f"sink kafka: give it {name}, as in {{'kind': 'kafka', 'servers': 'host:9092', 'topic': 'totals'}}"
+            )
+    made = KafkaOptions(**{name: _typed(name, value) for name, value in given.items()})
+    choices = {"format": FORMATS, "guarantee": GUARANTEES, "existing": EXISTING}
+    for name, allowed in choices.items():
+        if getattr(made, name) not in allowed:
+            raise SpecError(
+                f"sink kafka: {name} is {getattr(made, name)!r}; known are {', '.join(allowed)}"
+            )
+    for name in made.properties:
+        if name in _OURS:
+            raise SpecError(f"sink kafka: {name!r} is the sink's own; take it out of properties")
+    return made
+
+
+def _typed(name: str, value: Any) -> Any:
+    """The value of an option, which a command line gives as text."""
+    kind = _WORDS.get(name, str)
+    if name == "properties":
+        if isinstance(value, Mapping):
+            return dict(value)
+        raise SpecError(f"sink kafka: properties is {value!r}; it must be a mapping")
+    if kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    if kind is int and str(value).isdigit():
+        return int(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        word = {bool: "true or false", int: "a whole number", str: "a text"}[kind]
+        raise SpecError(f"sink kafka: {name} is {value!r}; it must be {word}")
+    return value
+
+
+class KafkaSink:
+    """Writes the batches of a result into a topic.
+
+    key: the columns by which rows are told apart; without one, messages have no key. tells_before: whether the changes
+    tell each row that is replaced; None: as each batch looks.
+    """
+
+    def __init__(
+        self, options: KafkaOptions, key: Sequence[str] | None, tells_before: bool | None
+    ) -> None:
+        self.options, self.tells_before = options, tells_before
+        self.key = None if key is None else tuple(key)
+        self._where = f"sink kafka, topic {options.topic}"
+        self._producer: Any = None
+        _client()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_producer": None}
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
+        """Write a batch; False if it was there. checkpoint: its id.
+
+        Raises SinkError for what Kafka does not take, CheckpointError for a checkpoint that does not fit the topic.
+        """
+        messages = list(self.messages(rows, kinds))
+        try:
+            if self.options.guarantee == "at-least-once":
+                self._send(messages)
+                return True
+            return self._transaction(messages, batch, checkpoint)
+        except AggloomError:
+            self._producer = None
+            raise
+        except _client().KafkaException as error:
+            self._producer = None
+            raise self._told(error) from error
+
+    def messages(self, rows: pa.Table, kinds: Kinds) -> Iterator[Message]:
+        """The keys and values that say what a batch does."""
+        key, names = self.key, rows.column_names
+        write = object_writer(rows.schema)
+        own = pa.schema([rows.schema.field(name) for name in key or ()])
+        write_key = object_writer(own)
+        if self.options.format == "upsert-json":
+            assert key is not None
+            told = tells_before(kinds) if self.tells_before is None else self.tells_before
+            for net in net_by_key(rows, kinds, key, told, self._where):
+                yield write_key(net.key), None if net.row is None else write(net.row)
+            return
+        places = [names.index(name) for name in key or ()]
+        columns = [column.to_pylist() for column in rows.columns]
+        values = zip(*columns, strict=True) if columns else iter([()] * rows.num_rows)
+        for row, kind, gone in zip(values, kinds, is_retraction(kinds), strict=True):
+            about = write_key([row[place] for place in places]) if key is not None else None
+            text = write(row)
+            if self.options.format == "jsonl":
+                comma = ", " if names else ""
+                yield about, f'{text[:-1]}{comma}"_change_type": "{CHANGE_TYPES[kind]}"}}'
+            elif gone:
+                yield about, f'{{"before": {text}, "after": null, "op": "d"}}'
+            else:
+                yield about, f'{{"before": null, "after": {text}, "op": "c"}}'
+
+    def _transaction(self, messages: list[Message], batch: int, checkpoint: str) -> bool:
+        # What is the same in another order says the same.
+        told = sorted(json.dumps(message) for message in messages)
+        digest = hashlib.sha256("\n".join(told).encode()).hexdigest()
+        name = f"{self.options.prefix}-{checkpoint}-{self.options.topic}"
+        group = self._consumer(name)
+        try:
+            if self._producer is None:
+                self._make_topic()
+                self._producer = self._opened(name)
+            last = self._last(group)
+            if not self._is_next(last, batch, digest):
+                return False
+            if last is None:
+                # What a first batch leaves behind that was killed is not of others.
+                self._begin(group)
+            producer = self._producer
+            producer.begin_transaction()
+            try:
+                self._produce(producer, messages)
+                position = _client().TopicPartition(
+                    self.options.topic, 0, batch + 1, metadata=digest
+                )
+                about = group.consumer_group_metadata()
+                producer.send_offsets_to_transaction([position], about, self.options.timeout)
+                producer.commit_transaction(self.options.timeout)
+            except BaseException:
+                with suppress(Exception):
+                    producer.abort_transaction(self.options.timeout)
+                raise
+        finally:
+            group.close()
+        return True
+
+    def _opened(self, name: str) -> Any:
+        """A producer under the name of the checkpoint; one of an earlier run can write no more from now on."""
+        config = {"transactional.id": name, "transaction.timeout.ms": 900_000}
+        producer = _client().Producer(self._config(config))
+        producer.init_transactions(self.options.timeout)
+        return producer
+
+    def _last(self, group: Any) -> tuple[int, str] | None:
+        """The number and the digest of the batch that this checkpoint wrote last."""
+        asked = [_client().TopicPartition(self.options.topic, 0)]
+        (found,) = group.committed(asked, timeout=self.options.timeout)
+        if found.error is not None:
+            raise _client().KafkaException(found.error)
+        return None if found.offset < 0 else (found.offset - 1, str(found.metadata or ""))
+
+    def _begin(self, group: Any) -> None:
+        """Note that a checkpoint writes to the topic, of which no batch is there yet."""
+        start = _client().TopicPartition(self.options.topic, 0, 0)
+        group.commit(offsets=[start], asynchronous=False)
+
+    def _is_next(self, last: tuple[int, str] | None, batch: int, digest: str) -> bool:
+        """Whether a batch is to be written; raises SinkError and CheckpointError where it does not fit."""
+        anew = "Start with an empty checkpoint and another topic"
+        if last is None:
+            if batch and self.options.existing != "keep":
+                raise CheckpointError(
+                    f"{self._where}: it has no batch of this checkpoint, which comes to batch {batch} now: it was "
+                    "written elsewhere, or Kafka has forgotten the group of a query that rested for longer than "
+                    f"offsets.retention.minutes. {anew}; existing=keep goes on with the messages that are there"
+                )
+            if self.options.existing != "keep" and self._has_messages():
+                raise SinkError(
+                    f"{self._where}: it has messages that this checkpoint did not write. existing=keep leaves them; a "
+                    "topic of its own is better"
+                )
+            return True
+        if batch > last[0] + 1:
+            raise CheckpointError(
+                f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} now: what is "
+                f"between was written elsewhere. {anew}"
+            )
+        if last == (batch, digest):
+            return False
+        if batch > last[0] or self.options.replay:
+            return True
+        if batch == last[0] and self.options.format == "upsert-json":
+            return True
+        what = "comes to it again with other rows" if batch == last[0] else f"is at {batch} again"
+        raise CheckpointError(
+            f"{self._where}: it has batch {last[0]} of this checkpoint, which {what}, as one does that was put back "
+            "from an older copy. replay=true writes its batches again, after what is there. For another history: "
+            f"{anew}"
+        )
+
+    def _send(self, messages: list[Message]) -> None:
+        """Write messages without a transaction, and wait until all are there."""
+        if self._producer is None:
+            self._make_topic()
+            self._producer = _client().Producer(self._config({"enable.idempotence": True}))
+        failed: list[Any] = []
+        self._produce(
+            self._producer, messages, lambda error, _: failed.append(error) if error else None
+        )
+        left = self._producer.flush(self.options.timeout)
+        if failed:
+            raise _client().KafkaException(failed[0])
+        if left:
+            raise SinkError(
+                f"{self._where}: {left} messages were not taken within {self.options.timeout} seconds"
+            )
+
+    def _produce(self, producer: Any, messages: list[Message], heard: Any = None) -> None:
+        for key, value in messages:
+            while True:
+                try:
+                    producer.produce(self.options.topic, value, key, on_delivery=heard)
+                    break
+                except BufferError:
+                    producer.poll(0.5)
+            producer.poll(0)
+
+    def _make_topic(self) -> None:
+        """Make the topic, if it is not there."""
+        from confluent_kafka.admin import AdminClient, NewTopic
+
+        name, options = self.options.topic, self.options
+        admin = AdminClient(self._config({}))
+        if name in admin.list_topics(timeout=options.timeout).topics:
+            return
+        if not options.create:
+            raise SinkError(f"{self._where}: there is no such topic; make it, or pass create=true")
+        config = {"cleanup.policy": "compact"} if options.format == "upsert-json" else {}
+        made = admin.create_topics([NewTopic(name, options.partitions, -1, config=config)])
+        try:
+            made[name].result(options.timeout)
+        except _client().KafkaException as error:
+            # Somebody else may just have made it.
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise
+
+    def _has_messages(self) -> bool:
+        """Whether the topic has messages, of whomever."""
+        topic = self.options.topic
+        reader = self._consumer(f"{self.options.prefix}-look")
+        try:
+            parts = reader.list_topics(topic, timeout=self.options.timeout).topics[topic].partitions
+            for part in parts:
+                low, high = reader.get_watermark_offsets(
+                    _client().TopicPartition(topic, part), timeout=self.options.timeout
+                )
+                if high > low:
+                    return True
+            return False
+        finally:
+            reader.close()
+
+    def _consumer(self, group: str) -> Any:
+        config = {"group.id": group, "enable.auto.commit": False}
+        return _client().Consumer(self._config({**config, "isolation.level": "read_committed"}))
+
+    def _config(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        quiet = {"log_level": 0, "partitioner": "murmur2_random"}
+        if "isolation.level" in more:
+            quiet.pop("partitioner")
+        return {
+            "bootstrap.servers": self.options.servers,
+            **quiet,
+            **self.options.properties,
+            **more,
+        }
+
+    def _told(self, error: Any) -> AggloomError:
+        cause = error.args[0] if error.args else error
+        code = cause.name() if hasattr(cause, "name") else ""
+        if code in ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"):
+            return CheckpointError(
+                f"{self._where}: another run of this checkpoint writes at the same time; end one of them"
+            )
+        said = cause.str() if hasattr(cause, "str") else str(cause)
+        return SinkError(
+            f"{self._where}: {said} ({code}). If the batch was written, the next run finds it and passes over it."
+        )
+
+
+def _client() -> Any:
+    try:
+        import confluent_kafka
+    except ImportError:
+        raise SpecError(
+            "sink kafka: the package confluent-kafka is not there; pip install 'aggloom[kafka]'"
+        ) from None
+    return confluent_kafka

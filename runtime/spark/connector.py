@@ -1,0 +1,20 @@
+"""Spark's connector for Kafka: how a session gets it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+"""That of Spark 4.2, which runs on 4.3 as well, for which none is published."""
+_NAME = "spark-sql-kafka-0-10"
+
+
+def kafka_settings() -> dict[str, str]:
+    """Settings of a session that reads from Kafka: its connector, unless it is there already."""
+    import pyspark
+
+    folder = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent) / "jars"
+    if _NAME in os.environ.get("PYSPARK_SUBMIT_ARGS", "") or list(folder.glob(f"{_NAME}*.jar")):
+        return {}
+    return {"spark.jars.packages": CONNECTOR}

@@ -1,0 +1,80 @@
+"""A stateful processor that is made once there are rows for it.
+
+When a query starts, Spark asks in a new process of the driver's which state variables it has. That process imports
+this module, and nothing of what operators need.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+_BLOB = StructType([StructField("blob", BinaryType())])
+_HEAD = StructType(
+    [
+        StructField("token", StringType()),
+        StructField("description", StringType()),
+        StructField("snapshot_chunks", IntegerType()),
+        StructField("log_frames", IntegerType()),
+        StructField("log_entries", IntegerType()),
+        StructField("log_bytes", LongType()),
+    ]
+)
+
+
+class Variables(NamedTuple):
+    """The state variables of a bucket: as few as can be, for Spark analyses a plan for each of them in each task."""
+
+    head: Any
+    log: Any
+
+    @classmethod
+    def of(cls, handle: StatefulProcessorHandle) -> Variables:
+        """Declare them."""
+        return cls(
+            handle.getValueState("head", _HEAD),
+            handle.getListState("log", _BLOB),
+        )
+
+
+class Deferred(StatefulProcessor):  # type: ignore[misc]
+    """A processor as it travels: pickled, until its first rows or timers."""
+
+    def __init__(self, pickled: bytes) -> None:
+        self._pickled = pickled
+        self._made: Any = None
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state variables."""
+        self._handle, self._variables = handle, Variables.of(handle)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        """As the processor does."""
+        yield from self._processor().handleInputRows(key, rows, timerValues)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[Any]:
+        """As the processor does."""
+        yield from self._processor().handleExpiredTimer(key, timerValues, expiredTimerInfo)
+
+    def close(self) -> None:
+        """Nothing is held between batches."""
+
+    def _processor(self) -> Any:
+        if self._made is None:
+            make, *given = pickle.loads(self._pickled)
+            self._made = make(*given)
+            self._made.begin(self._handle, self._variables)
+        return self._made

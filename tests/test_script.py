@@ -1,0 +1,257 @@
+"""Scripts with tables of their own: CREATE TABLE with Flink's words, INSERT INTO, EXPLAIN, several queries."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import aggloom as al
+from aggloom.cli import main
+from aggloom.codegen import insertions, read_script
+from aggloom.connectors import sink_of, source_of
+from aggloom.errors import AggloomError, OptionError, SpecError
+from aggloom.job import complete, read_job
+from aggloom.script import jobs_of
+
+ORDERS = """
+-- A comment; of two parts.
+CREATE TEMPORARY TABLE IF NOT EXISTS orders (
+  id BIGINT COMMENT 'a, b', shop STRING NOT NULL, amount DECIMAL(10, 2), ts TIMESTAMP(3),
+  doubled AS amount * 2, r ROW<a INT, b ARRAY<STRING>>,
+  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND,
+  CONSTRAINT pk PRIMARY KEY (id) NOT ENFORCED
+) COMMENT 'x' PARTITIONED BY (shop) WITH (
+  'connector' = 'kafka', 'topic' = 'orders', 'properties.bootstrap.servers' = 'h:1', 'format' = 'debezium-json');
+"""
+TOTALS = """
+CREATE TABLE totals (shop STRING, n BIGINT, total DECIMAL(38, 2), PRIMARY KEY (shop) NOT ENFORCED) WITH (
+  'connector' = 'jdbc', 'url' = 'jdbc:sqlite:totals.db', 'table-name' = 'totals');
+"""
+INTO = "INSERT INTO totals SELECT shop, COUNT(*), SUM(doubled) AS x FROM orders GROUP BY shop"
+SCRIPT = ORDERS + TOTALS + INTO
+
+
+def table(options: str, columns: str = "k INT, v STRING, PRIMARY KEY (k) NOT ENFORCED") -> Any:
+    """The table that WITH makes, which something reads."""
+    script = read_script(f"CREATE TABLE t ({columns}) WITH ({options}); SELECT * FROM t")
+    return script.created["t"]
+
+
+def test_a_created_table_is_a_table_of_the_plan() -> None:
+    text = al.explain(SCRIPT)
+    assert "unique key shop" in text
+    assert "TableSourceScan(table=[[orders]], fields=[id, shop, amount, ts, r]" in text
+    with al.Harness.from_sql(SCRIPT, {}) as harness:
+        harness.process([("+I", 1, "a", 1, None, None), ("+I", 2, "a", 3, None, None)])
+        harness.process([("-D", 1, "a", 1, None, None)])
+        harness.flush()
+        assert [(row[0], row[1], str(row[2])) for row in harness.table()] == [("a", 1, "6.00")]
+    reordered = INTO.replace("totals SELECT shop, COUNT(*), ", "totals (total, shop) SELECT ")
+    with al.Harness.from_sql(
+        ORDERS + TOTALS + reordered.replace("AS x", "AS x, shop"), {}
+    ) as harness:
+        harness.process([("+I", 1, "a", 1, None, None)])
+        harness.flush()
+        assert [(row[0], row[1]) for row in harness.table()] == [("a", None)]
+
+
+def test_upserts_and_processing_time() -> None:
+    text = """
+        CREATE TABLE t (k INT, v INT, now AS PROCTIME(), PRIMARY KEY (k) NOT ENFORCED) WITH
+          ('connector' = 'upsert-kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'h:1',
+           'key.format' = 'json', 'value.format' = 'json');
+        SELECT SUM(v) AS s FROM t"""
+    with al.Harness.from_sql(text, {}) as harness:
+        harness.process([("+U", 1, 5), ("+U", 1, 7), ("+U", 2, 1), ("-D", 2, None)])
+        harness.flush()
+        assert harness.table() == [(7,)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("'kafka'", "'kafak'", "Did you mean 'kafka'?"),
+        ("total DECIMAL(38, 2)", "total INT", "write CAST(.. AS INT)"),
+        ("SUM(doubled)", "SUM(doubeld)", "Did you mean 'doubled'?"),
+        ("INTO totals", "INTO totls", "Did you mean 'totals'?"),
+        ("shop, COUNT(*)", "COUNT(*)", "for 3 of totals (shop, n, total)"),
+        ("INTO totals", "INTO totals (n, totl, shop)", "names column 'totl'"),
+        ("INTO totals", "INTO totals (n, total)", "for 2 of totals"),
+        ("INSERT INTO", "INSERT OVERWRITE", "this form of INSERT is not supported"),
+        ("r ROW<a INT", "o BIGINT METADATA FROM 'offset', r ROW<a INT", "METADATA column is not"),
+        ("ts - INTERVAL", "id - INTERVAL", "write WATERMARK FOR ts AS ts - INTERVAL"),
+        ("FOR ts AS ts", "FOR t AS t", "WATERMARK names column 't'"),
+        ("FOR ts AS ts", "FOR doubled AS doubled", "which is computed"),
+        ("PRIMARY KEY (id)", "PRIMARY KEY (ip)", "names column 'ip'"),
+        ("(id) NOT ENFORCED", "(id)", "write PRIMARY KEY (..) NOT ENFORCED"),
+        ("n BIGINT", "n BIGNT", "Did you mean 'BIGINT'"),
+        ("COMMENT 'x'", "LIKE other", "after the columns of CREATE TABLE"),
+        ("'topic' = 'orders'", "'format' = 'json'", "'format' is given twice"),
+        ("'topic' = 'orders'", "topic = 'orders'", "write WITH ("),
+        ("TABLE totals", "TABLE orders", "is created twice"),
+    ],
+)
+def test_what_a_script_cannot_say(old: str, new: str, said: str) -> None:
+    assert old in SCRIPT
+    with pytest.raises(AggloomError) as raised:
+        al.explain(SCRIPT.replace(old, new, 1))
+    assert said in str(raised.value)
+    assert "line " in str(raised.value)
+
+
+def test_what_flinks_words_mean() -> None:
+    source = source_of(
+        table(
+            "'connector'='kafka', 'topic'='a;b', 'properties.bootstrap.servers'='h:1', 'format'='canal-json', "
+            "'properties.security.protocol'='SSL', 'properties.group.id'='g', 'canal-json.ignore-parse-errors'='true', "
+            "'canal-json.table.include'='o.*', 'scan.startup.mode'='timestamp', 'scan.startup.timestamp-millis'='17'",
+            "k INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts",
+        ),
+        dialect="flink",
+    )
+    assert source.kafka == {
+        "servers": "h:1",
+        "topic": ["a", "b"],
+        "properties": {"security.protocol": "SSL"},
+        "start": 17,
+    }
+    assert source.options == {"unreadable": "drop", "table": "o.*"}
+    assert (source.format, source.watermark, source.sends) == (
+        "canal-json",
+        ("ts", "0 seconds"),
+        "retract",
+    )
+    assert str(source.columns()) == "k: int32\nts: timestamp[us]"
+    upserts = source_of(
+        table(
+            "'connector'='upsert-kafka','topic'='t','properties.bootstrap.servers'='h:1','value.format'='json'"
+        ),
+        Path("/jobs"),
+    )
+    assert (upserts.format, upserts.sends, upserts.keys) == ("upsert-json", "upsert", ("k",))
+    files = source_of(
+        table(
+            "'connector'='filesystem','path'='in','format'='json','json.fail-on-missing-field'='false'"
+        ),
+        Path("/jobs"),
+    )
+    assert (files.path, files.format, files.sends) == ("/jobs/in", "jsonl", "append")
+    assert files.options == {"missing": "null"}
+    offsets = (
+        "'scan.startup.mode'='specific-offsets',"
+        "'scan.startup.specific-offsets'='partition:0,offset:4;partition:1,offset:0'"
+    )
+    kafka = "'connector'='kafka','topic'='t','properties.bootstrap.servers'='h:1','format'='json'"
+    found = source_of(table(f"{kafka},{offsets}"))
+    assert found.kafka is not None and found.kafka["start"] == {0: 4, 1: 0}
+    assert sink_of(table("'connector'='filesystem','path'='o','format'='json'")) == "jsonl:o"
+    assert sink_of(table("'connector'='print'")) == "console"
+    for options, said in (
+        (f"{kafka},'scan.startup.mode'='group-offsets'", "'scan.startup.mode' is 'group-offsets'"),
+        (f"{kafka},'scan.startup.mod'='x'", "Did you mean 'scan.startup.mode'"),
+        (kafka.replace("'json'", "'jsom'"), "Did you mean 'json'"),
+        (kafka.replace("'json'", "'parquet'"), "is one of files"),
+        (kafka.replace("'topic'='t',", ""), "'topic' is missing"),
+        ("'connector'='print'", "cannot be read from"),
+    ):
+        with pytest.raises(SpecError) as raised:
+            source_of(table(options))
+        assert said in str(raised.value)
+    database = "'connector'='jdbc','url'='jdbc:sqlite:x','table-name'='t'"
+    with pytest.raises(OptionError, match="each batch is one transaction"):
+        sink_of(read_into(f"{database},'sink.buffer-flush.interval'='1 s'"))
+    with pytest.raises(SpecError, match="existing is 'some'"):
+        sink_of(read_into(f"{database},'sink.existing'='some'"))
+
+
+def read_into(options: str) -> Any:
+    script = read_script(
+        f"CREATE TABLE t (k INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({options}); INSERT INTO t SELECT 1"
+    )
+    return script.created["t"]
+
+
+def test_several_queries_are_scripts_of_their_own() -> None:
+    two = f"EXECUTE STATEMENT SET BEGIN {INTO}; {INTO.replace('totals', 'other')}; END;"
+    first, second = insertions(ORDERS + two)
+    assert len(first) == len(second) == len(ORDERS + two)
+    assert "INTO totals" in first and "INTO other" not in first and "STATEMENT" not in first
+    assert "INTO other" in second and "CREATE" in second
+    with pytest.raises(AggloomError, match="there are two queries"):
+        read_script(ORDERS + INTO + ";" + INTO)
+    job = complete({"sql": f"{SCRIPT}; EXPLAIN {INTO}", "checkpoint": "c"}, "run")
+    jobs, plans = jobs_of(job)
+    assert [str(each.checkpoint) for each in jobs] == ["c/totals"]
+    assert jobs[0].key == ("shop",) and plans[0].startswith("plan")
+    with pytest.raises(SpecError, match="leave sink out"):
+        jobs_of(complete({"sql": SCRIPT, "sink": "table", "checkpoint": "c"}, "run"))
+    with pytest.raises(SpecError, match="there is no `checkpoint`"):
+        jobs_of(complete({"sql": SCRIPT}, "run"))
+    with pytest.raises(SpecError, match="go into one table"):
+        jobs_of(complete({"sql": f"{SCRIPT};{INTO}", "checkpoint": "c"}, "run"))
+
+
+@pytest.mark.spark
+def test_a_script_runs(spark: Any, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    lines = [{"id": n, "shop": "ab"[n % 2], "amount": n} for n in range(5)]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.json").write_text("\n".join(map(json.dumps, lines)))
+    script = tmp_path / "job.sql"
+    script.write_text(f"""
+        CREATE TABLE orders (id BIGINT, shop STRING, amount INT, PRIMARY KEY (id) NOT ENFORCED) WITH
+          ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+        CREATE TABLE totals (shop STRING, n BIGINT, PRIMARY KEY (shop) NOT ENFORCED) WITH
+          ('connector' = 'jdbc', 'url' = 'jdbc:sqlite:{tmp_path}/totals.db', 'table-name' = 'totals');
+        CREATE TABLE large (id BIGINT) WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+        EXPLAIN SELECT * FROM orders;
+        EXECUTE STATEMENT SET BEGIN
+        INSERT INTO totals SELECT shop, COUNT(*) FROM orders GROUP BY shop;
+        INSERT INTO large SELECT id FROM orders WHERE amount > 2;
+        END;
+        """)
+    told = ["run", str(script), "--checkpoint", str(tmp_path / "c")]
+    result = CliRunner().invoke(main, told)
+    assert result.exit_code == 0, result.output
+    assert "TableSourceScan(table=[[orders]]" in result.output
+    connection = sqlite3.connect(tmp_path / "totals.db")
+    assert connection.execute("SELECT * FROM totals ORDER BY 1").fetchall() == [("a", 3), ("b", 2)]
+    connection.close()
+    written = "".join(path.read_text() for path in (tmp_path / "out").glob("*.json"))
+    assert sorted(json.loads(line)["id"] for line in written.splitlines()) == [3, 4]
+    result = CliRunner().invoke(main, told)
+    assert result.exit_code == 0, result.output
+    assert "0 batches" in result.output or "no batch" in result.output
+
+
+def test_topics_and_scripts_in_job_files(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    topic = "{connector: kafka, servers: 'h:1', topic: t, format: jsonl, start: '17', schema: k INT"
+    job.write_text(f"sql: SELECT k FROM t\ntables:\n  t: {topic}, unreadable: drop}}\n")
+    (table,) = read_job(job).tables
+    assert table.kafka == {"servers": "h:1", "topic": "t", "start": 17}
+    assert (table.path, table.options) == ("", {"unreadable": "drop"})
+    for old, new, said in (
+        ("kafka", "kafak", "Did you mean 'kafka'"),
+        ("topic: t, ", "", "a topic of Kafka needs topic"),
+        ("jsonl", "csv", "a topic has a schema, no path"),
+        (", schema: k INT", "", "a topic has a schema, no path"),
+        ("start: '17'", "strat: 17", "Did you mean 'start'"),
+    ):
+        with pytest.raises(SpecError) as raised:
+            changed = (topic + "}").replace(old, new, 1)
+            read_job(written(job, f"sql: SELECT k FROM t\ntables:\n  t: {changed}\n"))
+        assert said in str(raised.value)
+    read_job(written(job, "sql: |\n" + "".join(f"  {line}\n" for line in SCRIPT.splitlines())))
+    with pytest.raises(SpecError, match="there is no `tables`"):
+        complete({"sql": "SELECT 1 FROM t"}, "run")
+
+
+def written(job: Path, text: str) -> Path:
+    job.write_text(text)
+    return job
