@@ -71,9 +71,7 @@ def _read(spark: SparkSession, rows: Rows) -> DataFrame:
 
 def _read_changes(spark: SparkSession, rows: Rows) -> DataFrame:
     """The files by aggloom's source."""
-    return al.read_changes(
-        spark, rows.folder, "parquet", DDL, max_files_per_trigger=FILES_A_BATCH
-    )
+    return al.read_changes(spark, rows.folder, "parquet", DDL, max_files_per_trigger=FILES_A_BATCH)
 
 
 def _stream(

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "39a9a3c140dbfd6d"
-DIGEST = "1672c96764a29040"
+SUPPORT = "267c27c4da336ca0"
+DIGEST = "d83a9869e11d52f1"
 
 
 class Inputs(NamedTuple):
@@ -82,7 +82,7 @@ def retract_row(state, inputs, i, s):
         rt.ordered_retract(state.ordered_dep_delay, state.pool, False, s, word)
 
 
-@rt.cold_kernel
+@rt.inner_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"total","args":["dep_delay"],"function":"SUM"},{"alias":"mean","args":["arr_delay"],"function":"AVG"},{"alias":"worst","args":["arr_delay"],"function":"MAX"},{"alias":"airports","args":["dest"],"distinct":true,"function":"COUNT"}],"dialect":"spark","group_by":["carrier"],"input_changes":"retract","schema":[["carrier","STRING"],["dest","STRING"],["dep_delay","INT"],["arr_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "39a9a3c140dbfd6d"
-DIGEST = "63bfe617366882b5"
+SUPPORT = "267c27c4da336ca0"
+DIGEST = "61c1ae4cd8ec31e9"
 
 
 class Inputs(NamedTuple):
@@ -130,7 +130,7 @@ def retract_row(state, inputs, i, s):
         rt.multiset_settle(state.distinct_dest, state.pool, True, s, entry)
 
 
-@rt.cold_kernel
+@rt.inner_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "39a9a3c140dbfd6d"
-DIGEST = "a81e77ea3163c892"
+SUPPORT = "267c27c4da336ca0"
+DIGEST = "13fe216e57fb2738"
 
 
 class Inputs(NamedTuple):
@@ -94,7 +94,7 @@ def accumulate_row(state, inputs, i, s):
         rt.multiset_mend(state.distinct_user, state.pool, False, s, entry)
 
 
-@rt.cold_kernel
+@rt.inner_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "39a9a3c140dbfd6d"
-DIGEST = "2f13266b3cb272e7"
+SUPPORT = "267c27c4da336ca0"
+DIGEST = "ac939f57f5293248"
 
 
 class Inputs(NamedTuple):
@@ -80,7 +80,7 @@ def retract_row(state, inputs, i, s):
         rt.ordered_retract(state.ordered_cnt, state.pool, False, s, word)
 
 
-@rt.cold_kernel
+@rt.inner_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0

@@ -71,7 +71,9 @@ class HandlerBase(HandlerColumns):
         if self.RETRACTING:
             touched = np.unique(slots)
             empty = touched[self.accumulators.records[touched] == 0]
-            self.KERNELS.reset(self.accumulators.state, empty)
+            if len(empty):
+                # Else it would be compiled for nothing.
+                self.KERNELS.reset(self.accumulators.state, empty)
 
     def merge_with(self, other: Any) -> None:
         if self.UNMERGEABLE:
