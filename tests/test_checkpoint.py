@@ -327,7 +327,9 @@ def test_a_file_that_vanishes_is_named_by_sinks_of_files_too(
             second.rename(tmp_path / "kept")
 
     monkeypatch.setattr(file_sink.FileSink, "__call__", deleting)
-    with pytest.raises(MissingFileError, match=r"batch 1: 1 of its source files are gone: .*1.jsonl"):
+    with pytest.raises(
+        MissingFileError, match=r"batch 1: 1 of its source files are gone: .*1.jsonl"
+    ):
         run()
     (tmp_path / "kept").rename(second)
     changes = [("a", 1, "insert"), ("a", 1, "update_preimage"), ("a", 3, "update_postimage")]

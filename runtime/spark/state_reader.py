@@ -134,9 +134,7 @@ class Checkpoint:
 
     def description(self, operator: int, batch: int, trust: bool) -> FragmentDescription:
         """What the state of an operator was made from, as one of its buckets says."""
-        blobs = self._variable("log", operator, batch).where(
-            _content() == f"{DESCRIPTION:02X}"
-        )
+        blobs = self._variable("log", operator, batch).where(_content() == f"{DESCRIPTION:02X}")
         rows = blobs.select("key.bucket", "list_element.blob").limit(1)
         for key, blob in self._collect(rows):
             return described_by(bytes(blob), hash_int(key), trust)
