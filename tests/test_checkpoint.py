@@ -328,7 +328,7 @@ def test_a_file_that_vanishes_is_named_by_sinks_of_files_too(
 
     monkeypatch.setattr(file_sink.FileSink, "__call__", deleting)
     with pytest.raises(
-        MissingFileError, match=r"batch 1: 1 of its source files are gone: .*1.jsonl"
+        MissingFileError, match=r"batch 1: 1 of its source files are gone: .*1\.jsonl"
     ):
         run()
     (tmp_path / "kept").rename(second)

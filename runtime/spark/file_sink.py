@@ -19,7 +19,7 @@ _PACKAGE = "org.apache.spark.sql.execution"
 
 @dataclass
 class FileSink:
-    """A function for foreachBatch that writes `jsonl` or `parquet` files, but no batch that is in the sink's log."""
+    """A function for foreachBatch that writes `jsonl` or `parquet` files; it skips a batch that its log has."""
 
     kind: str
     path: str
