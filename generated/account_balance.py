@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "384e68282bfcbb4a"
-DIGEST = "c5fc8c09a4624610"
+SUPPORT = "267c27c4da336ca0"
+DIGEST = "521509efbec5bc33"
 
 
 class Inputs(NamedTuple):
@@ -112,7 +112,7 @@ def retract_row(state, inputs, i, s):
         rt.sequence_retract(state.sequence_at, state.pool, False, s, word)
 
 
-@rt.cold_kernel
+@rt.inner_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0
@@ -209,6 +209,12 @@ def apply_row(state, inputs, retracts, keep_orphans, i, s):
     return True
 
 
+@rt.part
+def settle_rows(state):
+    """Make the changes that views have noted."""
+    rt.ordered_settle(state.ordered_amount, state.pool, False)
+
+
 @rt.cold_kernel
 def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     """Apply the rows from start, each to its slot, up to stop or where room is short: (row, dropped)."""
@@ -216,41 +222,52 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     for i in range(start, stop):
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
+    settle_rows(state)
     return stop, dropped
 
 
 @rt.cold_kernel
 def values(state, slots, out, start, stop):
     """Write the results at the slots from start on, up to stop or where a list has no room: the next one."""
+    settle_rows(state)
     for k in range(start, stop):
         value_row(state, slots[k], out, k)
     return stop
 
 
 @rt.cold_kernel
-def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live):
-    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them."""
+def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live, block):
+    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them.
+
+    block: so many rows are applied before results are noted; no slot in them has two items.
+    """
     dropped = 0
     n = len(live) // 2
-    for i in range(start, stop):
-        s = slots[i]
+    while start < stop:
+        end = min(start + block, stop)
         for now in range(2):
-            if now == 1 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
-                dropped += 1
-            beside = i + 2 * now - 1
-            if not 0 <= beside < len(items) or items[beside] != items[i]:
-                k = items[i] + now * n
-                live[k] = state.records[s] > 0
-                value_row(state, s, out, k)
+            for i in range(start, end):
+                s = slots[i]
+                beside = i + 2 * now - 1
+                if not 0 <= beside < len(items) or items[beside] != items[i]:
+                    k = items[i] + now * n
+                    live[k] = state.records[s] > 0
+                    value_row(state, s, out, k)
+                if now == 0 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
+                    dropped += 1
+            settle_rows(state)
+        start = end
     return stop, dropped
 
 
 @rt.cold_kernel
 def merge_slots(state, slots, other, others, start):
     """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
-    for k in range(start, len(slots)):
+    stop = len(slots)
+    for k in range(start, stop):
         merge_row(state, slots[k], other, others[k])
-    return len(slots)
+    settle_rows(state)
+    return stop
 
 
 @rt.cold_kernel
@@ -258,6 +275,7 @@ def reset_slots(state, slots):
     """Make the accumulators at each of the slots as new."""
     for k in range(len(slots)):
         reset_row(state, slots[k])
+    settle_rows(state)
 
 
 class GroupAggsHandler(rt.Handler):

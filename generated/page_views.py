@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "384e68282bfcbb4a"
-DIGEST = "cb1a30345aad649e"
+SUPPORT = "267c27c4da336ca0"
+DIGEST = "13fe216e57fb2738"
 
 
 class Inputs(NamedTuple):
@@ -94,7 +94,7 @@ def accumulate_row(state, inputs, i, s):
         rt.multiset_mend(state.distinct_user, state.pool, False, s, entry)
 
 
-@rt.cold_kernel
+@rt.inner_kernel
 def reset_row(state, s):
     """Make the accumulators at slot s as new."""
     state.records[s] = 0
@@ -214,7 +214,8 @@ def update(state, inputs, retracts, keep_orphans, slots, start, stop):
     dropped = 0
     for i in range(start, stop):
         if rt.spill_full(state.spill):
-            return i, dropped
+            stop = i
+            break
         if not apply_row(state, inputs, retracts, keep_orphans, i, slots[i]):
             dropped += 1
     return stop, dropped
@@ -229,33 +230,43 @@ def values(state, slots, out, start, stop):
 
 
 @rt.cold_kernel
-def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live):
-    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them."""
+def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live, block):
+    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them.
+
+    block: so many rows are applied before results are noted; no slot in them has two items.
+    """
     dropped = 0
     n = len(live) // 2
-    for i in range(start, stop):
-        if rt.spill_full(state.spill):
-            return i, dropped
-        s = slots[i]
+    while start < stop:
+        end = min(start + block, stop)
         for now in range(2):
-            if now == 1 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
-                dropped += 1
-            beside = i + 2 * now - 1
-            if not 0 <= beside < len(items) or items[beside] != items[i]:
-                k = items[i] + now * n
-                live[k] = state.records[s] > 0
-                value_row(state, s, out, k)
+            for i in range(start, end):
+                if now == 0 and rt.spill_full(state.spill):
+                    end = i
+                    stop = i
+                    break
+                s = slots[i]
+                beside = i + 2 * now - 1
+                if not 0 <= beside < len(items) or items[beside] != items[i]:
+                    k = items[i] + now * n
+                    live[k] = state.records[s] > 0
+                    value_row(state, s, out, k)
+                if now == 0 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
+                    dropped += 1
+        start = end
     return stop, dropped
 
 
 @rt.cold_kernel
 def merge_slots(state, slots, other, others, start):
     """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
-    for k in range(start, len(slots)):
+    stop = len(slots)
+    for k in range(start, stop):
         if rt.spill_full(state.spill):
-            return k
+            stop = k
+            break
         merge_row(state, slots[k], other, others[k])
-    return len(slots)
+    return stop
 
 
 @rt.cold_kernel

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "b95345d82f05f7a8"
-DIGEST = "b65cdb952b695894"
+SUPPORT = "1cd5b60b5776bbcf"
+DIGEST = "a5f76450818a7fd1"
 
 
 class Inputs(NamedTuple):
@@ -153,28 +153,35 @@ def values(state, slots, out, start, stop):
     return stop
 
 
-def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live):
-    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them."""
+def fold(state, inputs, retracts, keep_orphans, slots, start, stop, items, out, live, block):
+    """As update, for neighbouring rows of an item; notes its results, and whether it lives, before and after them.
+
+    block: so many rows are applied before results are noted; no slot in them has two items.
+    """
     dropped = 0
     n = len(live) // 2
-    for i in range(start, stop):
-        s = slots[i]
+    while start < stop:
+        end = min(start + block, stop)
         for now in range(2):
-            if now == 1 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
-                dropped += 1
-            beside = i + 2 * now - 1
-            if not 0 <= beside < len(items) or items[beside] != items[i]:
-                k = items[i] + now * n
-                live[k] = state.records[s] > 0
-                value_row(state, s, out, k)
+            for i in range(start, end):
+                s = slots[i]
+                beside = i + 2 * now - 1
+                if not 0 <= beside < len(items) or items[beside] != items[i]:
+                    k = items[i] + now * n
+                    live[k] = state.records[s] > 0
+                    value_row(state, s, out, k)
+                if now == 0 and not apply_row(state, inputs, retracts, keep_orphans, i, s):
+                    dropped += 1
+        start = end
     return stop, dropped
 
 
 def merge_slots(state, slots, other, others, start):
     """Merge the slots `others` of another state into the slots beside them, while there is room: the next one."""
-    for k in range(start, len(slots)):
+    stop = len(slots)
+    for k in range(start, stop):
         merge_row(state, slots[k], other, others[k])
-    return len(slots)
+    return stop
 
 
 def reset_slots(state, slots):

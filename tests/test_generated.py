@@ -55,6 +55,18 @@ def test_templates_print_short_lines_as_black_would(monkeypatch: pytest.MonkeyPa
         assert given[-1] == text.replace(f'"{stated_digest(text)}"', '""', 1)
 
 
+def test_what_was_formatted_is_not_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = generate(SPEC, directory=tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(black, "format_str", lambda text, mode: pytest.fail("formatted again"))
+        assert generate(SPEC, directory=tmp_path) == first
+    # What somebody edited, or removed, is no text of ours.
+    edited(first.path)
+    assert generate(SPEC, directory=tmp_path).text == first.text
+    first.path.unlink()
+    assert generate(SPEC, directory=tmp_path) == first and first.path.read_text() == first.text
+
+
 def test_the_seed_has_four_parts_in_its_accumulator() -> None:
     seed: Any = load(next(path for path in EXAMPLES if path.stem == "sum_max_by_name"))
     fields = [name for name, *_ in seed.FIELDS]

@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 
 from aggloom.runtime.storage.arena import Arena
-from aggloom.runtime.storage.blocks import USED
+from aggloom.runtime.storage.blocks import (
+    INNER,
+    LIMIT,
+    USED,
+    Tree,
+    block_level,
+    block_order,
+    block_size,
+)
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import TreeView, tree_beside, tree_end
+from aggloom.runtime.storage.queued_tree import QueuedTreeView
+from aggloom.runtime.storage.tree import tree_beside, tree_end
 from aggloom.runtime.views.ordered import (
     greatest,
     least,
@@ -19,17 +28,19 @@ from aggloom.runtime.views.ordered import (
     ordered_clear,
     ordered_merge,
     ordered_retract,
+    ordered_settle,
 )
 
 SLOTS = 3
 
 
 class _Subject:
-    """An ordered view, with a counter by slot that says what must be in it."""
+    """An ordered view, with a counter by slot that says what must be in it; so many changes are settled together."""
 
-    def __init__(self, pooled: bool) -> None:
+    def __init__(self, pooled: bool, together: int = 1) -> None:
         self.pooled, self.arena = pooled, Arena()
-        self.pool, self.view = Pool(self.arena), TreeView(self.arena, "v", SLOTS, 1)
+        self.together, self.waiting = together, 0
+        self.pool, self.view = Pool(self.arena), QueuedTreeView(self.arena, "v", SLOTS, 1)
         self.expected: dict[int, Counter[int]] = defaultdict(Counter)
 
     def word(self, number: int) -> int:
@@ -44,9 +55,16 @@ class _Subject:
         self.view.reserve(1)
         step = ordered_accumulate if change > 0 else ordered_retract
         step(self.view.arrays, self.pool.arrays, self.pooled, slot, word)
+        self.waiting += 1
+        if self.waiting == self.together:
+            self.settle()
         self.expected[slot][number] += change
         if not self.expected[slot][number]:
             del self.expected[slot][number]
+
+    def settle(self) -> None:
+        ordered_settle(self.view.arrays, self.pool.arrays, self.pooled)
+        self.waiting = 0
 
     def number(self, word: int) -> int:
         if not self.pooled:
@@ -115,11 +133,13 @@ def test_merging_and_clearing(pooled: bool) -> None:
     one.view.reserve(two.view.live)
     one.pool.reserve(1000, 10_000)
     ordered_merge(one.view.arrays, one.pool.arrays, pooled, 1, two.view.arrays, two.pool.arrays, 1)
+    one.settle()
     for number, count in two.expected[1].items():
         one.expected[1][number] += count
     one.expected[1] = Counter({n: c for n, c in one.expected[1].items() if c})
     one.check()
     ordered_clear(one.view.arrays, one.pool.arrays, pooled, 1)
+    one.settle()
     one.expected.clear()
     one.check()
 
@@ -132,3 +152,77 @@ def test_a_sliding_window_of_values_does_not_grow_the_tree() -> None:
             subject.change(0, number - 100, -1)
     subject.check()
     assert subject.view.arrays.meta[USED] < 10_000
+
+
+def _well_formed(tree: Tree, block: int, least: int, below: int) -> int:
+    """The entries below a block, all from `least` on and less than `below`."""
+    heap, size, level = tree.heap, int(block_size(tree, block)), int(block_level(tree, block))
+    assert 0 < size <= 1 << int(block_order(tree, block)) <= LIMIT
+    words = heap[block + 1 : block + 1 + 2 * size : 2].tolist()
+    assert words == sorted(set(words)) and least <= words[0] and words[-1] < below
+    if level == 0:
+        return size
+    children = heap[block + 2 : block + 1 + 2 * size : 2].tolist()
+    assert all(int(block_level(tree, child)) == level - 1 for child in children)
+    ends = [*words[1:], below]
+    return sum(map(_well_formed, [tree] * size, children, words, ends))
+
+
+SHAPES = {
+    # How many words there are, and how they come.
+    "few": lambda rng: rng.randrange(40),
+    "dense": lambda rng: rng.randrange(1000),
+    "sparse": lambda rng: rng.randrange(-(1 << 62), 1 << 62),
+    "skewed": lambda rng: int(rng.paretovariate(0.3)) & (1 << 62) - 1,
+}
+
+
+@pytest.mark.parametrize("together", [7, 60, 5000])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_changes_that_are_settled_together(shape: str, together: int) -> None:
+    rng = random.Random(f"{shape}-{together}")
+    subject = _Subject(False, together)
+    came: list[list[int]] = [[] for _ in range(SLOTS)]
+    for rising in (False, True, False):
+        for step in range(3000):
+            slot = step // 50 % SLOTS if rng.random() < 0.9 else rng.randrange(SLOTS)
+            if came[slot] and rng.random() < 0.4:
+                # Now and then of a value that never came.
+                number = rng.choice(came[slot]) if rng.random() < 0.9 else SHAPES[shape](rng)
+                subject.change(slot, number, -1)
+            else:
+                came[slot].append(step if rising else SHAPES[shape](rng))
+                subject.change(slot, came[slot][-1], 1)
+            if rng.random() < 0.001:
+                ordered_clear(subject.view.arrays, subject.pool.arrays, False, slot)
+                del subject.expected[slot], came[slot][:]
+        subject.settle()
+        subject.check()
+        for slot in range(SLOTS):
+            root = int(subject.view.arrays.root[slot])
+            found = _well_formed(subject.view.arrays, root, -(1 << 63), 1 << 63) if root else 0
+            assert found == len(subject.expected[slot])
+    for slot in range(SLOTS):
+        for number, count in list(subject.expected[slot].items()):
+            for _ in range(abs(count)):
+                subject.change(slot, number, -1 if count > 0 else 1)
+    subject.settle()
+    subject.check()
+    assert not subject.view.arrays.root.any() and subject.view.arrays.meta[INNER] == 0
+    assert subject.view.arrays.meta[USED] < 60_000
+
+
+def test_words_in_order_leave_full_blocks() -> None:
+    rooms = []
+    for numbers in (
+        range(20_000),
+        range(20_000, 0, -1),
+        random.Random(1).sample(range(20_000), 20_000),
+    ):
+        subject = _Subject(False, 4096)
+        for number in numbers:
+            subject.change(0, number, 1)
+        subject.settle()
+        subject.check()
+        rooms.append(int(subject.view.arrays.meta[USED]) / 20_000)
+    assert rooms[0] < 2.5 and max(rooms) < 4.5, rooms

@@ -17,7 +17,7 @@ from aggloom.runtime.plain.kinds import VIEW_TYPES
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.blocks import USED
 from aggloom.runtime.storage.pool import Pool
-from aggloom.runtime.storage.tree import TreeView
+from aggloom.runtime.storage.queued_tree import QueuedTreeView
 from aggloom.runtime.views import lists, ordered, ranked, sequence, stamped
 from aggloom.runtime.views.ranked import RankedView
 from aggloom.runtime.views.sequence import SequenceView
@@ -31,7 +31,7 @@ COMPILED: dict[str, Any] = {
     for name, function in (vars(module) | NEUTRAL).items()
 }
 VIEWS: dict[str, Callable[[Arena], Any]] = {
-    "ordered": lambda arena: TreeView(arena, "v", SLOTS, 1),
+    "ordered": lambda arena: QueuedTreeView(arena, "v", SLOTS, 1),
     "ranked": lambda arena: RankedView(arena, "v", SLOTS),
     "stamped": lambda arena: StampedView(arena, "v", SLOTS),
     "sequence": lambda arena: SequenceView(arena, "v", SLOTS, 1),
@@ -63,6 +63,7 @@ class _Pair:
         name, word = f"{self.kind}_{step}", self.word(value)
         self.view.reserve(1)
         COMPILED[name](self.view.arrays, self.pool.arrays, self.pooled, slot, word, *more)
+        self.settle()
         getattr(plain_views, name)(self.plain, None, self.pooled, slot, value, *more)
 
     def merge(self, other: _Pair, slot: int, *more: Any) -> None:
@@ -71,13 +72,20 @@ class _Pair:
         self.view.reserve(other.view.live)
         ours = (self.view.arrays, self.pool.arrays, self.pooled, slot)
         COMPILED[name](*ours, other.view.arrays, other.pool.arrays, slot, *more)
+        self.settle()
         theirs = (other.plain, None, slot)
         getattr(plain_views, name)(self.plain, None, self.pooled, slot, *theirs, *more)
 
     def clear(self, slot: int) -> None:
         name = f"{self.kind}_clear"
         COMPILED[name](self.view.arrays, self.pool.arrays, self.pooled, slot)
+        self.settle()
         getattr(plain_views, name)(self.plain, None, self.pooled, slot)
+
+    def settle(self) -> None:
+        """Make the changes that a view has noted."""
+        if self.kind == "ordered":
+            ordered.ordered_settle(self.view.arrays, self.pool.arrays, self.pooled)
 
     def read(self, name: str, slot: int, *more: Any) -> Any:
         """The value that a read finds, or None."""

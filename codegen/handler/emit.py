@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.codegen.handler.plan import plan_of
-from aggloom.codegen.handler.render import render, stated_digest, text_digest
+from aggloom.codegen.handler.render import drafted, formatted, stated_digest, text_digest
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.codegen.user import trust as user_trust
@@ -28,6 +28,8 @@ from aggloom.private import own_directory, refuse_foreign
 CLASS_NAME = "GroupAggsHandler"
 NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"
 _PREFIX = "agg_"
+_DRAFTS = "drafts"
+"""The folder of files that are named by the digest of a draft and hold that of the module made of it."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +68,15 @@ def generate(
     if backend not in BACKENDS:
         raise GeneratedSourceError(f"backend {backend!r} does not exist; use 'numba' or 'python'")
     plan = plan_of(spec, backend)
-    text = render(plan)
-    digest = text_digest(text)
+    draft = drafted(plan)
     place = Path(directory) if directory is not None else cache_directory()
-    path = write_once(text, digest, place) if name is None else write_named(text, name, place)
+    if name is None:
+        text = _formatted_once(draft, place)
+        path = write_once(text, text_digest(text), place)
+    else:
+        text = formatted(draft)
+        path = write_named(text, name, place)
+    digest = text_digest(text)
     class_name = NAMESPACE_CLASS_NAME if spec.namespace else CLASS_NAME
     return GeneratedSource(text, digest, path, class_name, plan.backend, spec.untrusted)
 
@@ -127,6 +134,21 @@ def write_once(text: str, digest: str, directory: Path) -> Path:
     if not path.exists():
         _write(text, path)
     return path
+
+
+def _formatted_once(draft: str, directory: Path) -> str:
+    """A draft's formatted text: that of the module in `directory` that was made of it, if it is as it was written."""
+    made = directory / _DRAFTS / text_digest(draft)
+    try:
+        digest = made.read_text(encoding="utf-8")
+        text = (directory / f"{_PREFIX}{digest}.py").read_text(encoding="utf-8")
+        if text_digest(text) == digest == stated_digest(text):
+            return text
+    except (OSError, UnicodeDecodeError):
+        pass
+    text = formatted(draft)
+    _write(text_digest(text), made)
+    return text
 
 
 def write_named(text: str, name: str, directory: Path) -> Path:

@@ -293,6 +293,11 @@ class HandlerPlan:
         return any(view.kind is SPILL for view in self.views)
 
     @property
+    def queued(self) -> list[StateView]:
+        """The views that note changes."""
+        return [view for view in self.views if view.kind.queued and self.compiled]
+
+    @property
     def lists(self) -> list[str]:
         return [output.attr for output in self.outputs if output.form == "list"]
 

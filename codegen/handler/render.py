@@ -10,8 +10,6 @@ import hashlib
 import re
 from pathlib import Path
 
-import black
-
 from aggloom.codegen.handler.plan_parts import HandlerPlan
 from aggloom.codegen.spec.agg_call import describe_call
 from aggloom.codegen.templating import docstring, environment, literal
@@ -27,13 +25,18 @@ _IMPORT = re.compile(r"^ *from (aggloom\.runtime[\w.]*) import ([\w, *]+)", re.M
 
 
 def render(plan: HandlerPlan) -> str:
-    """The module's text, formatted by black."""
+    """The module's text."""
+    return formatted(drafted(plan))
+
+
+def drafted(plan: HandlerPlan) -> str:
+    """The module's text before it is formatted."""
     spec = plan.spec
     calls = ", ".join(describe_call(c) for c in spec.calls) or "keys only"
     keys = ", ".join(spec.group_by[:-1] if spec.namespace else spec.group_by)
     title = f"{calls} GROUP BY {keys}" if keys else calls
     title = docstring(f"{title} in windows" if spec.namespace else title)
-    text = (
+    return (
         environment()
         .get_template("handler.py.j2")
         .render(
@@ -43,7 +46,14 @@ def render(plan: HandlerPlan) -> str:
             support=support_digest(plan.backend),
         )
     )
-    text = black.format_str(text, mode=black.Mode(line_length=100, preview=False))
+
+
+def formatted(draft: str) -> str:
+    """A draft as black writes it, with its digest in it."""
+    # Late: a draft that was formatted once is not again, and black takes as long to import as to do it.
+    import black
+
+    text = black.format_str(draft, mode=black.Mode(line_length=100, preview=False))
     return _STATED.sub(lambda line: f'{line[1]}"{text_digest(text)}"', text, count=1)
 
 

@@ -10,7 +10,6 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Final
 
-import black
 import pyarrow as pa
 from sqlglot import exp
 
@@ -98,6 +97,9 @@ def _module_text(
         where=None if passes is None else _item(passes, str(where), parse_scalar(str(where))),
         columns=tuple(columns),
     )
+    # Late, as in codegen/handler/render.py.
+    import black
+
     text = environment().get_template("expressions.py.j2").render(module=module)
     return black.format_str(text, mode=black.Mode(line_length=100, preview=False))
 

@@ -41,6 +41,7 @@ class ViewKind:
     numbers: how many numbers follow a word in its entry. most: about how many entries a key has at most, by width.
     by_bytes: pooled words are in the order of their bytes. arrival: it knows in which order rows came.
     stamps: its steps are told whether a value is stamped anew. sketch: it cannot show its values.
+    queued: its compiled steps note changes; NAME_settle makes them.
     """
 
     name: str
@@ -55,6 +56,7 @@ class ViewKind:
     arrival: bool = False
     stamps: bool = False
     sketch: bool = False
+    queued: bool = False
 
     def counts(self, width: int) -> int:
         """How many counts an entry has."""

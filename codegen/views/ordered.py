@@ -23,4 +23,5 @@ KIND = ViewKind(
         "counted_elements": ViewFunction("list_ordered", "list", more=("False", "False")),
         "top_elements": ViewFunction("list_top", "list"),
     },
+    queued=True,
 )

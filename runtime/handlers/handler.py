@@ -23,6 +23,9 @@ CHUNK = 65536
 # they are given more rows for a while than any bundle takes back.
 AWAY_FROM_ZERO = 1 << 40
 
+_BLOCK = 1 << 11
+"""Rows that are applied before their results are noted: what they touch is in the cache still."""
+
 
 class Noted(NamedTuple):
     """Results of items before and after a bundle, the rows of both in one, and whether they were and are live."""
@@ -68,7 +71,9 @@ class HandlerBase(HandlerColumns):
         if self.RETRACTING:
             touched = np.unique(slots)
             empty = touched[self.accumulators.records[touched] == 0]
-            self.KERNELS.reset(self.accumulators.state, empty)
+            if len(empty):
+                # Else it would be compiled for nothing.
+                self.KERNELS.reset(self.accumulators.state, empty)
 
     def merge_with(self, other: Any) -> None:
         if self.UNMERGEABLE:
@@ -103,15 +108,26 @@ class HandlerBase(HandlerColumns):
         return self._run(self.KERNELS.update, inputs, retracts, keep_orphans, slots)
 
     def fold(
-        self, inputs: Any, slots: Array, retracts: Array, items: Array, *, keep_orphans: bool
+        self,
+        inputs: Any,
+        slots: Array,
+        retracts: Array,
+        items: Array,
+        *,
+        keep_orphans: bool,
+        by_slot: bool = False,
     ) -> tuple[int, Noted]:
-        """As update, with the results before and after each item: neighbouring rows of a slot, numbered from 0."""
+        """As update, with the results before and after each item: neighbouring rows of a slot, numbered from 0.
+
+        by_slot: no slot has two items.
+        """
         if self.KERNELS.fold is None:
             return self._fold_rows(inputs, slots, retracts, keep_orphans)
         n = int(items[-1]) + 1 if len(items) else 0
         out, live = self.outputs(2 * n), np.zeros(2 * n, np.bool_)
+        block = _BLOCK if by_slot else 1
         dropped = self._run(
-            self.KERNELS.fold, inputs, retracts, keep_orphans, slots, items, out, live
+            self.KERNELS.fold, inputs, retracts, keep_orphans, slots, items, out, live, block
         )
         return dropped, Noted(*self.halves(out, n), out, live[:n], live[n:])
 

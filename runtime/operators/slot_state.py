@@ -42,7 +42,8 @@ class SlotState:
 
     def reset(self, slots: Array) -> None:
         """Make the accumulators at slots as new."""
-        self.handler.KERNELS.reset(self.accumulators.state, slots)
+        if len(slots):
+            self.handler.KERNELS.reset(self.accumulators.state, slots)
 
     def resize(self, slots: int) -> None:
         """Make room for so many slots, or fewer when those beyond are as new."""

@@ -19,7 +19,7 @@ _PACKAGE = "org.apache.spark.sql.execution"
 
 @dataclass
 class FileSink:
-    """A function for foreachBatch that writes `jsonl` or `parquet` files; what is in the sink's log it skips."""
+    """A function for foreachBatch that writes `jsonl` or `parquet` files; it skips a batch that its log has."""
 
     kind: str
     path: str

@@ -16,6 +16,7 @@ import os
 import shutil
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,6 +38,9 @@ _LISTING = "arrays.json"
 _OF_FREE_ROOM = 0.9
 """No array takes more of what a file system has left: others live there too."""
 _SMALL = 1 << 20
+_GROWING = 1 << 22
+_AHEAD = 4
+"""An array on the heap of `_GROWING` bytes or more has addresses for so many times as many: it grows in place."""
 _MEMORY = Path("/proc/meminfo")
 
 _log = logging.getLogger("aggloom")
@@ -84,6 +88,7 @@ class Arena:
         """Whether it goes on with what a directory held."""
         self._arrays: dict[str, Array] = {}
         self._files: dict[str, _File | None] = {}
+        self._reserved: dict[str, mmap.mmap] = {}
         self._made = 0
         if directory is None:
             return
@@ -248,15 +253,23 @@ class Arena:
             except OSError as e:
                 self._leave(e, size)
         self._drop(name)
-        return np.zeros(shape, kind)
+        pages = _reserved(_AHEAD * size) if size >= _GROWING else None
+        if pages is None:
+            return np.zeros(shape, kind)
+        self._reserved[name] = pages
+        return np.ndarray(shape, kind, pages)
 
     def _extend(self, name: str, rows: int) -> Array | None:
-        """The mapped array with more rows: its file grows, nothing is copied; None if that cannot be."""
+        """The array with more rows, in place: its file grows, or what it has of the heap; None if that cannot be."""
         old, file = self._arrays[name], self._files.get(name)
-        if self.directory is None or file is None or rows <= len(old):
+        if rows <= len(old):
             return None
         shape = (rows, *old.shape[1:])
         size = math.prod(shape) * old.itemsize
+        if name in self._reserved and size <= len(self._reserved[name]):
+            return np.ndarray(shape, old.dtype, self._reserved[name])
+        if self.directory is None or file is None:
+            return None
         path = self.directory / file.name
         try:
             if _grown(path, old.nbytes, size) != file.inode:
@@ -270,6 +283,7 @@ class Arena:
         """Delete the file that an array had."""
         file = self._files.get(name)
         self._files[name] = None
+        self._reserved.pop(name, None)
         if file is not None and self.directory is not None:
             (self.directory / file.name).unlink(missing_ok=True)
 
@@ -287,6 +301,20 @@ class Arena:
         if error.errno not in _warned:
             _warned.add(error.errno)
             _log.warning("%s); it stays in memory, and is rebuilt for each batch. %s", message, fix)
+
+
+def _reserved(size: int) -> mmap.mmap | None:
+    """So many zeros on the heap, which take room once they are written to; None where the system has not so many."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
+    try:
+        pages = mmap.mmap(-1, size, flags=flags)
+    except (OSError, ValueError, OverflowError):
+        return None
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        # As NumPy's own arrays of this size.
+        with suppress(OSError):
+            pages.madvise(mmap.MADV_HUGEPAGE)
+    return pages
 
 
 def _grown(path: Path, old: int, size: int) -> int:

@@ -25,12 +25,16 @@ LIMIT = 1 << LARGEST
 
 
 class Tree(NamedTuple):
-    """`heap`: blocks; by slot `root`: a block; by size `free`: a list of blocks, each naming the next."""
+    """`heap`: blocks; by slot `root`: a block; by size `free`: a list of blocks, each naming the next.
+
+    queue: changes that wait (queued_tree.py), which only some trees have; it is empty between kernels.
+    """
 
     heap: Array
     root: Array
     free: Array
     meta: Array
+    queue: Array
 
 
 @kernel

@@ -41,17 +41,24 @@ _SPARE_WORDS = 1 << 15
 
 
 @cold_kernel
-def _split(
-    tree: Tree, pool: PoolArrays, pooled: bool, slot: int, parent: int, block: int, at: int
+def split_child(
+    tree: Tree,
+    pool: PoolArrays,
+    pooled: bool,
+    slot: int,
+    parent: int,
+    block: int,
+    at: int,
+    kept: int,
 ) -> int:
-    """Give the upper half of a block's full child to a new sibling; the block, which may have moved."""
+    """Give all but the first `kept` entries of a full child to a new sibling; its block, which may have moved."""
     stride = tree.meta[STRIDE]
     child = tree.heap[block + 2 + at * stride]
     right = allocate_block(tree, LARGEST, block_level(tree, child))
-    half = LIMIT >> 1
-    copy_numbers(tree, child + 1 + half * stride, right + 1, half * stride)
-    tree.heap[right] |= half
-    tree.heap[child] -= half
+    given = LIMIT - kept
+    copy_numbers(tree, child + 1 + kept * stride, right + 1, given * stride)
+    tree.heap[right] |= given
+    tree.heap[child] -= given
     entry = insert_entry(tree, pool, pooled, slot, parent, block, at + 1, tree.heap[right + 1])
     tree.heap[entry + 1] = right
     if tree.meta[WEIGHED] != 0:
@@ -80,7 +87,7 @@ def tree_entry(
         at = rank - 1
         child = tree.heap[block + 2 + at * stride]
         if block_size(tree, child) == LIMIT:
-            block = _split(tree, pool, pooled, slot, parent, block, at)
+            block = split_child(tree, pool, pooled, slot, parent, block, at, LIMIT >> 1)
         else:
             parent = block + 1 + at * stride
             block = child
@@ -225,8 +232,12 @@ def tree_clear(tree: Tree, pool: PoolArrays, pooled: bool, by_bytes: bool, slot:
 class TreeView:
     """Owner of a Tree in an arena; `width` counts by word."""
 
+    queue_length = 1
+
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
         self.arena, self.name = arena, name
+        self._queue = np.empty(self.queue_length, np.int64)
+        self._queue[0] = 0
         self._block = 1 + LIMIT * (1 + width)
         arena.array(f"{name}.heap", _FIRST_WORDS, "i8")
         arena.array(f"{name}.root", slots, "i8")
@@ -239,9 +250,9 @@ class TreeView:
         self._reload()
 
     def _reload(self) -> None:
-        self.arrays = Tree(
-            *(self.arena.array(f"{self.name}.{array}", 0, "i8") for array in Tree._fields)
-        )
+        kept = Tree._fields[:-1]
+        arrays = (self.arena.array(f"{self.name}.{array}", 0, "i8") for array in kept)
+        self.arrays = Tree(*arrays, self._queue)
 
     @property
     def live(self) -> int:
@@ -268,6 +279,8 @@ class TreeView:
     def reserve(self, rows: int) -> None:
         """Room for `rows` more words: each may fill a new leaf, and any inner block may double or split."""
         meta = self.arrays.meta
+        # What waits there still was left by a kernel that failed.
+        rows += int(self._queue[0])
         need = int(meta[USED] + 2 * meta[INNER]) + rows * (self._block + self._block // 4)
         if need > len(self.arrays.heap):
             # By at least half: room is asked for slot by slot where a large state is merged into a small one.

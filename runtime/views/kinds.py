@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from aggloom.runtime.arithmetic.superaccumulator import SpillView
+from aggloom.runtime.storage.queued_tree import QueuedTreeView
 from aggloom.runtime.storage.tree import TreeView
 from aggloom.runtime.views.bits import *
 from aggloom.runtime.views.bits import BitsView
@@ -23,7 +24,7 @@ from aggloom.runtime.views.stamped import StampedView
 
 VIEW_TYPES: Final[dict[str, Any]] = {
     "multiset": TreeView,
-    "ordered": TreeView,
+    "ordered": QueuedTreeView,
     "sequence": SequenceView,
     "ranked": RankedView,
     "stamped": StampedView,

@@ -1,56 +1,33 @@
 """Ordered multiset by slot: value -> count, smallest and greatest at hand. It serves retractable MIN and MAX.
 
-Counts may be negative while a retraction is ahead of its row; such values are never shown.
+Counts may be negative while a retraction is ahead of its row; such values are never shown. What is added, taken back
+and cleared is noted; `ordered_settle` does it, before anything is read.
 """
 
 from __future__ import annotations
 
 from aggloom.runtime.storage.blocks import Tree
-from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays, import_word
-from aggloom.runtime.storage.tree import (
-    drop_entry,
-    make_entry,
-    tree_beside,
-    tree_clear,
-    tree_end,
-    tree_entry,
-    tree_find,
-    tree_remove,
-)
+from aggloom.runtime.storage.queued_tree import queue_change, settle
+from aggloom.runtime.storage.tree import tree_beside, tree_end, tree_start, tree_step
+
+ordered_settle = settle
 
 
 @kernel
 def ordered_accumulate(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     """One more of a value; an entry whose count becomes 0 goes."""
-    entry = tree_entry(view, pool, pooled, pooled, slot, word)
-    view.heap[entry + 1] += 1
-    if view.heap[entry + 1] == 0:
-        drop_entry(view, pool, pooled, pooled, slot, word)
+    queue_change(view, pool, pooled, slot, word, 1)
 
 
 @kernel
 def ordered_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     """One less of a value; an entry whose count becomes 0 goes."""
-    entry = tree_find(view, pool, pooled, slot, word)
-    if entry == 0:
-        entry = make_entry(view, pool, pooled, pooled, slot, word)
-    view.heap[entry + 1] -= 1
-    if view.heap[entry + 1] == 0:
-        tree_remove(view, pool, pooled, pooled, slot, word)
+    queue_change(view, pool, pooled, slot, word, -1)
 
 
-@kernel
-def _merge_entry(
-    view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, change: int
-) -> None:
-    entry = tree_entry(view, pool, pooled, pooled, slot, word)
-    view.heap[entry + 1] += change
-    if view.heap[entry + 1] == 0:
-        drop_entry(view, pool, pooled, pooled, slot, word)
-
-
-@kernel
+@cold_kernel
 def ordered_merge(
     view: Tree,
     pool: PoolArrays,
@@ -60,26 +37,37 @@ def ordered_merge(
     other_pool: PoolArrays,
     other_slot: int,
 ) -> None:
-    entry = tree_end(other, other_slot, 0)
+    """Add the counts of another view's slot."""
+    leaf, entry = tree_start(other, other_slot, 0)
     while entry != 0:
         word = other.heap[entry]
         ours = import_word(pool, other_pool, word) if pooled else word
-        _merge_entry(view, pool, pooled, slot, ours, other.heap[entry + 1])
-        entry = tree_beside(other, other_pool, pooled, other_slot, word, 1)
+        queue_change(view, pool, pooled, slot, ours, other.heap[entry + 1])
+        leaf, entry = tree_step(other, other_pool, pooled, other_slot, leaf, entry, 1)
 
 
 @kernel
 def ordered_clear(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
     """Forget all values of a slot."""
-    tree_clear(view, pool, pooled, pooled, slot)
+    queue_change(view, pool, pooled, slot, 0, 0)
+
+
+@cold_kernel
+def _shown_beside(
+    view: Tree, pool: PoolArrays, pooled: bool, slot: int, entry: int, to: int
+) -> int:
+    """The nearest entry with a positive count before (to 0) or after (to 1) another, or 0."""
+    while entry != 0 and view.heap[entry + 1] < 0:
+        entry = tree_beside(view, pool, pooled, slot, view.heap[entry], to)
+    return entry
 
 
 @kernel
 def _extreme(view: Tree, pool: PoolArrays, pooled: bool, slot: int, side: int) -> tuple[int, bool]:
     """The outermost value with a positive count, if there is one."""
     entry = tree_end(view, slot, side)
-    while entry != 0 and view.heap[entry + 1] < 0:
-        entry = tree_beside(view, pool, pooled, slot, view.heap[entry], 1 - side)
+    if entry != 0 and view.heap[entry + 1] < 0:
+        entry = _shown_beside(view, pool, pooled, slot, entry, 1 - side)
     return view.heap[entry], entry != 0
 
 

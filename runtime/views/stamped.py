@@ -16,12 +16,14 @@ from aggloom.runtime.storage.pool import PoolArrays, import_word
 from aggloom.runtime.storage.tree import (
     TreeView,
     drop_entry,
+    make_entry,
+    tree_clear,
     tree_entry,
+    tree_find,
     tree_remove,
     tree_start,
     tree_step,
 )
-from aggloom.runtime.views.ordered import ordered_clear, ordered_retract
 
 
 @kernel
@@ -36,6 +38,23 @@ def stamped_accumulate(
         view.heap[entry + 2] = view.meta[STAMP]
     if view.heap[entry + 1] == 0:
         drop_entry(view, pool, pooled, pooled, slot, word)
+
+
+@kernel
+def stamped_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
+    """One row less; an entry whose count becomes 0 goes."""
+    entry = tree_find(view, pool, pooled, slot, word)
+    if entry == 0:
+        entry = make_entry(view, pool, pooled, pooled, slot, word)
+    view.heap[entry + 1] -= 1
+    if view.heap[entry + 1] == 0:
+        tree_remove(view, pool, pooled, pooled, slot, word)
+
+
+@kernel
+def stamped_clear(view: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
+    """Forget all values of a slot."""
+    tree_clear(view, pool, pooled, pooled, slot)
 
 
 @kernel
@@ -81,9 +100,6 @@ def stamped_merge(
         count, stamp = other.heap[entry + 1], later + other.heap[entry + 2]
         _merge_entry(view, pool, pooled, slot, ours, count, stamp, latest)
         leaf, entry = tree_step(other, other_pool, pooled, other_slot, leaf, entry, 1)
-
-
-stamped_retract, stamped_clear = ordered_retract, ordered_clear
 
 
 @kernel

@@ -1,0 +1,131 @@
+"""Changes to ordered words, netted: each word once, in order, with the sum of its changes.
+
+All of it happens in one array, a queue: how many changes wait, then columns of QUEUE numbers each; changes are in the
+column after that of their words. What is netted lies in NET and NET_CHANGES, without sums of 0.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+
+QUEUE: Final = 1 << 12
+SLOTS, WORDS, CHANGES, NET, NET_CHANGES, _CELLS = (1 + column * QUEUE for column in range(6))
+_SPREAD: Final = 4
+"""Words are counted in a cell each if so many times as many cells as changes hold them."""
+QUEUE_LENGTH: Final = _CELLS + _SPREAD * QUEUE + 1
+_FEW: Final = 24
+_DIGIT: Final = 8
+
+
+@kernel
+def net(queue: Array, first: int, count: int) -> int:
+    """Net so many changes from `first` on, which may be used up; how many words there are."""
+    if count <= _FEW:
+        return _net_few(queue, first, count)
+    least = most = queue[WORDS + first]
+    for k in range(first + 1, first + count):
+        least = min(least, queue[WORDS + k])
+        most = max(most, queue[WORDS + k])
+    spread = np.uint64(most) - np.uint64(least)
+    if spread < np.uint64(_SPREAD * count):
+        return _net_dense(queue, first, count, least, np.int64(spread))
+    return _net_sparse(queue, first, count, least, spread)
+
+
+@kernel
+def _net_few(queue: Array, first: int, count: int) -> int:
+    """By insertion."""
+    found = np.int64(0)
+    for k in range(first, first + count):
+        word, change = queue[WORDS + k], queue[CHANGES + k]
+        at = found
+        while at > 0 and queue[NET + at - 1] > word:
+            at -= 1
+        if at > 0 and queue[NET + at - 1] == word:
+            queue[NET_CHANGES + at - 1] += change
+            continue
+        for j in range(found, at, -1):
+            queue[NET + j] = queue[NET + j - 1]
+            queue[NET_CHANGES + j] = queue[NET_CHANGES + j - 1]
+        queue[NET + at] = word
+        queue[NET_CHANGES + at] = change
+        found += 1
+    return _changed(queue, found)
+
+
+@kernel
+def _changed(queue: Array, count: int) -> int:
+    """Drop the words whose changes add up to 0."""
+    found = np.int64(0)
+    for k in range(count):
+        queue[NET + found] = queue[NET + k]
+        queue[NET_CHANGES + found] = queue[NET_CHANGES + k]
+        found += queue[NET_CHANGES + k] != 0
+    return found
+
+
+@kernel
+def _net_dense(queue: Array, first: int, count: int, least: int, spread: int) -> int:
+    """In a cell for each word that there may be."""
+    for cell in range(spread + 1):
+        queue[_CELLS + cell] = 0
+    for k in range(first, first + count):
+        queue[_CELLS + (queue[WORDS + k] - least)] += queue[CHANGES + k]
+    found = np.int64(0)
+    for cell in range(spread + 1):
+        # Written in any case and kept if it is a change: there is no branch to mispredict.
+        queue[NET + found] = least + cell
+        queue[NET_CHANGES + found] = queue[_CELLS + cell]
+        found += queue[_CELLS + cell] != 0
+    return found
+
+
+@kernel
+def _net_sparse(queue: Array, first: int, count: int, least: int, spread: int) -> int:
+    """By digits, the last first; between the queue's own columns and those of what is netted."""
+    source, target = WORDS + first, np.int64(NET)
+    shift = np.uint64(0)
+    while shift < np.uint64(64) and spread >> shift != np.uint64(0):
+        _by_digit(queue, source, target, count, np.uint64(least), shift)
+        source, target = target, source
+        shift += np.uint64(_DIGIT)
+    found = np.int64(0)
+    for k in range(source, source + count):
+        word, change = queue[k], queue[k + QUEUE]
+        if found > 0 and queue[NET + found - 1] == word:
+            queue[NET_CHANGES + found - 1] += change
+        else:
+            queue[NET + found] = word
+            queue[NET_CHANGES + found] = change
+            found += 1
+    return _changed(queue, found)
+
+
+@kernel
+def _by_digit(queue: Array, source: int, target: int, count: int, least: int, shift: int) -> None:
+    """Put the changes at `source` to `target`, in the order of one digit of the words' distance to the least."""
+    for digit in range(1 << _DIGIT):
+        queue[_CELLS + digit] = 0
+    for k in range(source, source + count):
+        queue[_CELLS + _digit(queue[k], least, shift)] += 1
+    place = target
+    for digit in range(1 << _DIGIT):
+        begin = place
+        place += queue[_CELLS + digit]
+        queue[_CELLS + digit] = begin
+    for k in range(source, source + count):
+        digit = _digit(queue[k], least, shift)
+        at = queue[_CELLS + digit]
+        queue[_CELLS + digit] = at + 1
+        queue[at] = queue[k]
+        queue[at + QUEUE] = queue[k + QUEUE]
+
+
+@kernel
+def _digit(word: int, least: int, shift: int) -> int:
+    return np.int64((np.uint64(word) - least) >> shift & np.uint64((1 << _DIGIT) - 1))
