@@ -53,8 +53,10 @@ from aggloom.runtime.values.clock import AFTER_ALL, Clock
 LOOM, OWN, FLOOR = "aggloom", "Spark's own", "mapInArrow identity"
 FLINK, FLINK_READS = "Flink SQL", "Flink SQL, reading alone"
 ALONE, DUCKDB, POLARS = "operator alone", "DuckDB, one thread", "Polars, one thread"
-Run = Callable[["Rows"], tuple[float, int | None]]
-"""Seconds that a contender takes for rows, and how many results it gives out if it says."""
+Took = tuple[float, int | None, float | None]
+Run = Callable[["Rows"], Took]
+"""Seconds that a contender takes for rows, how many results it gives out if it says, and on Spark rows a second under
+way."""
 
 
 # Through Spark.
@@ -77,7 +79,7 @@ def _read_changes(spark: SparkSession, rows: Rows) -> DataFrame:
 def _stream(
     spark: SparkSession, build: Callable[[DataFrame, Rows], DataFrame], read: Read = _read
 ) -> Run:
-    def run(rows: Rows) -> tuple[float, int]:
+    def run(rows: Rows) -> Took:
         with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
             out = build(read(spark, rows), rows)
             writer = out.writeStream.trigger(availableNow=True).format("noop")
@@ -85,7 +87,11 @@ def _stream(
             query = writer.option("checkpointLocation", scratch).start()
             query.awaitTermination()
             seconds = time.perf_counter() - begin
-        return seconds, sum(batch.sink.numOutputRows for batch in query.recentProgress)
+        progress = query.recentProgress
+        # Windows that a batch's rows have closed are given out in the next one, perhaps without rows.
+        later = sum(batch.durationMs["triggerExecution"] for batch in progress[1:]) / 1000
+        steady = rows.rows * (FILES - FILES_A_BATCH) / FILES / later if later else None
+        return seconds, sum(batch.sink.numOutputRows for batch in progress), steady
 
     return run
 
@@ -119,7 +125,7 @@ def _identity(df: DataFrame, _: Rows) -> DataFrame:
 def _flink(flink: Flink, case: Case | None, count: bool) -> Run:
     """Flink on a case, or reading alone; counts the results or puts them into a black hole."""
 
-    def run(rows: Rows) -> tuple[float, int | None]:
+    def run(rows: Rows) -> Took:
         sql = "SELECT k, ts, v FROM t"
         if case is not None:
             sql = (
@@ -128,11 +134,11 @@ def _flink(flink: Flink, case: Case | None, count: bool) -> Run:
             )
         source = [FLINK_SOURCE.format(folder=rows.csv)]
         if case is None or not count:
-            return flink.ask(FLINK_SETTINGS, source, sql)["seconds"], None
+            return flink.ask(FLINK_SETTINGS, source, sql)["seconds"], None, None
         settings = {**FLINK_SETTINGS, **FLINK_BUNDLED}
         begin = time.perf_counter()
         answer = flink.ask(settings, source, f"SELECT COUNT(*) FROM ({sql})", collect=True)
-        return time.perf_counter() - begin, answer["changes"][-1][1]
+        return time.perf_counter() - begin, answer["changes"][-1][1], None
 
     return run
 
@@ -143,7 +149,7 @@ def _flink(flink: Flink, case: Case | None, count: bool) -> Run:
 def _alone(case: Case) -> Run:
     """The operator, fed with the batches that Spark's stream has."""
 
-    def run(rows: Rows) -> tuple[float, int]:
+    def run(rows: Rows) -> Took:
         assigner = case.assigner(rows)
         windowing = Windowing(assigner)
         spec = al.AggSpec.from_sql(
@@ -170,29 +176,29 @@ def _alone(case: Case) -> Run:
             results += changes.num_rows
             watermark = watermark if last else int(times.max()) - 10_001
         operator.close()
-        return time.perf_counter() - begin, results
+        return time.perf_counter() - begin, results, None
 
     return run
 
 
 def _duckdb(case: Case) -> Run:
-    def run(rows: Rows) -> tuple[float, int]:
+    def run(rows: Rows) -> Took:
         with duckdb.connect() as connection:
             connection.execute("SET threads = 1")
             connection.register("t", rows.table)
             begin = time.perf_counter()
             results = connection.sql(case.duckdb.format(gap=rows.gap)).to_arrow_table().num_rows
-            return time.perf_counter() - begin, results
+            return time.perf_counter() - begin, results, None
 
     return run
 
 
 def _polars(case: Case) -> Run:
-    def run(rows: Rows) -> tuple[float, int]:
+    def run(rows: Rows) -> Took:
         frame = pl.from_arrow(rows.table)
         begin = time.perf_counter()
         results = case.polars(frame, rows).height
-        return time.perf_counter() - begin, results
+        return time.perf_counter() - begin, results, None
 
     return run
 
@@ -211,6 +217,8 @@ class Series:
     absent: str = ""
     results: int | None = None
     seconds: list[float] = field(default_factory=list)
+    steady: list[float] = field(default_factory=list)
+    """Rows a second of all batches but the first, by round."""
 
     def over(self, other: Series) -> list[float]:
         """How many times as fast as another it was, by round."""
@@ -222,7 +230,7 @@ def contenders(spark: SparkSession, flink: Flink, case: Case, count: bool) -> di
     no_flink = "" if flink.version else "not available"
     own = "has no such windows" if case.spark is None else _stream(spark, _own(case.spark))
     runs: dict[str, Run | str] = {
-        LOOM: _stream(spark, _loom(case)),
+        LOOM: _stream(spark, _loom(case), _read_changes),
         OWN: own,
         FLOOR: _stream(spark, _identity),
         FLINK: no_flink or _flink(flink, case, count),
@@ -254,9 +262,11 @@ def turn(runs: dict[str, Run | str], case: Case, rows: Rows, label: str) -> list
         if isinstance(run, str):
             each.absent = run
             continue
-        seconds, each.results = run(rows)
+        seconds, each.results, steady = run(rows)
         each.seconds.append(seconds)
+        each.steady += [] if steady is None else [steady]
         told = f"{seconds:.2f} s" + (f", {each.results:,} results" if each.results else "")
+        told += "" if steady is None else f", {steady / 1e6:.2f} M rows/s under way"
         click.echo(f"{label}: {case.name}, {rows.keys:,} keys, {name}: {told}", err=True)
     check(case, {each.contender: each.results for each in took})
     return took
@@ -279,6 +289,7 @@ def measure(
                 known = series.setdefault((each.windows, each.keys, each.contender), each)
                 if known is not each:
                     known.seconds += each.seconds
+                    known.steady += each.steady
     return list(series.values())
 
 
@@ -291,7 +302,7 @@ def _cells(series: list[Series]) -> Iterator[tuple[str, ...]]:
     for each in series:
         head = (each.windows, f"{each.keys:,}", each.contender)
         if each.absent:
-            yield (*head, each.absent, "", "", "")
+            yield (*head, each.absent, "", "", "", "", "")
             continue
         alone = each.contender in (ALONE, DUCKDB, POLARS)
         ours = found[each.windows, each.keys, ALONE if alone else LOOM]
@@ -300,20 +311,29 @@ def _cells(series: list[Series]) -> Iterator[tuple[str, ...]]:
             *head,
             _times([each.rows / seconds / 1e6 for seconds in each.seconds]),
             "" if ours is each else _times(ours.over(each)),
+            *_under_way(ours, each),
             _times(each.over(tumbling)) if tumbling and tumbling is not each else "",
             "" if each.results is None else f"{each.results:,}",
         )
 
 
+def _under_way(ours: Series, each: Series) -> tuple[str, str]:
+    """Rows a second under way, and how many times as fast aggloom was."""
+    if not each.steady:
+        return "", ""
+    over = [own / theirs for own, theirs in zip(ours.steady, each.steady, strict=True)]
+    return _times([rate / 1e6 for rate in each.steady]), "" if ours is each else _times(over)
+
+
 @click.command()
-@click.option("--rows", default=2_000_000, show_default=True, help="Rows of each run.")
+@click.option("--rows", default=8_000_000, show_default=True, help="Rows of each run.")
 @click.option("--minutes", default=240, show_default=True, help="Most minutes of event time.")
 @click.option("--keys", multiple=True, type=int, default=(1_000, 100_000), show_default=True)
 @click.option("--rounds", default=3, show_default=True, help="After one on few rows to warm up.")
 @click.option(
     "--full", is_flag=True, help="5 rounds, and windows of which very many are open at once."
 )
-@click.option("--only", "chosen", multiple=True, type=click.Choice(list(CASES)))
+@click.option("--case", "--only", "chosen", multiple=True, type=click.Choice(list(CASES)))
 @click.option("--flink-python", envvar="AGGLOOM_FLINK_PYTHON", help="A Python with apache-flink.")
 @click.option("--name", default="windows", show_default=True, help="Name of the result files.")
 def main(
@@ -341,11 +361,21 @@ def main(
         f"{each.keys:,} keys: {each.minutes} minutes of event time, sessions' gap {each.gap} s"
         for each in data
     )
-    header = ("windows", "keys", "contender", "M rows/s", "aggloom's over it", "of tumbling")
+    header = (
+        "windows",
+        "keys",
+        "contender",
+        "M rows/s",
+        "aggloom's over it",
+        "under way",
+        "aggloom's over it",
+        "of tumbling",
+    )
     notes = (
         f"SUM, MAX, COUNT by BIGINT key, append-only; {rows:,} rows in the order of event time; "
         f"{spans}; windows longer than that, or of which over {MOST_OPEN:,} are open at once (unless --full), are left "
-        f"out. {LOOM}, {OWN} and {FLOOR}: parquet, "
+        f"out. {LOOM}, {OWN} and {FLOOR}: parquet, which {LOOM} reads whole (al.read_changes, watermark=) and "
+        "the others by Spark's own source, "
         f"{FILES // FILES_A_BATCH} micro-batches of {FILES_A_BATCH} files, RocksDB, checkpoints on, watermark {DELAY}, "
         "append mode, noop sink; windows that the watermark has not passed stay open. "
         f"{FLINK} {flink.version or '(not here)'}: the same rows from two CSV files, parallelism 2, heap state, no "
@@ -354,6 +384,7 @@ def main(
         f"{DUCKDB} and {POLARS} ({pl.__version__ if pl else 'not here'}) answer once, over all rows. "
         f"Medians (least..greatest) of {rounds} rounds in turn, after one on few rows. "
         "aggloom's over it: the speed of aggloom, or of its operator alone, over the contender's in the same round; "
+        "under way: M rows/s of all batches but the first, the last one without rows among them; "
         f"of tumbling: the contender's own speed over that at tumbling windows in the same round ({FLOOR} shows "
         "how much of it is noise). "
         "A tumbling window is a hopping one of size/slide 1. Results of tumbling and hopping windows were the same "

@@ -21,7 +21,7 @@ from aggloom.codegen.scalar.calc import (
 )
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.scalar.result_types import ANALYSER
+from aggloom.codegen.scalar.result_types import ANALYSER, Analyser
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.choices import (
@@ -64,6 +64,7 @@ __all__ = [
     "AggCall",
     "AggSpec",
     "Aggregate",
+    "Analyser",
     "Argument",
     "Backend",
     "BatchFrame",

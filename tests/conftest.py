@@ -48,6 +48,14 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield root
 
 
+@pytest.fixture(autouse=True)
+def _no_session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests without Spark ask none, though another test's session may be active in their process."""
+    loaded = sys.modules.get("pyspark.sql")
+    if loaded is not None and request.node.get_closest_marker("spark") is None:
+        monkeypatch.setattr(loaded.SparkSession, "getActiveSession", lambda: None)
+
+
 @pytest.fixture
 def registry() -> Iterator[None]:
     """What a test registers is forgotten after it."""

@@ -23,7 +23,7 @@ from aggloom.errors import (
     StateMismatchError,
     WorkerStartError,
 )
-from aggloom.runtime.spark import await_end, query_file, read_table, sinks
+from aggloom.runtime.spark import await_end, file_sink, query_file, read_table, sinks
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, check_directory, take_back
 from aggloom.runtime.spark.failures import started
 from aggloom.runtime.spark.query_file import Query
@@ -303,6 +303,38 @@ def test_a_file_that_vanishes_under_a_running_query_is_named_or_counted(
     finally:
         spark.conf.unset("spark.sql.files.ignoreMissingFiles")
     assert any("the query goes on without their rows" in text for text in caplog.messages)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_file_that_vanishes_is_named_by_sinks_of_files_too(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    write(tmp_path / "in", "0", [("+I", "a", 1)])
+    second = write(tmp_path / "in", "1", [("+I", "a", 2)], 1)
+    add = file_sink.FileSink.__call__
+
+    def run() -> list[Any]:
+        t = al.read_changes(spark, str(tmp_path / "in"), "jsonl", DDL, max_files_per_trigger=1)
+        out = al.sql(SUM, t=t, backend="python", buckets=1)
+        await_end(al.write_changes(out, f"{kind}:{tmp_path / 'out'}", tmp_path / "checkpoint"))
+        found = spark.read.format(kind.removesuffix("l")).load(str(tmp_path / "out"))
+        return sorted(tuple(row) for row in found.select("name", "total", "_change_type").collect())
+
+    def deleting(self: file_sink.FileSink, batch: Any, batch_id: int) -> None:
+        add(self, batch, batch_id)
+        if batch_id == 0:
+            second.rename(tmp_path / "kept")
+
+    monkeypatch.setattr(file_sink.FileSink, "__call__", deleting)
+    with pytest.raises(
+        MissingFileError, match=r"batch 1: 1 of its source files are gone: .*1\.jsonl"
+    ):
+        run()
+    (tmp_path / "kept").rename(second)
+    changes = [("a", 1, "insert"), ("a", 1, "update_preimage"), ("a", 3, "update_postimage")]
+    assert run() == changes
+    assert run() == changes
 
 
 @pytest.mark.spark

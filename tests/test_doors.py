@@ -51,6 +51,7 @@ def _row(**change: str) -> str:
     return _line(name='"a"', cnt=1, **change)
 
 
+ONE = pa.array([1], pa.int32())
 BIG = pa.array([1 << 40])
 WORD = r"change type (NULL|''|'x').*_change_type|unknown change type (NULL|''|'x')|change type .* in 'op'"
 # door, the files' contents, what the error says (None: it is read), options
@@ -241,6 +242,7 @@ GOOD = [
         [("a", 1)] * 2,
     ),
     ("parquet", [_table().drop(["cnt"])], {"missing": "null"}, [("a", None)]),
+    ("parquet by Spark", [_table(CNT=ONE).drop(["cnt"])], {}, [("a", 1, "insert")]),
 ]
 
 
@@ -287,6 +289,7 @@ STREAMED: dict[str, tuple[list[Any], Any]] = {
     "debezium-json": ([f'{{"op":"c","after":{A}}}'], f'{{"op":"d","before":{NO_CNT}}}'),
     "csv": (["name,cnt\na,1\n", "cnt,name\n1,a\n"], "name,cnt\na\n"),
     "parquet": ([_table()], _table(op=pa.array([None], pa.string()))),
+    "parquet by Spark": ([_table()], _table(cmt=[1]).drop(["cnt"])),
 }
 
 
@@ -298,7 +301,8 @@ def test_a_stream_reads_the_good_and_stops_at_the_bad(
     path = _put(tmp_path / "in", *contents)
 
     def run() -> list[tuple[Any, ...]]:
-        source = read_changes(spark, path, door, DDL)
+        format_, _, by_spark = door.partition(" ")
+        source = read_changes(spark, path, format_, DDL, whole_files=not by_spark)
         out = sql("SELECT name, SUM(cnt) AS s FROM t GROUP BY name", t=source, buckets=1)
         await_end(write_changes(out, "table", tmp_path / "checkpoint"))
         return [tuple(row.values()) for row in read_table(tmp_path / "checkpoint").to_pylist()]
@@ -314,3 +318,5 @@ def test_any_mix_of_messages(spark: Any, tmp_path: Path) -> None:
     assert done["made, read"] > 40
     assert done["made, refused"] > 2
     assert done["damaged, refused"] > 2
+    assert done["canal-json by keys"] == 48
+    assert done["made messages, refused"] > 100

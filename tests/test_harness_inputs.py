@@ -91,3 +91,70 @@ def test_a_handler_of_another_spec_is_refused() -> None:
         al.Harness(handler, handler=handler)
     with pytest.raises(SpecError, match="no generated handler class"):
         al.Harness(SPEC, handler=int)
+
+
+N, C = pa.array(["a"]), pa.array([1], pa.int32())
+WHOLE = {"k": N, "v": C}
+
+
+@pytest.mark.parametrize(
+    ("given", "kinds", "rows"),
+    [
+        (WHOLE, None, [("a", 1)]),
+        ({"v": C, "k": N}, None, [("a", 1)]),
+        ({"K": N, "more": N, "V": pa.array([1])}, None, [("a", 1)]),
+        ({"k": N.dictionary_encode(), "v": C, "K": C}, None, [("a", 1)]),
+        (WHOLE | {"op": ["-D"]}, None, []),
+        (WHOLE | {"OP": ["delete"]}, None, []),
+        (WHOLE, [3], []),
+        (WHOLE, ["+I"], [("a", 1)]),
+        (WHOLE | {"v": pa.nulls(1)}, None, [("a", None)]),
+    ],
+)
+@pytest.mark.parametrize("form", [pa.table, pa.RecordBatch.from_pydict, "pandas"])
+def test_tables_go_by_names(form: Any, given: Any, kinds: Any, rows: Any) -> None:
+    made = pa.table(given).to_pandas(integer_object_nulls=True) if form == "pandas" else form(given)
+    with al.Harness(SPEC, backend="python") as t:
+        t.process(made, kinds)
+        t.flush()
+        assert t.table() == rows
+
+
+@pytest.mark.parametrize(
+    ("given", "kinds", "message"),
+    [
+        ({"k": N}, None, "there is no column 'v'"),
+        ({"k": N, "w": C}, None, "there is no column 'v'. Known: 'k', 'w'"),
+        ({"k": N, "V": C, "v ": C}, [0, 0], "1 rows with 2 kinds"),
+        ({"K": N, "k": N, "v": C}, [9], "kind 9; kinds are 0 to 3"),
+        (WHOLE, [-1], "kind -1"),
+        (WHOLE, [0.5], "kind 0.5"),
+        (WHOLE, [None], "kind None"),
+        (WHOLE, ["+X"], "unknown change type '[+]X'"),
+        (WHOLE | {"op": [None]}, None, "not STRING|unknown change type NULL"),
+        (WHOLE | {"op": ["+I"]}, [0], "kinds are given, and in column 'op'"),
+        (WHOLE | {"op": ["+I"], "_change_type": ["insert"]}, None, "both '_change_type' and 'op'"),
+        (WHOLE | {"__op": ["d"]}, None, "'__op' is of Debezium's flattened records"),
+        ({"K": N, "k ": N, "V": C, "v ": C, "vV": C}, [1.0], "kind 1.0"),
+        ({"k": N, "v": pa.array([1.5])}, None, "'v' is INT, not double"),
+        ({"k": N, "v": N}, None, "'v' is INT, not string"),
+        ({"k": C, "v": C}, None, "'k' is STRING, not int32"),
+        ({"k": N, "v": pa.array([1 << 40])}, None, "'v' is INT, and not all of it fits"),
+    ],
+)
+def test_tables_that_are_not_the_schemas(given: Any, kinds: Any, message: str) -> None:
+    with al.Harness(SPEC, backend="python") as t:
+        with pytest.raises(AggloomError, match=message):
+            t.process(pa.table(given), kinds)
+        assert not t.table()
+
+
+def test_a_column_twice_and_a_number_with_a_fraction() -> None:
+    twice = pa.RecordBatch.from_arrays([N, C, C], names=["k", "v", "v"])
+    with al.Harness(SPEC, backend="python") as t:
+        with pytest.raises(DataError, match="'v' is there twice"):
+            t.process(twice)
+        with pytest.raises(AggloomError, match=r"column 'v' is INT: 1.5 is no whole number"):
+            t.process([("+I", "a", 1.5)])
+        with pytest.raises(DataError, match="kinds go with Arrow's rows"):
+            t.process([("+I", "a", 1)], [0])

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 COMPILER = {"pyarrow", "numpy", "jinja2", "black", "sqlglot", "yaml", "click", "rich"}
 KERNEL = {"numpy", "numba", "pyarrow"}
-SHARED = {"aggloom.errors", "aggloom.physical", "aggloom.private"}
+SHARED = {"aggloom.active", "aggloom.errors", "aggloom.physical", "aggloom.private"}
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
 HOST = {"pyspark", "py4j", "pandas", "google", "rich", "click"}
 

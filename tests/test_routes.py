@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from aggloom.errors import AggloomError
 from aggloom.runtime.operators.base import Bundle
 from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
+from aggloom.runtime.operators.steps import split
 from aggloom.runtime.spark.blobs import is_partial
 from aggloom.runtime.spark.partitioning import bucket_keys
 from aggloom.runtime.spark.routes import SIDE, HandlerText, Packer, Route
@@ -120,12 +123,86 @@ def test_accumulators_leave_before_they_take_too_much_room(monkeypatch: pytest.M
     assert table(of, out) == expected(whole)
 
 
+def test_many_keys_are_split_by_bucket_before_they_are_aggregated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whenever accumulators are given to buckets, and rows after that go to theirs, the table is the same."""
+    of = handler(SQL)
+    rng = np.random.default_rng(3)
+    whole = [batch(rng.integers(0, 60, 5000), rng.integers(0, 3, 5000)) for _ in range(5)]
+    bare = packed(route(None), whole)
+    monkeypatch.setattr("aggloom.runtime.spark.routes._LOOKS", (100, 9000))
+    for few, repeats in ((10_000, 16), (30, 1 << 20), (0, 1 << 20), (0, 300)):
+        monkeypatch.setattr("aggloom.runtime.spark.routes._FEW", few)
+        monkeypatch.setattr("aggloom.runtime.spark.routes._REPEATS", repeats)
+        out = packed(route(of), whole)
+        assert came(out).batch.num_rows == 0 and any(is_partial(row[4]) for row in out)
+        # A key is in one bucket, and that is where its rows would be.
+        assert keys_by_bucket(out, of) == keys_by_bucket(bare, of)
+        assert table(of, out) == table(of, bare) == expected(whole)
+
+
+def keys_by_bucket(rows: list[Any], of: type[Any]) -> dict[int, set[Any]]:
+    """The keys that packed rows bring to each bucket."""
+    found = {}
+    for key in bucket_keys(3):
+        bundle = came([row for row in rows if row[0] == key])
+        operator = GroupAggOperator(of, on_orphan_retraction="keep")
+        operator.process(bundle.batch, bundle.kinds, NO_TIME, bundle.partials)
+        found[key] = set(zip(*(c.to_pylist() for c in operator.key_columns()), strict=True))
+    return found
+
+
+KEYS = {
+    "STRING": ["", "a", "žluť", None, "x" * 40],
+    "BINARY": [b"", b"\0", None, b"\xff" * 9],
+    "BOOLEAN": [True, False, None],
+    "DOUBLE": [0.0, -0.0, float("nan"), None, 1e300],
+    "FLOAT": [0.0, -0.0, float("nan"), 0.5],
+    "DECIMAL(20, 3)": [Decimal("0.000"), Decimal("-1.125"), None, Decimal(10) ** 15],
+    "DATE": [dt.date(1969, 12, 31), None, dt.date(2024, 5, 1)],
+    "TIMESTAMP": [dt.datetime(1960, 1, 1, 0, 0, 0, 1, dt.UTC), None],
+    "TIMESTAMP_NTZ": [dt.datetime(2024, 5, 1, 2, 3, 4, 5), None],
+    "TINYINT": [-128, 127, None],
+    "STRUCT<a: INT, b: STRING>": [{"a": 1, "b": None}, None, {"a": None, "b": "x"}],
+}
+
+
+@pytest.mark.parametrize("changes", ["append", "retract"])
+def test_accumulators_go_where_the_rows_of_their_keys_go(changes: Any) -> None:
+    ddl = ", ".join(f"`k{number}` {kind}" for number, kind in enumerate(KEYS))
+    names = ", ".join(f"k{number}" for number in range(len(KEYS)))
+    spec = AggSpec.from_sql(
+        f"SELECT {names}, COUNT(v) AS n FROM t GROUP BY {names}", f"{ddl}, v INT", changes
+    )
+    of = load(generate(spec, backend="python"))
+    rng = np.random.default_rng(5)
+    schema = spec.handler_schema
+    picked = [[values[i] for i in rng.integers(0, len(values), 60)] for values in KEYS.values()]
+    columns = [pa.array(each, f.type) for each, f in zip(picked, schema, strict=False)]
+    rows = pa.RecordBatch.from_arrays([*columns, pa.array(range(60), pa.int32())], schema=schema)
+    local = LocalAggregator(of)
+    local.add(rows, np.zeros(60, np.int8))
+    places = list(range(len(KEYS)))
+    spread = dict(local.spread(places, 5))
+    wanted = {bucket: part for bucket, (part, _) in split((rows, np.zeros(60, np.int8)), places, 5)}
+    assert sorted(spread) == sorted(wanted)
+    for bucket, part in wanted.items():
+        kinds = np.zeros(part.num_rows, np.int8)
+        told = []
+        for given, partials in ((part, []), (part.slice(0, 0), [spread[bucket].take()])):
+            operator = GroupAggOperator(of, on_orphan_retraction="keep")
+            out, _ = operator.process(given, kinds[: len(given)], NO_TIME, partials)
+            told.append(Counter(map(repr, out.to_pylist())))
+        assert told[0] == told[1]
+
+
 def test_retractions_that_cancel_in_a_task_still_arrive() -> None:
     of = handler("SELECT k, MAX(v) AS m, COUNT(*) AS n FROM t GROUP BY k", "retract")
     operator = GroupAggOperator(of, on_orphan_retraction="keep")
     before = batch([1, 1], [5, 9])
     operator.process(before, np.zeros(2, np.int8))
-    packer = Packer(Route(SCHEMA, (0,), 1, local=route(of).local), 0)
+    packer = Packer(route(of), 0)
     rows = batch([1, 1] * 3000, [9, 4] * 3000)
     # Each pair takes a 9 back and brings a 4: no net row, but another maximum.
     kinds = np.tile(np.array([1, 2], np.int8), 3000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +13,10 @@ from model import is_moment, same_row
 from strategies import ARGUMENTS, DOMAINS, NESTED, required, spec_over
 from variants import rows_for
 
+import aggloom as al
 from aggloom.codegen import AggCall, AggSpec, type_name
 from aggloom.codegen.catalogue.registry import CATALOGUE
+from aggloom.errors import UntoldTypeError
 
 pytestmark = pytest.mark.spark
 
@@ -107,3 +110,19 @@ def test_spark_gives_the_same(spark: Any, moments: bool) -> None:
         if (problem := same_row(spec_over([call], (), "spark", "append"), (x,), (y,), 1e6))
     ]
     assert wrong == []
+
+
+def test_an_active_session_tells_types_and_values(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = "SELECT k, SUM(to_number(v, '999')) AS s FROM t GROUP BY k"
+    tables = {"t": "k STRING, v STRING"}
+    assert AggSpec.from_sql(query, tables["t"])
+    assert al.explain(query, tables["t"])
+    with al.Harness.from_sql(query, tables, backend="python") as t:
+        t.process([("+I", "a", "12"), ("+I", "a", "30")])
+        t.flush()
+        assert t.table() == [("a", Decimal(42))]
+    monkeypatch.setattr(type(spark), "getActiveSession", lambda: None)
+    with pytest.raises(UntoldTypeError, match="CAST"):
+        al.Harness.from_sql(query, tables)

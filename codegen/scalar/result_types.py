@@ -18,6 +18,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
+from aggloom.active import active_analyser
 from aggloom.codegen.scalar.function_types import part_type, result_type
 from aggloom.codegen.scalar.operand_types import (
     arithmetic_type,
@@ -33,7 +34,7 @@ from aggloom.errors import SpecError, UnknownColumnError, nearest
 Types = Mapping[str, pa.DataType]
 Analyser = Callable[[str, Types], pa.DataType | None]
 ANALYSER: ContextVar[Analyser | None] = ContextVar("analyser", default=None)
-"""What tells the type of an expression over columns where Spark's analyser can be asked."""
+"""What tells the type of an expression over columns where a session is given; else one that is active is asked."""
 
 _BOOLEAN: Final = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
@@ -210,8 +211,8 @@ class _Plain(Spark):  # type: ignore[misc]
 
 
 def _asked(node: exp.Expression, types: Types) -> pa.DataType:
-    """The type by Spark's analyser if a session is there, else by sqlglot's rules."""
-    analyser = ANALYSER.get()
+    """The type by Spark's analyser if a session is given or active, else by sqlglot's rules."""
+    analyser = ANALYSER.get() or active_analyser()
     found = None if analyser is None else analyser(node.sql("spark"), types)
     if found is not None:
         return found

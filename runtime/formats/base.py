@@ -113,6 +113,16 @@ class Format(ABC):
         """A row's values of the key."""
         return tuple(values[place] for place in self.key_places)
 
+    def check_keys(self, changes: Sequence[Change]) -> None:
+        """Raise Unreadable for a row without its key: rows that have NULL there would take one another's place."""
+        for word, values in changes:
+            lacks = [place for place in self.key_places if values[place] is None]
+            if lacks:
+                name = self.settings.columns.names[lacks[0]]
+                raise Unreadable(
+                    f"column {name!r} of the key is NULL ({word}); keys= has to name columns that every message tells"
+                )
+
     def emptied(self, what: str) -> list[Change]:
         """What becomes of a message that a table was emptied, which takes away rows that it does not name."""
         if self.settings.truncate == "ignore":

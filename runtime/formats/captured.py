@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from aggloom.runtime.formats.base import Change, Format, Message, Settings
+from aggloom.runtime.formats.base import Change, Format, Message, Settings, Unreadable
 from aggloom.runtime.formats.json_text import Object, objects, text_of
 from aggloom.runtime.formats.rows import Rows
 
@@ -27,8 +27,16 @@ class CapturedJson(Format):
         if not message.value:
             return []
         found = objects(text_of(message.value), self.settings.concatenated == "split")
+        for one in found:
+            refuse_twice(one)
         return [change for one in found for change in self._message(one, message)]
 
     @abstractmethod
     def _message(self, found: Object, message: Message) -> list[Change]:
         """The changes that one object tells of; raises Unreadable."""
+
+
+def refuse_twice(found: Object) -> None:
+    """Raise Unreadable for an object that says one thing twice: the last need not be what was meant."""
+    if found.twice:
+        raise Unreadable(f"`{found.twice[0]}` is there twice")

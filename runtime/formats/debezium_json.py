@@ -17,7 +17,7 @@ from aggloom.runtime.formats.base import (
     Unreadable,
     Values,
 )
-from aggloom.runtime.formats.captured import CapturedJson
+from aggloom.runtime.formats.captured import CapturedJson, refuse_twice
 from aggloom.runtime.formats.connect import connect_readers
 from aggloom.runtime.formats.json_text import Object, scalar_or_object, text_of
 from aggloom.runtime.formats.values import Reader
@@ -50,6 +50,7 @@ class DebeziumJson(CapturedJson):
             body = found
         if not isinstance(body, Object):
             raise Unreadable("`payload` is no object")
+        refuse_twice(body)
         readers = self._readers(schema) if isinstance(schema, Object) else {}
         op = body.get("op")
         if op == "m":

@@ -77,10 +77,12 @@ class Decoder:
         rows: list[list[Any]] = []
         lengths: list[int] = []
         refused: list[tuple[Message, str]] = []
-        changes = self._format.changes
+        changes, check_keys = self._format.changes, self._format.check_keys
         for message in messages:
             try:
                 found = changes(message)
+                if self.keys:
+                    check_keys(found)
             except Unreadable as error:
                 if self.unreadable == "error":
                     raise InputFormatError(told(message, str(error))) from None

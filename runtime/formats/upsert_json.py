@@ -53,8 +53,6 @@ class UpsertJson(Format):
         row = self.rows.row(Object(named), "the value ")
         if key is not None and self.key(row) != self.key(self._row(self._keys, key)):
             raise Unreadable("the key says another row than the value")
-        if any(value is None for value in self.key(row)):
-            raise Unreadable(f"a column of the key is NULL: {', '.join(self.settings.keys)}")
         return [(UPDATE_AFTER, row)]
 
     def _key(self, data: bytes | None) -> Object | None:

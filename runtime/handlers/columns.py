@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -239,7 +240,17 @@ def rows_to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBa
     columns = []
     for position, field in enumerate(schema):
         try:
-            columns.append(pa.array([row[position] for row in rows], field.type))
+            values = [row[position] for row in rows]
+            if pa.types.is_integer(field.type):
+                _refuse_fractions(values)
+            columns.append(pa.array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
             raise TypeMismatchError(f"column {field.name!r} is {type_name(field.type)}: {e}") from e
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _refuse_fractions(values: list[Any]) -> None:
+    """Raise ValueError for a number with a fraction, which Arrow would cut off."""
+    for value in values:
+        if isinstance(value, float | Decimal) and value != value // 1:
+            raise ValueError(f"{value!r} is no whole number")

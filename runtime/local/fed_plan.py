@@ -100,11 +100,14 @@ class FedPlan:
 
     def process(
         self,
-        rows: list[Change] | pa.RecordBatch,
-        kinds: Array | None = None,
+        rows: Any,
+        kinds: Any = None,
         table: str | None = None,
     ) -> None:
-        """Take rows as (kind, value, ...) tuples in the table's order, or a record batch with its kinds.
+        """Take rows as (kind, value, ...) tuples in the table's order, or a table of Arrow or pandas.
+
+        The columns of such a table go by name, as its column `_change_type` or `op` does, which says the kinds unless
+        they are given: 0 to 3, or words.
 
         table: which of the query's tables they are of, if it has several. Raises DataError for what is no such row.
         """

@@ -30,7 +30,8 @@ class Harness(FedPlan):
     spec: an AggSpec, a loaded handler class or a generated module's path; `from_sql` takes whole queries. In mode
     mini_batch rows are buffered until `flush`, until `bundle_size` of them are there, or until a watermark or the
     processing time ends the bundle; in mode per_record each row acts at once.
-    session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does, and their types.
+    session: a Spark session, asked only for expressions that pyarrow cannot evaluate as Spark does, and their types;
+    by default the one that is active, if there is one.
 
     window: an assigner such as Tumble("1 hour", on="ts"), with trigger, evictor, allowed_lateness and late_rows as in
     Windowing. handler: the class to run, made from the spec, or in windows from `window_spec` (default: generated).

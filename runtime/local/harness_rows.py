@@ -4,35 +4,45 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import DataError
 from aggloom.runtime.handlers.columns import rows_to_batch
+from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import parse_kinds
 
 
 def read_rows(rows: Any, kinds: Array | None, schema: pa.Schema) -> tuple[pa.RecordBatch, Array]:
-    """(kind, value, ...) tuples, or a record batch with its kinds (default: insertions).
+    """(kind, value, ...) tuples, or a table of Arrow or pandas with its kinds (default: by its change column).
 
     Raises DataError naming the first row that is none, TypeMismatchError for values of another type.
     """
-    if isinstance(rows, pa.RecordBatch):
-        codes = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds, np.int8)
-        if len(codes) != len(rows):
-            raise DataError(f"process: {len(rows)} rows with {len(codes)} kinds; give one for each")
-        return rows, codes
+    if hasattr(rows, "__arrow_c_stream__") or hasattr(rows, "__arrow_c_array__"):
+        return arrow_rows(_arrow(rows), kinds, schema, "process")
+    if kinds is not None:
+        raise DataError("process: kinds go with Arrow's rows; tuples begin with theirs")
     _refuse_no_rows(rows, schema.names)
     codes = parse_kinds(pa.array([row[0] for row in rows], pa.string()), "harness rows")
     return rows_to_batch([tuple(row[1:]) for row in rows], schema), codes
+
+
+def _arrow(rows: Any) -> pa.RecordBatch | pa.Table:
+    """A table of pandas, or of another library, as Arrow's."""
+    if isinstance(rows, pa.RecordBatch | pa.Table):
+        return rows
+    try:
+        return pa.table(rows)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise DataError(f"process: rows cannot be read as Arrow's: {error}") from None
 
 
 def _refuse_no_rows(rows: Any, names: list[str]) -> None:
     """Raise DataError, naming the first row that is none, unless each is a kind with values."""
     if not isinstance(rows, list | tuple):
         raise DataError(
-            f"process: rows is a {type(rows).__name__}; give a list of (kind, value, ...) tuples, or a RecordBatch"
+            f"process: rows is a {type(rows).__name__}; give a list of (kind, value, ...) tuples, or a table of "
+            "Arrow or pandas"
         )
     form = ", ".join(["'+I'", *names])
     for number, row in enumerate(rows):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from aggloom.active import active_session
 from aggloom.codegen import AggSpec, calculate, generate, load, on_large_stack
 from aggloom.codegen.planner import Calc, Exchange, Node, Plan, Scan, Stateful, Union, walk
 from aggloom.errors import OptionError, UnsupportedExpressionError
@@ -110,11 +111,12 @@ class Pipeline:
                 node.where, node.select, node.schema, *rows, shown=shown, upsert=upsert
             )
         except UnsupportedExpressionError:
-            if self.session is None:
+            session = self.session or active_session()
+            if session is None:
                 raise
         from aggloom.runtime.spark.expressions import calculate_with
 
-        return calculate_with(self.session, node, *rows, shown=shown, upsert=upsert)
+        return calculate_with(session, node, *rows, shown=shown, upsert=upsert)
 
     def cut(self, rows: Rows) -> Parts:
         """The rows as so many tasks read them, each a run of neighbours."""

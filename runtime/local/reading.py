@@ -7,16 +7,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggloom.codegen.planner import Scan
-from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
+from aggloom.errors import InputFormatError, SpecError, TypeMismatchError, nearest
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
+from aggloom.runtime.formats.jsonl import FLATTENED
 from aggloom.runtime.formats.lines import files_at, read_lines
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
+from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 
@@ -65,30 +66,16 @@ def _messages(path: str | Path, format: str, scan: Scan, options: dict[str, Any]
 
 
 def _parquet(file: Path, scan: Scan) -> Read:
+    where = str(file)
+    taken = {*scan.schema.names, *CHANGE_COLUMNS.values(), *FLATTENED}
+    wanted = {name.lower() for name in taken}
     try:
-        table = pq.read_table(file)
-    except (pa.ArrowException, OSError) as error:
+        found = pq.ParquetFile(file, page_checksum_verification=True)
+        # Names and types first: what is not asked for is not read.
+        arrow_rows(found.schema_arrow.empty_table(), None, scan.schema, where)
+        names = [name for name in found.schema_arrow.names if name.lower() in wanted]
+        return *arrow_rows(found.read(names), None, scan.schema, where), []
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
-    lower = {name.lower(): name for name in table.column_names}
-    for name in scan.schema.names:
-        if name.lower() not in lower:
-            raise UnknownColumnError(f"{file}: there is no column {name!r}. {nearest(name, lower)}")
-    columns = table.select([lower[name.lower()] for name in scan.schema.names])
-    try:
-        (batch,) = columns.rename_columns(scan.schema.names).cast(
-            scan.schema
-        ).combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], scan.schema)]
-    except pa.ArrowException as error:
-        raise InputFormatError(f"{file}: {error}") from None
-    taken = {name.lower() for name in scan.schema.names}
-    changes = [lower[n] for n in CHANGE_COLUMNS.values() if n in lower and n not in taken]
-    if len(changes) > 1:
-        raise InputFormatError(
-            f"{file}: both {changes[0]!r} and {changes[1]!r} are there; keep one"
-        )
-    kinds = (
-        parse_kinds(table.column(changes[0]), str(file))
-        if changes
-        else np.zeros(len(batch), np.int8)
-    )
-    return batch, kinds, []
+    except TypeMismatchError as error:
+        raise InputFormatError(str(error)) from None

@@ -1,4 +1,4 @@
-"""CSV files as rows, each by its own header, parsed by Spark's own expressions inside the JVM.
+"""CSV files as rows, each by its own header, read by Arrow if they are plain, else parsed by Spark's own expressions.
 
 Spark's reader takes one schema by position for all files. So a file is read as one text here, its first line says where
 each column is, and its other lines are told apart by Spark's CSV parser one by one.
@@ -11,13 +11,17 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
+from aggloom.codegen import to_schema
 from aggloom.errors import UnknownColumnError, nearest
 from aggloom.runtime.formats.jsonl import FLATTENED_HINT
+from aggloom.runtime.spark.csv_plain import PlainFiles
 from aggloom.runtime.spark.files import METRIC
+from aggloom.runtime.spark.messages import session_zone
 from aggloom.runtime.spark.records import (
     Place,
     change_names,
@@ -78,8 +82,12 @@ def csv_lines(
     # Spark counts a file that it reads as one text as one row.
     metric = f"{METRIC} csv {end}"
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
+    plain = _plain(columns, (changes, flattened), given, lenient, session_zone(files.sparkSession))
+    files = files.select("file", "value", plain.alias("plain"))
     lines = F.split(F.regexp_replace("value", "^\ufeff", ""), _LINES)
-    headed = files.select("file", lines.alias("lines"), F.is_valid_utf8("value").alias("text"))
+    odd = F.when(F.col("plain").isNull(), lines)
+    valid = F.is_valid_utf8("value").alias("text")
+    headed = files.select("file", "plain", odd.alias("lines"), valid)
     headed = headed.withColumn("header", cut(F.get("lines", F.lit(0))))
     headed = headed.withColumn("values", values("header"))
     count = F.array_position("values", F.lit(end)).cast("int") - 1
@@ -106,9 +114,10 @@ def csv_lines(
     )
     places = place.unless(F.col("width") < 0, [wide], places)
     places = place.unless(~F.col("text"), ["bytes that are not UTF-8"], places)
-    headed = headed.select("file", "lines", "width", places.alias("places"))
+    places = F.when(F.col("plain").isNull(), places)
+    headed = headed.select("file", "plain", "lines", "width", places.alias("places"))
 
-    told = headed.select("file", "width", "places", F.posexplode_outer("lines"))
+    told = headed.select("file", "plain", "width", "places", F.posexplode_outer("lines"))
     told = told.withColumn("parsed", cut(F.col("col"))).withColumn("values", values("parsed"))
     line = F.col("pos") + 1
     place = Place(F.col("col"), F.col("file"), line)
@@ -134,8 +143,28 @@ def csv_lines(
     first = F.when(F.size("places") >= 0, F.lit(None).cast(_kind(columns)))
     blank = F.btrim("col", F.lit(" \t")) == ""
     rows = F.when(F.col("pos") == 0, first).when(~blank, rows)
+    rows = F.when(F.col("plain").isNotNull(), F.col("plain")).otherwise(rows)
     told = exploded(told.select(rows.alias("rows")), columns)
     return told.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
+
+
+def _plain(
+    columns: StructType,
+    others: tuple[list[str], list[str]],
+    given: Mapping[str, Any],
+    lenient: bool,
+    zone: str,
+) -> Column:
+    """The rows of a file that Arrow reads as Spark does, an array of structs; NULL of any other."""
+    changes, flattened = others
+    reading = PlainFiles(to_schema(columns), tuple(changes), tuple(flattened), lenient, zone)
+    if set(given) & DIALECT or not reading.is_able():
+        return F.lit(None).cast(_kind(columns))
+
+    def read(files: pa.Array) -> pa.Array:
+        return reading(files)
+
+    return F.arrow_udf(read, _kind(columns)).asNondeterministic()(F.col("value").cast("binary"))
 
 
 def _misquoted(line: Column, options: Mapping[str, Any]) -> Column:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from aggloom.codegen import ANALYSER, having_kinds, parse_type
+from aggloom.codegen import ANALYSER, Analyser, having_kinds, parse_type
 from aggloom.codegen.planner import Calc
 from aggloom.errors import (
     SpecError,
@@ -107,9 +107,8 @@ def calculate_with(
     return _collected(df.selectExpr(*columns), node.schema)
 
 
-@contextmanager
-def asking(spark: SparkSession) -> Iterator[None]:
-    """While a query is planned, a session's analyser tells the types that the planner's own rules do not know."""
+def analyser(spark: SparkSession) -> Analyser:
+    """What tells the type of an expression over columns by a session's analyser."""
 
     def analyse(sql: str, types: Mapping[str, pa.DataType]) -> pa.DataType:
         empty = spark.createDataFrame([], spark_schema(pa.schema(list(types.items()))))
@@ -124,7 +123,13 @@ def asking(spark: SparkSession) -> Iterator[None]:
             text = f"expression {sql}: it is {kind.upper()}, which no column here can be; cast it."
             raise UnsupportedExpressionError(text) from None
 
-    token = ANALYSER.set(analyse)
+    return analyse
+
+
+@contextmanager
+def asking(spark: SparkSession) -> Iterator[None]:
+    """While a query is planned, a session's analyser tells the types that the planner's own rules do not know."""
+    token = ANALYSER.set(analyser(spark))
     try:
         yield
     finally:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from aggloom.errors import InputFormatError, nearest
 from aggloom.runtime.formats.jsonl import FLATTENED, FLATTENED_HINT
 from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.values.fitting import fits
 
 ROWS_AT_ONCE = 1 << 17
 """Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""
@@ -40,7 +41,7 @@ def read_parquet(
     """
     try:
         yield from _Reader(content, path, base, schema, changes, lenient).pieces()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(
             f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}. "
             "Take the file away, or write it anew."
@@ -152,7 +153,7 @@ class _Reader:
 
     def _check(self, field: pa.Field, found: pa.DataType) -> None:
         """Refuse what Spark would refuse to read, or read as another value than Arrow does."""
-        if not _fits(found, field.type):
+        if not fits(found, field.type):
             raise InputFormatError(
                 f"{self._path}: column {field.name!r} is {found} in the file, not {field.type}; "
                 "give the schema of the file, and cast afterwards."
@@ -168,36 +169,6 @@ class _Reader:
 def _array(column: pa.ChunkedArray) -> pa.Array:
     whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
-
-
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a column of the file may be read as a column of the schema."""
-    if pa.types.is_dictionary(found):
-        found = found.value_type
-    if pa.types.is_integer(found):
-        return any(
-            test(wanted)
-            for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-        )
-    if _is_text(wanted):
-        return _is_text(found) or _is_bytes(found)
-    tests = (
-        *(pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, _is_bytes),
-        *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_time),
-        *(pa.types.is_list, pa.types.is_struct),
-    )
-    return any(test(found) and test(wanted) for test in tests)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return any(
-        test(kind)
-        for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    )
 
 
 def _directories(path: str, base: str, schema: pa.Schema) -> dict[str, object]:

@@ -18,6 +18,7 @@ from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
+from aggloom.runtime.spark.file_sink import FileSink, is_here
 from aggloom.runtime.spark.lower import lowered
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.starting import WithFiles, ready
@@ -85,6 +86,8 @@ def write_changes(
         table = TableSink(Path(checkpoint), key_columns, in_order)
         return started(writer.foreachBatch(WithFiles(checkpoint, table)))
     take_back(path, checkpoint)
+    if is_here(df.sparkSession):
+        return started(writer.foreachBatch(WithFiles(checkpoint, FileSink(kind, path))))
     return started(writer.format("json" if kind == "jsonl" else kind).option("path", path))
 
 

@@ -24,6 +24,7 @@ from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES
 from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.files import FILE_OPTIONS, remember
+from aggloom.runtime.spark.footers import lacks_column
 from aggloom.runtime.spark.messages import decoded, session_zone
 from aggloom.runtime.spark.paths import located, parquet_columns
 from aggloom.runtime.spark.records import (
@@ -111,7 +112,7 @@ def read_changes(
     if format == "parquet":
         if not lenient:
             _check_parquet(spark, path, looked, columns)
-        df = _parquet(configured(), path, columns)
+        df = _parquet(configured(), path, columns, lenient)
         names = (*change_names(columns.names), *flattened_names(columns.names))
         return remember(df, configured(), path, options, names, lenient) if whole_files else df
     if format == "csv":
@@ -174,8 +175,8 @@ def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
     raise SpecError("read_changes: give the columns as schema=, a pyarrow.Schema or DDL text")
 
 
-def _parquet(reader: Any, path: str, columns: StructType) -> DataFrame:
-    """Parquet files by Spark's reader."""
+def _parquet(reader: Any, path: str, columns: StructType, lenient: bool) -> DataFrame:
+    """Parquet files by Spark's reader; not lenient: each of them has to have every column."""
     changes, flattened = change_names(columns.names), flattened_names(columns.names)
     # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
     absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
@@ -183,6 +184,8 @@ def _parquet(reader: Any, path: str, columns: StructType) -> DataFrame:
     rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
     number = F.concat(F.lit("row "), (F.col("_metadata.row_index") + 1).cast("string"))
     place = Place(number, F.col("_metadata.file_path"))
+    if not lenient:
+        rows = rows.where(lacks_column(columns.names).isNull())
     return _with_change(rows, columns, [*changes, *flattened], place)
 
 

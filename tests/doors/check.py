@@ -8,15 +8,19 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 from doors.example import Example, Row, Verdict
+from doors.mixed import check_mixed
 from doors.oracle import judge
 from doors.reading import (
     attempt,
     by_spark,
     collected,
     frame,
+    harness_file,
+    harness_table,
     packed,
     signed,
     spelt,
@@ -27,8 +31,8 @@ from doors.tables import CHECKED, by_arrow, by_duckdb, parquet_example, table
 from doors.texts import text_example
 
 TEXTS = ("jsonl", "debezium-json", "csv")
-CHEAP = 2
-"""So many times more examples for doors that need no Spark; eight examples a round in all."""
+CHEAP, MIXED = 2, 4
+"""So many times more examples for doors that need no Spark, and for files of messages in all formats."""
 
 
 def check(spark: Any, seed: int, examples: int, directory: Path) -> Counter[str]:
@@ -40,6 +44,7 @@ def check(spark: Any, seed: int, examples: int, directory: Path) -> Counter[str]
     _parquet(spark, made, examples * CHEAP, directory / "parquet-whole", done, by_row=False)
     _parquet(spark, made, examples, directory / "parquet-spark", done, by_row=True)
     _frames(spark, random.Random(f"{seed} frame"), examples * CHEAP, done)
+    check_mixed(spark, random.Random(f"{seed} mixed"), examples * MIXED, directory, done)
     return done
 
 
@@ -108,6 +113,7 @@ def _parquet(
             found, said = attempt(str(alone), by_spark, spark, "parquet", alone)
         elif not by_row:
             found, said = attempt(str(path), whole, made.content, str(path))
+            _by_harness(made, found, good / f"{number}.parquet" if sound else path)
         if made.damaged and found is not None:
             _as_another_reads(made, found, path)
         elif sound:
@@ -124,6 +130,16 @@ def _parquet(
     elif expected:
         assert whole_by_spark(spark, good) == signed(expected), ("parquet", seed_of(good))
     shutil.rmtree(directory)
+
+
+def _by_harness(made: Example, found: list[Row] | None, path: Path) -> None:
+    """A harness reads a Parquet file as a worker does, or refuses it too."""
+    got, said = attempt(str(path), harness_file, path)
+    if got is not None and found is None and made.damaged:
+        _as_another_reads(made, got, path)
+        return
+    assert (got is None) == (found is None), ("a harness", made, got, found, said)
+    assert got is None or found is None or spelt(got) == spelt(found), ("a harness", made, got)
 
 
 def _as_another_reads(made: Example, found: list[Row], path: Path) -> None:
@@ -149,9 +165,14 @@ def _frames(spark: Any, r: random.Random, examples: int, done: Counter[str]) -> 
             if not said:
                 _, said = attempt("", packed, made)
             assert said, ("a bad DataFrame was read", made)
+            for form in (made, made.to_pandas(types_mapper=pd.ArrowDtype)):
+                _, said = attempt("", harness_table, form)
+                assert said, ("a bad table was read", made)
             done["made, refused"] += 1
             continue
         assert spelt(packed(made)) == spelt(rows), ("DataFrame", made)
+        for form in (made, made.to_pandas(types_mapper=pd.ArrowDtype)):
+            assert spelt(harness_table(form)) == spelt(rows), ("a harness", made)
         done["made, read"] += 1
         change = [name for name in made.column_names if name.lower() in ("op", "_change_type")]
         if change:

@@ -12,7 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec
+from aggloom.codegen.operators import Scan
 from aggloom.errors import AggloomError
+from aggloom.runtime.local.harness_rows import read_rows
+from aggloom.runtime.local.reading import read_files
 from aggloom.runtime.spark import explained, read_changes, sql
 from aggloom.runtime.spark.files import PackFiles
 from aggloom.runtime.spark.group_aggregate import find_change_column, group_aggregate
@@ -72,6 +75,17 @@ def packed(table: pa.Table) -> list[Row]:
     stage = Pack(_ROUTE, SCHEMA, "t", change)
     found = [stage._rows(batch) for batch in frame.to_batches()]
     return [row for batch, kinds in found for row in _rows(batch, kinds)]
+
+
+def harness_table(given: Any) -> list[Row]:
+    """The rows of a table of Arrow or pandas as a harness takes them."""
+    return list(_rows(*read_rows(given, None, SCHEMA)))
+
+
+def harness_file(path: Path) -> list[Row]:
+    """The rows of a Parquet file as a harness reads it."""
+    found = read_files(path, "parquet", Scan("t", SCHEMA), {})
+    return [row for batch, kinds, _ in found for row in _rows(batch, kinds)]
 
 
 def frame(spark: Any, table: pa.Table) -> Any:

@@ -1,0 +1,27 @@
+"""The Spark session that is active in this thread, where there is one: it is asked, and never started."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+
+def active_session() -> Any:
+    """The session, None where PySpark is not even loaded, or nothing runs."""
+    loaded = sys.modules.get("pyspark.sql")
+    if loaded is None:
+        return None
+    try:
+        return loaded.SparkSession.getActiveSession()
+    except Exception:
+        # A JVM or a server that has gone; each Spark says so with a class of its own.
+        return None
+
+
+def active_analyser() -> Any:
+    """What tells types by the session's analyser, None without one."""
+    session = active_session()
+    if session is None:
+        return None
+    return import_module("aggloom.runtime.spark.expressions").analyser(session)

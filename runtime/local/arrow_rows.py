@@ -1,0 +1,110 @@
+"""Tables of Arrow and pandas, and Parquet files, as a harness takes them: columns by name, kinds by a change column."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.codegen import type_name
+from aggloom.errors import DataError, TypeMismatchError, UnknownColumnError, nearest
+from aggloom.runtime.formats.jsonl import FLATTENED, FLATTENED_HINT
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
+from aggloom.runtime.values.fitting import fits
+
+
+def arrow_rows(
+    given: pa.RecordBatch | pa.Table, kinds: Any, schema: pa.Schema, where: str
+) -> tuple[pa.RecordBatch, Array]:
+    """The columns of a schema, and the kinds of the rows.
+
+    Names match in any case where one fits. Without kinds a column `_change_type` or `op` has them, if the schema has
+    no such column; else all rows are insertions. Raises DataError and UnknownColumnError; TypeMismatchError for a
+    column of another type, or a value that its type does not have.
+    """
+    if kinds is not None and given.schema.equals(schema) and isinstance(given, pa.RecordBatch):
+        return given, _codes(kinds, len(given), where)
+    there = _Names(given.schema.names, where)
+    columns = [_column(given, there, field, where) for field in schema]
+    taken = {name.lower() for name in schema.names}
+    free = [n for n in (*CHANGE_COLUMNS.values(), *FLATTENED) if n not in taken]
+    found = [(name, place) for name in free if (place := there.place(name)) is not None]
+    for name, _ in found:
+        if name in FLATTENED:
+            raise DataError(f"{where}: column {name!r} {FLATTENED_HINT}")
+    if len(found) > 1:
+        raise DataError(f"{where}: both {found[0][0]!r} and {found[1][0]!r} are there; keep one")
+    if found and kinds is not None:
+        raise DataError(f"{where}: kinds are given, and in column {found[0][0]!r}; keep one")
+    rows = given.num_rows
+    if found:
+        codes: Array = parse_kinds(_whole(given.column(found[0][1])), where)
+    else:
+        codes = np.zeros(rows, np.int8) if kinds is None else _codes(kinds, rows, where)
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * rows, pa.struct([]))), codes
+    return pa.RecordBatch.from_arrays(columns, schema=schema), codes
+
+
+class _Names:
+    """The names that a table has, and where each declared one is among them."""
+
+    def __init__(self, names: list[str], where: str) -> None:
+        self.names, self._where = names, where
+        self._exact = Counter(names)
+        self._lower = Counter(name.lower() for name in names)
+
+    def place(self, name: str) -> int | None:
+        """Where a declared name is, in its case or in the one other that is there; None if it is not there."""
+        exact = self._exact[name]
+        if exact > 1 or (not exact and self._lower[name.lower()] > 1):
+            raise DataError(f"{self._where}: column {name!r} is there twice")
+        if exact:
+            return self.names.index(name)
+        same = [at for at, other in enumerate(self.names) if other.lower() == name.lower()]
+        return same[0] if same else None
+
+
+def _column(given: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
+    place = there.place(field.name)
+    if place is None:
+        hint = nearest(field.name, there.names)
+        raise UnknownColumnError(f"{where}: there is no column {field.name!r}. {hint}")
+    found = _whole(given.column(place))
+    if found.type == field.type:
+        return found
+    wrong = f"{where}: column {field.name!r} is {type_name(field.type)}"
+    if not pa.types.is_null(found.type) and not fits(found.type, field.type):
+        raise TypeMismatchError(f"{wrong}, not {found.type}; cast it before")
+    try:
+        return found.cast(field.type)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        said = str(error).splitlines()[0]
+        raise TypeMismatchError(f"{wrong}, and not all of it fits: {said}") from None
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
+
+
+def _codes(kinds: Any, rows: int, where: str) -> Array:
+    """Kinds as numbers: 0 to 3 for +I, -U, +U, -D, or these words."""
+    if len(kinds) != rows:
+        raise DataError(f"{where}: {rows} rows with {len(kinds)} kinds; give one for each")
+    if isinstance(kinds, pa.Array | pa.ChunkedArray) or any(isinstance(k, str) for k in kinds[:1]):
+        try:
+            words = kinds if isinstance(kinds, pa.Array | pa.ChunkedArray) else pa.array(kinds)
+        except (pa.ArrowException, TypeError):
+            words = pa.array([str(kind) for kind in kinds])
+        return parse_kinds(words, where)
+    codes = np.asarray(kinds)
+    if rows and (codes.dtype.kind not in "iu" or codes.min() < 0 or codes.max() > 3):
+        odd = next((k for k in kinds if isinstance(k, bool) or k not in (0, 1, 2, 3)), kinds[0])
+        raise DataError(
+            f"{where}: kind {odd!r}; kinds are 0 to 3, for +I, -U, +U, -D, or these words"
+        )
+    return codes.astype(np.int8)

@@ -1,0 +1,68 @@
+"""What Parquet files that Spark reads row by row have to have: every column; it gives NULLs for one that is not there.
+
+The worker that meets a file's first row looks at its footer. Of a file that it cannot open, as on a file system that
+Arrow does not know, nothing is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+
+from aggloom.errors import InputFormatError, nearest
+
+_FILE = "_metadata.file_path"
+
+
+@dataclass(frozen=True)
+class Footers:
+    """The function of files' paths, NULL where there is nothing to look at, that raises InputFormatError."""
+
+    names: tuple[str, ...]
+
+    def __call__(self, paths: pa.Array) -> pa.Array:
+        """Look at each file; nothing comes of it but NULLs."""
+        for path in paths.drop_null().unique().to_pylist():
+            self._look_at(path)
+        return pa.nulls(len(paths), pa.bool_())
+
+    def _look_at(self, path: str) -> None:
+        found = _columns(path)
+        if found is None:
+            return
+        below = [part.partition("=")[0] for part in path.split("/")[:-1] if "=" in part]
+        lower = {name.lower() for name in (*found, *map(unquote, below))}
+        lacks = [name for name in self.names if name.lower() not in lower]
+        if lacks:
+            raise InputFormatError(
+                f"{path}: the file lacks column {lacks[0]!r}. {nearest(lacks[0], found)} "
+                'missing="null" takes what is missing for NULL.'
+            )
+
+
+def _columns(path: str) -> list[str] | None:
+    """The columns of a file; None if it cannot be opened here."""
+    try:
+        system, place = fs.FileSystem.from_uri(path)
+        with system.open_input_file(place) as file:
+            return list(pq.ParquetFile(file).schema_arrow.names)
+    except (pa.ArrowException, OSError, ValueError):
+        return None
+
+
+def lacks_column(names: list[str]) -> Column:
+    """A column that is NULL, and fails the query at a file that lacks one of the columns."""
+    look = Footers(tuple(names))
+
+    def looked(paths: pa.Array) -> pa.Array:
+        return look(paths)
+
+    # It is not to be moved behind a filter, which may leave out the row that it looks at.
+    function = F.arrow_udf(looked, "boolean").asNondeterministic()
+    return function(F.when(F.col("_metadata.row_index") == 0, F.col(_FILE)))
