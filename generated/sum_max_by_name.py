@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "267c27c4da336ca0"
-DIGEST = "ac939f57f5293248"
+SUPPORT = "eaa04d9977e1523e"
+DIGEST = "d049d5f67c3f8782"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "1cd5b60b5776bbcf"
-DIGEST = "a5f76450818a7fd1"
+SUPPORT = "39cbc79c1f700c06"
+DIGEST = "c627de64884d406a"
 
 
 class Inputs(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 from unittest import mock
 
+import black
 import pyarrow as pa
 
 from aggloom.codegen import AggSpec, generate, load
-from aggloom.codegen.handler import render
 
 Backend = Literal["numba", "python"]
 Row = tuple[Any, ...]
@@ -21,7 +21,7 @@ def handler_class(spec: AggSpec, backend: Backend) -> Any:
     """The class of a spec; plain Python is left as the template prints it, for Black takes most of the time."""
     if backend == "numba":
         return load(generate(spec, backend=backend))
-    with mock.patch.object(render.black, "format_str", lambda text, mode: text):
+    with mock.patch.object(black, "format_str", lambda text, mode: text):
         return load(generate(spec, backend=backend))
 
 

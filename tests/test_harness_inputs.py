@@ -158,3 +158,33 @@ def test_a_column_twice_and_a_number_with_a_fraction() -> None:
             t.process([("+I", "a", 1.5)])
         with pytest.raises(DataError, match="kinds go with Arrow's rows"):
             t.process([("+I", "a", 1)], [0])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"watermarks": {"x": ("ts", "1 s")}}, "watermarks names table 'x', which is not given"),
+        ({"watermarks": {"t": ("ts", "soon")}}, "'soon'"),
+        ({"watermarks": {"t": ("ts", "-1 s")}}, "-1 s"),
+        ({"watermarks": {"t": ("k", "1 s")}}, "'k', which is STRING, and no TIMESTAMP"),
+        ({"watermarks": {"t": 3}}, "'t' is 3; give the column"),
+        ({"watermarks": ["t"]}, "watermarks is .*name the table"),
+        ({"dialect": "oracle"}, "dialect is 'oracle'"),
+    ],
+)
+def test_what_a_plan_may_not_be_given(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        al.explain("SELECT k FROM t", tables={"t": "k STRING, ts TIMESTAMP"}, **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"database": "("}, "database is '\\(', which is no pattern"),
+        ({"key_separator": 3}, "key_separator is 3"),
+        ({"keys": "k"}, "no option 'keys' in a harness"),
+    ],
+)
+def test_options_of_formats_in_a_harness(given: dict[str, Any], message: str) -> None:
+    with al.Harness(SPEC, backend="python") as t, pytest.raises(SpecError, match=message):
+        t.read(__file__, "canal-json", **given)

@@ -45,10 +45,12 @@ from aggloom.codegen.planner.window_spec import plan_of_windows
 from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
+from aggloom.codegen.spec.choices import DIALECTS
 from aggloom.codegen.spec.lookup_table import LookupTable, checked
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.windows import Assigner, Windowing
+from aggloom.errors import SpecError, nearest
 
 Rule = Callable[[Node, PlanOptions, Notes], Node]
 
@@ -141,6 +143,8 @@ def plan_query(
     declares them (PRIMARY KEY (..) NOT ENFORCED). watermarks: by name the columns that their watermarks go by.
     explained: it is to be shown, so EXPLAIN may say so. lookups: tables that lookup joins ask, by name.
     """
+    if dialect not in DIALECTS:
+        raise SpecError(f"dialect is {dialect!r}. {nearest(str(dialect), DIALECTS)}")
     chosen = options or PlanOptions()
     asked = checked(lookups)
     return deep(

@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from aggloom.codegen.operators import Node, Scan, normalised
 from aggloom.codegen.planner.script import Script
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.given_names import names_of
-from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.errors import (
+    OptionError,
+    SpecError,
+    TypeMismatchError,
+    UnknownColumnError,
+    nearest,
+)
 
 Keys = Mapping[str, str | Sequence[str]]
 Times = Mapping[str, str | Sequence[Any]]
@@ -28,15 +38,17 @@ def table_nodes(
     """What stands for each table in a plan; raises SpecError, and OptionError for a table that is not given."""
     if not isinstance(keys or {}, Mapping):
         raise OptionError(f"keys is {keys!r}; name the table: keys={{'t': ['id']}}.")
-    for what, given in (("input_changes", input_changes), ("keys", keys or {})):
+    named = (
+        ("input_changes", input_changes),
+        ("keys", keys or {}),
+        ("watermarks", watermarks or {}),
+    )
+    for what, given in named:
         for name in given if isinstance(given, Mapping) else ():
             if name not in tables:
                 hint = nearest(name, tables)
                 raise OptionError(f"{what} names table {name!r}, which is not given. {hint}")
-    times = {
-        name: given if isinstance(given, str) else given[0]
-        for name, given in (watermarks or {}).items()
-    }
+    times = {name: _time(name, given) for name, given in (watermarks or {}).items()}
     return {
         name: _table(
             *(name, schema, _changes(name, input_changes), (keys or {}).get(name)),
@@ -55,6 +67,10 @@ def created_nodes(
     dialect: str,
 ) -> dict[str, Node]:
     """What stands for each table, also for those that the script creates; what is given of these goes first."""
+    if not isinstance(watermarks or {}, Mapping):
+        raise OptionError(
+            f"watermarks is {watermarks!r}; name the table: watermarks={{'t': ('ts', '5 s')}}."
+        )
     given = {name.casefold(): name for name in tables}
     streams = {given.get(n.casefold(), n): each for n, each in script.streams.items()}
     schemas = {name: each.columns for name, each in streams.items()} | dict(tables)
@@ -89,6 +105,11 @@ def _table(
         )
     key = tuple(_column(name, "key", columns.names, each) for each in listed or declared)
     on = None if time is None else _column(name, "watermark", columns.names, time)
+    if on is not None and not pa.types.is_timestamp(columns.field(on).type):
+        kind = type_name(columns.field(on).type)
+        raise TypeMismatchError(
+            f"table {name}: its watermark goes by {on!r}, which is {kind}, and no TIMESTAMP."
+        )
     if len(set(key)) < len(key):
         raise SpecError(f"table {name}: its key names a column twice; name each once.")
     scan = Scan(name, columns, changes, key, on)
@@ -100,6 +121,19 @@ def _table(
             "PRIMARY KEY (..) NOT ENFORCED."
         )
     return normalised(scan, key)
+
+
+def _time(table: str, given: str | Sequence[Any]) -> str:
+    """The column of a watermark; how far rows may be out of order has to be a duration, where it is said."""
+    if isinstance(given, str):
+        return given
+    if not isinstance(given, Sequence) or not 1 <= len(given) <= 2 or not isinstance(given[0], str):
+        raise OptionError(
+            f"watermarks: {table!r} is {given!r}; give the column, and how far rows may be out of order: ('ts', '5 s')."
+        )
+    if len(given) == 2 and milliseconds(f"watermark of {table}", given[1]) < 0:
+        raise OptionError(f"watermark of {table} is {given[1]!r}; rows are late by 0 or more.")
+    return given[0]
 
 
 def _column(table: str, what: str, names: list[str], wanted: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -52,6 +53,8 @@ def format_of(
     for option, value in given.items():
         if option not in kind.options and option != "zone":
             raise SpecError(f"{name} has no option {option!r}. {nearest(option, kind.options)}")
+        if option in ("database", "table"):
+            _check_pattern(f"{name}: {option}", value)
         if option in CHOICES and value not in CHOICES[option]:
             known = ", ".join(CHOICES[option])
             raise SpecError(f"{name}: unknown {option} {value!r}; known are {known}")
@@ -63,3 +66,11 @@ def format_of(
                 f"{name}: no time zone {given['zone']!r}; name one such as UTC or Europe/Berlin"
             ) from None
     return kind(Settings(schema, listed, **given))
+
+
+def _check_pattern(what: str, pattern: Any) -> None:
+    """Raise SpecError for what is no pattern of names."""
+    try:
+        re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise SpecError(f"{what} is {pattern!r}, which is no pattern of names: {error}") from None

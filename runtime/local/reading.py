@@ -53,6 +53,11 @@ def _messages(path: str | Path, format: str, scan: Scan, options: dict[str, Any]
         )
     by_key = scan.changes == "upsert" and kind.takes_keys
     separator = options.pop("key_separator", kind.separator)
+    if not isinstance(separator, str | None):
+        raise SpecError(f"{format}: key_separator is {separator!r}; it is a text, such as '|'")
+    for name in ("schema", "keys", "source", "side"):
+        if name in options:
+            raise SpecError(f"{format} has no option {name!r} in a harness, whose table says it")
     made = decoder(format, scan.schema, scan.key if by_key else None, source=str(path), **options)
     if made.unreadable == "side":
         raise SpecError(

@@ -251,8 +251,8 @@ class TreeView:
 
     def _reload(self) -> None:
         kept = Tree._fields[:-1]
-        arrays = (self.arena.array(f"{self.name}.{array}", 0, "i8") for array in kept)
-        self.arrays = Tree(*arrays, self._queue)
+        arrays = [self.arena.array(f"{self.name}.{array}", 0, "i8") for array in kept]
+        self.arrays = Tree(*[*arrays, self._queue])
 
     @property
     def live(self) -> int:
