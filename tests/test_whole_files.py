@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from aggloom.codegen import AggSpec
-from aggloom.codegen.windows import Tumble
 from aggloom.errors import DataError, InputFormatError
 
 pytest.importorskip("pyspark")
@@ -29,9 +28,12 @@ from aggloom.runtime.spark import (
 from aggloom.runtime.spark.files import packable
 from aggloom.runtime.spark.group_aggregate import group_aggregate
 from aggloom.runtime.spark.parquet import ROWS_AT_ONCE, read_parquet
-from aggloom.runtime.spark.window_aggregate import window_aggregate
 
 BASE = "/data/t"
+TUMBLED = (
+    "WITH some AS (SELECT k, at, v FROM t WHERE k <> 'nobody') SELECT k, SUM(v) AS s "
+    "FROM TABLE(TUMBLE(TABLE some, DESCRIPTOR(at), INTERVAL '10' SECOND)) GROUP BY k, window_start, window_end"
+)
 
 
 def _bytes(table: pa.Table, **options: Any) -> pa.Buffer:
@@ -274,6 +276,8 @@ def test_files_under_a_watermark_are_read_whole(spark: Any, tmp_path: Path) -> N
         [],
         [("a", 14, 16), ("b", 2, 32)],
         [("b", 58, 64), ("a", 22, 128), ("a", 1, 256)],
+        [("nobody", 90, 512)],
+        [("a", 91, 1024)],
     ]
     base = dt.datetime(2024, 5, 1, 23, 59)
     found = []
@@ -289,11 +293,10 @@ def test_files_under_a_watermark_are_read_whole(spark: Any, tmp_path: Path) -> N
             }
             _write(place / "in", number, pa.table(columns))
         ddl = f"k STRING, at {kind}, v INT"
-        spec = AggSpec.from_sql("SELECT k, SUM(v) AS s FROM t GROUP BY k", ddl, "append")
         source = read_changes(
             spark, place / "in", "parquet", ddl, max_files_per_trigger=1, whole_files=whole
         )
-        out = window_aggregate(source, spec, window=Tumble("10 s", on="at"), watermark="5 s")
+        out = sql(TUMBLED, t=source, input_changes="append", watermarks={"t": ("at", "5 s")})
         assert ("EventTimeWatermark" in _plan(out)) and ("PackFiles" in _plan(out)) == whole
         batches: dict[int, list[Any]] = {}
 
@@ -310,7 +313,8 @@ def test_files_under_a_watermark_are_read_whole(spark: Any, tmp_path: Path) -> N
     assert found[0] == found[1] == found[2]
     batches, _, dropped = found[0]
     given = [row for batch in batches.values() for row in batch]
-    assert sorted(given) == [("a", 4), ("a", 9), ("a", 128), ("b", 2)] and dropped == 3
+    assert sorted(given) == [("a", 4), ("a", 9), ("a", 128), ("b", 2), ("b", 64)]
+    assert dropped == 3
 
 
 def _plan(df: Any) -> str:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from aggloom.runtime.spark.blobs import empty_columns
-from aggloom.runtime.spark.pack import Pack, order_key, packed_batch
+from aggloom.runtime.spark.pack import NO_ROWS, Pack, order_key, packed_batch
 from aggloom.runtime.spark.parquet import read_parquet
 from aggloom.runtime.spark.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.values.changelog import Kinds
@@ -73,9 +73,11 @@ class WholeFiles:
             PackFiles(pack, self.base, self.changes, self.lenient, self.time), ddl
         )
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
-        packed = packed.observe(f"{METRIC} {table}", *counts).drop("rows", "files")
-        # Spark has no need of the rows: what moves its watermark is the greatest time that a task has seen.
-        return packed.withWatermark(_TIME, self.delay).drop(_TIME) if self.time else packed
+        packed = packed.observe(f"{METRIC} {table}", *counts)
+        if self.time is not None:
+            # Spark has no need of the rows: what moves its watermark is the greatest time that a task has seen.
+            packed = packed.withWatermark(_TIME, self.delay)
+        return packed.where(f"seq <> {NO_ROWS}").drop("rows", "files", _TIME)
 
 
 def remember(
@@ -102,12 +104,11 @@ def remember_packed(df: DataFrame, source: Packable) -> DataFrame:
     return df
 
 
-def remember_watermark(df: DataFrame, moving: DataFrame, time: str, delay: str) -> DataFrame:
+def remember_watermark(df: DataFrame, moving: DataFrame, time: str, delay: str) -> None:
     """Note of a DataFrame that it is another one under a watermark, if that is nothing but files."""
     files = _READ.get(df)
     if isinstance(files, WholeFiles):
         _READ[moving] = replace(files, time=time, delay=delay)
-    return moving
 
 
 def packable(df: DataFrame, columns: Sequence[str] = ()) -> Packable | None:
@@ -152,6 +153,9 @@ class PackFiles:
         for packed in packer.finish():
             yield self._counted(packed, greatest, rows, files)
             rows = files = 0
+        # A task all of whose rows are filtered out has no packed row beside which it could say so.
+        if files:
+            yield self._counted((0, 0, 0, NO_ROWS, b""), greatest, rows, files)
 
     def rows(self, content: pa.Buffer, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """The rows of a file, and their kinds; raises DataError and its kin."""

@@ -25,6 +25,8 @@ _PACKED = pa.schema(
         ("blob", pa.binary()),
     ]
 )
+NO_ROWS = 0
+"""The number of what is no packed row and only has counts beside it; those of packed rows begin with 1."""
 _NO_CHANGES = "If it is a column like others, pass change_column=None"
 
 

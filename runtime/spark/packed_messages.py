@@ -18,14 +18,12 @@ from aggloom.runtime.spark.blobs import empty_columns
 from aggloom.runtime.spark.counting import REFUSED, number
 from aggloom.runtime.spark.files import METRIC
 from aggloom.runtime.spark.moment import part_name
-from aggloom.runtime.spark.pack import Pack, packed_batch
+from aggloom.runtime.spark.pack import NO_ROWS, Pack, packed_batch
 from aggloom.runtime.spark.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.values.changelog import Kinds
 
 _COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT, refused BIGINT"
 _COUNTS = ("rows", "files", "refused")
-_NO_ROWS = 0
-"""The number of what is no packed row and only has counts beside it; those of packed rows begin with 1."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class PackedMessages:
         packed = packed.observe(f"{METRIC} {table}", *counts)
         if self.decoder.unreadable != "error":
             packed = packed.observe(f"{REFUSED} #{number()}", F.sum("refused").alias("refused"))
-        return packed.where(f"seq <> {_NO_ROWS}").drop(*_COUNTS)
+        return packed.where(f"seq <> {NO_ROWS}").drop(*_COUNTS)
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class PackMessages:
             yield _counted(packed, counts)
         # A task all of whose messages are passed over has no packed row beside which it could say so.
         if counts.any():
-            yield _counted((0, 0, 0, _NO_ROWS, b""), counts)
+            yield _counted((0, 0, 0, NO_ROWS, b""), counts)
 
     def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds, int]:
         """The rows of some messages, their kinds, and how many messages are refused."""

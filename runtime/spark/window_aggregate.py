@@ -113,9 +113,13 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
     if isinstance(df.schema[column].dataType, TimestampNTZType):
         # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.
         instant = f"CAST(convert_timezone('UTC', current_timezone(), `{column}`) AS TIMESTAMP)"
-        timed, column = df.withColumn(_WALL_CLOCK, F.expr(instant)), _WALL_CLOCK
+        column = _WALL_CLOCK
+        while column in df.columns:
+            column += " "
+        timed = df.withColumn(column, F.expr(instant))
     delay = f"{ms} milliseconds"
-    moving = remember_watermark(df, timed.withWatermark(quote(column), delay), time, delay)
+    moving = timed.withWatermark(quote(column), delay).select(*map(quote, df.columns))
+    remember_watermark(df, moving, time, delay)
     return Table(same_files(df, moving), change_column, time)
 
 
