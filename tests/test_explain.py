@@ -361,7 +361,7 @@ def test_formats() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ({"query": "SELECT 1"}, SpecError, "SQL needs a schema"),
+        ({"query": "SELECT a FROM x"}, SpecError, "SQL needs a schema"),
         ({"query": "SELECT a FROM x", "format": "html", "schema": "a INT"}, SpecError, "'html'"),
         ({"query": "SELECT a FROM x", "schema": "a INT", "tables": {}}, SpecError, "leave out one"),
         (

@@ -488,7 +488,9 @@ def test_console_and_file_sinks(
         write_changes(out, "kafka", tmp_path / "c3")
 
 
-def test_the_harness_asks_spark_for_what_it_cannot_evaluate(spark: Any) -> None:
+def test_the_harness_asks_spark_for_what_it_cannot_evaluate(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = AggSpec.from_sql(
         "SELECT regexp_replace(name, '[0-9]', '') AS stem, "
         "CAST(sqrt(SUM(CAST(pow(cnt, 2) AS DOUBLE))) AS DOUBLE) AS norm "
@@ -503,6 +505,7 @@ def test_the_harness_asks_spark_for_what_it_cannot_evaluate(spark: Any) -> None:
         harness.process([("-D", "a1", 3), ("+I", "b3", 5)])
         harness.flush()
         assert harness.table() == [("a", 4.0), ("b", 26**0.5)]
+    monkeypatch.setattr(type(spark), "getActiveSession", lambda: None)
     with pytest.raises(UnsupportedExpressionError, match="session"), Harness(spec) as harness:
         harness.process([("+I", "a1", 3)])
         harness.flush()

@@ -283,7 +283,7 @@ def test_explain_on_the_command_line(tmp_path: Path) -> None:
     )
     assert "SUM(x) AS s: BIGINT" in shown.output
     with pytest.raises(SpecError, match="SQL needs a schema"):
-        al.explain("SELECT 1")
+        al.explain("SELECT x FROM t")
 
 
 def test_sql_after_registering_and_unregistering() -> None:
