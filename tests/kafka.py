@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from server import Server, free_port
 
 JARS = Path(__file__).parents[1] / "build" / "kafka"
 """Where .ci/kafka.sh puts them."""
-_STARTED_WITHIN = 60
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 _SETTINGS = """
 process.roles=broker,controller
@@ -40,12 +37,14 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-class Kafka:
-    """A broker: where it listens, and how to begin and end it."""
+class Kafka(Server):
+    """A broker: where it listens, and how to begin and end it; its log is whole after a kill, too."""
+
+    name, within = "Kafka", 60
 
     def __init__(self, directory: Path) -> None:
-        self.directory, self.port, self._controller = directory, free_port(), free_port()
-        self._server: subprocess.Popen[bytes] | None = None
+        super().__init__(directory)
+        self.port, self._controller = free_port(), free_port()
 
     @property
     def servers(self) -> str:
@@ -69,27 +68,8 @@ class Kafka:
 
     def start(self) -> None:
         """Start the broker, and wait until it answers."""
-        with (self.directory / "log").open("ab") as log:
-            self._server = subprocess.Popen(
-                java("broker", "kafka.Kafka", str(self._settings)), stdout=log, stderr=log
-            )
-        end = time.monotonic() + _STARTED_WITHIN
-        while True:
-            try:
-                self.admin().list_topics(timeout=2)
-                return
-            except Exception:
-                if self._server.poll() is not None or time.monotonic() > end:
-                    text = (self.directory / "log").read_text(errors="replace")
-                    raise RuntimeError(f"Kafka did not start: {text[-2000:]}") from None
-                time.sleep(0.1)
-
-    def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End the broker; its log is whole after a kill, too."""
-        if self._server is not None:
-            self._server.send_signal(how)
-            self._server.wait(_STARTED_WITHIN)
-            self._server = None
+        command = java("broker", "kafka.Kafka", str(self._settings))
+        self.begin(command, lambda: self.admin().list_topics(timeout=2))
 
     def admin(self) -> Any:
         """A client that makes topics."""
@@ -163,13 +143,6 @@ def need_jars() -> None:
     if not (JARS / "complete").is_file():
         pytest.skip("the jars of Kafka are not there: bash .ci/kafka.sh fetches them")
     pytest.importorskip("confluent_kafka", reason="pip install confluent-kafka")
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @contextmanager

@@ -6,29 +6,28 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from server import Server, free_port
 
-_STARTED_WITHIN = 30
 _USERS = ("postgres", "nobody")
 _SETTINGS = ("fsync=off", "full_page_writes=off", "wal_level=logical")
 
 
-class Postgres:
+class Postgres(Server):
     """A server: where it listens, and how to begin and end it."""
 
+    name, within = "PostgreSQL", 30
+
     def __init__(self, programs: Path, directory: Path, user: str | None) -> None:
-        self._programs, self._user = programs, user
-        self.directory, self.port = directory, _free_port()
-        self._server: subprocess.Popen[bytes] | None = None
+        super().__init__(directory)
+        self._programs, self._user, self.port = programs, user, free_port()
 
     @property
     def dsn(self) -> str:
@@ -56,30 +55,16 @@ class Postgres:
         """Start the server, and wait until it answers."""
         settings = [part for each in _SETTINGS for part in ("-c", each)]
         listens = ("-k", str(self.directory), "-p", str(self.port), "-h", "127.0.0.1")
-        with (self.directory / "log").open("ab") as log:
-            self._server = subprocess.Popen(
-                [self._programs / "postgres", "-D", self.directory / "data", *listens, *settings],
-                stdout=log,
-                stderr=log,
-                **self._as_user(),
-            )
-        end = time.monotonic() + _STARTED_WITHIN
-        while True:
-            try:
-                self.connect(connect_timeout=2).close()
-                return
-            except Exception:
-                if self._server.poll() is not None or time.monotonic() > end:
-                    text = (self.directory / "log").read_text(errors="replace")
-                    raise RuntimeError(f"PostgreSQL did not start: {text[-2000:]}") from None
-                time.sleep(0.05)
+        command = [self._programs / "postgres", "-D", self.directory / "data", *listens, *settings]
+        self.begin(command, self._answers, **self._as_user())
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
         """End the server: SIGINT fast, SIGQUIT as if it had crashed."""
-        if self._server is not None:
-            self._server.send_signal(how)
-            self._server.wait(_STARTED_WITHIN)
-            self._server = None
+        super().stop(how)
+
+    def _answers(self) -> bool:
+        self.connect(connect_timeout=2).close()
+        return True
 
     def _run(self, *command: Any) -> None:
         done = subprocess.run(
@@ -109,12 +94,6 @@ def programs() -> Path | None:
 def _version(path: Path) -> int:
     name = path.parent.parent.name
     return int(name) if name.isdigit() else 0
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 def _unprivileged() -> str | None:
