@@ -94,7 +94,7 @@ def remember(
     """
     if {name.lower() for name in options} <= FILE_OPTIONS and not set("*?[{") & set(path):
         files = reader.format("binaryFile").schema(_FILE_DDL).load(path)
-        _READ[df] = WholeFiles(files, path, changes, lenient)
+        remember_packed(df, WholeFiles(files, path, changes, lenient))
     return df
 
 
@@ -172,9 +172,7 @@ class PackFiles:
         self, packed: PackedRow, greatest: int, rows: int = 0, files: int = 0
     ) -> pa.RecordBatch:
         """A packed row; how many rows and files were read since the last that said so; the greatest time so far."""
-        batch = packed_batch(packed)
-        for name, count in (("rows", rows), ("files", files)):
-            batch = batch.append_column(name, pa.array([count], pa.int64()))
+        batch = packed_batch(packed, rows=rows, files=files)
         if self.time is not None:
             batch = batch.append_column(_TIME, pa.array([greatest], _INSTANT))
         return batch

@@ -118,7 +118,10 @@ def order_key(time: pa.Scalar, path: pa.Scalar) -> bytes:
     return stamp.to_bytes(8, "big") + (path.as_py() or "").encode()
 
 
-def packed_batch(row: PackedRow) -> pa.RecordBatch:
-    """A packed row as Arrow."""
+def packed_batch(row: PackedRow, **counts: int) -> pa.RecordBatch:
+    """A packed row as Arrow, and counts beside it, a column for each."""
     arrays = [pa.array([value], field.type) for value, field in zip(row, _PACKED, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_PACKED)
+    batch = pa.RecordBatch.from_arrays(arrays, schema=_PACKED)
+    for name, count in counts.items():
+        batch = batch.append_column(name, pa.array([count], pa.int64()))
+    return batch

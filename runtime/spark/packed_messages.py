@@ -93,8 +93,6 @@ class PackMessages:
 
 def _counted(packed: PackedRow, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:
     """A packed row, and what has been counted since the last that said so."""
-    batch = packed_batch(packed)
-    for name, count in zip(_COUNTS, counts.tolist(), strict=True):
-        batch = batch.append_column(name, pa.array([count], pa.int64()))
+    batch = packed_batch(packed, **dict(zip(_COUNTS, counts.tolist(), strict=True)))
     counts[:] = 0
     return batch

@@ -49,10 +49,18 @@ class Place:
 
     def change_type(self, word: Column, name: str) -> Column:
         """A change type as it is; an error if it is NULL, empty, or spelled in no known way."""
-        shown = F.coalesce(F.concat(F.lit("'"), word, F.lit("'")), F.lit("NULL"))
         known = ", ".join((*CHANGE_TYPES, *KIND_NAMES))
-        why = ("change type ", shown, f" in {name!r}; known are {known}. Insertions need no {name}")
+        why = (
+            "change type ",
+            shown_word(word),
+            f" in {name!r}; known are {known}. Insertions need no {name}",
+        )
         return F.when(word.isin(*SPELLINGS), word).otherwise(self.refuse(*why))
+
+
+def shown_word(word: Column) -> Column:
+    """A change type as a message shows it."""
+    return F.coalesce(F.concat(F.lit("'"), word, F.lit("'")), F.lit("NULL"))
 
 
 def change_names(columns: Iterable[str]) -> list[str]:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import CharType, DataType, StringType, VarcharType
 
 from aggloom.errors import UnknownChangeTypeError
+from aggloom.runtime.spark.records import shown_word
 from aggloom.runtime.values.changelog import (
     CHANGE_TYPES,
     DELETE,
@@ -44,9 +45,7 @@ def respelled(
     spelled = F.when(word.isin(*spellings(INSERT)), words.pop(INSERT))
     for number, name in words.items():
         spelled = spelled.when(word.isin(*spellings(number)), name)
-    quoted = F.concat(F.lit("'"), word, F.lit("'"))
-    shown = F.coalesce(quoted, F.lit("NULL"))
     unknown = f"UnknownChangeTypeError: {where}: unknown change type "
     return spelled.otherwise(
-        F.raise_error(F.concat(F.lit(unknown), shown, F.lit(f"; known are {_KNOWN}")))
+        F.raise_error(F.concat(F.lit(unknown), shown_word(word), F.lit(f"; known are {_KNOWN}")))
     )
