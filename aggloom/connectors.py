@@ -61,6 +61,16 @@ class Words:
             raise self.wrong(f"'{name}' is {found!r}; it must be a whole number.")
         return None if found is None else int(found)
 
+    def prefixed(self, start: str) -> dict[str, str]:
+        """The options whose names begin so, under these names."""
+        self.known.append(f"{start}..")
+        return {name: self.given.pop(name) for name in list(self.given) if name.startswith(start)}
+
+    def storage(self) -> dict[str, str]:
+        """What is said to an object store."""
+        found = self.prefixed("storage.")
+        return {name.removeprefix("storage."): value for name, value in found.items()}
+
     def refuse(self, name: str, why: str) -> None:
         """Refuse an option of Flink's that has no meaning here."""
         if self.take(name) is not None:
@@ -281,6 +291,27 @@ def _into_topic(words: Words, format: str) -> dict[str, Any]:
     return found
 
 
+def _into_delta(words: Words) -> dict[str, Any]:
+    found = {"kind": "delta", "path": relative_to(words.folder, words.need("table-path"))}
+    return _into_lake(words, found, "delta.")
+
+
+def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str, Any]:
+    """What is said of writing into a table of files; properties: what those of the table itself begin with."""
+    for option in ("form", "existing", "replay", "create", "partition_by", "attempts"):
+        value = words.take(f"sink.{option}")
+        if value is not None:
+            found[option] = value
+    if not words.table.key and found.get("form") != "changelog":
+        raise words.wrong(
+            "a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED, or say 'sink.form' = 'changelog'."
+        )
+    for option, own in (("properties", words.prefixed(properties)), ("storage", words.storage())):
+        if own:
+            found[option] = own
+    return found
+
+
 def _into_console(words: Words) -> str:
     return "console"
 
@@ -293,6 +324,7 @@ _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
 _SINKS: dict[str, Callable[[Words], Any]] = {
     "filesystem": _into_files,
     "jdbc": _into_database,
+    "delta": _into_delta,
     "kafka": _into_kafka,
     "upsert-kafka": _into_upsert_kafka,
     "print": _into_console,

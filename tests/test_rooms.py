@@ -126,6 +126,7 @@ ROOMS: dict[str, set[str]] = {
 # cases, the harness asks Spark to evaluate them if it is given one. The probe compiles users' functions
 # at plan time, to know whether they can be.
 TOOLS = {
+    "runtime/sinks/delta.py": {"deltalake"},
     "runtime/sinks/kafka.py": {"confluent_kafka"},
     "codegen/user/probe.py": {"numba"},
     "runtime/cases/run.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},
