@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import SinkError, SpecError
+from aggloom.runtime.lakes.delta import CHANGE, FEED, TIME, VERSION, delta_library, has_feed, said
 from aggloom.runtime.sinks.lake import (
-    CHANGE,
     EXISTING,
     FORMS,
     Change,
@@ -28,9 +28,8 @@ from aggloom.runtime.sinks.lake import (
 )
 from aggloom.runtime.sinks.options import read_options
 
-RESERVED = (CHANGE, "_commit_version", "_commit_timestamp")
+RESERVED = (CHANGE, VERSION, TIME)
 """Columns that a table with a change data feed must not have."""
-_FEED = "delta.enableChangeDataFeed"
 _EPOCH = "aggloom/epoch"
 _AGAIN = "If the batch was written, the next run finds it and passes over it."
 
@@ -100,12 +99,11 @@ class DeltaSink(LakeSink):
                 self._table.update_incremental()
             table = self._table
         there = table_schema(table)
-        config = table.metadata().configuration
-        if config.get(_FEED, "").lower() == "true":
+        if has_feed(table.metadata().configuration):
             for name in RESERVED:
                 if name in schema.names:
                     raise SinkError(
-                        f"{self.where}: it has a change data feed, whose own column {name!r} is. Take {_FEED} from the "
+                        f"{self.where}: it has a change data feed, whose own column {name!r} is. Take {FEED} from the "
                         "table, or give the column another name"
                     )
         check_columns(schema, there, self.where, lambda one: _adds(self.options.path, one))
@@ -220,12 +218,12 @@ class DeltaSink(LakeSink):
             yield
         except library.exceptions.CommitFailedError as error:
             self._table = None
-            raise Conflict(_said(error)) from error
+            raise Conflict(said(error)) from error
         except (SinkError, SpecError, Conflict):
             raise
         except Exception as error:
             self._table = None
-            raise SinkError(f"{self.where}: {_said(error)}. {_AGAIN}") from error
+            raise SinkError(f"{self.where}: {said(error)}. {_AGAIN}") from error
 
 
 def table_schema(table: Any) -> pa.Schema:
@@ -255,19 +253,5 @@ def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
     return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
 
 
-def _said(error: Exception) -> str:
-    """The first line of what went wrong: behind it the library's stack may be."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")
-
-
 def _library() -> Any:
-    try:
-        import deltalake
-        import deltalake.exceptions
-        import deltalake.transaction
-    except ImportError:
-        raise SpecError(
-            "sink delta: the package deltalake is not there; pip install 'aggloom[delta]'"
-        ) from None
-    return deltalake
+    return delta_library("sink delta")

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import pyarrow as pa
-import pyarrow.types as pt
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
+from aggloom.runtime.lakes.types import stored_schema, stored_type
 from aggloom.runtime.sinks.net import net_by_key, tells_before
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, Kinds, kinds_to_arrow
 
@@ -204,31 +204,7 @@ def _digest(names: Sequence[str], lines: Sequence[str]) -> int:
 
 def stored(rows: pa.Table, where: str) -> pa.Table:
     """The rows in types that tables of files have; raises SpecError for one that they do not."""
-    fields = [pa.field(f.name, stored_type(f.type, f.name, where)) for f in rows.schema]
-    return rows.replace_schema_metadata(None).cast(pa.schema(fields))
-
-
-def stored_type(dtype: pa.DataType, name: str, where: str) -> pa.DataType:
-    """The type of a column as it is stored: instants are in UTC, texts and bytes have one length of offset."""
-    if pt.is_timestamp(dtype):
-        return pa.timestamp("us", "UTC" if dtype.tz else None)
-    if pt.is_string(dtype) or pt.is_large_string(dtype) or dtype == pa.string_view():
-        return pa.string()
-    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or dtype == pa.binary_view():
-        return pa.binary()
-    if pt.is_map(dtype):
-        pair = (stored_type(each, name, where) for each in (dtype.key_type, dtype.item_type))
-        return pa.map_(*pair)
-    if pt.is_list(dtype) or pt.is_large_list(dtype):
-        return pa.list_(stored_type(dtype.value_type, name, where))
-    if pt.is_struct(dtype):
-        return pa.struct([(f.name, stored_type(f.type, name, where)) for f in dtype])
-    plain = (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64())
-    if dtype in plain or pt.is_date32(dtype) or pt.is_decimal128(dtype):
-        return dtype
-    raise SpecError(
-        f"{where}: there is no type for column {name!r} of type {dtype}; cast it in the query"
-    )
+    return rows.replace_schema_metadata(None).cast(stored_schema(rows.schema, where))
 
 
 def check_columns(

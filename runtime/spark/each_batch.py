@@ -87,7 +87,7 @@ def _key(
     elif plan.key is None:
         raise SpecError(
             f"{where}: no columns tell the rows of the result apart, so that they cannot be written by a key. Select "
-            "the columns of GROUP BY (or of the table's PRIMARY KEY), or write the changes: into jsonl: or parquet:, or "
+            "the columns of GROUP BY (or of the table's PRIMARY KEY), or write the changes: jsonl:, parquet:, or "
             "into a table of Delta's with form=changelog"
         )
     else:
