@@ -93,7 +93,8 @@ def source_of(
     words = Words(table, folder)
     kind = _known(_SOURCES, table, "read from")
     settings = kind(words)
-    settings |= {name: value for name in _READERS if (value := words.take(name)) is not None}
+    readers = () if table.connector == "delta" else _READERS
+    settings |= {name: value for name in readers if (value := words.take(name)) is not None}
     words.end()
     settings |= {"schema": table.columns, "changes": table.changes}
     if table.watermark is not None:
@@ -236,6 +237,23 @@ def _json_key(words: Words) -> None:
     words.choice("value.fields-include", {"all": "ALL"}, "ALL")
 
 
+def _delta(words: Words) -> dict[str, Any]:
+    found: dict[str, Any] = {"connector": "delta", "path": words.need("table-path")}
+    version, time = words.number("startingVersion"), words.take("startingTimestamp")
+    if version is not None and time is not None:
+        raise words.wrong(
+            "'startingVersion' and 'startingTimestamp' are both given; leave one out."
+        )
+    start = words.take("start") or (time if version is None else version)
+    if start is not None:
+        found["start"] = start
+    number = words.number("max_versions_per_trigger")
+    if number is not None:
+        found["max_versions_per_trigger"] = number
+    storage = words.storage()
+    return {**found, "storage": storage} if storage else found
+
+
 def _into_files(words: Words) -> str:
     path, format = relative_to(words.folder, words.need("path")), _format(words, "format")
     if format not in ("jsonl", "parquet"):
@@ -318,6 +336,7 @@ def _into_console(words: Words) -> str:
 
 _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
     "filesystem": _files,
+    "delta": _delta,
     "kafka": _kafka,
     "upsert-kafka": _upsert_kafka,
 }

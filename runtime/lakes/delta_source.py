@@ -30,9 +30,10 @@ from aggloom.runtime.lakes.delta import (
 )
 from aggloom.runtime.lakes.delta_rows import feed_rows, file_rows, scanned_rows
 from aggloom.runtime.lakes.pieces import File, Offset, Piece
-from aggloom.runtime.lakes.types import stored_schema
+from aggloom.runtime.lakes.types import chosen, stored_schema
 
 _PIECE_BYTES = 64 << 20
+_METADATA = (pa.field(VERSION, pa.int64()), pa.field(TIME, pa.timestamp("us", "UTC")))
 Start = str | int | dt.datetime
 
 
@@ -40,22 +41,26 @@ Start = str | int | dt.datetime
 class DeltaSource:
     """A Delta table as changes.
 
-    columns: those that are read, as they are stored, without the one that says the change. start: "snapshot" (the
-    table as it is, then its versions), "latest" (versions from now on), a version, or the time of one. metadata:
-    whether rows come with version and time of their commit. changelog: whether the table has a column `_change_type`.
+    schema: the columns that rows have: those of the table, as they are stored, but for the one that says the change;
+    `_commit_version` and `_commit_timestamp`, if they are wanted. start: "snapshot" (the table as it is, then its
+    versions), "latest" (versions from now on), a version, or the time of one. changelog: whether the table has a
+    column `_change_type`.
     """
 
     place: DeltaPlace
-    columns: pa.Schema
+    schema: pa.Schema
     start: Start = "snapshot"
-    metadata: bool = False
     changelog: bool = False
 
     @classmethod
     def of(
-        cls, place: DeltaPlace, start: Start = "snapshot", metadata: bool = False
+        cls,
+        place: DeltaPlace,
+        start: Start = "snapshot",
+        metadata: bool = False,
+        schema: pa.Schema | None = None,
     ) -> DeltaSource:
-        """The source of a table with the columns that it has now; raises SpecError."""
+        """The source of a table with the columns that it has now, or with these of them; raises SpecError."""
         if isinstance(start, str) and start not in ("snapshot", "latest"):
             start = int(start) if start.isdigit() else _moment(start, place.where)
         table = place.table()
@@ -68,19 +73,24 @@ class DeltaSource:
             raise SpecError(
                 f"{place.where}: it has {features} and no change data feed; set {FEED} = true"
             )
-        made = cls(place, columns, start, metadata, changelog)
-        for name in (VERSION, TIME) if metadata else ():
-            if name in columns.names:
-                raise SpecError(f"{place.where}: it has a column {name!r}; leave metadata=True out")
-        return made
+        for field in _METADATA:
+            if field.name in columns.names and (metadata or schema is not None):
+                raise SpecError(
+                    f"{place.where}: it has a column {field.name!r} of its own; leave schema and metadata out"
+                )
+        known = pa.schema([*columns, *_METADATA])
+        if schema is None:
+            return cls(place, known if metadata else columns, start, changelog)
+        wanted = [*schema, *(f for f in _METADATA if metadata and f.name not in schema.names)]
+        return cls(place, chosen(known, pa.schema(wanted), place.where), start, changelog)
 
     @property
-    def schema(self) -> pa.Schema:
-        """The columns of the rows that it gives."""
-        if not self.metadata:
-            return self.columns
-        more = [pa.field(VERSION, pa.int64()), pa.field(TIME, pa.timestamp("us", "UTC"))]
-        return pa.schema([*self.columns, *more])
+    def columns(self) -> pa.Schema:
+        """Those of the schema that the table has."""
+        return pa.schema([field for field in self.schema if not self._is_metadata(field)])
+
+    def _is_metadata(self, field: pa.Field) -> bool:
+        return field in _METADATA
 
     def first(self) -> Offset:
         """Where reading begins."""
@@ -169,7 +179,8 @@ class DeltaSource:
             if self.changelog:
                 words = rows.column(len(self.columns))
                 rows = rows.select(self.columns.names)
-            yield (self._with_metadata(rows, piece) if self.metadata else rows), words
+            whole = len(self.columns) < len(self.schema)
+            yield (self._with_metadata(rows, piece) if whole else rows), words
 
     def _with_metadata(self, rows: pa.RecordBatch, piece: Piece) -> pa.RecordBatch:
         if piece.retracts and rows.num_rows:
@@ -178,9 +189,16 @@ class DeltaSource:
                 "they would not cancel out. Leave metadata=True out"
             )
         count = rows.num_rows
-        time = pa.scalar(piece.time * 1000, pa.timestamp("us", "UTC"))
-        more = [pa.repeat(pa.scalar(piece.version, pa.int64()), count), pa.repeat(time, count)]
-        return pa.RecordBatch.from_arrays([*rows.columns, *more], schema=self.schema)
+        told = {VERSION: piece.version, TIME: piece.time * 1000}
+        columns = [
+            (
+                pa.repeat(pa.scalar(told[field.name], field.type), count)
+                if self._is_metadata(field)
+                else rows.column(field.name)
+            )
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     def _whole(self, version: int) -> list[Piece]:
         """The table as it was at a version."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggloom.errors import SpecError
+from aggloom.errors import SpecError, UnknownColumnError, nearest
 
 _PLAIN = (
     *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
@@ -36,6 +36,20 @@ def stored_type(dtype: pa.DataType, name: str, where: str) -> pa.DataType:
     raise SpecError(
         f"{where}: there is no type for column {name!r} of type {dtype}; cast it in the query"
     )
+
+
+def chosen(there: pa.Schema, wanted: pa.Schema, where: str) -> pa.Schema:
+    """The wanted columns as they are stored; raises SpecError where a table does not have them so."""
+    for field in stored_schema(wanted, where):
+        if field.name not in there.names:
+            hint = nearest(field.name, there.names)
+            raise UnknownColumnError(f"{where}: there is no column {field.name!r}. {hint}")
+        if there.field(field.name).type != field.type:
+            raise SpecError(
+                f"{where}: column {field.name!r} is {there.field(field.name).type} in the table, not {field.type}; "
+                "declare it as it is, and CAST it in the query"
+            )
+    return pa.schema([there.field(name) for name in wanted.names])
 
 
 def stored_schema(schema: pa.Schema, where: str) -> pa.Schema:
