@@ -206,7 +206,10 @@ def test_words_of_a_delta_table_that_is_read(tmp_path: Path) -> None:
     more = "'startingVersion'='0','max_versions_per_trigger'='5','storage.a.b'='c'"
     made = source_of(table(f"{delta},{more}", "k INT"), tmp_path)
     assert made.lake == {
-        "connector": "delta", "path": f"{tmp_path}/t", "start": 0, "storage": {"a.b": "c"},
+        "connector": "delta",
+        "path": f"{tmp_path}/t",
+        "start": 0,
+        "storage": {"a.b": "c"},
         "max_versions_per_trigger": 5,
     }
     assert source_of(table(delta, "k INT"), tmp_path).columns() == pa.schema([("k", pa.int32())])
