@@ -9,9 +9,17 @@ import lakes
 import numpy as np
 import pyarrow as pa
 import pytest
-from lakes import batch
+from lakes import batch, raised
 
-from aggloom.errors import CheckpointError
+from aggloom.errors import (
+    CheckpointError,
+    InputFormatError,
+    MissingFileError,
+    SinkError,
+    SpecError,
+)
+from aggloom.runtime.lakes.iceberg import IcebergPlace
+from aggloom.runtime.lakes.iceberg_source import IcebergSource
 from aggloom.runtime.sinks.iceberg import IcebergSink, iceberg_options
 
 library = pytest.importorskip("pyiceberg.catalog")
@@ -146,11 +154,12 @@ def test_tables_of_ones_own(tmp_path: Path) -> None:
         sink(tmp_path, partition_by="w").write(*add, 0, "c")
     catalog = library.load_catalog("default", **connect(tmp_path))
     wide = pa.schema([lakes.SCHEMA.field(n) for n in ("v", "k", "f")])
+    catalog.create_namespace("db")
     catalog.create_table("db.t", wide.append(pa.field("more", pa.int64())))
     sink(tmp_path).write(*add, 0, "c")
     assert rows(tmp_path, "k", "v", "more") == [("a", 1, None)]
     lacks = pa.schema([*lakes.SCHEMA, pa.field("new", pa.int32())])
-    with pytest.raises(SinkError, match="no column 'new'. ALTER TABLE db.t ADD COLUMN new"):
+    with pytest.raises(SinkError, match=r"no column 'new'. ALTER TABLE db.t ADD COLUMN new"):
         sink(tmp_path).write(*batch([], lacks), 1, "c")
     other = pa.schema([("k", pa.int32()), ("f", pa.float64()), ("v", pa.string())])
     with pytest.raises(SinkError, match="'k' is int64 in the table, and int32 in the result; CAST"):
@@ -182,3 +191,82 @@ def test_writers_who_never_rest(tmp_path: Path) -> None:
     assert len(waits) == 2
     assert rows(tmp_path) == [(1, 1.0, "a")]
     assert "commit.retry.num-retries" not in opened(tmp_path).properties
+
+
+def source(path: Path, **more: Any) -> IcebergSource:
+    return IcebergSource.of(IcebergPlace("db.t", options=connect(path)), **more)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_what_it_reads_folds_to_the_table(seed: int, tmp_path: Path) -> None:
+    made: Any = None
+    at: Any = None
+    told: list[tuple[str, lakes.Row]] = []
+    for number, (some, wanted) in enumerate(lakes.random_batches(seed + 20, 9)):
+        sink(tmp_path, partition_by="v" if seed else []).write(*batch(some), number, "c")
+        if number % 3 == 1:
+            if made is None:
+                made = source(tmp_path)
+                at = made.first()
+            while (end := made.latest(at, number % 4 + 1)) != at:
+                told += lakes.read(made, at, end)
+                assert str(lakes.read(made, at, end)) == str(lakes.read(source(tmp_path), at, end))
+                at = end
+            lakes.sound(told)
+            assert lakes.folded(told) == lakes.in_words(wanted)
+    assert len(told) > 10
+
+
+def test_every_type_is_read(tmp_path: Path) -> None:
+    import test_delta_sink as own
+
+    table, kinds = batch([("+I", row) for row in own.ROWS], own.EVERY)
+    sink(tmp_path, ("k",)).write(table, kinds, 0, "c")
+    made = source(tmp_path)
+    told = lakes.read(made, made.first(), made.latest(made.first(), None))
+    assert lakes.folded(told) == lakes.in_words(own.ROWS)
+
+
+def test_a_changelog_is_read_back(tmp_path: Path) -> None:
+    every = list(lakes.random_batches(3, 6))
+    for number, (some, _) in enumerate(every):
+        sink(tmp_path, None, form="changelog").write(*batch(some), number, "c")
+    made = source(tmp_path)
+    told = lakes.read(made, made.first(), made.latest(made.first(), None))
+    assert list(map(repr, told)) == [repr(one) for some, _ in every for one in some]
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="there is no such table"):
+        source(tmp_path)
+    for number in range(3):
+        sink(tmp_path).write(*batch([("+I", (number, 1.0, "a"))]), number, "c")
+    first, middle, _ = opened(tmp_path).snapshots()
+    made = source(tmp_path, start=first.snapshot_id)
+    at = made.first()
+    end = made.latest(at, 1)
+    assert lakes.read(made, at, end) == [("+I", (1, 1.0, "a"))]
+    assert source(tmp_path, start="latest").first() == made.latest(at, None)
+    assert source(tmp_path, schema=pa.schema([("v", pa.string())])).schema.names == ["v"]
+    for start, said in (
+        ("soon", "it must be snapshot, latest"),
+        (17, "which is no snapshot of it"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            source(tmp_path, start=start).first()
+    table = opened(tmp_path)
+    table.maintenance.expire_snapshots().by_ids([first.snapshot_id, middle.snapshot_id]).commit()
+    error = raised(lambda: made.pieces(at, made.latest(at, None)))
+    assert isinstance(error, MissingFileError)
+    assert "was expired before it was read" in str(error)
+    with opened(tmp_path).update_schema() as update:
+        update.delete_column("v")
+    now = source(tmp_path, start="latest").first()
+    sink_of_others = opened(tmp_path)
+    sink_of_others.append(pa.table({"k": [5], "f": [1.0]}))
+    with pytest.raises(InputFormatError, match="column 'v' is gone"):
+        made.pieces(now, made.latest(now, None))
+    library.load_catalog("default", **connect(tmp_path)).drop_table("db.t")
+    sink(tmp_path).write(*batch([]), 0, "c")
+    with pytest.raises(CheckpointError, match="it was made anew, or rolled back"):
+        made.latest(now, None)
