@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lakes
@@ -270,3 +271,16 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     sink(tmp_path).write(*batch([]), 0, "c")
     with pytest.raises(CheckpointError, match="it was made anew, or rolled back"):
         made.latest(now, None)
+
+
+def test_delete_files_are_refused(tmp_path: Path) -> None:
+    from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+
+    sink(tmp_path).write(*batch([("+I", (1, 1.0, "a"))]), 0, "c")
+    made = source(tmp_path)
+    file = SimpleNamespace(content=DataFileContent.POSITION_DELETES)
+    entry = SimpleNamespace(snapshot_id=7, status=ManifestEntryStatus.ADDED, data_file=file)
+    manifest = SimpleNamespace(fetch_manifest_entry=lambda io, discard_deleted: [entry])
+    snapshot = SimpleNamespace(snapshot_id=7, manifests=lambda io: [manifest])
+    with pytest.raises(InputFormatError, match=r"snapshot 7 has delete files.* 'copy-on-write'"):
+        list(made._files(opened(tmp_path), snapshot))

@@ -190,7 +190,8 @@ class IcebergSource:
                             continue
                         raise InputFormatError(
                             f"{self.place.where}: snapshot {snapshot.snapshot_id} has delete files, which cannot be "
-                            "read as changes. Write the table with 'write.delete.mode' = 'copy-on-write' (and update, merge)"
+                            "read as changes. Write the table with 'write.delete.mode' = 'copy-on-write', and so for "
+                            "update and merge"
                         )
                     if own or mine or not is_gone:
                         yield not is_gone, entry.data_file
