@@ -14,11 +14,10 @@ import pyarrow as pa
 
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
 from aggloom.runtime.lakes.iceberg import IcebergPlace, iceberg_columns
-from aggloom.runtime.lakes.pieces import File, Offset, Piece
+from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
 from aggloom.runtime.lakes.types import chosen
 
 CHANGE = "_change_type"
-_PIECE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ class IcebergSource:
         if operation == "replace":
             # Rows in other files, as compaction leaves them.
             return []
-        gone, put = [], []
+        gone, put = list[tuple[File, int]](), list[tuple[File, int]]()
         for is_added, file in self._files(table, snapshot, own=True):
             (put if is_added else gone).append((File(file.file_path, {}), file.file_size_in_bytes))
         if gone and self.changelog:
@@ -162,7 +161,7 @@ class IcebergSource:
                 f"{self.place.where}: snapshot {snapshot.snapshot_id} ({operation}) takes rows out of a changelog"
             )
         files = Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms)
-        return [*_by_size(replace(files, retracts=True), gone), *_by_size(files, put)]
+        return [*by_size(replace(files, retracts=True), gone), *by_size(files, put)]
 
     def _whole(self, table: Any, snapshot: Any) -> list[Piece]:
         """The table as it was at a snapshot."""
@@ -172,7 +171,7 @@ class IcebergSource:
             for is_added, file in self._files(table, snapshot)
             if is_added
         ]
-        return _by_size(Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms), found)
+        return by_size(Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms), found)
 
     def _files(self, table: Any, snapshot: Any, own: bool = False) -> Iterator[tuple[bool, Any]]:
         """The data files of a snapshot, and whether each is there; own: those that it added or took out itself."""
@@ -237,15 +236,3 @@ def _goes_back(table: Any) -> bool:
     """Whether every snapshot is kept, from the first on."""
     lineage = _lineage(table)
     return not lineage or _is_first(lineage[0])
-
-
-def _by_size(piece: Piece, sized: list[tuple[File, int]]) -> list[Piece]:
-    """Pieces of so many files that a task is worth it."""
-    found, files, total = list[Piece](), list[File](), 0
-    for file, size in sized:
-        if files and total + size > _PIECE_BYTES:
-            found.append(replace(piece, files=tuple(files)))
-            files, total = [], 0
-        files.append(file)
-        total += size
-    return [*found, replace(piece, files=tuple(files))] if files else found

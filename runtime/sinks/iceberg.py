@@ -90,9 +90,13 @@ class IcebergSink(LakeSink):
     """Writes the batches of a result into an Iceberg table."""
 
     kind = "iceberg"
+    _catalog: Any = None
 
     def __post_init__(self) -> None:
         iceberg_library(self.where)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_catalog": None}
 
     @property
     def where(self) -> str:
@@ -100,12 +104,13 @@ class IcebergSink(LakeSink):
 
     def _opened(self, schema: pa.Schema) -> Any:
         options = self.options
-        place = IcebergPlace(options.table, options.catalog, options.connect)
+        if self._catalog is None:
+            place = IcebergPlace(options.table, options.catalog, options.connect)
+            self._catalog = place.opened_catalog()
         with self._told():
-            catalog = place.opened_catalog()
-            if not catalog.table_exists(options.table):
-                self._make(catalog, schema)
-            table = catalog.load_table(options.table)
+            if not self._catalog.table_exists(options.table):
+                self._make(self._catalog, schema)
+            table = self._catalog.load_table(options.table)
         wider = pa.schema([pa.field(f.name, _WIDER.get(f.type, f.type)) for f in schema])
         check_columns(wider, iceberg_schema(table), self.where, _adds(options.table))
         return tried_once(table)
@@ -209,6 +214,7 @@ class IcebergSink(LakeSink):
         except (AggloomError, Conflict):
             raise
         except Exception as error:
+            self._catalog = None
             raise SinkError(f"{self.where}: {said(error)}. {_AGAIN}") from error
 
 
