@@ -12,7 +12,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 COMPILER = {"pyarrow", "numpy", "jinja2", "black", "sqlglot", "yaml", "click", "rich"}
 KERNEL = {"numpy", "numba", "pyarrow"}
-SHARED = {"aggloom.active", "aggloom.errors", "aggloom.physical", "aggloom.private"}
+SHARED = {
+    "aggloom.active",
+    "aggloom.errors",
+    "aggloom.physical",
+    "aggloom.private",
+    "aggloom.shown",
+}
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
 HOST = {"pyspark", "py4j", "pandas", "google", "rich", "click"}
 
@@ -130,6 +136,8 @@ TOOLS = {
     "codegen/user/probe.py": {"numba"},
     "runtime/cases/run.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},
     "runtime/local/pipeline.py": {"aggloom.runtime.spark"},
+    "runtime/local/fed_plan.py": {"pandas"},
+    "runtime/local/table.py": {"pandas"},
 }
 
 
