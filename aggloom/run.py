@@ -13,6 +13,7 @@ import click
 import pyarrow as pa
 
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
+from aggloom.drawn import in_order, show_table
 from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.interrupts import Interrupts
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _SPARK = "aggloom.runtime.spark"
 _PAUSE_SECONDS = 0.1
+_NO_CHECKPOINT = "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
+_REST = "--json gives all, and with --checkpoint al.read_table"
 
 
 def run(*jobs: Job) -> None:
@@ -30,7 +33,10 @@ def run(*jobs: Job) -> None:
         placed = []
         for job in jobs:
             place = job.checkpoint
+            for told in filter(None, (table.told() for table in job.tables)):
+                click.echo(told, err=True)
             if place is None:
+                click.echo(_NO_CHECKPOINT, err=True)
                 made = TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True)
                 place = Path(places.enter_context(made)) / "checkpoint"
             placed.append((job, place))
@@ -53,6 +59,7 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
         interrupts.take()
 
         from aggloom.runtime.spark.checkpoint import TABLE_FILE
+        from aggloom.runtime.spark.expressions import asking
         from aggloom.runtime.spark.sinks import read_table
 
         _say("starting the query; its first batch compiles what is new")
@@ -67,9 +74,10 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
     for (job, checkpoint), counts in zip(jobs, counted, strict=True):
         table = None
         if job.sink == "table" and (checkpoint / TABLE_FILE).exists():
-            table = read_table(checkpoint)
+            with asking(spark):
+                table = in_order(read_table(checkpoint), _plan(job).key)
             if not job.json:
-                show_table(table)
+                show_table(table, _REST)
         _tell(counts, job, table, checkpoint.name if len(jobs) > 1 else "")
     if interrupts.asked.is_set() and not any(job.continuous for job, _ in jobs):
         raise KeyboardInterrupt
@@ -159,16 +167,3 @@ def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str) -> None:
     about = {"query": name} if name else {}
     told = {**about, **rows, "counts": counts.to_dict()}
     click.echo(json.dumps(told, ensure_ascii=False, default=str))
-
-
-def show_table(table: pa.Table) -> None:
-    """Print rows as a table."""
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table()
-    for name in table.column_names:
-        shown.add_column(name)
-    for row in table.to_pylist():
-        shown.add_row(*("NULL" if value is None else str(value) for value in row.values()))
-    Console().print(shown)
