@@ -16,6 +16,7 @@ from aggloom.errors import AggloomError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.options_cli import debug_option, pairs_of
 from aggloom.sample_cli import show_sample
+from aggloom.shell_cli import sql_shell
 from aggloom.spec_cli import explain, generate, inspect, refresh
 
 
@@ -58,7 +59,7 @@ def main() -> None:
     """Streaming aggregates over changes: generate them, read them, run them on Spark."""
 
 
-for _command in (generate, refresh, inspect, explain):
+for _command in (generate, refresh, inspect, explain, sql_shell):
     main.add_command(_command)
 
 

@@ -28,7 +28,7 @@ class Job:
     """What is to be run; `options` are the planner's, by Flink's names or by keyword.
 
     checkpoint: where progress and state are kept; without one a run begins anew and leaves nothing behind. key: the
-    columns by which a sink tells rows apart, where that is declared.
+    columns by which a sink tells rows apart, where that is declared; into: the table of a script that it is.
     json: whether what the run has counted, and the table of sink `table`, come as JSON.
     """
 
@@ -43,6 +43,7 @@ class Job:
     json: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     key: tuple[str, ...] = ()
+    into: str = ""
 
 
 def read_job(path: Path, **overrides: Any) -> Job:
@@ -65,7 +66,7 @@ def read_job(path: Path, **overrides: Any) -> Job:
         raise SpecError(f"{path}: the job file cannot be read: {error}") from None
     if not isinstance(content, Mapping):
         raise SpecError(f"{path}: a job is a mapping with `sql`, `tables` and `checkpoint`.")
-    known = [each.name for each in fields(Job) if each.name != "key"]
+    known = [each.name for each in fields(Job) if each.name not in ("key", "into")]
     for key in content:
         if key not in known:
             raise SpecError(f"{path}: there is no entry {key!r}. {nearest(str(key), known)}")

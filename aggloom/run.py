@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
-from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.drawn import in_order, show_table
 from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.interrupts import Interrupts
+from aggloom.planned import plan_of_job, tables_told
 
 if TYPE_CHECKING:
     from aggloom.job import Job
@@ -47,7 +47,7 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
     for job, _ in jobs:
         # What is wrong with the query is said before Spark starts, unless only Spark knows.
         with suppress(UntoldTypeError):
-            _plan(job)
+            plan_of_job(job)
     with Interrupts() as interrupts:
         from aggloom.runtime.spark.command_session import session_to_run
         from aggloom.runtime.spark.connector import kafka_settings
@@ -75,7 +75,7 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
         table = None
         if job.sink == "table" and (checkpoint / TABLE_FILE).exists():
             with asking(spark):
-                table = in_order(read_table(checkpoint), _plan(job).key)
+                table = in_order(read_table(checkpoint), plan_of_job(job).key)
             if not job.json:
                 show_table(table, _REST)
         _tell(counts, job, table, checkpoint.name if len(jobs) > 1 else "")
@@ -92,15 +92,12 @@ def _started(spark: Any, job: Job, checkpoint: Path) -> Any:
     out = sql(
         job.sql,
         tables={table.name: table.frame(spark) for table in job.tables},
-        input_changes=_changes(job),
-        keys=_keys(job),
-        dialect=job.dialect,
         backend=job.backend,
-        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
         options=job.options,
+        **tables_told(job),
     )
     with asking(spark):
-        plan = _plan(job)
+        plan = plan_of_job(job)
     latency = plan.options.mini_batch_allow_latency or 1000
     trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
     key = list(job.key) or None
@@ -111,26 +108,6 @@ def _say(what: str) -> None:
     """Tell who watches what is waited for."""
     if sys.stderr.isatty():
         click.echo(what, err=True)
-
-
-def _changes(job: Job) -> dict[str, str]:
-    return {table.name: table.sends or job.changes for table in job.tables}
-
-
-def _keys(job: Job) -> dict[str, tuple[str, ...]]:
-    return {table.name: table.keys for table in job.tables if table.keys}
-
-
-def _plan(job: Job) -> Plan:
-    return plan_query(
-        job.sql,
-        {table.name: table.columns() for table in job.tables},
-        input_changes=_changes(job),
-        dialect=job.dialect,
-        keys=_keys(job),
-        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
-        options=PlanOptions.of(job.options),
-    )
 
 
 def _watched(queries: list[Any], interrupts: Interrupts) -> list[Counts]:
