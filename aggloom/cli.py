@@ -18,6 +18,7 @@ from aggloom.options_cli import debug_option, pairs_of
 from aggloom.sample_cli import show_sample
 from aggloom.shell_cli import sql_shell
 from aggloom.spec_cli import explain, generate, inspect, refresh
+from aggloom.testing.cli import run_tests
 
 
 class _Group(click.Group):
@@ -59,7 +60,7 @@ def main() -> None:
     """Streaming aggregates over changes: generate them, read them, run them on Spark."""
 
 
-for _command in (generate, refresh, inspect, explain, sql_shell):
+for _command in (generate, refresh, inspect, explain, sql_shell, run_tests):
     main.add_command(_command)
 
 

@@ -61,7 +61,7 @@ def read_job(path: Path, **overrides: Any) -> Job:
     Raises SpecError naming the file and the entry.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _OnceEach)
+        content = yaml.load(path.read_text(encoding="utf-8"), OnceEach)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SpecError(f"{path}: the job file cannot be read: {error}") from None
     if not isinstance(content, Mapping):
@@ -165,7 +165,7 @@ _KINDS = {"sql": str, "continuous": bool, "json": bool}
 _WORDS = {str: "text", bool: "true or false"}
 
 
-class _OnceEach(yaml.SafeLoader):
+class OnceEach(yaml.SafeLoader):
     """YAML whose mappings name each entry once; where one comes twice, the last would win without a word."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

@@ -127,6 +127,7 @@ ROOMS: dict[str, set[str]] = {
     "generated": KERNEL | {"aggloom.runtime"},
     "aggloom": {"click", "pyarrow", "rich", "yaml", "aggloom"},
     "aggloom/sample": {"aggloom.errors"},
+    "aggloom/testing": {"click", "pyarrow", "yaml", "aggloom"},
 }
 # Tools beside the runtime: the case runner may start a Spark session for the expressions of SQL
 # cases, the harness asks Spark to evaluate them if it is given one. The probe compiles users' functions
