@@ -115,4 +115,4 @@ kafka: $(READY) java
 farm:
 	@rm -rf $(FARM) && mkdir -p $(FARM)
 	@for room in $(ROOMS); do ln -sfn ../../../$$room $(FARM)/$$room; done
-	@for file in aggloom/*.py aggloom/py.typed aggloom/sample aggloom/testing; do ln -sfn ../../../$$file $(FARM)/$$(basename $$file); done
+	@for file in aggloom/*.py aggloom/py.typed aggloom/project aggloom/sample aggloom/testing; do ln -sfn ../../../$$file $(FARM)/$$(basename $$file); done

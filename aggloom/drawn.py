@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 import click
 import pyarrow as pa
 
 from aggloom.runtime.values.changelog import sort_key
-from aggloom.shown import is_odd, text_of
+from aggloom.shown import Form, is_odd, text_of
 
-Form = Literal["table", "csv", "json"]
-FORMS = ("table", "csv", "json")
 ROWS = 1_000
 """So many rows are drawn."""
 _WIDE = 100_000

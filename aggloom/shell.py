@@ -12,11 +12,12 @@ import click
 from aggloom.codegen import Statement, read_script, type_name
 from aggloom.codegen.planner import PlanOptions
 from aggloom.connectors import source_of
-from aggloom.drawn import Form, show_rows
+from aggloom.drawn import show_rows
 from aggloom.errors import OptionError, SpecError, SqlError, UnknownTableError, nearest
 from aggloom.job import Job
 from aggloom.planned import fed, plan_of_job
 from aggloom.script import jobs_of
+from aggloom.shown import Form
 from aggloom.tables import TableSource
 
 HELP = """\

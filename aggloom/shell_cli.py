@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,12 +19,12 @@ from aggloom.codegen.spec.choices import (
     Dialect,
     TableChanges,
 )
-from aggloom.drawn import FORMS, Form
 from aggloom.errors import AggloomError
-from aggloom.job import Job
 from aggloom.options_cli import debug_option, pairs_of
-from aggloom.shell import Shell, told_tables
-from aggloom.tables import read_table_option
+from aggloom.shown import FORMS, Form
+
+if TYPE_CHECKING:
+    from aggloom.shell import Shell
 
 _PROMPT, _MORE = "aggloom> ", "    ...> "
 _WORDS = (
@@ -68,6 +68,10 @@ def sql_shell(
     """Ask SQL of tables in files, in this process, without Spark: a prompt, or statements from a pipe or a SCRIPT."""
     if script is not None and text is not None:
         raise click.UsageError("a SCRIPT and --command are two; give one")
+    from aggloom.job import Job
+    from aggloom.shell import Shell, told_tables
+    from aggloom.tables import read_table_option
+
     sources = tuple(map(read_table_option, tables))
     options = pairs_of("--set", "OPTION=VALUE", settings)
     job = Job("", sources, None, "console", changes, dialect, backend, options=options)

@@ -7,8 +7,11 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
+Form = Literal["table", "csv", "json"]
+FORMS = ("table", "csv", "json")
+"""How rows are printed."""
 NULL = "NULL"
 ROWS = 100
 """So many rows of a table are shown."""

@@ -126,6 +126,7 @@ ROOMS: dict[str, set[str]] = {
     "runtime/spark": KERNEL | HOST | SHARED | CODEGEN | {"aggloom.runtime"},
     "generated": KERNEL | {"aggloom.runtime"},
     "aggloom": {"click", "pyarrow", "rich", "yaml", "aggloom"},
+    "aggloom/project": {"aggloom.errors", "aggloom.sample"},
     "aggloom/sample": {"aggloom.errors"},
     "aggloom/testing": {"click", "pyarrow", "yaml", "aggloom"},
 }

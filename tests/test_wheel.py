@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-SHIPPED = (".py", ".j2", ".json", "py.typed")
+SHIPPED = (".py", ".j2", ".json", ".yaml", ".md", "py.typed")
 
 
 @pytest.fixture(scope="module")

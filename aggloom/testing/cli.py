@@ -6,14 +6,17 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.errors import AggloomError
 from aggloom.options_cli import debug_option
-from aggloom.testing.file import TestFile, is_test_file, read_tests
-from aggloom.testing.run import Outcome, run_test
+
+if TYPE_CHECKING:
+    from aggloom.testing.file import TestFile
+    from aggloom.testing.run import Outcome
 
 _SUFFIXES = (".yaml", ".yml")
 
@@ -38,6 +41,8 @@ def run_tests(
 
     It ends with 0 if all passed, with 1 if results differ, with 2 if a test could not be run, or none was found.
     """
+    from aggloom.testing.file import read_tests
+
     places = paths or ((Path("tests") if Path("tests").is_dir() else Path()),)
     tally = _Tally(quiet)
     for path in _files(places):
@@ -60,6 +65,8 @@ def run_tests(
 
 def _files(places: tuple[Path, ...]) -> Iterator[Path]:
     """Files that are named, and those below directories that hold tests."""
+    from aggloom.testing.file import is_test_file
+
     for place in places:
         if not place.is_dir():
             yield place
@@ -79,6 +86,8 @@ def _files(places: tuple[Path, ...]) -> Iterator[Path]:
 
 
 def _outcomes(file: TestFile, wanted: str | None, tally: _Tally) -> Iterator[Outcome]:
+    from aggloom.testing.run import run_test
+
     for test in file.tests:
         if wanted is not None and wanted.casefold() not in test.name.casefold():
             tally.left_out += 1
