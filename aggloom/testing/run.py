@@ -208,9 +208,9 @@ def _held(
     where: str,
 ) -> list[str]:
     """How rows differ in the columns that those expected say."""
-    kind = schema.names[0] if rows and _OP in rows[0] else None
+    kind: str = schema.names[0]
     named = [{kind if n == _OP else n: value for n, value in row.items()} for row in rows]
-    names = list(dict.fromkeys(name for row in named for name in row)) or schema.names
+    names: list[str] = list(dict.fromkeys(n for row in named for n in row)) or schema.names
     for name in names:
         _check_column(name, schema, where)
     for number, row in enumerate(named, 1):
