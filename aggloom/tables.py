@@ -16,6 +16,7 @@ from aggloom.codegen import milliseconds
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import InputFormatError, SpecError, nearest
+from aggloom.inferred import Inferred, inferred, is_here, sniffed
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 
@@ -103,6 +104,24 @@ class TableSource:
         keys = {"keys": self.keys} if self.sends == "upsert" and self.keys else {}
         return self.options | keys
 
+    def told(self) -> str | None:
+        """What is to be said of columns that nobody gave, but the files."""
+        if self.schema is not None or self.lake is not None or self.format == "parquet":
+            return None
+        return self._inferred().told(self.name, self.format)
+
+    def _inferred(self) -> Inferred:
+        separators = [self.options[name] for name in ("sep", "delimiter") if name in self.options]
+        found = None
+        if self.kafka is None and is_here(self.path):
+            found = inferred(self.path, self.format, *separators[:1])
+        if found is None:
+            raise SpecError(
+                f"table {self.name}: {self.format} does not say its types; add schema=DDL,"
+                ' as in schema="name STRING, cnt INT".'
+            )
+        return found
+
     def columns(self) -> str | pa.Schema:
         """The columns: as given, or as local Parquet files have them, all of them together."""
         if self.lake is not None:
@@ -110,10 +129,7 @@ class TableSource:
         if self.schema is not None:
             return self.schema
         if self.format != "parquet":
-            raise SpecError(
-                f"table {self.name}: {self.format} does not say its types; add schema=DDL,"
-                ' as in schema="name STRING, cnt INT".'
-            )
+            return self._inferred().schema
         found = [_parquet_schema(file) for file in _parquet_files(self.path)]
         if not found:
             raise SpecError(
@@ -310,13 +326,16 @@ def _unquoted(value: str) -> str:
 
 
 def _guessed(path: str, where: str) -> str:
-    """Tell the format from the suffix of the path, or of the files in it."""
+    """Tell the format from the suffix of the path, or of the files in it; of JSON files, from what they hold."""
     place = Path(path)
-    names = sorted(place.iterdir()) if place.is_dir() else [place]
+    # Path.glob takes no absolute patterns.
+    matched = [] if place.exists() else glob(path, recursive=True)  # noqa: PTH207
+    names = sorted(place.iterdir()) if place.is_dir() else [*map(Path, matched)] or [place]
     found = {_SUFFIXES[name.suffix] for name in names if name.suffix in _SUFFIXES}
     if len(found) != 1:
         raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}.")
-    return found.pop()
+    (format,) = found
+    return (is_here(path) and format == "jsonl" and sniffed(path)) or format
 
 
 def _parquet_files(path: str) -> list[Path]:
