@@ -4,8 +4,8 @@
     python examples/cdc.py --kill         # aggloom, Debezium and the broker are killed on the way
 
 It starts a PostgreSQL, a Kafka broker and Kafka Connect of its own on free ports, writes orders and customers, changes
-and deletes them while the queries run, and compares three tables, and one of Delta, with what PostgreSQL computes. All is gone
-afterwards but .demo/cdc/, which has the logs.
+and deletes them while the queries run, and compares three tables, and one of Delta's, with what PostgreSQL computes.
+All is gone afterwards but .demo/cdc/, which has the logs.
 """
 
 from __future__ import annotations
