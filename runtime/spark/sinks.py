@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from aggloom.errors import SpecError, StateCorruptError
 from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
+from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
 from aggloom.runtime.spark.file_sink import FileSink, is_here
@@ -85,6 +86,7 @@ def write_changes(
         in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
         table = TableSink(Path(checkpoint), key_columns, in_order)
         return started(writer.foreachBatch(WithFiles(checkpoint, table)))
+    check_shared(df.sparkSession, "output", path)
     take_back(path, checkpoint)
     if is_here(df.sparkSession):
         return started(writer.foreachBatch(WithFiles(checkpoint, FileSink(kind, path))))
