@@ -7,14 +7,15 @@ import logging
 import shutil
 import tempfile
 import zipfile
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import aggloom
+import aggloom.runtime
 from aggloom.runtime.spark.file_sink import is_here
 from aggloom.runtime.spark.session import is_local
 
-_ROOMS = ("codegen", "runtime", "generated", "sample", "templates")
+_ROOMS = ("codegen", "runtime", "generated", "templates")
 _KINDS = (".py", ".j2", ".json", ".typed")
 _SINCE_1980 = (1980, 1, 1, 0, 0, 0)
 _ARCHIVE = "aggloom.zip"
@@ -39,17 +40,17 @@ def ship(spark: Any) -> None:
 
 def write_archive(path: Path) -> Path:
     """Write the modules of aggloom as an archive that Python imports from, such as for `spark-submit --py-files`."""
+    home = Path(aggloom.__file__).parent
+    # In a checkout most rooms lie beside the package.
+    beside = Path(aggloom.runtime.__path__[0]).parent
+    found = [(home, file) for folder in ("*", "sample/*") for file in home.glob(folder)]
+    found += [(beside, file) for room in _ROOMS for file in (beside / room).rglob("*")]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in ("", *_ROOMS):
-            package = f"aggloom.{name}" if name else "aggloom"
-            found = find_spec(package)
-            assert found is not None and found.submodule_search_locations
-            home = Path(found.submodule_search_locations[0])
-            files = home.rglob("*") if name else home.glob("*")
-            for file in sorted(files):
-                if file.suffix in _KINDS and file.is_file():
-                    inside = "/".join((*package.split("."), *file.relative_to(home).parts))
-                    archive.writestr(zipfile.ZipInfo(inside, _SINCE_1980), file.read_bytes())
+        for top, file in sorted(found):
+            if file.suffix in _KINDS and file.is_file():
+                inside = Path("aggloom", file.relative_to(top)).as_posix()
+                entry = zipfile.ZipInfo(inside, _SINCE_1980)
+                archive.writestr(entry, file.read_bytes(), zipfile.ZIP_DEFLATED)
     return path
 
 
