@@ -49,7 +49,7 @@ def write(place: Path) -> None:
         for _ in range(ROWS):
             if there and draw.random() < 0.2:
                 row = there.pop(draw.randrange(len(there)))
-                if row["ts"] >= f"2020-01-01 00:{number - 1:02d}":
+                if row["ts"] >= f"2020-01-01 00:{max(number - 1, 0):02d}":
                     lines.append({**row, "_change_type": "delete"})
                     continue
                 there.append(row)
@@ -89,7 +89,7 @@ def expected(place: Path) -> tuple[Counter[Row], Counter[Row]]:
         database.execute(f"CREATE TABLE names AS FROM read_csv('{names}')")
         sums = database.execute(SUMS).fetchall()
         windows = database.execute(
-            f"""SELECT k, strftime(time_bucket(INTERVAL '10 seconds', CAST(ts AS TIMESTAMP)), '%Y-%m-%d %H:%M:%S') AS began,
+            f"""SELECT k, strftime(time_bucket(INTERVAL '10 s', ts::TIMESTAMP), '%Y-%m-%d %H:%M:%S') AS began,
             SUM(v)::BIGINT, COUNT(*) FROM t WHERE ts < '{LATEST}' GROUP BY k, began"""
         ).fetchall()
     return _told(sums), _told(windows)
@@ -154,7 +154,7 @@ def main(place: Path, master: str = "local[2]", *settings: str) -> None:
         al.ship(spark)
     changes = al.read_changes(spark, place / "changes", "jsonl", CHANGES, max_files_per_trigger=1)
     names = al.read_changes(spark, place / "names", "csv", NAMES)
-    watermarks = {"t": ("ts", "0 seconds")}
+    watermarks = {"t": ("ts", "2 minutes")}
     running = [
         al.write_changes(out, f"{kind}:{place / name}", place / f"{name}.checkpoint")
         for name, kind, out in (
@@ -175,9 +175,7 @@ def main(place: Path, master: str = "local[2]", *settings: str) -> None:
         "spark": spark.version,
         "sums": [list(row) for row in sums.json(str(place / "sums")).collect()],
         "windows": [list(row) for row in spark.read.parquet(str(place / "windows")).collect()],
-        "keys": sum(
-            each.keys for each in al.state(place / "sums.checkpoint", spark=spark).operators
-        ),
+        "keys": [each.keys for each in al.state(place / "sums.checkpoint", spark=spark).operators],
         "hosts": sorted({row[0] for row in _hosts(spark)}),
     }
     try:
