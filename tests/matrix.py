@@ -16,6 +16,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
+
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = ROOT / "build" / "matrix"
 _COUNT = re.compile(r"(\d+) (passed|failed|skipped|error)")
@@ -46,6 +48,24 @@ def python_of(version: str) -> Path:
     return python
 
 
+def add_connector(version: str) -> None:
+    """Fetch Spark's connector for Kafka into an environment that needs one of its own; without it tests are skipped."""
+    place = ENVIRONMENTS / version / "connector"
+    described = ROOT / ".ci" / "connectors.xml"
+    if place.exists() or f'name="{version}"' not in described.read_text():
+        return
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    found = f"{place}/[artifact]-[revision].[ext]"
+    told = ("-confs", version, "-types", "jar", "bundle", "-retrieve", found)
+    try:
+        _done(
+            "java", "-jar", str(ivy), "-cache", f"{ENVIRONMENTS}/ivy", "-ivy", str(described), *told
+        )
+    except UnavailableError as why:
+        print(f"no connector of Spark {version} for Kafka: {why}", file=sys.stderr)
+        place.mkdir(exist_ok=True)
+
+
 def _done(*command: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -71,6 +91,7 @@ class Outcome:
 def run(version: str, arguments: list[str]) -> Outcome:
     """Run the tests that need Spark under a version."""
     python = python_of(version)
+    add_connector(version)
     left_out = [f"--ignore=tests/{name}.py" for name in _LEFT_OUT]
     command = [str(python), "-m", "pytest", "-q", "-m", "spark", *left_out, *arguments]
     began = time.monotonic()

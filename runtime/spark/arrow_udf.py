@@ -10,9 +10,9 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType
 
+from aggloom.runtime.spark.expressions import arrow_type
 from aggloom.runtime.spark.release import SPARK
 
 
@@ -26,7 +26,7 @@ def arrow_udf(function: Callable[..., pa.Array], returned: DataType) -> Callable
 
 def _by_pandas(function: Callable[..., pa.Array], returned: DataType) -> Callable[..., Column]:
     """The same as a function of pandas' columns, of lists of one value: a struct by itself would be taken apart."""
-    kind = to_arrow_type(ArrayType(returned))
+    kind = arrow_type(ArrayType(returned))
 
     def listed(*columns: pd.Series) -> pd.Series:  # type: ignore[type-arg]
         found = function(*(pa.array(column, from_pandas=True) for column in columns))
