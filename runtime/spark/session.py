@@ -16,7 +16,7 @@ from aggloom.errors import AggloomError
 from aggloom.runtime.spark.chatter import without_chatter
 from aggloom.runtime.spark.home import without_archives
 from aggloom.runtime.spark.local_files import without_processes
-from aggloom.runtime.spark.release import streaming_class
+from aggloom.runtime.spark.release import SPARK, streaming_class
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -49,7 +49,8 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     settings = {
         _PROVIDER: _ROCKSDB,
         _LOGS: "true",
-        "spark.sql.streaming.stateStore.checkpointFormatVersion": 2,
+        # Spark 4.0 cannot look into a state of format 2.
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": 1 if SPARK < (4, 1) else 2,
         "spark.sql.streaming.stateStore.rowChecksum.enabled": "true",
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.execution.arrow.maxRecordsPerBatch": 100_000,
