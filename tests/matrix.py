@@ -93,17 +93,19 @@ def run(version: str, arguments: list[str]) -> Outcome:
     python = python_of(version)
     add_connector(version)
     left_out = [f"--ignore=tests/{name}.py" for name in _LEFT_OUT]
-    command = [str(python), "-m", "pytest", "-q", "-m", "spark", *left_out, *arguments]
+    command = [str(python), "-m", "pytest", "-v", "-m", "spark", *left_out, *arguments]
     began = time.monotonic()
     tests = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert tests.stdout is not None
-    failed, last = [], ""
+    failed: list[str] = []
+    last = ""
     for line in tests.stdout:
         print(line, end="", flush=True)
         if line.startswith(("FAILED ", "ERROR ")):
             failed.append(line.split()[1])
         last = line if _COUNT.search(line) else last
-    tests.wait()
+    if tests.wait() and not failed:
+        failed.append(f"pytest ended with {tests.returncode}")
     counts = {name: int(number) for number, name in _COUNT.findall(last)}
     return Outcome(version, counts, time.monotonic() - began, tuple(failed))
 
@@ -133,7 +135,8 @@ def main() -> int:
         print("\n| Spark | passed | failed | errors | skipped | took |")
         print("| --- | --- | --- | --- | --- | --- |")
         print("\n".join(rows))
-    print("\n".join(bad))
+    for line in bad:
+        print(line)
     return 1 if bad else 0
 
 

@@ -33,6 +33,12 @@ def require(feature: str, since: Release, session: Any = None) -> None:
         )
 
 
+def check_batch(session: Any) -> None:
+    """Raise SparkVersionError where a batch DataFrame can have no state: over Connect, before 4.3."""
+    if not hasattr(session, "_jsparkSession"):
+        require("a batch DataFrame over Spark Connect", (4, 3), session)
+
+
 def streaming_class(package: str, name: str) -> str:
     """The full name of a class of Spark's streaming, which 4.1 has moved into packages."""
     return f"{_STREAMING}.{name}" if SPARK < (4, 1) else f"{_STREAMING}.{package}.{name}"
