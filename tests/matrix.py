@@ -6,7 +6,6 @@ it on the path.
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import site
@@ -20,6 +19,7 @@ import pyspark
 
 ROOT = Path(__file__).resolve().parents[1]
 ENVIRONMENTS = ROOT / "build" / "matrix"
+_VERSION = re.compile(r"\d+\.\d+")
 _COUNT = re.compile(r"(\d+) (passed|failed|skipped|error)")
 _LEFT_OUT = ("test_benchmarks", "test_delays_demo", "test_matrix", "test_readme")
 """Those that tell nothing of a version that others do not, and take long."""
@@ -111,19 +111,12 @@ def run(version: str, arguments: list[str]) -> Outcome:
 
 
 def main() -> int:
-    """Run them all; the table is the last that is said."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("versions", nargs="+", metavar="VERSION", help="such as 4.1")
-    parser.add_argument(
-        "--make", action="store_true", help="make the environments, and run nothing"
-    )
-    given, arguments = parser.parse_known_args()
+    """Run them all, with what else is given to pytest; the table is the last that is said."""
+    versions = [each for each in sys.argv[1:] if _VERSION.fullmatch(each)]
+    arguments = [each for each in sys.argv[1:] if each not in versions]
     rows, bad = [], []
-    for version in given.versions:
+    for version in versions:
         try:
-            if given.make:
-                python_of(version)
-                continue
             outcome = run(version, arguments)
         except UnavailableError as why:
             print(f"Spark {version} cannot be installed: {why}", file=sys.stderr)
@@ -131,10 +124,9 @@ def main() -> int:
             continue
         rows.append(outcome.line)
         bad += [f"{version}: {name}" for name in outcome.failed]
-    if rows:
-        print("\n| Spark | passed | failed | errors | skipped | took |")
-        print("| --- | --- | --- | --- | --- | --- |")
-        print("\n".join(rows))
+    print("\n| Spark | passed | failed | errors | skipped | took |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    print("\n".join(rows))
     for line in bad:
         print(line)
     return 1 if bad else 0
