@@ -27,7 +27,7 @@ import json, sys
 from pathlib import Path
 from pyspark.sql import SparkSession
 import aggloom as al
-from aggloom.errors import SparkVersionError, WorkerStartError
+from aggloom.errors import WorkerStartError
 
 spark = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "2").getOrCreate()
 home = Path(sys.argv[1])
@@ -36,10 +36,7 @@ spec = al.AggSpec.from_sql(
     "name STRING, cnt INT",
 )
 batch = spark.createDataFrame([("a", 1), ("b", None), ("a", 4)], "name STRING, cnt INT")
-try:
-    found = [list(row) for row in al.group_aggregate(batch, spec).collect()]
-except SparkVersionError as error:
-    found = str(error)
+found = [list(row) for row in al.group_aggregate(batch, spec).collect()]
 
 source = al.read_changes(spark, str(home / "in"), "jsonl", "name STRING, cnt INT")
 out = al.group_aggregate(source, spec)
@@ -88,9 +85,6 @@ def test_batch_and_streaming_over_connect(tmp_path: Path) -> None:
     results = [line for line in done.stdout.splitlines() if "RESULT " in line]
     assert results, done.stderr[-3000:]
     found, streamed, table = json.loads(results[-1].partition("RESULT ")[2])
-    if pyspark.__version__ < "4.3":
-        assert found.startswith("a batch DataFrame over Spark Connect: this needs Spark 4.3")
-    else:
-        assert found == [["a", 10, 4, "insert"]]
+    assert found == [["a", 10, 4, "insert"]]
     assert streamed == [["a", 10, 5, "insert"]]
     assert table == [["a", 10, 5]]

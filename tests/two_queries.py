@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 
 HERE = Path(__file__).resolve()
-FILES, ROWS, KEYS = 8, 60, 9
+FILES, ROWS, KEYS = 5, 60, 9
 CHANGES = "k STRING, ts TIMESTAMP, v BIGINT, x DOUBLE"
 NAMES = "k STRING, name STRING"
 SUMS = """

@@ -63,7 +63,7 @@ from aggloom.runtime.spark.ordinary import (
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.records import CHANGE_COLUMN
-from aggloom.runtime.spark.release import check_batch
+from aggloom.runtime.spark.release import ready_for_state
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.spelling import respelled
 from aggloom.runtime.spark.unpack import Unpack
@@ -112,7 +112,7 @@ class Lowering:
     ) -> None:
         self._streams = any(table.df.isStreaming for table in tables.values())
         if not self._streams:
-            check_batch(_any(tables).df.sparkSession)
+            ready_for_state(_any(tables).df.sparkSession)
         self.still = [name for name, table in tables.items() if self._stands_still(table)]
         if plan.says_rows:
             row = _any(tables).df.sparkSession.createDataFrame([(True,)], "one BOOLEAN")

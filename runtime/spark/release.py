@@ -33,10 +33,9 @@ def require(feature: str, since: Release, session: Any = None) -> None:
         )
 
 
-def check_batch(session: Any) -> None:
-    """Raise SparkVersionError where a batch DataFrame can have no state: over Connect, before 4.3."""
-    if not hasattr(session, "_jsparkSession"):
-        require("a batch DataFrame over Spark Connect", (4, 3), session)
+def ready_for_state(session: Any) -> None:
+    """Have the driver make what state stores ask for, which up to 4.2 only its streams do."""
+    _ = session.streams.active
 
 
 def streaming_class(package: str, name: str) -> str:
