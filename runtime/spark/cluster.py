@@ -10,7 +10,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import aggloom
+import aggloom.errors
 import aggloom.runtime
 from aggloom.runtime.spark.file_sink import is_here
 from aggloom.runtime.spark.session import is_local
@@ -40,7 +40,7 @@ def ship(spark: Any) -> None:
 
 def write_archive(path: Path) -> Path:
     """Write the modules of aggloom as an archive that Python imports from, such as for `spark-submit --py-files`."""
-    home = Path(aggloom.__file__).parent
+    home = Path(aggloom.errors.__file__).parent
     # In a checkout most rooms lie beside the package.
     beside = Path(aggloom.runtime.__path__[0]).parent
     found = [(home, file) for folder in ("*", "sample/*") for file in home.glob(folder)]
