@@ -28,7 +28,7 @@ def _by_pandas(function: Callable[..., pa.Array], returned: DataType) -> Callabl
     """The same as a function of pandas' columns, of lists of one value: a struct by itself would be taken apart."""
     kind = arrow_type(ArrayType(returned))
 
-    def listed(*columns: pd.Series) -> pd.Series:  # type: ignore[type-arg]
+    def listed(*columns: pd.Series) -> pd.Series:
         found = function(*(pa.array(column, from_pandas=True) for column in columns))
         ends = pa.array(np.arange(len(found) + 1, dtype=np.int32))
         lists = pa.ListArray.from_arrays(ends, found).cast(kind)
