@@ -38,7 +38,7 @@ def _by_pandas(function: Callable[..., pa.Array], returned: DataType) -> Callabl
     return lambda *columns: F.get(udf(*columns), F.lit(0))
 
 
-class _Kept(pd.Series):  # type: ignore[type-arg]
+class _Kept(pd.Series):
     """A column of Arrow's that stays one: pyspark would make Python objects of it, and NULL of their NaN."""
 
     def apply(self, *_: Any, **__: Any) -> _Kept:  # type: ignore[override]
