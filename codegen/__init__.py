@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from aggloom.codegen.catalogue.entry import Aggregate, Argument, Example, Field, Option, Shape, View
+from aggloom.codegen.handler.call_lines import lines_of_calls
 from aggloom.codegen.handler.carry import Carried, carried, same_call
 from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.planner.created import CreatedTable
 from aggloom.codegen.planner.explain import explain, tables_read
 from aggloom.codegen.planner.insertions import insertions
-from aggloom.codegen.planner.script import read_script
+from aggloom.codegen.planner.script import read_script, shown_query
 from aggloom.codegen.scalar.calc import (
     LoweredCalc,
     calculate,
@@ -104,6 +105,7 @@ __all__ = [
     "having_kinds",
     "insertions",
     "join_sql",
+    "lines_of_calls",
     "load",
     "load_text",
     "lookup_sql",
@@ -121,6 +123,7 @@ __all__ = [
     "read_script",
     "register",
     "same_call",
+    "shown_query",
     "tables_read",
     "to_schema",
     "type_name",

@@ -23,6 +23,7 @@ from aggloom.errors import (
     StateRoomError,
     WorkerStartError,
 )
+from aggloom.runtime.spark.following import settle
 from aggloom.runtime.spark.records import RECORD_SHOWN
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
@@ -84,6 +85,8 @@ def await_end(query: StreamingQuery) -> None:
         query.awaitTermination()
     except PySparkException as failure:
         raise explained(failure) from failure
+    finally:
+        settle(query)
 
 
 @contextmanager
