@@ -1,4 +1,4 @@
-"""A checkpoint as a query leaves it, made without Spark: its logs, its query, its plan, and what it noted of batches."""
+"""A checkpoint as a query leaves it, made without Spark: its logs, its query, its plan, and what was noted."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def write(
     totals = Totals()
     lines: list[Any] = [{"start": START, "run": "r"}]
     for number in range(batches):
-        told = progress(number, 10 + number, name, {"numFilesOutstanding": str(5 - number)})
+        told = progress(number, 10 + number, name, {"numFilesOutstanding": str(max(0, 5 - number))})
         totals.add(told)
         lines.append(line_of(told, totals, {}))
     if ended:

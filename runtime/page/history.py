@@ -81,6 +81,15 @@ class History:
         return {name: each for name, each in found.items() if isinstance(each, dict)}
 
     @property
+    def sources(self) -> list[tuple[str, int]]:
+        """(name, rows) of each source in the last batch that was noted."""
+        found = self.noted.get("sources")
+        listed = (
+            [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        )
+        return [(str(each.get("name")), _number(each.get("rows")) or 0) for each in listed]
+
+    @property
     def stores(self) -> list[Mapping[str, int]]:
         """What Spark tells of the state of each stateful node, by number."""
         found = self.noted.get("stores")

@@ -43,7 +43,7 @@ class Pages:
     def checkpoint(self, watched: Watched) -> str:
         """A checkpoint: its batches, plan, operators and sources."""
         view = view_of(watched)
-        told = {"view": view, "said": view.said, "typed": {}}
+        told: dict[str, Any] = {"view": view, "said": view.said, "typed": {}}
         return page("page_checkpoint.html.j2", live=True, follows=True, **told, **about())
 
     def state(self, watched: Watched) -> str:
@@ -51,7 +51,7 @@ class Pages:
         view = view_of(watched)
         known = {each.place: each for each in view.sources}
         states, problems = self.reading.states(watched, known, links=True)
-        told = {"view": view, "states": states, "problems": problems, "typed": {}}
+        told: dict[str, Any] = {"view": view, "states": states, "problems": problems, "typed": {}}
         return page("page_state.html.j2", live=True, **told, **about())
 
     def key(self, watched: Watched, asked: Asked) -> str:
@@ -68,11 +68,11 @@ class Pages:
             keys.append(self.reading.key(watched, operator, _key(operator, typed[place])))
         except (AggloomError, OSError) as error:
             problems.append(str(error))
-        told = {"view": view, "keys": keys, "problems": problems, "typed": typed}
+        told: dict[str, Any] = {"view": view, "keys": keys, "problems": problems, "typed": typed}
         return page("page_key.html.j2", live=True, **told, **about())
 
 
-def about() -> dict[str, str]:
+def about() -> dict[str, Any]:
     """What the foot of every page says, and what forms say of Spark."""
     try:
         known = version("aggloom")

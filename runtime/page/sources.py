@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -13,6 +13,7 @@ from aggloom.codegen import AggSpec, Backend, generate, lines_of_calls
 from aggloom.errors import AggloomError
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.page.words import ranges
+from aggloom.runtime.spark.checkpoint import QUERY_FILE, corrupt
 from aggloom.runtime.spark.query_file import committed
 
 _SHOWN_CALLS = 40
@@ -47,10 +48,17 @@ class Operator:
 
 def operators_of(root: Path, trust: bool = False) -> list[Operator]:
     """The operators of the query that a local checkpoint belongs to. Raises StateCorruptError."""
+    try:
+        return list(_operators(root, trust))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        # Its checksum is right, and what it says is not what we write.
+        raise corrupt(f"{QUERY_FILE} cannot be read ({type(error).__name__})") from error
+
+
+def _operators(root: Path, trust: bool) -> Iterator[Operator]:
     query = committed(root)
     if query is None:
-        return []
-    found = []
+        return
     for place, about in enumerate(query.operators):
         described = FragmentDescription.parse(json.dumps(about).encode(), trust)
         parts: list[Any] = list(about["parts"])
@@ -67,8 +75,7 @@ def operators_of(root: Path, trust: bool = False) -> list[Operator]:
                     known["source"] = _source(part.agg_spec, backend)
             except AggloomError as error:
                 known["note"] = str(error)
-            found.append(Operator(f"{place}.{number}", part.operator, **known))
-    return found
+            yield Operator(f"{place}.{number}", part.operator, **known)
 
 
 @lru_cache(maxsize=32)

@@ -13,7 +13,7 @@ from aggloom.runtime.page.charts import bars
 from aggloom.runtime.page.checkpoints import Told, Watched
 from aggloom.runtime.page.history import Batch, History
 from aggloom.runtime.page.sources import Operator
-from aggloom.runtime.page.words import NOTHING, count, duration, moment, size
+from aggloom.runtime.page.words import NOTHING, clipped, count, duration, moment, size
 
 Columns = Sequence[tuple[str, str]]
 _NUMBER = "number"
@@ -40,6 +40,7 @@ class View:
     charts: list[tuple[Markup, str]]
     batch_columns: Columns
     batches: list[list[str]]
+    inputs: list[list[str]]
     query: str
     picture: Markup
     operator_columns: Columns
@@ -73,6 +74,7 @@ def view_of(watched: Watched, told: Told | None = None, prefix: str = "") -> Vie
         _facts(history),
         _charts(history.batches),
         *_batch_table(history.batches),
+        [[clipped(name), count(rows)] for name, rows in history.sources],
         told.query,
         # It is made by our own drawing, which escapes the names in it.
         Markup(told.picture),

@@ -128,7 +128,8 @@ def _of_node(node: Node, looks: list[Look], room: int, end: float, limit: int) -
 
 def _chosen(files: list[BucketFiles], room: int) -> list[BucketFiles]:
     """The largest buckets that there is room for; one at least, if it is not much larger."""
-    chosen, left = [], room
+    chosen: list[BucketFiles] = []
+    left = room
     for each in sorted(files, key=lambda file: (-_bytes([file]), file.bucket)):
         size = _bytes([each])
         if size > (left if chosen else _LARGEST):
