@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from aggloom.physical import is_nested
 from aggloom.runtime.inspection.facts import Report, Row
-from aggloom.runtime.inspection.parts import counts_rows, parts_of
+from aggloom.runtime.inspection.parts import parts_of
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.storage.arena import Array
 
@@ -76,8 +76,6 @@ def weigh(
     """(number of keys, the heaviest of them) of an operator."""
     columns = operator.key_columns()
     rows = operator.rows_held()
-    if operator.handler_class is not None and not counts_rows(operator.handler_class):
-        rows = None
     if not columns:
         if not operator.keys:
             return 0, []
