@@ -127,10 +127,18 @@ def _stated(path: Path) -> dict[str, str]:
 
 
 def cache_directory() -> Path:
-    """$AGGLOOM_CACHE, or the user's cache directory, made for the user alone (`own_directory`)."""
+    """$AGGLOOM_CACHE, or the user's cache directory, made for the user alone (`own_directory`).
+
+    A user whose home cannot be written, as in images of containers, has one among the temporary files.
+    """
     chosen = os.environ.get("AGGLOOM_CACHE")
+    if chosen:
+        return own_directory(Path(chosen))
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return own_directory(Path(chosen) if chosen else base / "aggloom")
+    try:
+        return own_directory(base / "aggloom")
+    except OSError:
+        return own_directory(Path(tempfile.gettempdir()))
 
 
 def write_once(text: str, digest: str, directory: Path) -> Path:

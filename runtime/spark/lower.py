@@ -63,6 +63,7 @@ from aggloom.runtime.spark.ordinary import (
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.records import CHANGE_COLUMN
+from aggloom.runtime.spark.release import ready_for_state
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.spelling import respelled
 from aggloom.runtime.spark.unpack import Unpack
@@ -97,8 +98,8 @@ class Lowering:
     """One plan on its way to a DataFrame.
 
     still: the tables that do not stream, beside others that do. orderly: the tables whose order of files the result
-    depends on. factories: those of its fragments, by place. carries: the number of a batch in which every bucket is
-    called.
+    depends on. factories, nodes: of its fragments, by place. carries: the number of a batch in which every bucket is
+    called. text: the query, if it was said as SQL.
     """
 
     def __init__(
@@ -108,8 +109,11 @@ class Lowering:
         handler_of: HandlerOf,
         settings: Settings,
         carries: int | None = None,
+        text: str | None = None,
     ) -> None:
         self._streams = any(table.df.isStreaming for table in tables.values())
+        if not self._streams:
+            ready_for_state(_any(tables).df.sparkSession)
         self.still = [name for name, table in tables.items() if self._stands_still(table)]
         if plan.says_rows:
             row = _any(tables).df.sparkSession.createDataFrame([(True,)], "one BOOLEAN")
@@ -119,16 +123,15 @@ class Lowering:
             for name, table in tables.items()
         }
         self.plan, self.handler_of, self.settings = plan, handler_of, settings
-        self._carries = carries
+        self._carries, self.text = carries, text
+        self.nodes: dict[int, tuple[Stateful, ...]] = {}
         self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
-        self._places = self._reads = 0
-        self._number = counting.number()
+        self._places, self._reads, self._number = 0, 0, counting.number()
         conf = _any(tables).df.sparkSession.conf
-        partitions = conf.get("spark.sql.shuffle.partitions")
         self._zone = str(conf.get("spark.sql.session.timeZone"))
         self._is_ansi = is_ansi(_any(tables).df.sparkSession)
-        self._buckets = settings.buckets or 2 * int(partitions or 200)
+        self._buckets = settings.buckets or 2 * int(conf.get("spark.sql.shuffle.partitions") or 200)
 
     def result(self) -> DataFrame:
         """The changelog of the plan's result: its columns, then the change column."""
@@ -167,11 +170,7 @@ class Lowering:
         """A part of the plan above the last aggregates: its columns, and kinds in the profile's words."""
         profile = self.settings.profile
         if isinstance(node, Union):
-            parts = [self._shown(part) for part in node.parts]
-            whole = parts[0]
-            for part in parts[1:]:
-                whole = whole.union(part)
-            return whole
+            return reduce(DataFrame.union, map(self._shown, node.parts))
         if isinstance(node, Stateful):
             return self._unpacked(node, profile)
         if not isinstance(node, Calc | Scan):
@@ -325,7 +324,7 @@ class Lowering:
             None if spec is None else self.handler_of(spec) for spec in fragment.handler_specs
         )
         factory = factory_of(nodes, place, buckets, handlers, fragment)
-        self._factories[place] = factory
+        self._factories[place], self.nodes[place] = factory, nodes
         # Batch queries need no timers: with their rows time ends.
         mode = fragment.time_mode if self._streams else "None"
         hosting = Options(
