@@ -146,12 +146,14 @@ class KeyedState(SlotState):
         # One slot more than there are keys: what nothing uses is merged into it.
         table.reserve(1)
         new.resize(table.capacity)
-        # Merging clears what has no rows: what owes some is lifted over it.
-        owing = self.used()
-        owing = owing[old.records[owing] == 0] if self.handler.RETRACTING else owing[:0]
-        old.shift_records(owing, AWAY_FROM_ZERO)
+        # Merging clears what has no rows: what owes some is lifted over it. Insertions owe nothing, and are not counted.
+        owing = self.used() if self.handler.RETRACTING else np.zeros(0, np.int64)
+        owing = owing[old.records[owing] == 0]
+        if owing.size:
+            old.shift_records(owing, AWAY_FROM_ZERO)
         self.handler.merge_slots(new, np.where(moved < 0, keys, moved), old)
-        new.shift_records(moved[owing], -AWAY_FROM_ZERO)
+        if owing.size:
+            new.shift_records(moved[owing], -AWAY_FROM_ZERO)
         new.trim()
         new.sync()
         self.arena.adopt(arena)
