@@ -146,7 +146,7 @@ class KeyedState(SlotState):
         # One slot more than there are keys: what nothing uses is merged into it.
         table.reserve(1)
         new.resize(table.capacity)
-        # Merging clears what has no rows: what owes some is lifted over it. Insertions owe nothing, and are not counted.
+        # Merging clears what has no rows: what owes some is lifted over it. Insertions owe nothing and are not counted.
         owing = self.used() if self.handler.RETRACTING else np.zeros(0, np.int64)
         owing = owing[old.records[owing] == 0]
         if owing.size:
