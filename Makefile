@@ -57,7 +57,7 @@ check: $(READY) farm ## lint, formatting and strict types
 	$(BIN)/ruff check .
 	$(BIN)/black --check --quiet . || { echo "black would change files: run 'make fmt'"; exit 1; }
 	$(BIN)/mypy
-	MYPYPATH=examples $(BIN)/mypy examples/*.py
+	MYPYPATH=examples $(BIN)/mypy examples/*.py tests/strict_user.py
 
 cases: $(READY) java ## run a directory of case files through the harness: make cases DIR=../shared/cases
 	@dir="$(or $(DIR),$(CASES))"; \
@@ -115,4 +115,4 @@ kafka: $(READY) java
 farm:
 	@rm -rf $(FARM) && mkdir -p $(FARM)
 	@for room in $(ROOMS); do ln -sfn ../../../$$room $(FARM)/$$room; done
-	@for file in aggloom/*.py aggloom/py.typed aggloom/sample; do ln -sfn ../../../$$file $(FARM)/$$(basename $$file); done
+	@for file in aggloom/*.py aggloom/py.typed aggloom/project aggloom/sample aggloom/testing; do ln -sfn ../../../$$file $(FARM)/$$(basename $$file); done

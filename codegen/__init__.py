@@ -10,6 +10,7 @@ from aggloom.codegen.planner.created import CreatedTable
 from aggloom.codegen.planner.explain import explain, tables_read
 from aggloom.codegen.planner.insertions import insertions
 from aggloom.codegen.planner.script import read_script
+from aggloom.codegen.planner.statements import Statement, cut_statements, last_statement
 from aggloom.codegen.scalar.calc import (
     LoweredCalc,
     calculate,
@@ -90,6 +91,7 @@ __all__ = [
     "OrphanPolicy",
     "Shape",
     "SortKey",
+    "Statement",
     "TableChanges",
     "View",
     "aggregate",
@@ -97,6 +99,7 @@ __all__ = [
     "calculate",
     "carried",
     "columns_of",
+    "cut_statements",
     "describe_call",
     "explain",
     "finish",
@@ -104,6 +107,7 @@ __all__ = [
     "having_kinds",
     "insertions",
     "join_sql",
+    "last_statement",
     "load",
     "load_text",
     "lookup_sql",

@@ -24,6 +24,7 @@ from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
 from aggloom.private import own_directory, refuse_foreign
+from aggloom.shown import html_fold, html_text
 
 CLASS_NAME = "GroupAggsHandler"
 NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"
@@ -45,6 +46,10 @@ class GeneratedSource:
     class_name: str = CLASS_NAME
     backend: str = "numba"
     untrusted: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        about = f"class {self.class_name}, digest {self.digest}, {self.backend}: {self.path}"
+        return html_fold(about, html_text(self.text), is_open=True)
 
     def refuse_untrusted(self) -> None:
         """Raise UntrustedCodeError if a function in it may not run here."""

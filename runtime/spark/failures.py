@@ -24,6 +24,7 @@ from aggloom.errors import (
     WorkerStartError,
 )
 from aggloom.runtime.spark.records import RECORD_SHOWN
+from aggloom.runtime.spark.shown_query import shown
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
 _OURS = re.compile(r"aggloom\.(?:\w+\.)*(\w+Error): ([^\n]*(?:\n  - [^\n]*)*)")
@@ -68,7 +69,7 @@ def started(writer: DataStreamWriter) -> StreamingQuery:
     """
     for left in reversed(range(_STARTS)):
         try:
-            return writer.start()
+            return shown(writer.start())
         except AnalysisException:
             raise
         except Exception as failure:

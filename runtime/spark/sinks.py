@@ -31,6 +31,7 @@ from aggloom.runtime.values.changelog import (
     parse_kinds,
     same_value,
 )
+from aggloom.shown import text_of
 
 _LOG = logging.getLogger("aggloom")
 _WEIGHT, _PLACE = "weight", "place"
@@ -105,7 +106,7 @@ class ConsoleSink:
         kinds = parse_kinds(table.column(change_column_of(table.column_names)), "console sink")
         head = table.slice(0, self._rows_shown).to_pylist()
         for kind, row in zip(kinds, head, strict=False):
-            values = ", ".join(f"{name}={value}" for name, value in list(row.items())[:-1])
+            values = ", ".join(f"{name}={text_of(value)}" for name, value in list(row.items())[:-1])
             print(f"{KIND_NAMES[kind]} {values}", file=self._out)
         if table.num_rows > len(head):
             print(f"... batch {batch_id}: {table.num_rows:,} changes in all", file=self._out)
