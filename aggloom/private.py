@@ -46,6 +46,13 @@ def own_directory(chosen: Path) -> Path:
     return own
 
 
+def cache_directory() -> Path:
+    """$AGGLOOM_CACHE, or the user's cache directory, made for the user alone (`own_directory`)."""
+    chosen = os.environ.get("AGGLOOM_CACHE")
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return own_directory(Path(chosen) if chosen else base / "aggloom")
+
+
 def _refuse(place: Path) -> None:
     status = place.lstat()
     if status.st_uid not in (os.getuid(), 0):

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.chatter import without_chatter
-from aggloom.runtime.spark.home import without_archives
+from aggloom.runtime.spark.home import quick_home
 from aggloom.runtime.spark.local_files import without_processes
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -25,6 +25,7 @@ _BY_FILE_SYSTEM = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CHATTER = "aggloom.chatter"
 _DRIVER_WORKER_PYTHON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
@@ -64,13 +65,16 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         settings[_FILE_MANAGER] = _BY_FILE_SYSTEM
     settings |= {key.replace("__", "."): value for key, value in conf.items()}
     chatter = str(settings.pop(_CHATTER, False)).lower() == "true"
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in settings.items():
-        builder = builder.config(key, str(value))
     # A line of Spark's progress has no end until the next thing is said.
     quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
     try:
-        with without_chatter() if quiet else nullcontext(), without_archives():
+        with without_chatter() if quiet else nullcontext(), quick_home(settings) as options:
+            if options:
+                # The user's own come last: they win.
+                settings[_JAVA_OPTIONS] = f"{options} {settings.get(_JAVA_OPTIONS, '')}".strip()
+            builder = SparkSession.builder.appName(name).master(master)
+            for key, value in settings.items():
+                builder = builder.config(key, str(value))
             made = builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
