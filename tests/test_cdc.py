@@ -25,4 +25,5 @@ def test_from_database_to_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(cdc, "DEMO", tmp_path / "cdc")
     said: list[str] = []
     cdc.play(["aggloom"], 10, said.append)
-    assert said[-1].startswith("results.largest: 9 rows")
+    assert said[-2].startswith("results.largest: 9 rows")
+    assert said[-1].startswith("lake/revenue, a Delta table: ")
