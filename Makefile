@@ -11,7 +11,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage matrix soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ soak: $(READY) ## run the property tests on examples that no run has seen: make 
 chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos RUNS=50 SEED=0
 	@$(BIN)/python tests/chaos/run.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
 
+matrix: $(READY) java ## run the tests of Spark under older ones, each in an environment of its own: make matrix SPARK="4.0 4.1 4.2"
+	@$(BIN)/python tests/matrix.py $(or $(SPARK),4.0 4.1 4.2) $(ARGS)
+
 damage: $(READY) java ## damage every kind of file under a checkpoint in every way
 	@AGGLOOM_DAMAGES=all $(BIN)/python -m pytest tests/test_damage.py $(ARGS)
 
@@ -57,7 +60,7 @@ check: $(READY) farm ## lint, formatting and strict types
 	$(BIN)/ruff check .
 	$(BIN)/black --check --quiet . || { echo "black would change files: run 'make fmt'"; exit 1; }
 	$(BIN)/mypy
-	MYPYPATH=examples $(BIN)/mypy examples/*.py
+	MYPYPATH=examples $(BIN)/mypy examples/*.py tests/strict_user.py
 
 cases: $(READY) java ## run a directory of case files through the harness: make cases DIR=../shared/cases
 	@dir="$(or $(DIR),$(CASES))"; \
@@ -118,4 +121,4 @@ chromium:
 farm:
 	@rm -rf $(FARM) && mkdir -p $(FARM)
 	@for room in $(ROOMS); do ln -sfn ../../../$$room $(FARM)/$$room; done
-	@for file in aggloom/*.py aggloom/py.typed aggloom/sample; do ln -sfn ../../../$$file $(FARM)/$$(basename $$file); done
+	@for file in aggloom/*.py aggloom/py.typed aggloom/project aggloom/sample aggloom/testing; do ln -sfn ../../../$$file $(FARM)/$$(basename $$file); done

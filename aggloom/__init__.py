@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
     from aggloom.runtime.spark.asof_join import asof_join
+    from aggloom.runtime.spark.cluster import ship
     from aggloom.runtime.spark.connector import kafka_settings
     from aggloom.runtime.spark.counting import progress
     from aggloom.runtime.spark.deduplicate import deduplicate
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
     from aggloom.runtime.spark.kafka import read_kafka
+    from aggloom.runtime.spark.lakes import read_delta
     from aggloom.runtime.spark.lookup import lookup
     from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
@@ -155,12 +157,14 @@ __all__ = [
     "rank",
     "rank_sql",
     "read_changes",
+    "read_delta",
     "read_kafka",
     "read_messages",
     "read_table",
     "register",
     "repartition",
     "session",
+    "ship",
     "sql",
     "state",
     "unregister",
@@ -213,12 +217,14 @@ _HOMES = {
     "rank": "aggloom.runtime.spark.rank",
     "kafka_settings": "aggloom.runtime.spark.connector",
     "read_changes": "aggloom.runtime.spark.sources",
+    "read_delta": "aggloom.runtime.spark.lakes",
     "read_kafka": "aggloom.runtime.spark.kafka",
     "read_messages": "aggloom.runtime.spark.messages",
     "read_table": "aggloom.runtime.spark.sinks",
     "repartition": "aggloom.runtime.spark.repartition",
     "sql": "aggloom.runtime.spark.query",
     "session": "aggloom.runtime.spark.session",
+    "ship": "aggloom.runtime.spark.cluster",
     "state": "aggloom.runtime.spark.inspecting",
     "why": "aggloom.runtime.spark.inspecting",
     "window_aggregate": "aggloom.runtime.spark.window_aggregate",

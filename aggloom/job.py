@@ -28,7 +28,7 @@ class Job:
     """What is to be run; `options` are the planner's, by Flink's names or by keyword.
 
     checkpoint: where progress and state are kept; without one a run begins anew and leaves nothing behind. key: the
-    columns by which a sink tells rows apart, where that is declared.
+    columns by which a sink tells rows apart, where that is declared; into: the table of a script that it is.
     json: whether what the run has counted, and the table of sink `table`, come as JSON.
     """
 
@@ -43,6 +43,7 @@ class Job:
     json: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     key: tuple[str, ...] = ()
+    into: str = ""
 
 
 def read_job(path: Path, **overrides: Any) -> Job:
@@ -60,12 +61,12 @@ def read_job(path: Path, **overrides: Any) -> Job:
     Raises SpecError naming the file and the entry.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _OnceEach)
+        content = yaml.load(path.read_text(encoding="utf-8"), OnceEach)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SpecError(f"{path}: the job file cannot be read: {error}") from None
     if not isinstance(content, Mapping):
         raise SpecError(f"{path}: a job is a mapping with `sql`, `tables` and `checkpoint`.")
-    known = [each.name for each in fields(Job) if each.name != "key"]
+    known = [each.name for each in fields(Job) if each.name not in ("key", "into")]
     for key in content:
         if key not in known:
             raise SpecError(f"{path}: there is no entry {key!r}. {nearest(str(key), known)}")
@@ -85,6 +86,9 @@ def read_job(path: Path, **overrides: Any) -> Job:
         kind, colon, place = given["sink"].partition(":")
         if place and "," not in kind:
             given["sink"] = kind + colon + relative_to(path.parent, place)
+    elif isinstance(given.get("sink"), Mapping) and isinstance(given["sink"].get("path"), str):
+        told = dict(given["sink"])
+        given["sink"] = told | {"path": relative_to(path.parent, told["path"])}
     options = given.get("options") or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")
@@ -164,7 +168,7 @@ _KINDS = {"sql": str, "continuous": bool, "json": bool}
 _WORDS = {str: "text", bool: "true or false"}
 
 
-class _OnceEach(yaml.SafeLoader):
+class OnceEach(yaml.SafeLoader):
     """YAML whose mappings name each entry once; where one comes twice, the last would win without a word."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

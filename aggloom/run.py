@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
-from aggloom.codegen.planner import Plan, PlanOptions, plan_query
+from aggloom.drawn import in_order, show_table
 from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.interrupts import Interrupts
+from aggloom.planned import plan_of_job, tables_told
 
 if TYPE_CHECKING:
     from aggloom.job import Job
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _SPARK = "aggloom.runtime.spark"
 _PAUSE_SECONDS = 0.1
+_NO_CHECKPOINT = "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
+_REST = "--json gives all, and with --checkpoint al.read_table"
 
 
 def run(*jobs: Job) -> None:
@@ -30,7 +33,10 @@ def run(*jobs: Job) -> None:
         placed = []
         for job in jobs:
             place = job.checkpoint
+            for told in filter(None, (table.told() for table in job.tables)):
+                click.echo(told, err=True)
             if place is None:
+                click.echo(_NO_CHECKPOINT, err=True)
                 made = TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True)
                 place = Path(places.enter_context(made)) / "checkpoint"
             placed.append((job, place))
@@ -41,7 +47,7 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
     for job, _ in jobs:
         # What is wrong with the query is said before Spark starts, unless only Spark knows.
         with suppress(UntoldTypeError):
-            _plan(job)
+            plan_of_job(job)
     with Interrupts() as interrupts:
         from aggloom.runtime.spark.command_session import session_to_run
         from aggloom.runtime.spark.connector import kafka_settings
@@ -53,6 +59,7 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
         interrupts.take()
 
         from aggloom.runtime.spark.checkpoint import TABLE_FILE
+        from aggloom.runtime.spark.expressions import asking
         from aggloom.runtime.spark.sinks import read_table
 
         _say("starting the query; its first batch compiles what is new")
@@ -67,9 +74,10 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
     for (job, checkpoint), counts in zip(jobs, counted, strict=True):
         table = None
         if job.sink == "table" and (checkpoint / TABLE_FILE).exists():
-            table = read_table(checkpoint)
+            with asking(spark):
+                table = in_order(read_table(checkpoint), plan_of_job(job).key)
             if not job.json:
-                show_table(table)
+                show_table(table, _REST)
         _tell(counts, job, table, checkpoint.name if len(jobs) > 1 else "")
     if interrupts.asked.is_set() and not any(job.continuous for job, _ in jobs):
         raise KeyboardInterrupt
@@ -84,15 +92,12 @@ def _started(spark: Any, job: Job, checkpoint: Path) -> Any:
     out = sql(
         job.sql,
         tables={table.name: table.frame(spark) for table in job.tables},
-        input_changes=_changes(job),
-        keys=_keys(job),
-        dialect=job.dialect,
         backend=job.backend,
-        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
         options=job.options,
+        **tables_told(job),
     )
     with asking(spark):
-        plan = _plan(job)
+        plan = plan_of_job(job)
     latency = plan.options.mini_batch_allow_latency or 1000
     trigger = {"processingTime": f"{latency} milliseconds"} if job.continuous else None
     key = list(job.key) or None
@@ -103,26 +108,6 @@ def _say(what: str) -> None:
     """Tell who watches what is waited for."""
     if sys.stderr.isatty():
         click.echo(what, err=True)
-
-
-def _changes(job: Job) -> dict[str, str]:
-    return {table.name: table.sends or job.changes for table in job.tables}
-
-
-def _keys(job: Job) -> dict[str, tuple[str, ...]]:
-    return {table.name: table.keys for table in job.tables if table.keys}
-
-
-def _plan(job: Job) -> Plan:
-    return plan_query(
-        job.sql,
-        {table.name: table.columns() for table in job.tables},
-        input_changes=_changes(job),
-        dialect=job.dialect,
-        keys=_keys(job),
-        watermarks={t.name: t.watermark for t in job.tables if t.watermark is not None},
-        options=PlanOptions.of(job.options),
-    )
 
 
 def _watched(queries: list[Any], interrupts: Interrupts) -> list[Counts]:
@@ -159,16 +144,3 @@ def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str) -> None:
     about = {"query": name} if name else {}
     told = {**about, **rows, "counts": counts.to_dict()}
     click.echo(json.dumps(told, ensure_ascii=False, default=str))
-
-
-def show_table(table: pa.Table) -> None:
-    """Print rows as a table."""
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table()
-    for name in table.column_names:
-        shown.add_column(name)
-    for row in table.to_pylist():
-        shown.add_row(*("NULL" if value is None else str(value) for value in row.values()))
-    Console().print(shown)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from aggloom.codegen import explain, insertions, read_script
+from aggloom.codegen import insertions, read_script
 from aggloom.connectors import sink_of, source_of
 from aggloom.errors import SpecError
 from aggloom.job import Job, checked
+from aggloom.planned import explained
 
 
-def jobs_of(job: Job, folder: Path | None = None) -> tuple[list[Job], list[str]]:
+def jobs_of(
+    job: Job, folder: Path | None = None, *, alone: bool = False
+) -> tuple[list[Job], list[str]]:
     """A job for each query of a job's script, and the plans that EXPLAIN asks for.
 
     folder: to what paths in WITH are relative. What goes INTO a table has its checkpoint under that table's name, so
-    that a script may get further queries. Raises SpecError and its kin, with the place in the text.
+    that a script may get further queries. alone: without Spark a query may read no table, and needs no checkpoint.
+    Raises SpecError and its kin, with the place in the text.
     """
     jobs, plans = list[Job](), list[str]()
     for text in insertions(job.sql):
@@ -29,9 +32,9 @@ def jobs_of(job: Job, folder: Path | None = None) -> tuple[list[Job], list[str]]
         ]
         one = replace(job, sql=text, tables=(*job.tables, *streams))
         if script.explains is not None:
-            plans.append(_explained(one))
+            plans.append(explained(one))
             continue
-        if not one.tables:
+        if not one.tables and not alone:
             raise SpecError("the query reads no table that streams; create one, or give --table.")
         if script.target is None:
             jobs.append(checked(one, "run"))
@@ -44,26 +47,16 @@ def jobs_of(job: Job, folder: Path | None = None) -> tuple[list[Job], list[str]]
         for name, table in script.created.items():
             if name.casefold() == wanted:
                 place = job.checkpoint and job.checkpoint / name
-                whole = replace(one, sink=sink_of(table, folder), key=table.key, checkpoint=place)
-                jobs.append(checked(whole, f"INSERT INTO {name}"))
+                sink = sink_of(table, folder)
+                whole = replace(one, sink=sink, key=table.key, into=name, checkpoint=place)
+                jobs.append(whole if alone else checked(whole, f"INSERT INTO {name}"))
                 break
         else:
             # The planner knows the place in the text, and says it.
-            _explained(one)
+            explained(one)
     names = [job.checkpoint for job in jobs if job.checkpoint]
     if len(jobs) > 1 and len(set(names)) < len(names):
         raise SpecError(
             "two queries of the script go into one table; give each a table, or UNION ALL them."
         )
     return jobs, plans
-
-
-def _explained(job: Job) -> str:
-    told: dict[str, Any] = {
-        "input_changes": {table.name: table.sends or job.changes for table in job.tables},
-        "keys": {table.name: table.keys for table in job.tables if table.keys},
-        "watermarks": {t.name: t.watermark for t in job.tables if t.watermark is not None},
-        "dialect": job.dialect,
-    }
-    schemas = {table.name: table.columns() for table in job.tables}
-    return explain(job.sql, tables=schemas, options=job.options, **told)

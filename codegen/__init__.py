@@ -11,6 +11,7 @@ from aggloom.codegen.planner.created import CreatedTable
 from aggloom.codegen.planner.explain import explain, tables_read
 from aggloom.codegen.planner.insertions import insertions
 from aggloom.codegen.planner.script import read_script, shown_query
+from aggloom.codegen.planner.statements import Statement, cut_statements, last_statement
 from aggloom.codegen.scalar.calc import (
     LoweredCalc,
     calculate,
@@ -91,6 +92,7 @@ __all__ = [
     "OrphanPolicy",
     "Shape",
     "SortKey",
+    "Statement",
     "TableChanges",
     "View",
     "aggregate",
@@ -98,6 +100,7 @@ __all__ = [
     "calculate",
     "carried",
     "columns_of",
+    "cut_statements",
     "describe_call",
     "explain",
     "finish",
@@ -105,6 +108,7 @@ __all__ = [
     "having_kinds",
     "insertions",
     "join_sql",
+    "last_statement",
     "lines_of_calls",
     "load",
     "load_text",

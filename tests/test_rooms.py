@@ -12,7 +12,13 @@ import pytest
 ROOT = Path(__file__).parent.parent
 COMPILER = {"pyarrow", "numpy", "jinja2", "black", "sqlglot", "yaml", "click", "rich"}
 KERNEL = {"numpy", "numba", "pyarrow"}
-SHARED = {"aggloom.active", "aggloom.errors", "aggloom.physical", "aggloom.private"}
+SHARED = {
+    "aggloom.active",
+    "aggloom.errors",
+    "aggloom.physical",
+    "aggloom.private",
+    "aggloom.shown",
+}
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
 HOST = {"pyspark", "py4j", "pandas", "google", "rich", "click"}
 
@@ -106,7 +112,8 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "lookup", "operators"),
-    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "sinks"),
+    "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "lakes"),
+    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "lakes", "sinks"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN
@@ -125,16 +132,22 @@ ROOMS: dict[str, set[str]] = {
     "runtime/spark": KERNEL | HOST | SHARED | CODEGEN | {"aggloom.runtime"},
     "generated": KERNEL | {"aggloom.runtime"},
     "aggloom": {"click", "pyarrow", "rich", "yaml", "aggloom"},
+    "aggloom/project": {"aggloom.errors", "aggloom.sample"},
     "aggloom/sample": {"aggloom.errors"},
+    "aggloom/testing": {"click", "pyarrow", "yaml", "aggloom"},
 }
 # Tools beside the runtime: the case runner may start a Spark session for the expressions of SQL
 # cases, the harness asks Spark to evaluate them if it is given one. The probe compiles users' functions
 # at plan time, to know whether they can be.
 TOOLS = {
+    "runtime/lakes/delta.py": {"deltalake"},
+    "runtime/sinks/delta.py": {"deltalake"},
     "runtime/sinks/kafka.py": {"confluent_kafka"},
     "codegen/user/probe.py": {"numba"},
     "runtime/cases/run.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},
     "runtime/local/pipeline.py": {"aggloom.runtime.spark"},
+    "runtime/local/fed_plan.py": {"pandas"},
+    "runtime/local/table.py": {"pandas"},
 }
 
 

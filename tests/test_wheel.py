@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-SHIPPED = (".py", ".j2", ".json", "py.typed")
+SHIPPED = (".py", ".j2", ".json", ".yaml", ".md", "py.typed")
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def expected() -> set[str]:
     places = {Path(folder): package for package, folder in SETTINGS["package-dir"].items()}
     names = set()
     for path in tree_files():
-        if path.name.endswith(SHIPPED):
+        if path.name.endswith(SHIPPED) and path.parent.parts:
             assert path.parent in places, f"{path.parent} is not listed in pyproject.toml"
             names.add(f"{places[path.parent].replace('.', '/')}/{path.name}")
     return names

@@ -24,6 +24,7 @@ from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
 from aggloom.private import own_directory, refuse_foreign
+from aggloom.shown import html_fold, html_text
 
 CLASS_NAME = "GroupAggsHandler"
 NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"
@@ -45,6 +46,10 @@ class GeneratedSource:
     class_name: str = CLASS_NAME
     backend: str = "numba"
     untrusted: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        about = f"class {self.class_name}, digest {self.digest}, {self.backend}: {self.path}"
+        return html_fold(about, html_text(self.text), is_open=True)
 
     def refuse_untrusted(self) -> None:
         """Raise UntrustedCodeError if a function in it may not run here."""
@@ -122,10 +127,18 @@ def _stated(path: Path) -> dict[str, str]:
 
 
 def cache_directory() -> Path:
-    """$AGGLOOM_CACHE, or the user's cache directory, made for the user alone (`own_directory`)."""
+    """$AGGLOOM_CACHE, or the user's cache directory, made for the user alone (`own_directory`).
+
+    A user whose home cannot be written, as in images of containers, has one among the temporary files.
+    """
     chosen = os.environ.get("AGGLOOM_CACHE")
+    if chosen:
+        return own_directory(Path(chosen))
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return own_directory(Path(chosen) if chosen else base / "aggloom")
+    try:
+        return own_directory(base / "aggloom")
+    except OSError:
+        return own_directory(Path(tempfile.gettempdir()))
 
 
 def write_once(text: str, digest: str, directory: Path) -> Path:

@@ -23,8 +23,16 @@ from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.user.trust import NOT_TRIED
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, nearest
+from aggloom.shown import html_image, html_text
 
 Format = Literal["text", "json", "svg"]
+
+
+class Explanation(str):
+    """A plan as a text, which a notebook shows line by line, or as a picture."""
+
+    def _repr_html_(self) -> str:
+        return html_image(self, "A query plan") if self.startswith("<svg") else html_text(self)
 
 
 def explain(
@@ -42,7 +50,7 @@ def explain(
     watermarks: Times | None = None,
     lookups: Mapping[str, LookupTable] | None = None,
     **keywords: Any,
-) -> str:
+) -> Explanation:
     """The plan of a spec, or of SQL over tables: what runs, what it remembers, and why each rule fired or did not.
 
     tables: schemas by name, for SQL; `schema` is that of the only table. keys: their primary keys, by table;
@@ -68,7 +76,7 @@ def explain(
         lines = () if spec is None else _lines(spec, backend)
         return "\n".join([*lines, *_plan(plan, backend)])
 
-    return deep(text)
+    return Explanation(deep(text))
 
 
 def _planned(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import Literal
 
 import pyarrow as pa
@@ -51,6 +52,7 @@ from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, nearest
+from aggloom.shown import html_image
 
 Rule = Callable[[Node, PlanOptions, Notes], Node]
 
@@ -87,6 +89,11 @@ class Plan:
     def schema(self) -> pa.Schema:
         """The columns of the result."""
         return self.root.schema
+
+    def _repr_html_(self) -> str:
+        # The picture is drawn from plans.
+        picture = import_module("aggloom.codegen.planner.picture")
+        return html_image(picture.as_svg(self), "A query plan")
 
     @cached_property
     def scans(self) -> dict[str, Scan]:

@@ -24,6 +24,7 @@ from aggloom.codegen.spec.content import Computed as Computed
 from aggloom.codegen.spec.content import SpecContent
 from aggloom.codegen.spec.schemas import SchemaLike as SchemaLike
 from aggloom.codegen.spec.schemas import to_schema as to_schema
+from aggloom.codegen.spec.shown import spec_html
 from aggloom.codegen.sql.depth import deep
 from aggloom.codegen.sql.query import parse
 from aggloom.codegen.user import trust as user_trust
@@ -66,6 +67,10 @@ class AggSpec(SpecContent):
         what = f"{calls or 'no calls'} by {keys}"
         what = what if len(what) <= _WIDEST else f"{what[: _WIDEST - 3]}..."
         return f"<AggSpec {self.digest}: {what}; {self.input_changes}, {self.dialect}>"
+
+    def _repr_html_(self) -> str:
+        about = f"AggSpec: {self.input_changes}, {self.dialect}, digest {self.digest}"
+        return spec_html(self, about)
 
     @classmethod
     def from_sql(

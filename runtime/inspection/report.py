@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from aggloom.runtime.inspection.facts import Bundle, OperatorState, Part, Report, Row
+from aggloom.runtime.inspection.html import HtmlPage
 from aggloom.runtime.inspection.text import (
     NOT_THERE,
     Page,
+    TextPage,
     absent,
     key_text,
     part_text,
@@ -26,14 +28,22 @@ class State(Report):
 
     def text(self, limit: int = 20) -> str:
         """As tables; views are cut after `limit` values."""
-        page = Page()
+        page = TextPage()
+        self._write(page, limit)
+        return page.text
+
+    def _repr_html_(self) -> str:
+        page = HtmlPage()
+        self._write(page, 20)
+        return page.text
+
+    def _write(self, page: Page, limit: int) -> None:
         for number, operator in enumerate(self.operators):
             if number:
                 page.line("")
             write_operator(page, operator)
             if operator.key is not None:
                 write_key(page, operator.key, limit)
-        return page.text
 
 
 @dataclass(frozen=True)
@@ -63,14 +73,23 @@ class Why(Report):
 
     def text(self, limit: int = 100) -> str:
         """As tables, of the last `limit` changes."""
-        page = Page()
+        page = TextPage()
+        self._write(page, limit)
+        return page.text
+
+    def _repr_html_(self) -> str:
+        page = HtmlPage()
+        self._write(page, 100)
+        return page.text
+
+    def _write(self, page: Page, limit: int) -> None:
         page.line(
             f"operator {self.operator}: {self.name}, batch {self.batch}, bucket {self.bucket}"
         )
         page.line(key_text(self.key))
         if not self.snapshot and not self.bundles:
             page.line(absent(self.nearest))
-            return page.text
+            return
         if self.has_snapshot:
             held = "; ".join(map(part_text, self.snapshot)) or NOT_THERE
             page.line(f"in the snapshot: {held}. Which rows it was made of is not kept")
@@ -84,7 +103,6 @@ class Why(Report):
                 "The key's changes one by one do not come to what the bundles came to where it says so: "
                 "please report it."
             )
-        return page.text
 
     def _write_bundles(self, page: Page, limit: int) -> None:
         total = sum(len(bundle.changes) for bundle in self.bundles)

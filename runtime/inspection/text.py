@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import io
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from aggloom.runtime.inspection.facts import (
     Bundle,
@@ -16,12 +15,23 @@ from aggloom.runtime.inspection.facts import (
     Row,
     View,
 )
+from aggloom.shown import fields_of, text_of
 
 _WIDTH = 150
 NOT_THERE = "not there"
 
 
-class Page:
+class Page(Protocol):
+    """What lines and tables are written on."""
+
+    def line(self, text: str) -> None:
+        """A line as it is."""
+
+    def table(self, names: Iterable[str], rows: Iterable[Iterable[Any]]) -> None:
+        """Rows under names."""
+
+
+class TextPage:
     """Lines and tables on their way to text."""
 
     def __init__(self) -> None:
@@ -55,7 +65,7 @@ class Page:
             )
         for row in listed:
             table.add_row(
-                *(_escaped(cell if isinstance(cell, str) else _shown(cell)) for cell in row)
+                *(_escaped(cell if isinstance(cell, str) else text_of(cell)) for cell in row)
             )
         self._console.print(table)
 
@@ -65,8 +75,8 @@ def write_operator(page: Page, state: OperatorState) -> None:
     part = "" if state.part is None else f".{state.part}"
     page.line(f"operator {state.number}{part}: {state.name}")
     settings = ", ".join(f"{name}={value}" for name, value in state.settings.items())
-    clock = [f"watermark {_shown(state.watermark)}"] if state.watermark else []
-    clock += [f"clock {_shown(state.processing)}"] if state.processing else []
+    clock = [f"watermark {text_of(state.watermark)}"] if state.watermark else []
+    clock += [f"clock {text_of(state.processing)}"] if state.processing else []
     facts = [
         ("keys", f"{', '.join(state.key_columns) or '()'}: {_counted(state.keys)}"),
         *([("calls", ", ".join(state.calls))] if state.calls else []),
@@ -108,10 +118,10 @@ def write_key(page: Page, key: KeyState, limit: int) -> None:
     for part in key.parts:
         page.line(f"  {part_text(part)}")
         if part.given is not None:
-            page.line(f"  given out: {_row_text(part.given)}")
+            page.line(f"  given out: {fields_of(part.given)}")
         if part.written is not None:
-            page.line(f"  written last: {_shown(part.written)}")
-        held = [(a.name, a.kind, _shown(a.value), ", ".join(a.calls)) for a in part.accumulators]
+            page.line(f"  written last: {text_of(part.written)}")
+        held = [(a.name, a.kind, text_of(a.value), ", ".join(a.calls)) for a in part.accumulators]
         held += [(v.name, v.kind, _view_text(v, limit), ", ".join(v.calls)) for v in part.views]
         if held:
             page.table(("accumulator", "kind", "value", "of"), held)
@@ -121,7 +131,7 @@ def write_bundle(page: Page, bundle: Bundle, changes: Iterable[Change]) -> None:
     """What a bundle did to a key, with some of its changes."""
     time = bundle.watermark or bundle.processing
     word = "watermark" if bundle.watermark else "clock"
-    when = f", {word} {_shown(time)}" if time else ""
+    when = f", {word} {text_of(time)}" if time else ""
     page.line("")
     page.line(f"entry {bundle.entry} of the log ({bundle.rows:,} rows of all keys{when})")
     if bundle.note:
@@ -133,21 +143,21 @@ def write_bundle(page: Page, bundle: Bundle, changes: Iterable[Change]) -> None:
         keep = [place for place in range(5) if windows or place != 2]
         page.table((names[place] for place in keep), ([row[p] for p in keep] for row in rows))
     for kind, row in bundle.emitted:
-        page.line(f"  emitted {kind} {_row_text(row)}")
+        page.line(f"  emitted {kind} {fields_of(row)}")
     if not bundle.agrees:
         page.line("  the key's changes one by one come to something else than this bundle")
 
 
 def _lines(change: Change) -> Iterator[tuple[str, ...]]:
     """A change's lines of the table: one for each window that it did something to."""
-    row_text = _row_text(change.row)
+    row_text = fields_of(change.row)
     if not change.effects:
         yield change.kind, row_text, "", "", change.note or "no change"
     for effect in change.effects:
         window = "" if effect.window is None else _window_text(effect.window)
         sides = zip((effect.before, effect.after), effect.records, strict=True)
         before, after = (
-            (NOT_THERE if row is None else _row_text(row)) + _records_text(count)
+            (NOT_THERE if row is None else fields_of(row)) + _records_text(count)
             for row, count in sides
         )
         yield change.kind, row_text, window, before, after
@@ -176,46 +186,30 @@ def absent(nearest: tuple[str, ...]) -> str:
 def key_text(key: Row) -> str:
     """A key by the names of its columns."""
     return (
-        "key " + ", ".join(f"{n}={_shown(v)}" for n, v in key.items()) if key else "the only group"
+        "key " + ", ".join(f"{n}={text_of(v)}" for n, v in key.items()) if key else "the only group"
     )
 
 
 def part_text(part: Part) -> str:
     """What is held of a key, on a line."""
     window = "" if part.window is None else f"{_window_text(part.window)} "
-    held = "no result" if part.results is None else _row_text(part.results)
+    held = "no result" if part.results is None else fields_of(part.results)
     return f"{window}{held}{_records_text(part.records)}"
 
 
 def _window_text(window: tuple[Any, Any]) -> str:
-    return f"[{_shown(window[0])}, {_shown(window[1])})"
-
-
-def _row_text(row: Row) -> str:
-    return ", ".join(f"{name}={_shown(value)}" for name, value in row.items())
+    return f"[{text_of(window[0])}, {text_of(window[1])})"
 
 
 def _view_text(view: View, limit: int) -> str:
     if not view.entries:
         return f"{view.size:,} entries" if view.size else "empty"
     shown = [
-        _shown(value) + ("" if counts == (1,) else f" x {', '.join(map(str, counts))}")
+        text_of(value) + ("" if counts == (1,) else f" x {', '.join(map(str, counts))}")
         for value, counts in view.entries[:limit]
     ]
     more = view.size - len(shown)
     return "; ".join(shown) + (f"; {more:,} more" if more else "")
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "NULL"
-    if isinstance(value, dt.datetime):
-        return value.isoformat(" ")
-    if isinstance(value, str):
-        return value if value.isprintable() and value.strip() == value and value else repr(value)
-    if isinstance(value, dict):
-        return f"({_row_text(value)})"
-    return str(value)
 
 
 def _escaped(text: str) -> str:

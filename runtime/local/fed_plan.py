@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,7 @@ from aggloom.runtime.local.harness_rows import read_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
 from aggloom.runtime.local.pipeline import Handlers, Pipeline
 from aggloom.runtime.local.reading import read_files
+from aggloom.runtime.local.table import Table, changes_schema
 from aggloom.runtime.local.timeline import Timeline, timeline
 from aggloom.runtime.local.watermarks import Watermarks
 from aggloom.runtime.operators.base import Operator
@@ -34,6 +35,10 @@ from aggloom.runtime.operators.windows.assign import event_times
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, KIND_NAMES, fold, sort_key
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
+from aggloom.shown import html_block, html_fold, html_line
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Change = tuple[Any, ...]
 
@@ -194,10 +199,10 @@ class FedPlan:
         """The rows that came too late for their windows since the last call, if the windowing says late_rows."""
         return [change for rows in self.pipeline.take_late() for change in _changes(rows)]
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> Table:
         """The changes since the last call, as (kind, value, ...) tuples."""
         new, self._new = self._new, []
-        return new
+        return Table(new, changes_schema(self.plan.schema))
 
     def timeline(self, **options: Any) -> Timeline:
         """A picture of what the query's windows did so far, for notebooks and files; see `timeline` for the options.
@@ -208,9 +213,26 @@ class FedPlan:
         handler_of, parts = self._parts
         return timeline(self.plan, handler_of, self.history, parts, **options)
 
-    def table(self) -> list[tuple[Any, ...]]:
+    def table(self) -> Table:
         """The table that all changes so far fold to, sorted by its columns, nulls first and NaN last."""
-        return sorted(self._folded(), key=lambda row: [sort_key(v) for v in row])
+        rows = sorted(self._folded(), key=lambda row: [sort_key(v) for v in row])
+        return Table(rows, self.plan.schema)
+
+    def to_arrow(self) -> pa.Table:
+        """`table` as a table of Arrow."""
+        return self.table().to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """`table` as a DataFrame of pandas; a NULL is `pd.NA` in numbers, and None elsewhere."""
+        return self.table().to_pandas()
+
+    def _repr_html_(self) -> str:
+        plan: str = self.plan._repr_html_()
+        try:
+            shown = self.table()._repr_html_()
+        except AggloomError as error:
+            shown = html_line(str(error))
+        return html_block(html_line(str(self.counts)), shown, html_fold("plan", plan))
 
     def snapshot(self) -> bytes:
         """The operators' state; the buffered rows are flushed first."""

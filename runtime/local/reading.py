@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from aggloom.codegen.planner import Scan
@@ -32,10 +33,9 @@ def read_files(
     if format not in FORMATS:
         raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
     if format == "csv":
-        raise SpecError(
-            "a harness reads no CSV: read it with pyarrow.csv, and give its rows to process(); "
-            "on Spark, al.read_changes reads it"
-        )
+        for file in files_at(path):
+            yield _csv(file, scan, options)
+        return
     if format == "parquet":
         if options:
             raise SpecError(f"parquet has no option {next(iter(options))!r} in a harness")
@@ -82,5 +82,31 @@ def _parquet(file: Path, scan: Scan) -> Read:
         return *arrow_rows(found.read(names), None, scan.schema, where), []
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
+    except TypeMismatchError as error:
+        raise InputFormatError(str(error)) from None
+
+
+_CSV = {"sep": "delimiter", "delimiter": "delimiter", "quote": "quote_char"}
+"""Options of CSV files by Spark's names, and by Arrow's."""
+
+
+def _csv(file: Path, scan: Scan, options: Mapping[str, Any]) -> Read:
+    """A CSV file with a header; as on Spark an empty value is NULL, and one in quotes is a text."""
+    for name in options:
+        if name not in _CSV:
+            raise SpecError(f"csv has no option {name!r} in a harness. {nearest(name, _CSV)}")
+    parsing = csv.ParseOptions(**{_CSV[name]: value for name, value in options.items()})
+    typed = csv.ConvertOptions(
+        column_types={field.name: field.type for field in scan.schema}
+        | dict.fromkeys(CHANGE_COLUMNS.values(), pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    try:
+        found = csv.read_csv(file, parse_options=parsing, convert_options=typed)
+        return *arrow_rows(found, None, scan.schema, str(file)), []
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputFormatError(f"{file} cannot be read as CSV: {error}") from None
     except TypeMismatchError as error:
         raise InputFormatError(str(error)) from None

@@ -9,6 +9,7 @@ from typing import Any
 
 from aggloom.runtime.operators.base import Operator
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, instant
+from aggloom.shown import html_block, html_line, html_table
 
 FLOWS = ("rows", "changes", "orphans", "late", "expired")
 """What adds up over bundles; by the names that operators count under:"""
@@ -109,6 +110,13 @@ class Counts:
         if self.watermark is not None:
             parts.append(f"watermark {self.watermark.isoformat(' ')}")
         return f"{_many(self.batches, 'batch', 'batches')}: {', '.join(parts)}"
+
+    def _repr_html_(self) -> str:
+        names = ("operator", *FLOWS, *LEVELS)
+        rows = [(each.name, *(getattr(each, n) for n in names[1:])) for each in self.operators]
+        return html_block(
+            html_line(str(self)), html_table(names, rows, as_text=True) if rows else ""
+        )
 
     def _sum(self, name: str) -> int:
         return sum(getattr(operator, name) for operator in self.operators)

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+from aggloom.shown import html_text
+
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -90,6 +92,9 @@ class Estimate:
             },
             indent=2,
         )
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
     def __str__(self) -> str:
         lines = [f"state after {self.rows:,} rows, from a sample of {self.sample_rows:,}"]

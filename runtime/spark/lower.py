@@ -63,6 +63,7 @@ from aggloom.runtime.spark.ordinary import (
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.records import CHANGE_COLUMN
+from aggloom.runtime.spark.release import ready_for_state
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.spelling import respelled
 from aggloom.runtime.spark.unpack import Unpack
@@ -111,6 +112,8 @@ class Lowering:
         text: str | None = None,
     ) -> None:
         self._streams = any(table.df.isStreaming for table in tables.values())
+        if not self._streams:
+            ready_for_state(_any(tables).df.sparkSession)
         self.still = [name for name, table in tables.items() if self._stands_still(table)]
         if plan.says_rows:
             row = _any(tables).df.sparkSession.createDataFrame([(True,)], "one BOOLEAN")
@@ -167,11 +170,7 @@ class Lowering:
         """A part of the plan above the last aggregates: its columns, and kinds in the profile's words."""
         profile = self.settings.profile
         if isinstance(node, Union):
-            parts = [self._shown(part) for part in node.parts]
-            whole = parts[0]
-            for part in parts[1:]:
-                whole = whole.union(part)
-            return whole
+            return reduce(DataFrame.union, map(self._shown, node.parts))
         if isinstance(node, Stateful):
             return self._unpacked(node, profile)
         if not isinstance(node, Calc | Scan):

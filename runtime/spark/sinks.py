@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from aggloom.errors import SpecError, StateCorruptError
 from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
+from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
 from aggloom.runtime.spark.file_sink import FileSink, is_here
@@ -32,6 +33,7 @@ from aggloom.runtime.values.changelog import (
     parse_kinds,
     same_value,
 )
+from aggloom.shown import text_of
 
 _LOG = logging.getLogger("aggloom")
 _WEIGHT, _PLACE = "weight", "place"
@@ -85,6 +87,7 @@ def write_changes(
         in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
         each = TableSink(Path(checkpoint), key_columns, in_order)
     elif batches is None:
+        check_shared(df.sparkSession, "output", path)
         take_back(path, checkpoint)
         each = FileSink(kind, path) if is_here(df.sparkSession) else None
     if each is not None:
@@ -108,7 +111,7 @@ class ConsoleSink:
         kinds = parse_kinds(table.column(change_column_of(table.column_names)), "console sink")
         head = table.slice(0, self._rows_shown).to_pylist()
         for kind, row in zip(kinds, head, strict=False):
-            values = ", ".join(f"{name}={value}" for name, value in list(row.items())[:-1])
+            values = ", ".join(f"{name}={text_of(value)}" for name, value in list(row.items())[:-1])
             print(f"{KIND_NAMES[kind]} {values}", file=self._out)
         if table.num_rows > len(head):
             print(f"... batch {batch_id}: {table.num_rows:,} changes in all", file=self._out)

@@ -1,0 +1,206 @@
+"""What local files say of a table of which little is told: their format, and the columns with their types."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.codegen import quoted, type_name
+from aggloom.connect_types import connect_columns
+from aggloom.errors import InputFormatError, SpecError
+from aggloom.runtime.formats.lines import files_at, read_lines
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
+
+_ROWS = 10_000
+"""So many rows are looked at."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)?")
+_WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
+_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_LONG = 1 << 63
+_REST = "\0rest"
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The columns that files have, and of how many rows, in which file first, that was told."""
+
+    schema: pa.Schema
+    rows: int
+    file: str
+
+    def told(self, table: str, format: str) -> str:
+        """What is to be said of it, with what to write so that it does not depend on the files."""
+        ddl = ", ".join(f"{_named(f.name)} {type_name(f.type)}" for f in self.schema)
+        rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
+        return f"{table}: columns told from {rows} of {self.file} ({format}); to fix them: schema={ddl}"
+
+
+def _named(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_]\w*", name) else quoted(name)
+
+
+def sniffed(path: str) -> str | None:
+    """The format of JSON files by their first line; None where that does not tell."""
+    try:
+        first = next(iter(_objects(path, None)), None)
+    except (SpecError, InputFormatError, OSError):
+        return None
+    if first is None:
+        return None
+    body = first["payload"] if isinstance(first.get("payload"), dict) else first
+    if body.get("op") in ("c", "r", "u", "d", "t", "m") and {"before", "after"} & body.keys():
+        return "debezium-json"
+    if first.get("op_type") in ("I", "U", "D", "T") and {"before", "after"} & first.keys():
+        return "ogg-json"
+    if {"database", "table", "type", "data"} <= first.keys():
+        return "canal-json" if isinstance(first["data"], list) else "maxwell-json"
+    return "jsonl"
+
+
+@lru_cache(maxsize=64)
+def inferred(path: str, format: str, separator: str = ",") -> Inferred | None:
+    """The columns of files in a format that tells them: CSV, JSON lines, Debezium's and Maxwell's messages; else None.
+
+    Raises SpecError where no file is there, or where a column's values are of no one type; InputFormatError.
+    """
+    if format not in INFERRED:
+        return None
+    first, *_ = files_at(path)
+    if format == "debezium-json":
+        known = next((s for m in _objects(path, _ROWS) if (s := m.get("schema"))), None)
+        if known is not None:
+            return Inferred(connect_columns(known, str(first)), 1, str(first))
+    rows = list(islice(_rows(path, format, separator), _ROWS))
+    columns: dict[str, list[Any]] = {}
+    for row in rows:
+        if _REST in row:
+            raise InputFormatError(f"{first}: a line has more values than the header")
+        for name, value in row.items():
+            columns.setdefault(name, []).append(value)
+    of = _text_type if format == "csv" else _type
+    fields = [
+        pa.field(name, of(values, f"column {name!r} of {first}"))
+        for name, values in columns.items()
+        if not _is_change(name, values, format)
+    ]
+    if not fields:
+        raise SpecError(f"{first}: no row tells the columns; give schema=DDL.")
+    return Inferred(pa.schema(fields), len(rows), str(first))
+
+
+INFERRED = ("csv", "jsonl", "debezium-json", "maxwell-json")
+"""Formats of which the columns can be told."""
+
+
+def _is_change(name: str, values: Iterable[Any], format: str) -> bool:
+    """Whether a column says what kind of change a row is."""
+    if format not in ("csv", "jsonl") or name.lower() not in CHANGE_COLUMNS.values():
+        return False
+    return all(value in SPELLINGS for value in values)
+
+
+def _rows(path: str, format: str, separator: str) -> Iterator[Row]:
+    if format == "csv":
+        return _csv(path, separator)
+    found = _objects(path, None)
+    if format == "jsonl":
+        return found
+    if format == "maxwell-json":
+        return (row for m in found if isinstance(row := m.get("data"), dict))
+    bodies = (m["payload"] if isinstance(m.get("payload"), dict) else m for m in found)
+    images = (body.get(name) for body in bodies for name in ("before", "after"))
+    return (image for image in images if isinstance(image, dict))
+
+
+def _csv(path: str, separator: str) -> Iterator[Row]:
+    for file in files_at(path):
+        with file.open(encoding="utf-8-sig", newline="") as lines:
+            yield from csv.DictReader(lines, delimiter=separator, restkey=_REST)
+
+
+def _objects(path: str, limit: int | None) -> Iterator[dict[str, Any]]:
+    """The JSON objects of lines."""
+    for message in islice(read_lines(files_at(path), None), limit):
+        try:
+            found = json.loads(message.value or b"null")
+        except (ValueError, RecursionError) as error:
+            raise InputFormatError(f"{message.place} is no JSON: {error}") from None
+        if isinstance(found, dict):
+            yield found
+
+
+def _type(values: Iterable[Any], where: str) -> pa.DataType:
+    """The one type that JSON values have."""
+    there = [value for value in values if value is not None]
+    kinds = {type(value) for value in there}
+    if kinds <= {str}:
+        return _text_kind(there)
+    if kinds == {bool}:
+        return pa.bool_()
+    if kinds == {int}:
+        return pa.int64() if all(-_LONG <= v < _LONG for v in there) else pa.decimal128(38, 0)
+    if kinds <= {int, float}:
+        return pa.float64()
+    if kinds == {list}:
+        return pa.list_(_type(chain.from_iterable(there), f"an element of {where}"))
+    if kinds == {dict}:
+        names = dict.fromkeys(name for value in there for name in value)
+        return pa.struct(
+            [(n, _type([v.get(n) for v in there], f"field {n!r} of {where}")) for n in names]
+        )
+    words = sorted(_WORDS.get(kind, kind.__name__) for kind in kinds)
+    raise SpecError(f"{where} holds {' and '.join(words)}; give schema=DDL.")
+
+
+_WORDS = {
+    str: "texts",
+    bool: "booleans",
+    int: "numbers",
+    float: "numbers",
+    list: "arrays",
+    dict: "objects",
+}
+
+
+def _text_kind(values: list[str]) -> pa.DataType:
+    """Days and times where all texts are such, else texts."""
+    if values and all(map(_DAY.fullmatch, values)):
+        return pa.date32()
+    found = [_MOMENT.fullmatch(value) for value in values]
+    zones = {bool(each[3]) for each in found if each}
+    if not values or not all(found) or len(zones) > 1:
+        return pa.string()
+    return pa.timestamp("us", "UTC") if zones.pop() else pa.timestamp("us")
+
+
+def _text_type(values: Iterable[Any], where: str) -> pa.DataType:
+    """The one type that values have as a CSV file says them; numbers that begin with a 0 are texts."""
+    there = [str(value) for value in values if value not in (None, "")]
+    if there and all(value.lower() in ("true", "false") for value in there):
+        return pa.bool_()
+    if there and all(map(_WHOLE.fullmatch, there)):
+        return pa.int64()
+    if there and all(map(_NUMBER.fullmatch, there)):
+        return pa.float64()
+    return _text_kind(there)
+
+
+def is_here(path: str) -> bool:
+    """Whether a path is one of this machine's that files are at."""
+    if re.match(r"[a-zA-Z][\w+.-]+:", path):
+        return False
+    try:
+        return bool(files_at(Path(path)))
+    except SpecError:
+        return False

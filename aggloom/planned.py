@@ -1,0 +1,78 @@
+"""The plan of a job, and its query without Spark: fed from files in this process, in one bundle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aggloom.codegen import explain
+from aggloom.codegen.planner import Plan, PlanOptions, plan_query
+from aggloom.errors import SpecError
+from aggloom.tables import SPARK_OPTIONS, TableSource
+
+if TYPE_CHECKING:
+    from aggloom.job import Job
+    from aggloom.runtime.local.harness import Harness
+
+_OF_CSV = ("sep", "delimiter", "quote")
+_OF_STREAMS = ("max_files_per_trigger", "whole_files", "header")
+"""Options that say how a stream is cut into batches, or what goes without saying here."""
+
+
+def tables_told(job: Job) -> dict[str, Any]:
+    """What a job says of its tables beside their columns, as the planner takes it."""
+    return {
+        "input_changes": {table.name: table.sends or job.changes for table in job.tables},
+        "keys": {table.name: table.keys for table in job.tables if table.keys},
+        "watermarks": {t.name: t.watermark for t in job.tables if t.watermark is not None},
+        "dialect": job.dialect,
+    }
+
+
+def plan_of_job(job: Job) -> Plan:
+    """The plan that `aggloom run` runs."""
+    schemas = {table.name: table.columns() for table in job.tables}
+    return plan_query(job.sql, schemas, options=PlanOptions.of(job.options), **tables_told(job))
+
+
+def explained(job: Job) -> str:
+    """What the query of a job becomes."""
+    schemas = {table.name: table.columns() for table in job.tables}
+    return explain(job.sql, tables=schemas, options=job.options, **tables_told(job))
+
+
+def harness_of(job: Job) -> Harness:
+    """The query of a job without Spark, not yet fed; watermarks move only when they are told to."""
+    from aggloom.runtime.local.harness import Harness
+    from aggloom.runtime.local.pipeline import handlers
+
+    return Harness.of_plan(plan_of_job(job), handlers(job.backend), None)
+
+
+def fed(job: Job) -> Harness:
+    """The query of a job over all that its files hold, as one bundle; then the input is at its end.
+
+    Raises SpecError for a table that is not in files.
+    """
+    harness = harness_of(job)
+    for table in job.tables:
+        if table.name in harness.plan.scans:
+            feed(harness, table)
+    harness.end_of_input()
+    return harness
+
+
+def feed(harness: Harness, table: TableSource) -> int:
+    """Read the files of a table into a harness; how many changes there are."""
+    if table.kafka is not None:
+        raise SpecError(
+            f"table {table.name} is a topic of Kafka, which only `aggloom run` reads, on Spark"
+        )
+    lower = {name.lower() for name in SPARK_OPTIONS} - set(_OF_CSV)
+    options = {
+        name: value
+        for name, value in table.options.items()
+        if name.lower() not in lower and name not in _OF_STREAMS
+    }
+    if str(table.options.get("header", "true")).lower() != "true":
+        raise SpecError(f"table {table.name}: without Spark, a CSV file needs a header")
+    return harness.read(table.path, table.format, table.name, **options)

@@ -1,0 +1,234 @@
+"""A session of SQL without Spark: tables, views and settings that statements leave behind, and what each one shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from aggloom.codegen import Statement, read_script, type_name
+from aggloom.codegen.planner import PlanOptions
+from aggloom.connectors import source_of
+from aggloom.drawn import show_rows
+from aggloom.errors import OptionError, SpecError, SqlError, UnknownTableError, nearest
+from aggloom.job import Job
+from aggloom.planned import fed, plan_of_job
+from aggloom.script import jobs_of
+from aggloom.shown import Form
+from aggloom.tables import TableSource
+
+HELP = """\
+SELECT .. ;                        runs a query over all that the files hold, and shows its table
+EXPLAIN SELECT .. ;                shows its plan
+CREATE TABLE t (..) WITH (..);     a table in files, in Flink's words (docs/scripts.md)
+CREATE VIEW v AS SELECT .. ;       a query under a name; DROP VIEW, DROP TABLE
+SHOW TABLES; DESCRIBE t;           what there is
+SET 'option' = 'value'; SET; RESET;
+SET 'sql-client.execution.result-mode' = 'changelog';   shows changes instead of tables
+QUIT;"""
+_MODE = "sql-client.execution.result-mode"
+_MODES = {"table": False, "tableau": False, "changelog": True}
+_QUERIES = ("SELECT", "WITH", "VALUES", "FROM", "(")
+_INSERTS = ("INSERT", "EXECUTE", "BEGIN")
+
+
+@dataclass
+class Shell:
+    """What statements have made, and how results are shown.
+
+    job: what else is said of every query: tables in files, options, the dialect. created: the statements that make
+    tables and views, by name (folded).
+    """
+
+    job: Job
+    form: Form = "table"
+    changes: bool = False
+    folder: Path | None = None
+    created: dict[str, tuple[str, str]] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    ended: bool = False
+
+    def run(self, statement: Statement) -> None:
+        """Do what a statement says; raises AggloomError."""
+        word = statement.words[0].upper()
+        if word in _QUERIES:
+            self._query(statement)
+        elif word in _INSERTS:
+            self._insert(statement)
+        elif word in _COMMANDS:
+            _COMMANDS[word](self, statement)
+        else:
+            known = [*_QUERIES[:3], "INSERT", *_COMMANDS]
+            raise SqlError(
+                f"a statement begins with {word}. {nearest(word, known)} HELP; says more"
+            )
+
+    def names(self) -> list[str]:
+        """The tables and views there are."""
+        return sorted([*(table.name for table in self.job.tables), *(n for n, _ in self._texts())])
+
+    def _query(self, statement: Statement) -> None:
+        jobs, plans = jobs_of(self._job(statement.text), self.folder, alone=True)
+        for plan in plans:
+            click.echo(plan)
+        for job in jobs:
+            self._show(job)
+
+    def _show(self, job: Job) -> None:
+        with fed(job) as harness:
+            changes = harness.changes()
+            if self.changes or not (harness.plan.tells_before or harness.plan.key):
+                show_rows(changes.columns, changes, self.form)
+                return
+            table = harness.table()
+            places = [table.columns.index(name) for name in harness.plan.key or ()]
+            # By the key first, where it does not come first.
+            rows = table if places == sorted(places) else _by(table, places)
+            show_rows(table.columns, rows, self.form)
+
+    def _insert(self, statement: Statement) -> None:
+        jobs, _ = jobs_of(self._job(statement.text), self.folder, alone=True)
+        for job in jobs:
+            if job.sink != "console":
+                raise SpecError(
+                    f"INSERT INTO {job.into}: this shell writes only to 'print'; `aggloom run` writes, "
+                    "on Spark, with the statement in a script"
+                )
+            self._show(job)
+
+    def _create(self, statement: Statement) -> None:
+        name, kind = self._made(statement)
+        if name.casefold() in (table.name.casefold() for table in self.job.tables):
+            raise SpecError(f"table {name!r} was given with --table; choose another name.")
+        before = self.created.pop(name.casefold(), None)
+        try:
+            # Whatever is wrong with it is said now.
+            quoted = f"`{name.replace('`', '``')}`"
+            text = f"{statement.text};\nSELECT * FROM {quoted}"
+            if kind == "VIEW":
+                plan_of_job(jobs_of(self._job(text), self.folder, alone=True)[0][0])
+            else:
+                self._check_table(text, name)
+        except Exception:
+            if before is not None:
+                self.created[name.casefold()] = before
+            raise
+        self.created[name.casefold()] = (name, statement.text)
+
+    def _check_table(self, text: str, name: str) -> None:
+        script = read_script(text)
+        if name not in script.lookups and script.created[name].connector not in ("print", "jdbc"):
+            source_of(script.created[name], self.folder, self.job.dialect)
+
+    def _made(self, statement: Statement) -> tuple[str, str]:
+        """The name and the kind of what CREATE makes."""
+        words = [word.upper() for word in statement.words]
+        kind = next((word for word in words[1:5] if word in ("TABLE", "VIEW")), None)
+        if kind is None:
+            raise SqlError("CREATE makes a TABLE or a VIEW here.")
+        at = words.index(kind) + 1
+        if words[at : at + 3] == ["IF", "NOT", "EXISTS"]:
+            at += 3
+        while words[at + 1 : at + 2] == ["."]:
+            at += 2
+        if at >= len(words):
+            raise SqlError(f"CREATE {kind} needs a name.")
+        return statement.words[at], kind
+
+    def _drop(self, statement: Statement) -> None:
+        words = [word for word in statement.words[2:] if word.upper() not in ("IF", "EXISTS")]
+        if len(statement.words) < 3 or len(words) != 1:
+            raise SqlError("write DROP TABLE name, or DROP VIEW name.")
+        if words[0].casefold() not in self.created and "EXISTS" not in statement.words:
+            raise _unknown(words[0], [name for name, _ in self.created.values()])
+        self.created.pop(words[0].casefold(), None)
+
+    def _set(self, statement: Statement) -> None:
+        if len(statement.words) == 1:
+            shown = {**self.settings, _MODE: "changelog" if self.changes else "table"}
+            show_rows(("option", "value"), sorted(shown.items()), self.form)
+            return
+        settings = read_script(f"{statement.text}; SELECT 1").settings
+        for name, value in settings.items():
+            if name.lower() == _MODE:
+                if value.lower() not in _MODES:
+                    raise OptionError(f"{name} is {value!r}. {nearest(value, _MODES)}")
+                self.changes = _MODES[value.lower()]
+                continue
+            PlanOptions.of({name: value})
+            self.settings[name] = value
+
+    def _reset(self, statement: Statement) -> None:
+        names = statement.words[1:] or tuple(self.settings)
+        for name in names:
+            self.settings.pop(name, None)
+        if not statement.words[1:]:
+            self.changes = False
+
+    def _list(self, statement: Statement) -> None:
+        if not (statement.begins("SHOW", "TABLES") or statement.begins("SHOW", "VIEWS")):
+            raise SqlError("write SHOW TABLES.")
+        show_rows(("name",), [(name,) for name in self.names()], self.form)
+
+    def _describe(self, statement: Statement) -> None:
+        words = [word for word in statement.words[1:] if word.upper() not in ("TABLE", "EXTENDED")]
+        if len(words) != 1:
+            raise SqlError("write DESCRIBE name.")
+        name = next((n for n in self.names() if n.casefold() == words[0].casefold()), None)
+        if name is None:
+            raise _unknown(words[0], self.names())
+        quoted = name.replace("`", "``")
+        jobs, _ = jobs_of(self._job(f"SELECT * FROM `{quoted}`"), self.folder, alone=True)
+        plan = plan_of_job(jobs[0])
+        key = plan.key or ()
+        rows = [(f.name, type_name(f.type), "yes" if f.name in key else "no") for f in plan.schema]
+        show_rows(("column", "type", "key"), rows, self.form)
+
+    def _help(self, _: Statement) -> None:
+        click.echo(HELP)
+
+    def _quit(self, _: Statement) -> None:
+        self.ended = True
+
+    def _texts(self) -> list[tuple[str, str]]:
+        return list(self.created.values())
+
+    def _job(self, text: str) -> Job:
+        """A statement with all that was said before; it comes first, so that places in it are true."""
+        # Tables that only other statements read need not be there.
+        creates = [text for _, text in self._texts()]
+        options = {**self.job.options, **self.settings}
+        return replace(self.job, sql=";\n".join([text, *creates]), options=options)
+
+
+def told_tables(tables: Sequence[TableSource]) -> list[str]:
+    """What is to be said of tables whose columns their files tell."""
+    return [told for table in tables if (told := table.told())]
+
+
+def _by(rows: Sequence[tuple[Any, ...]], places: list[int]) -> list[tuple[Any, ...]]:
+    from aggloom.runtime.values.changelog import sort_key
+
+    return sorted(rows, key=lambda row: [sort_key(row[place]) for place in places])
+
+
+def _unknown(name: str, known: Sequence[str]) -> UnknownTableError:
+    return UnknownTableError(f"there is no table {name!r}. {nearest(name, known)}")
+
+
+_COMMANDS: dict[str, Callable[[Shell, Statement], None]] = {
+    "CREATE": Shell._create,
+    "DROP": Shell._drop,
+    "SET": Shell._set,
+    "RESET": Shell._reset,
+    "SHOW": Shell._list,
+    "DESCRIBE": Shell._describe,
+    "DESC": Shell._describe,
+    "EXPLAIN": Shell._query,
+    "HELP": Shell._help,
+    "QUIT": Shell._quit,
+    "EXIT": Shell._quit,
+}

@@ -1,0 +1,177 @@
+"""The command `aggloom sql`: statements typed, piped, or from a file, over tables in files, without Spark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggloom.codegen import Statement, cut_statements, last_statement
+from aggloom.codegen.spec.choices import (
+    BACKENDS,
+    DIALECTS,
+    TABLE_CHANGES,
+    Backend,
+    Dialect,
+    TableChanges,
+)
+from aggloom.errors import AggloomError
+from aggloom.options_cli import debug_option, pairs_of
+from aggloom.shown import FORMS, Form
+
+if TYPE_CHECKING:
+    from aggloom.shell import Shell
+
+_PROMPT, _MORE = "aggloom> ", "    ...> "
+_WORDS = (
+    *("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "JOIN", "CREATE TABLE", "CREATE VIEW"),
+    *("EXPLAIN", "SHOW TABLES", "DESCRIBE", "DROP TABLE", "DROP VIEW", "SET", "RESET", "QUIT"),
+)
+
+
+@click.command("sql")
+@click.argument(
+    "script", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@click.option("-c", "--command", "text", help="Statements to run, instead of those typed or piped.")
+@click.option("--table", "tables", multiple=True, help="A table in files, as `aggloom run` has it.")
+@click.option("--changes", type=click.Choice(TABLE_CHANGES), default="retract")
+@click.option("--dialect", type=click.Choice(DIALECTS), default="spark", show_default=True)
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default="python",
+    show_default=True,
+    help="numba compiles each new query, which pays from about a million rows.",
+)
+@click.option("--format", "form", type=click.Choice(FORMS), default="table", show_default=True)
+@click.option("--changelog", is_flag=True, help="Show the changes of results instead of tables.")
+@click.option("--set", "settings", multiple=True, help="A planner option: OPTION=VALUE.")
+@click.option("--keep-going", is_flag=True, help="Go on after a statement that fails.")
+@debug_option
+def sql_shell(
+    script: Path | None,
+    text: str | None,
+    tables: tuple[str, ...],
+    changes: TableChanges,
+    dialect: Dialect,
+    backend: Backend,
+    form: Form,
+    changelog: bool,
+    settings: tuple[str, ...],
+    keep_going: bool,
+) -> None:
+    """Ask SQL of tables in files, in this process, without Spark: a prompt, or statements from a pipe or a SCRIPT."""
+    if script is not None and text is not None:
+        raise click.UsageError("a SCRIPT and --command are two; give one")
+    from aggloom.job import Job
+    from aggloom.shell import Shell, told_tables
+    from aggloom.tables import read_table_option
+
+    sources = tuple(map(read_table_option, tables))
+    options = pairs_of("--set", "OPTION=VALUE", settings)
+    job = Job("", sources, None, "console", changes, dialect, backend, options=options)
+    shell = Shell(job, form, changelog, None if script is None else script.parent)
+    for told in told_tables(sources):
+        click.echo(told, err=True)
+    if script is not None:
+        text = script.read_text(encoding="utf-8")
+    if text is None and sys.stdin.isatty():
+        _prompted(shell)
+        return
+    whole = sys.stdin.read() if text is None else text
+    failed = _run(shell, last_statement(whole), keep_going)
+    if failed:
+        sys.exit(2)
+
+
+def _run(shell: Shell, statements: list[Statement], keep_going: bool) -> int:
+    """Run statements one by one; how many failed, of which without keep_going the first ends all."""
+    failed = 0
+    for statement in statements:
+        if shell.ended:
+            break
+        try:
+            shell.run(statement)
+        except AggloomError as error:
+            if not keep_going:
+                raise
+            failed += 1
+            click.echo(f"aggloom: {error}", err=True)
+    return failed
+
+
+def _prompted(shell: Shell) -> None:
+    """Statements from a terminal, until QUIT or the end of the input."""
+    click.echo("Statements end with a semicolon. HELP; lists them, QUIT; ends.", err=True)
+    history = _editing(shell)
+    begun = ""
+    while not shell.ended:
+        try:
+            begun += input(_MORE if begun.strip() else _PROMPT) + "\n"
+        except EOFError:
+            click.echo()
+            break
+        except KeyboardInterrupt:
+            click.echo()
+            begun = ""
+            continue
+        begun = _answered(shell, begun)
+    if history is not None:
+        _keep(history)
+
+
+def _answered(shell: Shell, begun: str) -> str:
+    """Run what is whole of a text, and give back the rest; errors are said, and end nothing."""
+    word = begun.strip().upper()
+    if word in ("QUIT", "EXIT", "HELP"):
+        begun = f"{word};"
+    statements, rest = cut_statements(begun)
+    try:
+        _run(shell, statements, keep_going=True)
+    except KeyboardInterrupt:
+        click.echo("aggloom: interrupted", err=True)
+    except OSError as error:
+        click.echo(f"aggloom: {error}", err=True)
+    return rest if rest.strip() else ""
+
+
+def _editing(shell: Shell) -> Path | None:
+    """Let lines be edited, completed and remembered, where Python has readline; the file of the history."""
+    try:
+        import readline
+    except ImportError:
+        return None
+
+    def complete(begin: str, number: int) -> str | None:
+        found = [w for w in (*_WORDS, *shell.names()) if w.casefold().startswith(begin.casefold())]
+        return found[number] if number < len(found) else None
+
+    readline.set_completer(complete)
+    editline = "libedit" in (readline.__doc__ or "")
+    readline.parse_and_bind("bind ^I rl_complete" if editline else "tab: complete")
+    file = history_file()
+    with suppress(OSError):
+        readline.read_history_file(file)
+    return file
+
+
+def _keep(history: Path) -> None:
+    """Write the history into a file that only the user reads: statements may hold passwords."""
+    import readline
+
+    readline.set_history_length(1_000)
+    with suppress(OSError):
+        history.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        readline.write_history_file(history)
+        history.chmod(0o600)
+
+
+def history_file() -> Path:
+    """Where the lines typed are remembered."""
+    base: Any = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "aggloom" / "sql_history"

@@ -1,0 +1,194 @@
+"""A file of tests: the query that it is about, and for each test what is given and what is expected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aggloom.errors import CaseFormatError, nearest
+from aggloom.job import Job, OnceEach, complete, read_job
+from aggloom.tables import TableSource, relative_to, table_source
+
+Row = Mapping[str, Any]
+_FILE = ("job", "sql", "tables", "dialect", "changes", "options", "backend", "tests")
+_TEST = ("name", "description", "into", "given", "expect", "options")
+_EXPECT = ("rows", "changes", "error")
+STEPS = ("watermark", "clock", "end")
+"""What a step may be besides rows of tables."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is to come out: rows of the table, changes, or an error with this text in it."""
+
+    rows: tuple[Row, ...] | None = None
+    changes: tuple[Row, ...] | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test: steps that are fed one after the other, and what is expected then; where: how messages name it.
+
+    into: which query of a script it is about, by the table that it writes.
+    """
+
+    # pytest is not to take it for one of its own.
+    __test__ = False
+
+    name: str
+    where: str
+    given: tuple[Mapping[str, Any], ...]
+    expect: Expected
+    into: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TestFile:
+    """The tests of a file, and the job that they are about; folder: to what paths in scripts are relative."""
+
+    __test__ = False
+
+    path: Path
+    job: Job
+    folder: Path
+    tests: tuple[Test, ...]
+
+
+def is_test_file(path: Path) -> bool:
+    """Whether a YAML file says that it holds tests; raises CaseFormatError for what is no YAML."""
+    content = _content(path)
+    return isinstance(content, Mapping) and "tests" in content
+
+
+def read_tests(path: Path) -> TestFile:
+    """The tests of a YAML file; raises CaseFormatError and SpecError with the file and the entry."""
+    content = _content(path)
+    if not isinstance(content, Mapping):
+        raise CaseFormatError(
+            f"{path}: a file of tests is a mapping with `job`, or `sql`, and `tests`."
+        )
+    _known(content, _FILE, str(path))
+    if "tests" not in content:
+        raise CaseFormatError(f"{path}: there is no `tests`.")
+    listed = content["tests"]
+    if not isinstance(listed, list) or not listed:
+        raise CaseFormatError(f"{path}: `tests` must be a list of tests.")
+    job, folder = _job(content, path)
+    tests = tuple(_test(each, path, number) for number, each in enumerate(listed, 1))
+    names = [test.name for test in tests]
+    for name in names:
+        if names.count(name) > 1:
+            raise CaseFormatError(f"{path}: two tests are named {name!r}; rename one.")
+    return TestFile(path, job, folder, tests)
+
+
+def _content(path: Path) -> Any:
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), OnceEach)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CaseFormatError(f"{path}: the file cannot be read: {error}") from None
+
+
+def _job(content: Mapping[str, Any], path: Path) -> tuple[Job, Path]:
+    """The job of a file: of a script, of a job file, or said here."""
+    if ("job" in content) == ("sql" in content):
+        raise CaseFormatError(f"{path}: give either `job`, a script or a job file, or `sql`.")
+    folder = path.parent
+    given: dict[str, Any] = {
+        n: content[n] for n in ("dialect", "changes", "options", "backend") if n in content
+    }
+    given.setdefault("backend", "python")
+    tables = _tables(content.get("tables") or {}, path)
+    if "sql" in content:
+        sql = content["sql"]
+    else:
+        place = Path(relative_to(folder, str(content["job"])))
+        if place.suffix.lower() != ".sql":
+            made = read_job(place, **given)
+            kept = {table.name: table for table in made.tables} | {t.name: t for t in tables}
+            return replace(made, tables=tuple(kept.values())), place.parent
+        try:
+            sql, folder = place.read_text(encoding="utf-8"), place.parent
+        except (OSError, UnicodeDecodeError) as error:
+            raise CaseFormatError(f"{path}: `job` cannot be read: {error}") from None
+    if not isinstance(sql, str):
+        raise CaseFormatError(f"{path}: `sql` must be a text.")
+    return complete({**given, "sql": sql, "tables": tables}, str(path)), folder
+
+
+def _tables(given: Any, path: Path) -> tuple[TableSource, ...]:
+    """The tables of a file: columns by name, or a mapping as in job files, without a path."""
+    if not isinstance(given, Mapping):
+        raise CaseFormatError(f"{path}: `tables` must be a mapping of names to columns.")
+    found = []
+    for name, about in given.items():
+        settings = {"schema": about} if isinstance(about, str) else about
+        where = f"{path}, table {name}"
+        if not isinstance(settings, Mapping) or "schema" not in settings:
+            raise CaseFormatError(f'{where}: give its columns, as in "name STRING, cnt INT".')
+        known = ("schema", "keys", "changes", "watermark")
+        _known(settings, known, where)
+        found.append(table_source(name, {"path": "-", "format": "jsonl", **settings}, where))
+    return tuple(found)
+
+
+def _test(given: Any, path: Path, number: int) -> Test:
+    where = f"{path}, test {number}"
+    if not isinstance(given, Mapping):
+        raise CaseFormatError(f"{where}: a test is a mapping with `name`, `given` and `expect`.")
+    name = given.get("name")
+    if not isinstance(name, str) or not name.strip():
+        raise CaseFormatError(f"{where}: give it a `name`.")
+    where = f"{path}: {name}"
+    _known(given, _TEST, where)
+    for entry in ("given", "expect"):
+        if entry not in given:
+            raise CaseFormatError(f"{where}: there is no `{entry}`.")
+    steps = given["given"] or []
+    steps = [steps] if isinstance(steps, Mapping) else steps
+    if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
+        raise CaseFormatError(
+            f"{where}: `given` must be tables with rows, or a list of such steps."
+        )
+    options = given.get("options") or {}
+    if not isinstance(options, Mapping):
+        raise CaseFormatError(f"{where}: `options` must be a mapping of names to values.")
+    expect = _expected(given["expect"], where)
+    return Test(name, where, tuple(steps), expect, given.get("into"), options)
+
+
+def _expected(given: Any, where: str) -> Expected:
+    if given is None or isinstance(given, list):
+        return Expected(_rows(given or [], f"{where}, expect"))
+    if not isinstance(given, Mapping) or not given:
+        raise CaseFormatError(f"{where}: `expect` must be rows, or one of {', '.join(_EXPECT)}.")
+    _known(given, _EXPECT, f"{where}, expect")
+    error = given.get("error")
+    if error is not None and (not isinstance(error, str) or len(given) > 1):
+        raise CaseFormatError(f"{where}: `error` must be a text, alone.")
+    found = {
+        entry: _rows(given[entry] or [], f"{where}, {entry}")
+        for entry in ("rows", "changes")
+        if entry in given
+    }
+    return Expected(**found, error=error)
+
+
+def _rows(given: Any, where: str) -> tuple[Row, ...]:
+    if not isinstance(given, list) or not all(isinstance(row, Mapping) for row in given):
+        raise CaseFormatError(f"{where}: rows must be a list of mappings of columns to values.")
+    return tuple(given)
+
+
+def _known(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:
+    for entry in given:
+        if entry not in known:
+            raise CaseFormatError(
+                f"{where}: there is no entry {entry!r}. {nearest(str(entry), known)}"
+            )

@@ -1,0 +1,67 @@
+"""A text that somebody types, cut into statements: those that are whole, and what is begun."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
+
+from aggloom.codegen.sql.dialect import AggloomSpark
+from aggloom.codegen.sql.errors import syntax_error
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement: its text, and its words without their quotes."""
+
+    text: str
+    words: tuple[str, ...]
+
+    def begins(self, *words: str) -> bool:
+        """Whether these words come first, in any case."""
+        return tuple(word.upper() for word in self.words[: len(words)]) == words
+
+
+def cut_statements(text: str) -> tuple[list[Statement], str]:
+    """The statements that a semicolon ends, and the text behind the last one; a quote may be open there."""
+    try:
+        tokens = sqlglot.tokenize(text, dialect=AggloomSpark)
+    except SqlglotError:
+        return _closed(text)
+    found: list[Statement] = []
+    start, words = 0, list[str]()
+    for token in tokens:
+        if token.token_type != TokenType.SEMICOLON:
+            words.append(token.text)
+            continue
+        if words:
+            found.append(Statement(text[start : token.start].strip(), tuple(words)))
+        start, words = token.end + 1, []
+    return found, text[start:] if words else ""
+
+
+def _closed(text: str) -> tuple[list[Statement], str]:
+    """What is whole before a quote that is open: the longest beginning that ends with a semicolon and can be read."""
+    at = text.rfind(";")
+    while at >= 0:
+        try:
+            sqlglot.tokenize(text[: at + 1], dialect=AggloomSpark)
+        except SqlglotError:
+            at = text.rfind(";", 0, at)
+            continue
+        found, _ = cut_statements(text[: at + 1])
+        return found, text[at + 1 :]
+    return [], text
+
+
+def last_statement(text: str) -> list[Statement]:
+    """The statements of a whole text, of which the last need not end with a semicolon; raises SqlError."""
+    found, rest = cut_statements(f"{text}\n;")
+    if rest.strip(" \t\r\n;"):
+        try:
+            sqlglot.tokenize(text, dialect=AggloomSpark)
+        except SqlglotError as error:
+            raise syntax_error(text, error) from None
+    return found

@@ -1,0 +1,57 @@
+"""Rows with the names of their columns: what a harness gives out, as a list, for notebooks and for pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from aggloom.runtime.handlers.columns import rows_to_batch
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS
+from aggloom.shown import html_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Table(list[tuple[Any, ...]]):
+    """A list of rows that knows their columns; `harness.table()` and `harness.changes()` give it."""
+
+    def __init__(self, rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> None:
+        super().__init__(rows)
+        self.schema = schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self.schema.names)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as a table of Arrow, in the types of the query."""
+        if not self.schema.names:
+            return pa.Table.from_struct_array(pa.array([{}] * len(self), pa.struct([])))
+        return pa.Table.from_batches([rows_to_batch(list(self), self.schema)])
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a DataFrame. A NULL is `pd.NA` in numbers, which stay what they are, and None elsewhere."""
+        import pandas as pd
+
+        kinds = {
+            **{getattr(pa, name.lower())(): getattr(pd, f"{name}Dtype")() for name in _NUMBERS},
+            pa.bool_(): pd.BooleanDtype(),
+        }
+        return self.to_arrow().to_pandas(types_mapper=kinds.get, date_as_object=True)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.columns, self, len(self))
+
+
+_NUMBERS = ("Int8", "Int16", "Int32", "Int64", "Float32", "Float64")
+
+
+def changes_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of a table's changes: what kind each is, then the table's; a harness reads them by these names."""
+    taken = {name.lower() for name in schema.names}
+    free = [name for name in ("op", *CHANGE_COLUMNS.values()) if name not in taken]
+    return schema.insert(0, pa.field(free[0] if free else "change", pa.string()))
