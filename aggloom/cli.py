@@ -67,12 +67,12 @@ for _command in (
     refresh,
     inspect,
     explain,
-    ui,
-    report,
     init,
     sql_shell,
     run_tests,
     completion,
+    ui,
+    report,
 ):
     main.add_command(_command)
 
