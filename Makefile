@@ -80,11 +80,12 @@ nexmark-flink: $(READY) java ## the same beside Flink SQL, which is installed th
 generated: $(READY) ## write the committed examples again, as this tree's generator would
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))
 
-docs: $(READY) ## write docs/functions.md, docs/expressions.md, the plans in docs/plans.md and docs/windows.md with its pictures again
+docs: $(READY) ## write docs/functions.md, docs/expressions.md, the plans in docs/plans.md, docs/windows.md with its pictures and the notebooks again
 	@$(BIN)/python -m aggloom.codegen.catalogue.functions_doc docs/functions.md
 	@$(BIN)/python -m aggloom.codegen.scalar.doc docs/expressions.md
 	@$(BIN)/python -m aggloom.codegen.planner.plans_doc docs/plans.md
 	@$(BIN)/python -m aggloom.runtime.local.timeline_doc docs/windows.md
+	@$(BIN)/python examples/notebooks.py
 
 fmt: $(READY) ## format the code and sort its imports
 	$(BIN)/ruff check --fix --quiet --exit-zero .
