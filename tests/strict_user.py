@@ -54,7 +54,7 @@ def harnesses(spec: al.AggSpec) -> None:
     query.watermark(1_000, "t")
     one = al.Harness.deduplicate(SCHEMA, "name", keep="first", order_by="ts")
     one.end_of_input()
-    print(al.estimate(spec, [{"name": "a"}], rows=1_000).bytes)
+    print(al.estimate(spec, one.to_pandas(), rows=1_000).bytes)
 
 
 def windows(spec: al.AggSpec) -> None:
