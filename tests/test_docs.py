@@ -279,7 +279,9 @@ def test_blocks_on_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     exec(query, {"al": al, "changes": names["changes"]})
     (told,) = blocks("state.md", "python")
     told = place(told).replace(f"{tmp_path}/state/", f"{tmp_path}/checkpoint/")
-    assert "+I {'cnt': 4} [({'total': 3, 'top': 3}, {'total': 7, 'top': 4})]" in printed(told, {"al": al})
+    assert "+I {'cnt': 4} [({'total': 3, 'top': 3}, {'total': 7, 'top': 4})]" in printed(
+        told, {"al": al}
+    )
 
     def frame(columns: str) -> Any:
         return spark.createDataFrame([], columns)
