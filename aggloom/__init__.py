@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
     from aggloom.runtime.spark.kafka import read_kafka
+    from aggloom.runtime.spark.lakes import read_delta
     from aggloom.runtime.spark.lookup import lookup
     from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
@@ -155,6 +156,7 @@ __all__ = [
     "rank",
     "rank_sql",
     "read_changes",
+    "read_delta",
     "read_kafka",
     "read_messages",
     "read_table",
@@ -213,6 +215,7 @@ _HOMES = {
     "rank": "aggloom.runtime.spark.rank",
     "kafka_settings": "aggloom.runtime.spark.connector",
     "read_changes": "aggloom.runtime.spark.sources",
+    "read_delta": "aggloom.runtime.spark.lakes",
     "read_kafka": "aggloom.runtime.spark.kafka",
     "read_messages": "aggloom.runtime.spark.messages",
     "read_table": "aggloom.runtime.spark.sinks",

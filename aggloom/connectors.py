@@ -61,6 +61,16 @@ class Words:
             raise self.wrong(f"'{name}' is {found!r}; it must be a whole number.")
         return None if found is None else int(found)
 
+    def prefixed(self, start: str) -> dict[str, str]:
+        """The options whose names begin so, under these names."""
+        self.known.append(f"{start}..")
+        return {name: self.given.pop(name) for name in list(self.given) if name.startswith(start)}
+
+    def storage(self) -> dict[str, str]:
+        """What is said to an object store."""
+        found = self.prefixed("storage.")
+        return {name.removeprefix("storage."): value for name, value in found.items()}
+
     def refuse(self, name: str, why: str) -> None:
         """Refuse an option of Flink's that has no meaning here."""
         if self.take(name) is not None:
@@ -83,7 +93,8 @@ def source_of(
     words = Words(table, folder)
     kind = _known(_SOURCES, table, "read from")
     settings = kind(words)
-    settings |= {name: value for name in _READERS if (value := words.take(name)) is not None}
+    readers = () if table.connector == "delta" else _READERS
+    settings |= {name: value for name in readers if (value := words.take(name)) is not None}
     words.end()
     settings |= {"schema": table.columns, "changes": table.changes}
     if table.watermark is not None:
@@ -226,6 +237,23 @@ def _json_key(words: Words) -> None:
     words.choice("value.fields-include", {"all": "ALL"}, "ALL")
 
 
+def _delta(words: Words) -> dict[str, Any]:
+    found: dict[str, Any] = {"connector": "delta", "path": words.need("table-path")}
+    version, time = words.number("startingVersion"), words.take("startingTimestamp")
+    if version is not None and time is not None:
+        raise words.wrong(
+            "'startingVersion' and 'startingTimestamp' are both given; leave one out."
+        )
+    start = words.take("start") or (time if version is None else version)
+    if start is not None:
+        found["start"] = start
+    number = words.number("max_versions_per_trigger")
+    if number is not None:
+        found["max_versions_per_trigger"] = number
+    storage = words.storage()
+    return {**found, "storage": storage} if storage else found
+
+
 def _into_files(words: Words) -> str:
     path, format = relative_to(words.folder, words.need("path")), _format(words, "format")
     if format not in ("jsonl", "parquet"):
@@ -281,18 +309,41 @@ def _into_topic(words: Words, format: str) -> dict[str, Any]:
     return found
 
 
+def _into_delta(words: Words) -> dict[str, Any]:
+    found = {"kind": "delta", "path": relative_to(words.folder, words.need("table-path"))}
+    return _into_lake(words, found, "delta.")
+
+
+def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str, Any]:
+    """What is said of writing into a table of files; properties: what those of the table itself begin with."""
+    for option in ("form", "existing", "replay", "create", "partition_by", "attempts"):
+        value = words.take(f"sink.{option}")
+        if value is not None:
+            found[option] = value
+    if not words.table.key and found.get("form") != "changelog":
+        raise words.wrong(
+            "a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED, or say 'sink.form' = 'changelog'."
+        )
+    for option, own in (("properties", words.prefixed(properties)), ("storage", words.storage())):
+        if own:
+            found[option] = own
+    return found
+
+
 def _into_console(words: Words) -> str:
     return "console"
 
 
 _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
     "filesystem": _files,
+    "delta": _delta,
     "kafka": _kafka,
     "upsert-kafka": _upsert_kafka,
 }
 _SINKS: dict[str, Callable[[Words], Any]] = {
     "filesystem": _into_files,
     "jdbc": _into_database,
+    "delta": _into_delta,
     "kafka": _into_kafka,
     "upsert-kafka": _into_upsert_kafka,
     "print": _into_console,

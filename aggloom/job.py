@@ -86,6 +86,9 @@ def read_job(path: Path, **overrides: Any) -> Job:
         kind, colon, place = given["sink"].partition(":")
         if place and "," not in kind:
             given["sink"] = kind + colon + relative_to(path.parent, place)
+    elif isinstance(given.get("sink"), Mapping) and isinstance(given["sink"].get("path"), str):
+        told = dict(given["sink"])
+        given["sink"] = told | {"path": relative_to(path.parent, told["path"])}
     options = given.get("options") or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")

@@ -17,6 +17,7 @@ from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import InputFormatError, SpecError, nearest
 from aggloom.inferred import Inferred, inferred, is_here, sniffed
+from aggloom.lake_tables import ENTRIES, check_lake, lake_columns, lake_frame
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 
 SPARK_OPTIONS = (
@@ -32,7 +33,7 @@ SPARK_OPTIONS = (
 )
 """Options of Spark's readers that need no `options` around them; any case will do."""
 
-CONNECTORS = ("files", "kafka")
+CONNECTORS = ("files", "kafka", *ENTRIES)
 """Where a table of a job may be."""
 _TOPICS = (
     *("servers", "topic", "pattern", "start", "max_messages_per_trigger", "lost_data"),
@@ -60,11 +61,11 @@ _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table of the query and the files, or the topics of Kafka, that its changes are in.
+    """A table of the query and the files, the topics of Kafka, or the table of a lake, that its changes are in.
 
-    kafka: servers, topic and the other arguments of read_kafka; None of files. watermark: its event-time column, and
-    how far rows may be out of order. keys: its primary key. changes: append, retract or upsert, where the job says
-    something else of its other tables.
+    lake: its connector, its path and the other arguments of its reader. kafka: servers, topic and the other arguments
+    of read_kafka; None of files. watermark: its event-time column, and how far rows may be out of order. keys: its
+    primary key. changes: append, retract or upsert, where the job says something else of its other tables.
     """
 
     name: str
@@ -76,9 +77,12 @@ class TableSource:
     keys: tuple[str, ...] = ()
     changes: str | None = None
     kafka: Mapping[str, Any] | None = None
+    lake: Mapping[str, Any] | None = None
 
     def frame(self, spark: Any) -> Any:
         """Its changes, as a stream."""
+        if self.lake is not None:
+            return lake_frame(spark, self.lake, self.schema)
         if self.kafka is not None:
             from aggloom.runtime.spark.kafka import read_kafka
 
@@ -102,7 +106,7 @@ class TableSource:
 
     def told(self) -> str | None:
         """What is to be said of columns that nobody gave, but the files."""
-        if self.schema is not None or self.format == "parquet":
+        if self.schema is not None or self.lake is not None or self.format == "parquet":
             return None
         return self._inferred().told(self.name, self.format)
 
@@ -120,6 +124,8 @@ class TableSource:
 
     def columns(self) -> str | pa.Schema:
         """The columns: as given, or as local Parquet files have them, all of them together."""
+        if self.lake is not None:
+            return lake_columns(self.lake, self.schema)
         if self.schema is not None:
             return self.schema
         if self.format != "parquet":
@@ -161,6 +167,8 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     folder: to what a relative path is relative. Raises SpecError, for an entry that nobody reads too.
     """
     given = dict(settings) if isinstance(settings, Mapping) else {}
+    if given.get("connector") in ENTRIES:
+        return _lake(name, given, where, folder)
     kafka = _kafka(given, where)
     path = given.pop("path", "" if kafka else None)
     if not isinstance(path, str) or not (path or kafka):
@@ -181,10 +189,49 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     schema, declared = (None, ()) if schema is None else without_primary_key(schema)
     watermark = _watermark(given.pop("watermark", None), where)
     keys = _keys(given.pop("keys", None), where) or declared
+    changes = _changes(given, where)
+    return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes, kafka)
+
+
+def _changes(given: dict[str, Any], where: str) -> str | None:
     changes = given.pop("changes", None)
     if changes is not None and changes not in TABLE_CHANGES:
         raise SpecError(f"{where}: changes is {changes!r}. {nearest(str(changes), TABLE_CHANGES)}")
-    return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes, kafka)
+    return None if changes is None else str(changes)
+
+
+def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> TableSource:
+    """A table of a lake."""
+    connector, path = given.pop("connector"), given.pop("path", None)
+    if not isinstance(path, str) or not path:
+        raise SpecError(f"{where}: a table of {connector} needs a path.")
+    lake: dict[str, Any] = {"connector": connector, "path": relative_to(folder, path)}
+    kinds = {"max_versions_per_trigger": int, "metadata": bool}
+    for entry in ENTRIES[connector]:
+        if entry in given:
+            lake[entry] = _typed(entry, given.pop(entry), kinds.get(entry, str), where)
+    options = given.pop("options", None) or {}
+    if isinstance(options, Mapping) and all(str(each).startswith("storage.") for each in options):
+        told = {str(each).removeprefix("storage."): value for each, value in options.items()}
+        lake |= {"storage": told} if told else {}
+    else:
+        given["options"] = options
+    check_lake(lake, where)
+    schema = given.pop("schema", None)
+    if not isinstance(schema, str | None):
+        raise SpecError(f'{where}: schema must be DDL, as in "name STRING, cnt INT".')
+    schema, declared = (None, ()) if schema is None else without_primary_key(schema)
+    watermark = _watermark(given.pop("watermark", None), where)
+    keys = _keys(given.pop("keys", None), where) or declared
+    changes = _changes(given, where)
+    if changes == "upsert":
+        raise SpecError(f"{where}: {connector} tells the rows that it replaces; leave changes out.")
+    for entry in given:
+        known = ("connector", "path", "schema", "watermark", "keys", "changes", *ENTRIES[connector])
+        raise SpecError(f"{where}: there is no entry {entry!r}. {nearest(str(entry), known)}")
+    return TableSource(
+        str(name), lake["path"], connector, schema, {}, watermark, keys, changes, lake=lake
+    )
 
 
 def _kafka(given: dict[str, Any], where: str) -> dict[str, Any] | None:

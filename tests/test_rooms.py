@@ -112,7 +112,8 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "lookup", "operators"),
-    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "sinks"),
+    "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "lakes"),
+    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "lakes", "sinks"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN
@@ -134,6 +135,8 @@ ROOMS: dict[str, set[str]] = {
 # cases, the harness asks Spark to evaluate them if it is given one. The probe compiles users' functions
 # at plan time, to know whether they can be.
 TOOLS = {
+    "runtime/lakes/delta.py": {"deltalake"},
+    "runtime/sinks/delta.py": {"deltalake"},
     "runtime/sinks/kafka.py": {"confluent_kafka"},
     "codegen/user/probe.py": {"numba"},
     "runtime/cases/run.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},

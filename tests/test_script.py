@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -17,6 +18,7 @@ from aggloom.connectors import sink_of, source_of
 from aggloom.errors import AggloomError, OptionError, SpecError
 from aggloom.job import complete, read_job
 from aggloom.script import jobs_of
+from aggloom.tables import read_table_option, table_source
 
 ORDERS = """
 -- A comment; of two parts.
@@ -169,10 +171,87 @@ def test_what_flinks_words_mean() -> None:
         sink_of(read_into(f"{database},'sink.existing'='some'"))
 
 
-def read_into(options: str) -> Any:
-    script = read_script(
-        f"CREATE TABLE t (k INT, PRIMARY KEY (k) NOT ENFORCED) WITH ({options}); INSERT INTO t SELECT 1"
-    )
+def test_words_of_a_delta_table() -> None:
+    delta = "'connector'='delta','table-path'='lake/t'"
+    more = "'sink.existing'='keep','sink.attempts'='3','delta.appendOnly'='true','storage.a.b'='c'"
+    assert sink_of(read_into(f"{delta},{more}"), Path("/jobs")) == {
+        "kind": "delta",
+        "path": "/jobs/lake/t",
+        "existing": "keep",
+        "attempts": "3",
+        "properties": {"delta.appendOnly": "true"},
+        "storage": {"a.b": "c"},
+    }
+    assert sink_of(read_into(f"{delta},'sink.form'='changelog'", "")) == {
+        "kind": "delta",
+        "path": "lake/t",
+        "form": "changelog",
+    }
+    with pytest.raises(
+        OptionError, match=r"declare PRIMARY KEY .* or say 'sink.form' = 'changelog'"
+    ):
+        sink_of(read_into(delta, ""))
+    with pytest.raises(SpecError, match="known are table, changelog"):
+        sink_of(read_into(f"{delta},'sink.form'='log'"))
+    with pytest.raises(OptionError, match="'table-path' is missing"):
+        sink_of(read_into("'connector'='delta'"))
+    with pytest.raises(OptionError, match=r"Did you mean .sink.form."):
+        sink_of(read_into(f"{delta},'sink.from'='x'"))
+
+
+def test_words_of_a_delta_table_that_is_read(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"k": pa.array([1], pa.int32()), "v": [2]}))
+    delta = "'connector'='delta','table-path'='t'"
+    more = "'startingVersion'='0','max_versions_per_trigger'='5','storage.a.b'='c'"
+    made = source_of(table(f"{delta},{more}", "k INT"), tmp_path)
+    assert made.lake == {
+        "connector": "delta",
+        "path": f"{tmp_path}/t",
+        "start": 0,
+        "storage": {"a.b": "c"},
+        "max_versions_per_trigger": 5,
+    }
+    assert source_of(table(delta, "k INT"), tmp_path).columns() == pa.schema([("k", pa.int32())])
+    for options, said in (
+        ("'startingVersion'='0','startingTimestamp'='2026-01-01'", "are both given"),
+        ("'startingVersion'='first'", "must be a whole number"),
+        ("'format'='json'", "there is no option 'format' here"),
+        ("'unreadable'='drop'", "there is no option 'unreadable' here"),
+        ("'changes'='upsert'", "tells the rows that it replaces"),
+    ):
+        with pytest.raises(SpecError) as raised:
+            source_of(table(f"{delta},{options}"), tmp_path)
+        assert said in str(raised.value)
+
+
+def test_a_delta_table_of_a_job(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    deltalake.write_deltalake(tmp_path / "t", pa.table({"k": [1], "v": ["a"]}))
+    whole = pa.schema([("k", pa.int64()), ("v", pa.string())])
+    told = {"connector": "delta", "path": "t", "start": "latest"}
+    made = table_source("t", told, "job", tmp_path)
+    assert made.columns() == whole and made.sends is None
+    text = f"t={tmp_path}/t,connector=delta,schema=v STRING, _commit_version BIGINT,storage.a=b"
+    made = read_table_option(text)
+    assert made.columns() == pa.schema([("v", pa.string()), ("_commit_version", pa.int64())])
+    assert made.lake is not None and made.lake["storage"] == {"a": "b"}
+    for more, said in (
+        ({"schema": "k INT"}, "'k' is int64 in the table, not int32"),
+        ({"schema": "w INT"}, "there is no column 'w'"),
+        ({"formt": "x"}, "there is no entry 'formt'"),
+        ({"storage": 3}, "storage is 3; it must be a mapping"),
+        ({"max_versions_per_trigger": "x"}, "must be a whole number"),
+        ({"path": ""}, "a table of delta needs a path"),
+        ({"connector": "dleta"}, "Did you mean 'delta'"),
+    ):
+        with pytest.raises(SpecError) as raised:
+            table_source("t", told | more, "job", tmp_path).columns()
+        assert said in str(raised.value)
+
+
+def read_into(options: str, key: str = ", PRIMARY KEY (k) NOT ENFORCED") -> Any:
+    script = read_script(f"CREATE TABLE t (k INT{key}) WITH ({options}); INSERT INTO t SELECT 1")
     return script.created["t"]
 
 

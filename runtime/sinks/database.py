@@ -46,6 +46,7 @@ class DatabaseOptions:
     existing: str = "error"
     replay: bool = False
     log_table: str = "aggloom_batches"
+    kind = "database"
 
     @property
     def needs_key(self) -> bool:

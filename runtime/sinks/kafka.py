@@ -52,6 +52,7 @@ class KafkaOptions:
     timeout: int = 60
     prefix: str = "aggloom"
     properties: Mapping[str, Any] = field(default_factory=dict)
+    kind = "kafka"
 
     @property
     def needs_key(self) -> bool:

@@ -9,18 +9,23 @@ import pyarrow as pa
 
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.sinks.database import DatabaseOptions, DatabaseSink, database_options
+from aggloom.runtime.sinks.delta import DeltaOptions, DeltaSink, delta_options
 from aggloom.runtime.sinks.kafka import KafkaOptions, KafkaSink, kafka_options
 from aggloom.runtime.values.changelog import Kinds
 
-Options = DatabaseOptions | KafkaOptions
+Options = DatabaseOptions | DeltaOptions | KafkaOptions
 SINKS: dict[str, Callable[[Mapping[str, Any]], Options]] = {
     "database": database_options,
+    "delta": delta_options,
     "kafka": kafka_options,
 }
 """What reads the options of a kind."""
 PLAIN = ("console", "table", "jsonl", "parquet")
 """Sinks that Spark writes, or that take a path at most: jsonl:PATH."""
-KNOWN = ("console", "table", "jsonl:PATH", "parquet:PATH", "a mapping with a kind: database, kafka")
+KNOWN = (
+    *("console", "table", "jsonl:PATH", "parquet:PATH"),
+    f"a mapping with a kind: {', '.join(SINKS)}",
+)
 """What a sink may be, as messages say it."""
 
 
@@ -35,10 +40,13 @@ def made_sink(
     options: Options, key: Sequence[str] | None, tells_before: bool | None
 ) -> tuple[Sink, str]:
     """The sink of options, and what to call it; key: the columns by which rows are told apart."""
+    where = f"sink {options.kind}"
     if isinstance(options, KafkaOptions):
-        return KafkaSink(options, key, tells_before), "sink kafka"
+        return KafkaSink(options, key, tells_before), where
+    if isinstance(options, DeltaOptions):
+        return DeltaSink(options, key, tells_before), where
     assert key is not None
-    return DatabaseSink(options, key, tells_before), "sink database"
+    return DatabaseSink(options, key, tells_before), where
 
 
 def destination(sink: str | Mapping[str, Any]) -> tuple[str, str, Any]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from aggloom.errors import SpecError
-from aggloom.runtime.sinks.kafka import KafkaOptions
 from aggloom.runtime.sinks.registry import Options, Sink, made_sink
 from aggloom.runtime.spark.checkpoint import is_local, local
 from aggloom.runtime.spark.failures import telling
@@ -63,7 +62,7 @@ def _key(
     made: Lowering | None, names: Sequence[str], said: Sequence[str] | None, options: Options
 ) -> tuple[tuple[str, ...] | None, bool | None]:
     """The columns by which rows are written, and whether each row that is replaced is told (None: unknown)."""
-    where = f"sink {'kafka' if isinstance(options, KafkaOptions) else 'database'}"
+    where = f"sink {options.kind}"
     for name in said or ():
         if name not in names:
             raise SpecError(f"{where}: key_columns names {name!r}, which the result does not have")
@@ -88,7 +87,8 @@ def _key(
     elif plan.key is None:
         raise SpecError(
             f"{where}: no columns tell the rows of the result apart, so that they cannot be written by a key. Select "
-            "the columns of GROUP BY (or of the table's PRIMARY KEY), or write the changes to jsonl: or parquet:"
+            "the columns of GROUP BY (or of the table's PRIMARY KEY), or write the changes: jsonl:, parquet:, or "
+            "into a table of Delta's with form=changelog"
         )
     else:
         key = plan.key

@@ -1,0 +1,122 @@
+"""What is known of a Delta table by its library (delta-rs): columns, versions, features; and its files, opened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SpecError
+from aggloom.runtime.lakes.types import stored_schema
+
+FEED = "delta.enableChangeDataFeed"
+CHANGE = "_change_type"
+VERSION, TIME = "_commit_version", "_commit_timestamp"
+_REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
+# Features of a table that say nothing of what its data files hold.
+_PLAIN = {
+    *("timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "appendOnly", "invariants"),
+    *("checkConstraints", "changeDataFeed", "generatedColumns", "identityColumns"),
+    *("domainMetadata", "rowTracking", "clustering", "allowColumnDefaults", "inCommitTimestamp"),
+}
+_GONE = re.compile(r"(?i)not found|no such file|does not exist")
+
+
+@dataclass(frozen=True)
+class DeltaPlace:
+    """Where a Delta table is: a directory or a place in an object store, and the store's options."""
+
+    path: str
+    storage: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, path: str | Path, storage: Mapping[str, Any] | None = None) -> DeltaPlace:
+        """A place that means the same in every process."""
+        text = str(path)
+        whole = text if _REMOTE.match(text) else str(Path(text).absolute())
+        return cls(whole, {str(name): str(value) for name, value in (storage or {}).items()})
+
+    @property
+    def where(self) -> str:
+        """What to call it."""
+        return f"source delta, table {self.path}"
+
+    def table(self, version: int | None = None) -> Any:
+        """The table as it was at a version, or as it is."""
+        library = delta_library("source delta")
+        with self.told(version):
+            try:
+                return library.DeltaTable(
+                    self.path, version=version, storage_options=dict(self.storage) or None
+                )
+            except library.exceptions.TableNotFoundError:
+                raise SpecError(f"{self.where}: there is no Delta table") from None
+
+    @contextmanager
+    def told(self, version: int | None = None) -> Iterator[None]:
+        """Says in words what the library says of a version."""
+        try:
+            yield
+        except AggloomError:
+            raise
+        except Exception as error:
+            at = "" if version is None else f"version {version} "
+            text = f"{self.where}: {at}cannot be read: {said(error)}"
+            if not _GONE.search(str(error)):
+                raise InputFormatError(text) from error
+            raise MissingFileError(f"{text}. {BEGIN_ANEW}") from error
+
+    def opened(self, path: str) -> pa.NativeFile:
+        """A file of the table, by its path in it; raises FileNotFoundError."""
+        if not _REMOTE.match(self.path) and not self.storage:
+            return pa.memory_map(str(Path(self.path) / path))
+        from deltalake.fs import DeltaStorageHandler
+
+        handler = DeltaStorageHandler(self.path, dict(self.storage) or None)
+        return handler.open_input_file(path)
+
+
+BEGIN_ANEW = (
+    "Versions are gone where VACUUM or the log's retention has deleted their files: start with an empty checkpoint, "
+    "which begins with the table as it is, and keep files for longer than a query may rest"
+)
+
+
+def schema_of(table: Any, where: str) -> pa.Schema:
+    """The columns of a Delta table, in the types in which they are stored."""
+    return stored_schema(pa.schema(table.schema().to_arrow()), where)
+
+
+def has_feed(configuration: Mapping[str, str]) -> bool:
+    """Whether a table notes the rows that its commits change."""
+    return str(configuration.get(FEED, "")).lower() == "true"
+
+
+def is_plain(table: Any) -> bool:
+    """Whether the rows of a table are those of its files, column by column under their names."""
+    protocol = table.protocol()
+    mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+    return not mapped and {*(protocol.reader_features or ())} <= _PLAIN
+
+
+def said(error: BaseException) -> str:
+    """The first line of what went wrong: behind it the library's stack may be."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")
+
+
+def delta_library(what: str) -> Any:
+    """The package deltalake; raises SpecError."""
+    try:
+        import deltalake
+        import deltalake.exceptions
+    except ImportError:
+        raise SpecError(
+            f"{what}: the package deltalake is not there; pip install 'aggloom[delta]'"
+        ) from None
+    return deltalake

@@ -1,0 +1,130 @@
+"""The rows of a piece of a Delta table, a batch of Arrow's at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from aggloom.errors import InputFormatError, MissingFileError
+from aggloom.runtime.lakes.delta import BEGIN_ANEW, CHANGE, DeltaPlace
+from aggloom.runtime.lakes.pieces import File, Piece
+
+Rows = Iterator[tuple[pa.RecordBatch, pa.Array]]
+_BATCH = 65_536
+_BACKWARDS = pa.array(["delete", "update_preimage"])
+_BACK = f"{CHANGE} IN ('delete', 'update_preimage')"
+_PUT = f"{CHANGE} IN ('insert', 'update_postimage')"
+
+
+def file_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
+    """The rows of files, and their changes: the piece's, or each its own."""
+    noted = piece.kind == "changes"
+    word = "delete" if piece.retracts else "insert"
+    for file in piece.files:
+        try:
+            with place.opened(file.path) as source:
+                # No threads of Arrow's: they would outlive the interpreter where a store is read through Python.
+                parquet = pq.ParquetFile(source, pre_buffer=False, coerce_int96_timestamp_unit="us")
+                there = parquet.schema_arrow.names
+                names = [n for n in wanted.names if n in there and n not in file.values]
+                names += [CHANGE] * noted
+                for batch in parquet.iter_batches(_BATCH, columns=names, use_threads=False):
+                    rows = _completed(place, batch, wanted, file)
+                    if not noted:
+                        yield rows, _words(word, batch.num_rows)
+                        continue
+                    words = batch.column(CHANGE).cast(pa.string())
+                    mine = pc.is_in(words, _BACKWARDS)
+                    mine = mine if piece.retracts else pc.invert(mine)
+                    yield rows.filter(mine), words.filter(mine)
+        except FileNotFoundError as error:
+            raise MissingFileError(
+                f"{place.where}: {file.path} of version {piece.version} is gone. {BEGIN_ANEW}"
+            ) from error
+        except pa.ArrowException as error:
+            raise InputFormatError(
+                f"{place.where}: {file.path} of version {piece.version} cannot be read: {error}"
+            ) from error
+
+
+def feed_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
+    """What a version took back, or what it put, by its change data feed."""
+    version = piece.version
+    table = place.table(version)
+    with place.told(version):
+        reader = table.load_cdf(
+            starting_version=version,
+            ending_version=version,
+            predicate=_BACK if piece.retracts else _PUT,
+        )
+        for batch in pa.RecordBatchReader.from_stream(reader):
+            if batch.num_rows:
+                yield _cast(place, batch, wanted), batch.column(CHANGE).cast(pa.string())
+
+
+def scanned_rows(place: DeltaPlace, piece: Piece, wanted: pa.Schema) -> Rows:
+    """The rows of a version of a table whose files are not its rows."""
+    table = place.table(piece.version)
+    with place.told(piece.version):
+        for batch in pa.RecordBatchReader.from_stream(table.scan()):
+            if batch.num_rows:
+                yield _cast(place, batch, wanted), _words("insert", batch.num_rows)
+
+
+def _completed(
+    place: DeltaPlace, batch: pa.RecordBatch, wanted: pa.Schema, file: File
+) -> pa.RecordBatch:
+    """A file's rows with the values of its partition."""
+    columns: list[Any] = []
+    for field in wanted:
+        if field.name in file.values:
+            columns.append(pa.repeat(_value(place, field, file), batch.num_rows))
+        elif field.name in batch.schema.names:
+            columns.append(batch.column(field.name))
+        else:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+    return _cast(place, pa.RecordBatch.from_arrays(columns, names=wanted.names), wanted)
+
+
+def _value(place: DeltaPlace, field: pa.Field, file: File) -> pa.Scalar:
+    """The value of a partition, which is told as text; an empty one is NULL."""
+    text = file.values[field.name]
+    if text is None or text == "":
+        return pa.scalar(None, field.type)
+    if field.type == pa.binary():
+        raise InputFormatError(
+            f"{place.where}: it is partitioned by {field.name!r}, which is BINARY and not supported; partition it by "
+            "another column"
+        )
+    if pa.types.is_timestamp(field.type) and not field.type.tz:
+        return pa.scalar(text.replace("T", " ").removesuffix("Z")).cast(field.type)
+    if pa.types.is_timestamp(field.type) and text[-1] != "Z" and "+" not in text:
+        text += "Z"
+    return pa.scalar(text).cast(field.type)
+
+
+def _cast(place: DeltaPlace, batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
+    """The wanted columns of a batch in the wanted types."""
+    columns = []
+    for field in wanted:
+        if field.name not in batch.schema.names:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(field.name)
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except pa.ArrowException as error:
+            raise InputFormatError(
+                f"{place.where}: column {field.name!r} is {column.type} in a file, not {field.type}: {error}"
+            ) from error
+    if not columns:
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * batch.num_rows, pa.struct([])))
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def _words(word: str, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(word), count)

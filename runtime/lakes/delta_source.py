@@ -1,0 +1,328 @@
+"""A Delta table as a source: the table as it is, then what each version changes.
+
+The change data feed tells which rows a version took back and put. A table without one can be read as long as its
+versions only add rows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
+from aggloom.runtime.lakes.delta import (
+    BEGIN_ANEW,
+    CHANGE,
+    FEED,
+    TIME,
+    VERSION,
+    DeltaPlace,
+    delta_library,
+    has_feed,
+    is_plain,
+    schema_of,
+)
+from aggloom.runtime.lakes.delta_rows import feed_rows, file_rows, scanned_rows
+from aggloom.runtime.lakes.pieces import File, Offset, Piece
+from aggloom.runtime.lakes.types import chosen, stored_schema
+
+_PIECE_BYTES = 64 << 20
+_METADATA = (pa.field(VERSION, pa.int64()), pa.field(TIME, pa.timestamp("us", "UTC")))
+Start = str | int | dt.datetime
+
+
+@dataclass(frozen=True)
+class DeltaSource:
+    """A Delta table as changes.
+
+    schema: the columns that rows have: those of the table, as they are stored, but for the one that says the change;
+    `_commit_version` and `_commit_timestamp`, if they are wanted. start: "snapshot" (the table as it is, then its
+    versions), "latest" (versions from now on), a version, or the time of one. changelog: whether the table has a
+    column `_change_type`.
+    """
+
+    place: DeltaPlace
+    schema: pa.Schema
+    start: Start = "snapshot"
+    changelog: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        place: DeltaPlace,
+        start: Start = "snapshot",
+        metadata: bool = False,
+        schema: pa.Schema | None = None,
+    ) -> DeltaSource:
+        """The source of a table with the columns that it has now, or with these of them; raises SpecError."""
+        if isinstance(start, str) and start not in ("snapshot", "latest"):
+            start = int(start) if start.isdigit() else _moment(start, place.where)
+        table = place.table()
+        columns = schema_of(table, place.where)
+        changelog = CHANGE in columns.names
+        if changelog:
+            columns = columns.remove(columns.get_field_index(CHANGE))
+        if not is_plain(table) and not has_feed(table.metadata().configuration):
+            features = ", ".join(table.protocol().reader_features or ["column mapping"])
+            raise SpecError(
+                f"{place.where}: it has {features} and no change data feed; set {FEED} = true"
+            )
+        for field in _METADATA:
+            if field.name in columns.names and (metadata or schema is not None):
+                raise SpecError(
+                    f"{place.where}: it has a column {field.name!r} of its own; leave schema and metadata out"
+                )
+        known = pa.schema([*columns, *_METADATA])
+        if schema is None:
+            return cls(place, known if metadata else columns, start, changelog)
+        wanted = [*schema, *(f for f in _METADATA if metadata and f.name not in schema.names)]
+        return cls(place, chosen(known, pa.schema(wanted), place.where), start, changelog)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Those of the schema that the table has."""
+        return pa.schema([field for field in self.schema if not self._is_metadata(field)])
+
+    def _is_metadata(self, field: pa.Field) -> bool:
+        return field in _METADATA
+
+    def first(self) -> Offset:
+        """Where reading begins."""
+        table = self.place.table()
+        about = {"table": str(table.metadata().id)}
+        if self.start == "snapshot" and not (self.changelog and self._has_all(table)):
+            return {**about, "version": -1, "snapshot": True}
+        if self.start == "snapshot":
+            # A changelog has its order from its versions.
+            return {**about, "version": -1}
+        if self.start == "latest":
+            return {**about, "version": int(table.version())}
+        version = self.start
+        if isinstance(version, dt.datetime):
+            version = self._version_at(table, version)
+        assert isinstance(version, int)
+        if version > table.version() + 1:
+            raise SpecError(
+                f"{self.place.where}: start is version {version}, and the last one is {table.version()}"
+            )
+        return {**about, "version": version - 1}
+
+    def latest(self, start: Offset, most: int | None) -> Offset:
+        """How far it can be read: to the last version, or by so many versions at most."""
+        table = self.place.table()
+        last = int(table.version())
+        self._check(table, start, last)
+        if start.get("snapshot") or most is None:
+            return self._offset(start, last)
+        return self._offset(start, min(last, start["version"] + most))
+
+    def _offset(self, start: Offset, version: int) -> Offset:
+        if start.get("snapshot") or version > start["version"]:
+            return {"table": start["table"], "version": version}
+        return start
+
+    def _check(self, table: Any, start: Offset, last: int) -> None:
+        if str(table.metadata().id) != start["table"] or last < start["version"]:
+            raise CheckpointError(
+                f"{self.place.where}: it is not the table that the checkpoint has read (or an older copy): it was "
+                "made anew. Start with an empty checkpoint"
+            )
+
+    def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
+        """What lies between two offsets, in the order in which it is to be applied."""
+        if start == end:
+            return ()
+        if start.get("snapshot"):
+            return self._whole(end["version"])
+        found: list[Piece] = []
+        feed: bool | None = None
+        table = self.place.table()
+        plain, now = is_plain(table), schema_of(table, self.place.where).names
+        for version in range(start["version"] + 1, end["version"] + 1):
+            actions = self._commit(version)
+            for about in (each["metaData"] for each in actions if "metaData" in each):
+                self._check_schema(version, about["schemaString"], now)
+                feed = has_feed(about.get("configuration") or {})
+            pieces = _pieces(version, actions, plain)
+            if any(piece.kind == "feed" or piece.retracts for piece in pieces):
+                if feed is None:
+                    feed = has_feed(self.place.table(version).metadata().configuration)
+                if not feed:
+                    what = next(
+                        (
+                            each["commitInfo"].get("operation")
+                            for each in actions
+                            if "commitInfo" in each
+                        ),
+                        "a commit",
+                    )
+                    raise InputFormatError(
+                        f"{self.place.where}: version {version} ({what}) takes rows back, and the table has no change "
+                        f"data feed, so that they are not known. Set {FEED} = true, and start with an empty checkpoint"
+                    )
+            found += pieces
+        return found
+
+    def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """The rows of a piece, and the words of their changes."""
+        wanted = self.columns
+        if self.changelog:
+            wanted = wanted.append(pa.field(CHANGE, pa.string()))
+        read = {"feed": feed_rows, "scan": scanned_rows}.get(piece.kind, file_rows)
+        for rows, words in read(self.place, piece, wanted):
+            if self.changelog:
+                words = rows.column(len(self.columns))
+                rows = rows.select(self.columns.names)
+            whole = len(self.columns) < len(self.schema)
+            yield (self._with_metadata(rows, piece) if whole else rows), words
+
+    def _with_metadata(self, rows: pa.RecordBatch, piece: Piece) -> pa.RecordBatch:
+        if piece.retracts and rows.num_rows:
+            raise InputFormatError(
+                f"{self.place.where}: version {piece.version} takes rows back, whose own version and time are lost: "
+                "they would not cancel out. Leave metadata=True out"
+            )
+        count = rows.num_rows
+        told = {VERSION: piece.version, TIME: piece.time * 1000}
+        columns = [
+            (
+                pa.repeat(pa.scalar(told[field.name], field.type), count)
+                if self._is_metadata(field)
+                else rows.column(field.name)
+            )
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _whole(self, version: int) -> list[Piece]:
+        """The table as it was at a version."""
+        table = self.place.table(version)
+        history = table.history(1)
+        time = int(history[0].get("timestamp", 0)) if history else 0
+        if not is_plain(table):
+            return [Piece("scan", version, time)]
+        adds = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        adds.sort(key=lambda each: (each["modification_time"], each["path"]))
+        names = table.metadata().partition_columns
+        sized = [
+            (
+                File(each["path"], {n: _text(each[f"partition.{n}"]) for n in names}),
+                each["size_bytes"],
+            )
+            for each in adds
+        ]
+        return _by_size(Piece("files", version, time), sized)
+
+    def _commit(self, version: int) -> list[dict[str, Any]]:
+        """The actions of a commit."""
+        name = f"_delta_log/{version:020d}.json"
+        try:
+            with self.place.opened(name) as file:
+                text = file.read().decode()
+        except (FileNotFoundError, OSError) as error:
+            raise MissingFileError(
+                f"{self.place.where}: version {version} is not in its log any more. {BEGIN_ANEW}"
+            ) from error
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+
+    def _has_all(self, table: Any) -> bool:
+        """Whether the log has every version yet."""
+        return len(table.history()) == table.version() + 1
+
+    def _check_schema(self, version: int, text: str, now: Sequence[str]) -> None:
+        """Raise InputFormatError where a version has not the columns that are read, unless they came later.
+
+        now: the columns that the table has in the end.
+        """
+        schema = delta_library(self.place.where).Schema.from_json(text)
+        there = stored_schema(pa.schema(schema.to_arrow()), self.place.where)
+        for wanted in self.columns:
+            kind = there.field(wanted.name).type if wanted.name in there.names else None
+            if kind != wanted.type and (kind is not None or wanted.name not in now):
+                found = "is gone" if kind is None else f"is {kind}, not {wanted.type}"
+                raise InputFormatError(
+                    f"{self.place.where}: since version {version} column {wanted.name!r} {found}. Start anew, with the "
+                    "columns that there are and an empty checkpoint"
+                )
+
+    def _version_at(self, table: Any, moment: dt.datetime) -> int:
+        """The first version that was committed at a time or after it."""
+        wanted = moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+        millis = int(wanted.timestamp() * 1000)
+        with self.place.told():
+            later = [
+                int(each["version"]) for each in table.history() if int(each["timestamp"]) >= millis
+            ]
+        if not later:
+            raise SpecError(
+                f"{self.place.where}: start is {moment.isoformat()}, since when there is no version"
+            )
+        return min(later)
+
+
+def _pieces(version: int, actions: list[dict[str, Any]], plain: bool) -> list[Piece]:
+    """What a commit changes."""
+    told: dict[str, list[Any]] = {"add": [], "remove": [], "cdc": [], "commitInfo": []}
+    for action in actions:
+        for kind, value in action.items():
+            if kind in told and (kind in ("cdc", "commitInfo") or value.get("dataChange", True)):
+                told[kind].append(value)
+    about = told["commitInfo"][0] if told["commitInfo"] else {}
+    time = int(about.get("inCommitTimestamp") or about.get("timestamp") or 0)
+    changes = bool(told["cdc"] or told["remove"] or told["add"])
+    # Who does not note them leaves the values of a file that is removed to be looked for.
+    known = all("partitionValues" in each for each in told["remove"]) or told["cdc"]
+    if changes and not (plain and known):
+        feed = Piece("feed", version, time)
+        return [replace(feed, retracts=True), feed]
+    if told["cdc"]:
+        noted = Piece("changes", version, time)
+        sized = _sized(told["cdc"])
+        return [*_by_size(replace(noted, retracts=True), sized), *_by_size(noted, sized)]
+    files = Piece("files", version, time)
+    gone = _by_size(replace(files, retracts=True), _sized(told["remove"]))
+    return [*gone, *_by_size(files, _sized(told["add"]))]
+
+
+def _sized(actions: list[dict[str, Any]]) -> list[tuple[File, int]]:
+    """The files of some actions, and their sizes."""
+    return [
+        (File(each["path"], each.get("partitionValues") or {}), int(each.get("size") or 0))
+        for each in actions
+    ]
+
+
+def _by_size(piece: Piece, sized: list[tuple[File, int]]) -> list[Piece]:
+    """Pieces of so many files that a task is worth it."""
+    found, files, total = list[Piece](), list[File](), 0
+    for file, size in sized:
+        if files and total + size > _PIECE_BYTES:
+            found.append(replace(piece, files=tuple(files)))
+            files, total = [], 0
+        files.append(replace(file, path=unquote(file.path)))
+        total += size
+    return [*found, replace(piece, files=tuple(files))] if files else found
+
+
+def _text(value: Any) -> str | None:
+    """The value of a partition as Delta's log has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ")
+    return None if value is None else str(value)
+
+
+def _moment(text: str, where: str) -> dt.datetime:
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise SpecError(
+            f"{where}: start is {text!r}; it must be snapshot, latest, a version, or a time as 2026-01-31T12:00:00"
+        ) from None

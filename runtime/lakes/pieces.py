@@ -1,0 +1,63 @@
+"""The pieces in which a lake's changes are read: what a task is told, as text, and who makes and reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+Offset = dict[str, Any]
+"""How far a source is read: the last version of which everything is."""
+
+
+@dataclass(frozen=True)
+class File:
+    """A data file: its path, and the values of the columns by which the table is partitioned, as texts."""
+
+    path: str
+    values: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some changes of one version, those that are taken back or those that are put.
+
+    kind: the rows of "files", all of one change, or each with its own where they are files of "changes"; of the "feed"
+    as the library reads it; of the whole table by a "scan". time: of the commit, in milliseconds.
+    """
+
+    kind: str
+    version: int
+    time: int
+    files: tuple[File, ...] = ()
+    retracts: bool = False
+
+    @property
+    def text(self) -> str:
+        """The piece as text."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> Piece:
+        """The piece of a text."""
+        told = json.loads(text)
+        return cls(**{**told, "files": tuple(File(**each) for each in told["files"])})
+
+
+class Lake(Protocol):
+    """A table of files as a source of changes."""
+
+    def first(self) -> Offset:
+        """Where reading begins."""
+
+    def latest(self, start: Offset, most: int | None) -> Offset:
+        """How far it can be read, by so many versions at most."""
+
+    def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
+        """What lies between two offsets, in the order in which it is to be applied."""
+
+    def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """The rows of a piece, and the words of their changes."""

@@ -1,0 +1,57 @@
+"""The types that tables of files have."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from aggloom.errors import SpecError, UnknownColumnError, nearest
+
+_PLAIN = (
+    *(pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.float32(), pa.float64(), pa.date32()),
+)
+
+
+def stored_type(dtype: pa.DataType, name: str, where: str) -> pa.DataType:
+    """The type of a column as it is stored: instants are in UTC, texts and bytes have one length of offset.
+
+    Raises SpecError for a type that is not stored.
+    """
+    if pt.is_timestamp(dtype):
+        return pa.timestamp("us", "UTC" if dtype.tz else None)
+    if pt.is_string(dtype) or pt.is_large_string(dtype) or dtype == pa.string_view():
+        return pa.string()
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype) or dtype == pa.binary_view():
+        return pa.binary()
+    if pt.is_map(dtype):
+        pair = (stored_type(each, name, where) for each in (dtype.key_type, dtype.item_type))
+        return pa.map_(*pair)
+    if pt.is_list(dtype) or pt.is_large_list(dtype):
+        return pa.list_(stored_type(dtype.value_type, name, where))
+    if pt.is_struct(dtype):
+        return pa.struct([(f.name, stored_type(f.type, name, where)) for f in dtype])
+    if dtype in _PLAIN or pt.is_decimal128(dtype):
+        return dtype
+    raise SpecError(
+        f"{where}: there is no type for column {name!r} of type {dtype}; cast it in the query"
+    )
+
+
+def chosen(there: pa.Schema, wanted: pa.Schema, where: str) -> pa.Schema:
+    """The wanted columns as they are stored; raises SpecError where a table does not have them so."""
+    for field in stored_schema(wanted, where):
+        if field.name not in there.names:
+            hint = nearest(field.name, there.names)
+            raise UnknownColumnError(f"{where}: there is no column {field.name!r}. {hint}")
+        if there.field(field.name).type != field.type:
+            raise SpecError(
+                f"{where}: column {field.name!r} is {there.field(field.name).type} in the table, not {field.type}; "
+                "declare it as it is, and CAST it in the query"
+            )
+    return pa.schema([there.field(name) for name in wanted.names])
+
+
+def stored_schema(schema: pa.Schema, where: str) -> pa.Schema:
+    """The columns in the types in which they are stored."""
+    return pa.schema([pa.field(f.name, stored_type(f.type, f.name, where)) for f in schema])

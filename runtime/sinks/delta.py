@@ -1,0 +1,257 @@
+"""delta: a Delta table, by the result's key (MERGE) or as a changelog, each batch once.
+
+A batch is one commit, with Delta's own transaction identifiers: the checkpoint's number of the batch, its digest, and
+the epoch of the table, which goes up when a checkpoint makes the table anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.errors import SinkError, SpecError
+from aggloom.runtime.lakes.delta import CHANGE, FEED, TIME, VERSION, delta_library, has_feed, said
+from aggloom.runtime.sinks.lake import (
+    EXISTING,
+    FORMS,
+    Change,
+    Conflict,
+    LakeSink,
+    Last,
+    Note,
+    check_columns,
+    in_table_order,
+)
+from aggloom.runtime.sinks.options import read_options
+
+RESERVED = (CHANGE, VERSION, TIME)
+"""Columns that a table with a change data feed must not have."""
+_EPOCH = "aggloom/epoch"
+_AGAIN = "If the batch was written, the next run finds it and passes over it."
+
+
+@dataclass(frozen=True)
+class DeltaOptions:
+    """What a Delta sink is told.
+
+    path: the table's directory, or where it is in an object store. form: "table" (the result's rows, by its key) or
+    "changelog" (each change, with `_change_type`). existing: what to do about rows that a checkpoint finds in the table
+    when it first writes to it: "error", "keep", or "replace" them. replay: whether a checkpoint that has gone back to
+    an older batch may write its batches again. create: whether the table is made if it is not there, by partition_by
+    and properties (of Delta's, as delta.enableChangeDataFeed). attempts: how often a batch is written that others
+    keep from being committed. storage: options of the object store.
+    """
+
+    path: str
+    form: str = "table"
+    existing: str = "error"
+    replay: bool = False
+    create: bool = True
+    partition_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    storage: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 10
+    kind = "delta"
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether nothing can be written without a key of the result."""
+        return self.form == "table"
+
+
+def delta_options(given: Mapping[str, Any]) -> DeltaOptions:
+    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
+    choices = {"form": FORMS, "existing": EXISTING}
+    path = given.get("path")
+    told = given if path is None else {**given, "path": str(path)}
+    made = read_options(DeltaOptions, "delta", told, {"path": "lake/totals"}, choices)
+    if made.attempts < 1:
+        raise SpecError("sink delta: attempts is 0; it must be 1 at least")
+    return made
+
+
+@dataclass
+class DeltaSink(LakeSink):
+    """Writes the batches of a result into a Delta table."""
+
+    kind = "delta"
+    _table: Any = None
+
+    def __post_init__(self) -> None:
+        _library()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_table": None}
+
+    @property
+    def where(self) -> str:
+        return f"sink delta, table {self.options.path}"
+
+    def _opened(self, schema: pa.Schema) -> Any:
+        with self._told():
+            if self._table is None:
+                self._table = self._found(schema)
+            else:
+                self._table.update_incremental()
+            table = self._table
+        there = table_schema(table)
+        if has_feed(table.metadata().configuration):
+            for name in RESERVED:
+                if name in schema.names:
+                    raise SinkError(
+                        f"{self.where}: it has a change data feed, whose own column {name!r} is. Take {FEED} from the "
+                        "table, or give the column another name"
+                    )
+        check_columns(schema, there, self.where, lambda one: _adds(self.options.path, one))
+        return table
+
+    def _found(self, schema: pa.Schema) -> Any:
+        """The table; made if it is not there."""
+        library, options = _library(), self.options
+        storage = dict(options.storage) or None
+        if not library.DeltaTable.is_deltatable(options.path, storage):
+            if not options.create:
+                raise SinkError(
+                    f"{self.where}: there is no Delta table; make it, or leave create=false out"
+                )
+            for name in options.partition_by:
+                if name not in schema.names:
+                    raise SpecError(
+                        f"{self.where}: partition_by names {name!r}, which the result does not have"
+                    )
+            library.DeltaTable.create(
+                options.path,
+                library.Schema.from_arrow(schema),
+                mode="ignore",
+                partition_by=list(options.partition_by) or None,
+                configuration=dict(options.properties) or None,
+                storage_options=storage,
+            )
+        return library.DeltaTable(options.path, storage_options=storage)
+
+    def _last(self, table: Any, checkpoint: str) -> Last | None:
+        batch, digest, epoch = map(table.transaction_version, _names(checkpoint))
+        if batch is None or epoch != (table.transaction_version(_EPOCH) or 0):
+            return None
+        return Last(batch, -1 if digest is None else digest)
+
+    def _has_rows(self, table: Any) -> bool:
+        with self._told():
+            return bool(table.count())
+
+    def _commit(self, table: Any, change: Change, note: Note) -> None:
+        self._check_partitions(table, change.rows)
+        library = _library()
+        rows = in_table_order(change.rows, table_schema(table))
+        known: dict[str, Any] = {"commit_properties": self._properties(table, note)}
+        one_row = self.options.form == "table" and not self.key
+        with self._told():
+            if note.anew or (one_row and change.rows.num_rows + change.gone.num_rows):
+                library.write_deltalake(table, rows, mode="overwrite", **known)
+            elif self.options.form == "changelog" or not (rows.num_rows or change.gone.num_rows):
+                library.write_deltalake(table, rows, mode="append", **known)
+            else:
+                self._merge(table, change, known)
+
+    def _merge(self, table: Any, change: Change, known: dict[str, Any]) -> None:
+        """Write each row over the one of its key, and delete those whose keys are gone."""
+        assert self.key is not None
+        names = change.rows.column_names
+        gone = change.gone
+        # Columns are numbered: a user's name must not meet another, nor need quoting.
+        columns = []
+        for name in names:
+            of_gone = (
+                gone.column(name)
+                if name in self.key
+                else pa.nulls(gone.num_rows, change.rows.schema.field(name).type)
+            )
+            columns.append(pa.chunked_array([*change.rows.column(name).chunks, *_chunks(of_gone)]))
+        marks = pa.array([False] * change.rows.num_rows + [True] * gone.num_rows)
+        source = pa.table(
+            [*columns, marks], names=[*(f"c{at}" for at in range(len(names))), "gone"]
+        )
+        # NULL is a key as any other.
+        same = " AND ".join(
+            f"(t.{_quoted(name)} IS NOT DISTINCT FROM s.c{names.index(name)})" for name in self.key
+        )
+        sets = {_quoted(name): f"s.c{at}" for at, name in enumerate(names)}
+        merger = table.merge(source, predicate=same, source_alias="s", target_alias="t", **known)
+        merger = merger.when_matched_delete("s.gone").when_matched_update(sets)
+        merger.when_not_matched_insert(sets, predicate="NOT s.gone").execute()
+
+    def _properties(self, table: Any, note: Note) -> Any:
+        """What is committed beside the rows: no commit is tried again without a look at what came between."""
+        library = _library()
+        batch, digest, epoch = _names(note.checkpoint)
+        now = (table.transaction_version(_EPOCH) or 0) + note.anew
+        told = {batch: note.batch, digest: note.digest, epoch: now}
+        if note.anew:
+            told[_EPOCH] = now
+        return library.CommitProperties(
+            custom_metadata={
+                "aggloom.checkpoint": note.checkpoint,
+                "aggloom.batch": str(note.batch),
+            },
+            max_commit_retries=0,
+            app_transactions=[library.Transaction(name, value) for name, value in told.items()],
+        )
+
+    def _check_partitions(self, table: Any, rows: pa.Table) -> None:
+        """Refuse what Delta's partitions cannot tell from NULL."""
+        for name in table.metadata().partition_columns:
+            if name in rows.column_names and "" in rows.column(name).to_pylist():
+                raise SinkError(
+                    f"{self.where}: column {name!r}, by which the table is partitioned, is '' in a row, which Delta "
+                    "reads as NULL. Partition by another column, or write NULLIF or another text in the query"
+                )
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Says in words what Delta's library says; what was read of the table is read again then."""
+        library = _library()
+        try:
+            yield
+        except library.exceptions.CommitFailedError as error:
+            self._table = None
+            raise Conflict(said(error)) from error
+        except (SinkError, SpecError, Conflict):
+            raise
+        except Exception as error:
+            self._table = None
+            raise SinkError(f"{self.where}: {said(error)}. {_AGAIN}") from error
+
+
+def table_schema(table: Any) -> pa.Schema:
+    """The columns of a Delta table."""
+    return pa.schema(table.schema().to_arrow())
+
+
+def _names(checkpoint: str) -> tuple[str, str, str]:
+    """What Delta's transaction identifiers of a checkpoint are called: the batch's, its digest's, the epoch's."""
+    own = f"aggloom/{checkpoint}"
+    return own, f"{own}/digest", f"{own}/epoch"
+
+
+def _adds(path: str, column: pa.Field) -> str:
+    made = str(_library().Field.from_arrow(column).type.type)
+    return (
+        f"ALTER TABLE delta.`{path}` ADD COLUMNS ({_quoted(column.name)} {made}), or in Python "
+        f"DeltaTable({path!r}).alter.add_columns(deltalake.Field({column.name!r}, ..))"
+    )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
+
+
+def _library() -> Any:
+    return delta_library("sink delta")

@@ -1,0 +1,231 @@
+"""What sinks into tables of files share: Delta's and Iceberg's, whose every commit is one transaction.
+
+The rows of a batch and its number are in one commit: either both are there, or neither. What is written again after a
+kill is found by the number, under the checkpoint's own id, and passed over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from aggloom.errors import CheckpointError, SinkError, SpecError
+from aggloom.runtime.lakes.types import stored_schema, stored_type
+from aggloom.runtime.sinks.net import net_by_key, tells_before
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, Kinds, kinds_to_arrow
+
+FORMS = ("table", "changelog")
+EXISTING = ("error", "keep", "replace")
+CHANGE = CHANGE_COLUMNS["spark"]
+_LONGEST = 5.0
+_ANEW = "Start with an empty checkpoint and existing=replace."
+
+
+class Last(NamedTuple):
+    """The batch that a checkpoint wrote last into a table."""
+
+    batch: int
+    digest: int
+
+
+class Change(NamedTuple):
+    """What a batch does: rows that are there from now on (or changes, of a changelog), keys whose rows are gone."""
+
+    rows: pa.Table
+    gone: pa.Table
+    digest: int
+
+
+class Note(NamedTuple):
+    """What is committed with a batch. anew: whether the table holds nothing else from now on."""
+
+    checkpoint: str
+    batch: int
+    digest: int
+    anew: bool
+
+
+class LakeOptions(Protocol):
+    """What is told to each of these sinks."""
+
+    @property
+    def form(self) -> str: ...
+    @property
+    def existing(self) -> str: ...
+    @property
+    def replay(self) -> bool: ...
+    @property
+    def attempts(self) -> int: ...
+
+
+class Conflict(Exception):
+    """Somebody else has committed to the table since it was looked at."""
+
+
+@dataclass
+class LakeSink(ABC):
+    """Writes the batches of a result into a table of files.
+
+    key: the columns by which rows are told apart; a changelog needs none. tells_before: whether the changes tell each
+    row that is replaced; None: as each batch looks.
+    """
+
+    options: Any
+    key: Sequence[str] | None
+    tells_before: bool | None
+    pause: Callable[[float], None] = time.sleep
+    kind: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def where(self) -> str:
+        """What to call it."""
+
+    @abstractmethod
+    def _opened(self, schema: pa.Schema) -> Any:
+        """The table as it is now, made if it is not there; raises SinkError if it has not the schema's columns."""
+
+    @abstractmethod
+    def _last(self, table: Any, checkpoint: str) -> Last | None:
+        """The batch that the checkpoint wrote last; None: none, or the table was made anew since."""
+
+    @abstractmethod
+    def _has_rows(self, table: Any) -> bool:
+        """Whether the table has rows, of whomever."""
+
+    @abstractmethod
+    def _commit(self, table: Any, change: Change, note: Note) -> None:
+        """Write a batch and its note in one commit; raises Conflict if another commit was first."""
+
+    def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
+        """Write a batch; False if it was there. checkpoint: its id.
+
+        Raises SinkError for what the table does not take, CheckpointError for a checkpoint that does not fit it.
+        """
+        change = self._change(rows, kinds)
+        for attempt in range(self.options.attempts):
+            if attempt:
+                self.pause(random.uniform(0.5, 1) * min(_LONGEST, 0.1 * 2**attempt))
+            table = self._opened(change.rows.schema)
+            last = self._last(table, checkpoint)
+            if last == (batch, change.digest):
+                return False
+            self._check(last, batch, lambda table=table: self._has_rows(table))  # type: ignore[misc]
+            anew = last is None and self.options.existing == "replace"
+            try:
+                self._commit(table, change, Note(checkpoint, batch, change.digest, anew))
+            except Conflict as error:
+                said = str(error)
+                continue
+            return True
+        raise SinkError(
+            f"{self.where}: {self.options.attempts} times others have committed to the table while batch {batch} was "
+            f"written, which was not ({said}). Let them write at other times, or give more attempts=; then start again"
+        )
+
+    def _check(self, last: Last | None, batch: int, has_rows: Callable[[], bool]) -> None:
+        """Raise SinkError or CheckpointError for a batch that does not fit what the table has."""
+        existing = self.options.existing
+        if last is None:
+            if batch and existing != "keep":
+                raise CheckpointError(
+                    f"{self.where}: it has no batch of this checkpoint, which comes to batch {batch} now, so that the "
+                    f"rows of those before would be missing. {_ANEW} existing=keep goes on with the rows that are there"
+                )
+            if existing == "error" and has_rows():
+                raise SinkError(
+                    f"{self.where}: it has rows that this checkpoint did not write. existing=replace deletes them with "
+                    "the first batch, existing=keep leaves them where they are"
+                )
+        elif batch > last.batch + 1:
+            raise CheckpointError(
+                f"{self.where}: it has batch {last.batch} of this checkpoint, which comes to batch {batch} now: what "
+                f"is between was written elsewhere, or its directory was put back from an older copy. {_ANEW}"
+            )
+        elif batch < last.batch and not self.options.replay:
+            raise CheckpointError(
+                f"{self.where}: it has batch {last.batch} of this checkpoint, which comes to batch {batch} again, as "
+                "one does that was put back from an older copy. replay=true writes its batches again, over what is "
+                f"there. For another history: {_ANEW}"
+            )
+        elif batch == last.batch and self.options.form == "changelog" and not self.options.replay:
+            raise CheckpointError(
+                f"{self.where}: it has batch {batch} of this checkpoint, which comes to it again with other rows; "
+                "those of the first time cannot be taken out of a changelog. replay=true writes it again, after them. "
+                + _ANEW
+            )
+
+    def _change(self, rows: pa.Table, kinds: Kinds) -> Change:
+        """What a batch does."""
+        rows = stored(rows, self.where)
+        none = rows.schema.empty_table()
+        if self.options.form == "changelog":
+            if CHANGE in rows.column_names:
+                raise SpecError(
+                    f"{self.where}: the result has a column {CHANGE!r}, as the changelog's own is called; give it "
+                    "another name in the query"
+                )
+            told = rows.append_column(CHANGE, kinds_to_arrow(kinds))
+            columns = [column.to_pylist() for column in told.columns]
+            lines = sorted(map(repr, zip(*columns, strict=True)))
+            return Change(told, none, _digest(told.schema.names, lines))
+        assert self.key is not None
+        before = tells_before(kinds) if self.tells_before is None else self.tells_before
+        net = net_by_key(rows, kinds, self.key, before, self.where)
+        there = [each.row for each in net if each.row is not None]
+        gone = [each.key for each in net if each.row is None]
+        own = pa.schema([rows.schema.field(name) for name in self.key])
+        digest = _digest(rows.schema.names, [repr(tuple(each)) for each in net])
+        return Change(_table(there, rows.schema), _table(gone, own), digest)
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    if not len(schema):
+        # A key of no columns: how many rows there are is all that is to be said.
+        return pa.table({"": pa.nulls(len(rows))})
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(each, field.type) for each, field in zip(columns, schema, strict=True)]
+    return pa.table(arrays, schema=schema)
+
+
+def _digest(names: Sequence[str], lines: Sequence[str]) -> int:
+    """63 bits that tell a batch from any other."""
+    text = "\n".join([repr(list(names)), *lines])
+    found = hashlib.sha256(text.encode(errors="replace")).digest()
+    return int.from_bytes(found[:8]) >> 1
+
+
+def stored(rows: pa.Table, where: str) -> pa.Table:
+    """The rows in types that tables of files have; raises SpecError for one that they do not."""
+    return rows.replace_schema_metadata(None).cast(stored_schema(rows.schema, where))
+
+
+def check_columns(
+    wanted: pa.Schema, there: pa.Schema, where: str, adds: Callable[[pa.Field], str]
+) -> None:
+    """Raise SinkError where a table lacks a column, or has it in another type. adds: what would add a column."""
+    found = {f.name: stored_type(f.type, f.name, where) for f in there if f.name in wanted.names}
+    for field in wanted:
+        if field.name not in found:
+            raise SinkError(f"{where}: there is no column {field.name!r}. {adds(field)}")
+        if found[field.name] != field.type:
+            raise SinkError(
+                f"{where}: column {field.name!r} is {found[field.name]} in the table, and {field.type} in the result; "
+                "CAST it in the query, or write into another table"
+            )
+
+
+def in_table_order(rows: pa.Table, there: pa.Schema) -> pa.Table:
+    """The rows with all columns of a table, in its order; those that the result does not have are NULL."""
+    columns = [
+        rows.column(f.name) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)
+        for f in there
+    ]
+    return pa.table(columns, names=there.names)
