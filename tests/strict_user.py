@@ -131,6 +131,7 @@ def on_spark(spec: al.AggSpec) -> None:
     spark = al.session("typed", master="local[2]", **al.kafka_settings())
     orders = al.read_changes(spark, "changes/", schema=SCHEMA)
     topic = al.read_kafka(spark, "broker:9092", "orders", "debezium-json", SCHEMA)
+    lake = al.read_delta(spark, "lake/orders", SCHEMA, start="latest", metadata=True)
     read = al.read_messages(topic, "canal-json", SCHEMA)
     totals = al.group_aggregate(orders, spec)
     timed = al.window_aggregate(read, spec, window=al.Tumble("1 hour", on="ts"), late_rows=True)
@@ -143,6 +144,7 @@ def on_spark(spec: al.AggSpec) -> None:
         al.over(orders, {"s": "SUM(cnt)"}, partition_by="name", order_by="ts"),
         al.lookup(orders, al.lookup_table(SCHEMA, rows=[("a", 1, None)], key="name"), on="name"),
         al.on_time(timed),
+        lake,
         al.late_rows(timed),
     ]
     queries = [al.write_changes(each, {"kind": "console"}, "state/") for each in (totals, *frames)]
