@@ -139,6 +139,8 @@ def test_a_chain_of_operators_on_spark_counts_what_the_harness_counts(
     query = run()
     counts = al.progress(query)
     assert al.progress(query) == counts
+    shown = query._repr_html_()
+    assert ": ended</div>" in shown and str(counts) in shown and "<td" in shown
     assert without_levels(counts) == without_levels(harness.counts)
     assert [o.name for o in counts.operators] == ["GROUP BY k", "GROUP BY s"]
     assert counts.orphans == 2 and counts.state_bytes > 0 and counts.complete
