@@ -11,7 +11,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage matrix soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ demo-windows: $(READY) java ## run the second demo: delays by the hour and over 
 demo-cdc: $(READY) java postgres kafka ## run the third demo: PostgreSQL, Debezium, Kafka, aggloom and back: make demo-cdc ARGS=--kill
 	@$(BIN)/python examples/cdc.py $(ARGS)
 
-test: $(READY) java postgres kafka ## run every test
+test: $(READY) java postgres kafka chromium ## run every test
 	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
@@ -38,6 +38,9 @@ soak: $(READY) ## run the property tests on examples that no run has seen: make 
 
 chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos RUNS=50 SEED=0
 	@$(BIN)/python tests/chaos/run.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
+
+matrix: $(READY) java ## run the tests of Spark under older ones, each in an environment of its own: make matrix SPARK="4.0 4.1 4.2"
+	@$(BIN)/python tests/matrix.py $(or $(SPARK),4.0 4.1 4.2) $(ARGS)
 
 damage: $(READY) java ## damage every kind of file under a checkpoint in every way
 	@AGGLOOM_DAMAGES=all $(BIN)/python -m pytest tests/test_damage.py $(ARGS)
@@ -117,6 +120,9 @@ postgres:
 
 kafka: $(READY) java
 	@BIN=$(BIN) bash .ci/kafka.sh
+
+chromium:
+	@bash .ci/chromium.sh
 
 # The editable install is invisible to type checkers; they read this folder of links instead.
 farm:

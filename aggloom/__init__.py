@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
     from aggloom.runtime.spark.asof_join import asof_join
+    from aggloom.runtime.spark.cluster import ship
     from aggloom.runtime.spark.connector import kafka_settings
     from aggloom.runtime.spark.counting import progress
     from aggloom.runtime.spark.deduplicate import deduplicate
@@ -163,6 +164,7 @@ __all__ = [
     "register",
     "repartition",
     "session",
+    "ship",
     "sql",
     "state",
     "unregister",
@@ -222,6 +224,7 @@ _HOMES = {
     "repartition": "aggloom.runtime.spark.repartition",
     "sql": "aggloom.runtime.spark.query",
     "session": "aggloom.runtime.spark.session",
+    "ship": "aggloom.runtime.spark.cluster",
     "state": "aggloom.runtime.spark.inspecting",
     "why": "aggloom.runtime.spark.inspecting",
     "window_aggregate": "aggloom.runtime.spark.window_aggregate",

@@ -141,6 +141,14 @@ class StateRoomError(StateError, OSError):
     """State for which there is no room left, neither on the disk nor in memory."""
 
 
+class SparkVersionError(AggloomError):
+    """A feature that the Spark that is there does not have."""
+
+
+class ExecutorError(AggloomError):
+    """What Spark's executors lack: a package, or a directory for what is compiled."""
+
+
 class WorkerStartError(AggloomError):
     """A Python process of Spark's that was not there in time; the same may go well at the next start."""
 

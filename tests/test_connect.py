@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import pyspark
@@ -21,9 +20,6 @@ import pytest
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="needs pyspark[connect]"),
-    pytest.mark.skipif(
-        metadata.version("pyspark") < "4.3", reason="Spark 4.2 has no batch state over Connect"
-    ),
 ]
 
 SCRIPT = """

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
-"""That of Spark 4.2, which runs on 4.3 as well, for which none is published."""
+from aggloom.runtime.spark.release import SPARK
+
+_VERSIONS = {(4, 0): "4.0.0", (4, 1): "4.1.1"}
+CONNECTOR = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_VERSIONS.get(SPARK, '4.2.0')}"
+"""That of Spark 4.2 runs on 4.3 as well, for which none is published."""
 _NAME = "spark-sql-kafka-0-10"
 
 

@@ -14,11 +14,12 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import UnknownColumnError, nearest
 from aggloom.runtime.formats.jsonl import FLATTENED_HINT
+from aggloom.runtime.spark.arrow_udf import arrow_udf
 from aggloom.runtime.spark.csv_plain import PlainFiles
 from aggloom.runtime.spark.files import METRIC
 from aggloom.runtime.spark.messages import session_zone
@@ -164,7 +165,7 @@ def _plain(
     def read(files: pa.Array) -> pa.Array:
         return reading(files)
 
-    return F.arrow_udf(read, _kind(columns)).asNondeterministic()(F.col("value").cast("binary"))
+    return arrow_udf(read, DataType.fromDDL(_kind(columns)))(F.col("value").cast("binary"))
 
 
 def _misquoted(line: Column, options: Mapping[str, Any]) -> Column:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
@@ -22,7 +22,11 @@ from aggloom.errors import (
     nearest,
 )
 from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.spark.release import SPARK, require
 from aggloom.runtime.values.changelog import Kinds
+
+# Before 4.2 that was the only zone.
+_UTC: dict[str, str] = {} if SPARK < (4, 2) else {"timezone": "UTC"}
 
 
 def is_ansi(spark: SparkSession) -> bool:
@@ -36,8 +40,18 @@ def quote(name: str) -> str:
 
 
 def spark_type(kind: pa.DataType) -> DataType:
-    """The Spark type of an Arrow type."""
-    return from_arrow_type(kind, prefer_timestamp_ntz=True)
+    """The Spark type of an Arrow type; raises SparkVersionError for TIME on a Spark that has none."""
+    try:
+        return from_arrow_type(kind, prefer_timestamp_ntz=True)
+    except PySparkTypeError:
+        if "time32" in str(kind) or "time64" in str(kind):
+            require("a column of type TIME", (4, 1))
+        raise
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type of a Spark type, as Spark reads and writes it."""
+    return to_arrow_type(kind, **_UTC)
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -47,7 +61,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 def spark_arrow(schema: pa.Schema) -> pa.Schema:
     """The schema with Arrow's types as Spark reads and writes them: its TIME counts nanoseconds."""
-    types = [to_arrow_type(spark_type(field.type), timezone="UTC") for field in schema]
+    types = [arrow_type(spark_type(field.type)) for field in schema]
     return pa.schema(list(zip(schema.names, types, strict=True)))
 
 
@@ -71,9 +85,8 @@ def check_columns(df: DataFrame, schema: pa.Schema) -> None:
 def _same_type(found: DataType, wanted: DataType) -> bool:
     """Whether the values are the same, whatever may be null in them."""
     # What an array or a struct holds may be declared not null, of which the short text says nothing.
-    return found.simpleString() == wanted.simpleString() or bool(
-        to_arrow_type(found, timezone="UTC") == to_arrow_type(wanted, timezone="UTC")
-    )
+    same = found.simpleString() == wanted.simpleString()
+    return same or bool(arrow_type(found) == arrow_type(wanted))
 
 
 def check_output(names: Sequence[str], change_column: str) -> None:

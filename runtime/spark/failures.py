@@ -17,12 +17,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import aggloom.errors as errors
 from aggloom.errors import (
     AggloomError,
+    ExecutorError,
     InputFormatError,
     StateCorruptError,
     StateError,
     StateRoomError,
     WorkerStartError,
 )
+from aggloom.runtime.spark.following import settle
 from aggloom.runtime.spark.records import RECORD_SHOWN
 from aggloom.runtime.spark.shown_query import shown
 
@@ -50,6 +52,9 @@ _DAMAGE = re.compile(
     r"/_stateSchema/|/_metadata/|CHECKPOINT_MISSING_METADATA_FILE|OPERATOR_METADATA|"
     r"INVALID_CONFIG_AFTER_RESTART|STATE_STORE_\w*(?:SCHEMA|CHECKSUM|CHECKPOINT)\w*|assertion failed"
 )
+_LACKING = re.compile(r"(?:ModuleNotFoundError: )?No module named '?([\w.]+)")
+_UNCACHED = re.compile(r"cannot cache function .*no locator available")
+_IN_A_WORKER = re.compile(r"pyspark[\w./]*/worker|python worker", re.IGNORECASE)
 _TOO_SLOW = "Python worker failed to connect back"
 _STARTS = 3
 _NOT_RUN = "CheckpointInfo length: 0"
@@ -85,6 +90,8 @@ def await_end(query: StreamingQuery) -> None:
         query.awaitTermination()
     except PySparkException as failure:
         raise explained(failure) from failure
+    finally:
+        settle(query)
 
 
 @contextmanager
@@ -117,6 +124,18 @@ def explained(failure: BaseException) -> AggloomError:
     found = _RAISED.search(text)
     if found:
         return _named(found[1], _with_line(found[2].strip()))
+    if _IN_A_WORKER.search(text):
+        found = _LACKING.search(text)
+        if found:
+            return ExecutorError(
+                f"the Python of Spark's executors has no package {found[1]!r}. Install it where they run, or send "
+                "aggloom with al.ship(spark) and modules of yours with spark.sparkContext.addPyFile (docs/clusters.md)."
+            )
+        if _UNCACHED.search(text):
+            return ExecutorError(
+                "Spark's executors have no directory for what is compiled: there is no home that they can write to. "
+                "Set spark.executorEnv.NUMBA_CACHE_DIR and spark.executorEnv.AGGLOOM_CACHE (docs/clusters.md)."
+            )
     found = _TYPE.search(text)
     if found:
         return InputFormatError(

@@ -12,9 +12,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from aggloom.runtime.spark.failures import telling
+from aggloom.runtime.spark.release import streaming_class
 
 _FORMATS = {"jsonl": "json.JsonFileFormat", "parquet": "parquet.ParquetFileFormat"}
-_PACKAGE = "org.apache.spark.sql.execution"
+_PACKAGE = "org.apache.spark.sql.execution.datasources"
 
 
 @dataclass
@@ -34,10 +35,10 @@ class FileSink:
 
     def _made(self, session: Any) -> Any:
         jvm = session._jvm
-        format = getattr(jvm, f"{_PACKAGE}.datasources.{_FORMATS[self.kind]}")()
+        format = getattr(jvm, f"{_PACKAGE}.{_FORMATS[self.kind]}")()
         columns = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
         options = jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
-        sink = getattr(jvm, f"{_PACKAGE}.streaming.sinks.FileStreamSink")
+        sink = getattr(jvm, streaming_class("sinks", "FileStreamSink"))
         return sink(session._jsparkSession, self.path, format, columns, options)
 
 

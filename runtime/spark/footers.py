@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import BooleanType
 
 from aggloom.errors import InputFormatError, nearest
+from aggloom.runtime.spark.arrow_udf import arrow_udf
 
 _FILE = "_metadata.file_path"
 
@@ -64,5 +66,4 @@ def lacks_column(names: list[str]) -> Column:
         return look(paths)
 
     # It is not to be moved behind a filter, which may leave out the row that it looks at.
-    function = F.arrow_udf(looked, "boolean").asNondeterministic()
-    return function(F.when(F.col("_metadata.row_index") == 0, F.col(_FILE)))
+    return arrow_udf(looked, BooleanType())(F.when(F.col("_metadata.row_index") == 0, F.col(_FILE)))

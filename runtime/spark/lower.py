@@ -48,6 +48,7 @@ from aggloom.runtime.spark.expressions import (
 from aggloom.runtime.spark.factory import FragmentFactory, factory_of
 from aggloom.runtime.spark.files import Packable, packable
 from aggloom.runtime.spark.host import FragmentProcessor, Options
+from aggloom.runtime.spark.leaving import AsBlobs, AsColumns, Onward, Way, leaves_as_columns
 from aggloom.runtime.spark.once import streamed
 from aggloom.runtime.spark.ordinary import (
     KIND,
@@ -63,6 +64,7 @@ from aggloom.runtime.spark.ordinary import (
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.records import CHANGE_COLUMN
+from aggloom.runtime.spark.release import ready_for_state
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.spelling import respelled
 from aggloom.runtime.spark.unpack import Unpack
@@ -97,8 +99,8 @@ class Lowering:
     """One plan on its way to a DataFrame.
 
     still: the tables that do not stream, beside others that do. orderly: the tables whose order of files the result
-    depends on. factories: those of its fragments, by place. carries: the number of a batch in which every bucket is
-    called.
+    depends on. factories, nodes: of its fragments, by place. carries: the number of a batch in which every bucket is
+    called. text: the query, if it was said as SQL.
     """
 
     def __init__(
@@ -108,8 +110,11 @@ class Lowering:
         handler_of: HandlerOf,
         settings: Settings,
         carries: int | None = None,
+        text: str | None = None,
     ) -> None:
         self._streams = any(table.df.isStreaming for table in tables.values())
+        if not self._streams:
+            ready_for_state(_any(tables).df.sparkSession)
         self.still = [name for name, table in tables.items() if self._stands_still(table)]
         if plan.says_rows:
             row = _any(tables).df.sparkSession.createDataFrame([(True,)], "one BOOLEAN")
@@ -119,16 +124,15 @@ class Lowering:
             for name, table in tables.items()
         }
         self.plan, self.handler_of, self.settings = plan, handler_of, settings
-        self._carries = carries
+        self._carries, self.text = carries, text
+        self.nodes: dict[int, tuple[Stateful, ...]] = {}
         self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
-        self._places = self._reads = 0
-        self._number = counting.number()
+        self._places, self._reads, self._number = 0, 0, counting.number()
         conf = _any(tables).df.sparkSession.conf
-        partitions = conf.get("spark.sql.shuffle.partitions")
         self._zone = str(conf.get("spark.sql.session.timeZone"))
         self._is_ansi = is_ansi(_any(tables).df.sparkSession)
-        self._buckets = settings.buckets or 2 * int(partitions or 200)
+        self._buckets = settings.buckets or 2 * int(conf.get("spark.sql.shuffle.partitions") or 200)
 
     def result(self) -> DataFrame:
         """The changelog of the plan's result: its columns, then the change column."""
@@ -167,11 +171,7 @@ class Lowering:
         """A part of the plan above the last aggregates: its columns, and kinds in the profile's words."""
         profile = self.settings.profile
         if isinstance(node, Union):
-            parts = [self._shown(part) for part in node.parts]
-            whole = parts[0]
-            for part in parts[1:]:
-                whole = whole.union(part)
-            return whole
+            return reduce(DataFrame.union, map(self._shown, node.parts))
         if isinstance(node, Stateful):
             return self._unpacked(node, profile)
         if not isinstance(node, Calc | Scan):
@@ -217,7 +217,7 @@ class Lowering:
                 return self._packed(node.inputs[0], route, name, ordered)
         if isinstance(node, Stateful):
             steps = (*node.onward, *route.steps)
-            return self._hosted(node, replace(route, steps=steps))
+            return self._hosted(node, Onward(replace(route, steps=steps)))
         if isinstance(node, Union):
             return self._united(union_parts(node), route, name, ordered)
         step = self._step(node)
@@ -299,12 +299,13 @@ class Lowering:
             fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late))))
         schema = with_kind(spark_arrow(fields), kind)
         columns = spark_fields(fields, StringType() if profile else ByteType())
-        return self._hosted(node, None).mapInArrow(
-            Unpack(schema, profile, late is not None), columns
-        )
+        if leaves_as_columns(schema):
+            return self._hosted(node, AsColumns(schema, columns, profile))
+        opened = Unpack(schema, profile, late is not None)
+        return self._hosted(node, AsBlobs()).mapInArrow(opened, columns)
 
-    def _hosted(self, node: Stateful, route: Route | None) -> DataFrame:
-        """The fragment that a node gives out of: what leaves are blobs, or packed rows if there is a route."""
+    def _hosted(self, node: Stateful, way: Way) -> DataFrame:
+        """The fragment that a node gives out of, and how changes leave it."""
         fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
         if fragment.evaluates and not self._is_ansi:
             raise OptionError(
@@ -314,7 +315,7 @@ class Lowering:
         place, self._places = self._places, self._places + 1
         buckets = self._count(exchanges[0])
         # What is above may wait for a first bundle, which this node then has to hand on.
-        always = fragment.always or (route is not None and route.always)
+        always = fragment.always or (isinstance(way, Onward) and way.route.always)
         for each, part in zip(nodes, fragment.parts, strict=True):
             self.orderly |= _orderly(each, part.spec.needs_order)
         packed = [
@@ -325,34 +326,27 @@ class Lowering:
             None if spec is None else self.handler_of(spec) for spec in fragment.handler_specs
         )
         factory = factory_of(nodes, place, buckets, handlers, fragment)
-        self._factories[place] = factory
+        self._factories[place], self.nodes[place] = factory, nodes
         # Batch queries need no timers: with their rows time ends.
         mode = fragment.time_mode if self._streams else "None"
-        hosting = Options(
-            buckets,
-            tuple(fragment.ttls),
-            self.settings.state_directory,
-            place,
-            route,
-            mode,
-            self.settings.state_limit,
-            added_calls=self.plan.options.added_calls,
-        )
+        live = self.settings.state_directory, place, way, mode, self.settings.state_limit
+        hosting = Options(buckets, tuple(fragment.ttls), *live, self.plan.options.added_calls)
         hosted = (
             reduce(DataFrame.union, packed)
             .groupBy("bucket")
             .transformWithStateInPandas(
                 FragmentProcessor(factory, hosting),
-                outputStructType=hosting.output_ddl,
+                outputStructType=way.fields,
                 outputMode="Append",
                 timeMode=mode,
             )
         )
-        return self._counted(hosted, [part.name for part in fragment.parts], place, buckets)
+        return self._counted(hosted, [part.name for part in fragment.parts], hosting)
 
-    def _counted(self, hosted: DataFrame, names: list[str], place: int, buckets: int) -> DataFrame:
+    def _counted(self, hosted: DataFrame, names: list[str], hosting: Options) -> DataFrame:
         """What leaves a fragment, the counts of its operators observed."""
-        return counting.operators_counted(hosted, names, place, self._number, buckets)
+        about = (hosting.place, self._number, hosting.buckets, hosting.way.filled)
+        return counting.operators_counted(hosted, names, *about)
 
     def _fed(
         self,

@@ -28,6 +28,8 @@ from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import Decoded, Decoder, decoder
 from aggloom.runtime.formats.lines import cut
 from aggloom.runtime.formats.side import SideTable, side_table
+from aggloom.runtime.spark.arrow_udf import arrow_udf
+from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.counting import REFUSED, number
 from aggloom.runtime.spark.expressions import spark_arrow, spark_schema
 from aggloom.runtime.spark.file_order import file_order
@@ -95,6 +97,8 @@ def decoded(
 ) -> DataFrame:
     """The changes of messages; separator: values are lines, whose keys stand before it."""
     table = side_table(side, made, made.unreadable)
+    if table is not None:
+        check_shared(df.sparkSession, "side table", table.directory)
     counted = made.unreadable != "error"
     rows = _row_type(made.schema)
     returned = StructType(
@@ -105,9 +109,7 @@ def decoded(
     def read(value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
         return reading(value, key, place)
 
-    # It is not to be computed twice, nor moved to where other rows are.
-    function = F.arrow_udf(read, returned).asNondeterministic()
-    found = function(value.cast(BinaryType()), key, place)
+    found = arrow_udf(read, returned)(value.cast(BinaryType()), key, place)
     one = df.select(found.alias(_READ))
     if counted:
         refused = F.sum(f"{_READ}.refused").alias("refused")

@@ -13,8 +13,10 @@ from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.release import SPARK, require
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
+_SINCE = (4, 3)
 
 
 def repartition(spark: SparkSession, checkpoint: str | Path, partitions: int) -> None:
@@ -23,6 +25,7 @@ def repartition(spark: SparkSession, checkpoint: str | Path, partitions: int) ->
     The query must not be running, and its last batch must have ended. Where it is started again its buckets are as many
     as before. Raises AggloomError if Spark cannot do it.
     """
+    require("repartition", _SINCE, spark)
     if partitions < 1:
         raise AggloomError(f"partitions={partitions}: at least one is needed")
     known = partitions_of(checkpoint)
@@ -32,9 +35,7 @@ def repartition(spark: SparkSession, checkpoint: str | Path, partitions: int) ->
         )
     manager: Any = getattr(spark, "_streamingCheckpointManager", None)
     if manager is None:
-        raise AggloomError(
-            "this Spark cannot repartition state; it takes a classic session of Spark 4.3"
-        )
+        raise AggloomError("repartition: this takes a classic session, and none over Connect")
     try:
         manager.repartition(str(checkpoint), partitions)
     except Exception as failure:
@@ -62,7 +63,7 @@ def hint(spark: SparkSession, checkpoint: str | Path) -> str:
     known, asked = partitions_of(checkpoint), spark.conf.get(_PARTITIONS, None)
     if known is None or asked is None or str(known) == asked:
         return ""
-    return (
-        f"{checkpoint} was written with {known} shuffle partitions and keeps them; for {asked}, stop the query and "
-        f"run `aggloom repartition {checkpoint} --partitions {asked}`"
-    )
+    kept = f"{checkpoint} was written with {known} shuffle partitions and keeps them"
+    if SPARK < _SINCE:
+        return kept
+    return f"{kept}; for {asked}, stop the query and run `aggloom repartition {checkpoint} --partitions {asked}`"

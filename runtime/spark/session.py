@@ -14,18 +14,19 @@ from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.chatter import without_chatter
-from aggloom.runtime.spark.home import without_archives
+from aggloom.runtime.spark.home import quick_home
 from aggloom.runtime.spark.local_files import without_processes
+from aggloom.runtime.spark.release import SPARK, streaming_class
 
 _PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_BY_FILE_SYSTEM = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+_BY_FILE_SYSTEM = streaming_class("checkpointing", "FileSystemBasedCheckpointFileManager")
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CHATTER = "aggloom.chatter"
+_PYTHON = "spark.pyspark.python"
 _DRIVER_WORKER_PYTHON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
 
@@ -34,19 +35,23 @@ class MissingJavaError(AggloomError):
 
 
 def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> SparkSession:
-    """A local session, ready for streaming; `conf` entries win (dots written as `__` or in a `**{}`).
+    """A session, ready for streaming; `conf` entries win (dots written as `__` or in a `**{}`).
 
+    On a cluster executors have a Python of their own, which `spark__pyspark__python` or PYSPARK_PYTHON names.
     `aggloom__chatter=True` lets through the lines that Spark always writes as it starts and as a query does.
     """
     _need_java()
-    for variable in _DRIVER_WORKER_PYTHON:
-        os.environ[variable] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    here = master.startswith("local")
+    if here:
+        for variable in _DRIVER_WORKER_PYTHON:
+            os.environ[variable] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     cores = _cores(master)
     settings = {
         _PROVIDER: _ROCKSDB,
         _LOGS: "true",
-        "spark.sql.streaming.stateStore.checkpointFormatVersion": 2,
+        # Spark 4.0 cannot look into a state of format 2.
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": 1 if SPARK < (4, 1) else 2,
         "spark.sql.streaming.stateStore.rowChecksum.enabled": "true",
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.execution.arrow.maxRecordsPerBatch": 100_000,
@@ -58,19 +63,25 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         "spark.log.level": "ERROR",
         "spark.python.worker.reuse": "true",
     }
-    if master.startswith("local"):
+    if here:
         settings["spark.python.daemon.module"] = "aggloom.daemon"
         # The other manager starts four processes (readlink) for every file that it renames on a local disk.
         settings[_FILE_MANAGER] = _BY_FILE_SYSTEM
     settings |= {key.replace("__", "."): value for key, value in conf.items()}
+    if not here and _PYTHON in settings:
+        # Spark reads it where a program is submitted, and not where one starts a session.
+        os.environ["PYSPARK_PYTHON"] = str(settings[_PYTHON])
     chatter = str(settings.pop(_CHATTER, False)).lower() == "true"
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in settings.items():
-        builder = builder.config(key, str(value))
     # A line of Spark's progress has no end until the next thing is said.
     quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
     try:
-        with without_chatter() if quiet else nullcontext(), without_archives():
+        with without_chatter() if quiet else nullcontext(), quick_home(settings) as options:
+            if options:
+                # The user's own come last: they win.
+                settings[_JAVA_OPTIONS] = f"{options} {settings.get(_JAVA_OPTIONS, '')}".strip()
+            builder = SparkSession.builder.appName(name).master(master)
+            for key, value in settings.items():
+                builder = builder.config(key, str(value))
             made = builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
@@ -130,6 +141,8 @@ def _need_java() -> None:
 
 
 def _cores(master: str) -> int:
-    """The number of tasks that run at once under a local master."""
-    inside = master.removeprefix("local[").rstrip("]").split(",")[0]
-    return int(inside) if inside.isdigit() else (os.cpu_count() or 2)
+    """The number of tasks that run at once under a local master; of another's as many as here."""
+    inside = master.partition("[")[2].rstrip("]").split(",")
+    if master.startswith("local-cluster["):
+        return int(inside[0]) * int(inside[1])
+    return int(inside[0]) if inside[0].isdigit() else (os.cpu_count() or 2)

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from aggloom.errors import StateMismatchError
 from aggloom.runtime.spark import query_file
 from aggloom.runtime.spark.checkpoint import check_directory, check_records
+from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.evolution import changed_calls
 from aggloom.runtime.spark.lower import Lowering, lowered
 from aggloom.runtime.spark.query_file import Query
@@ -31,6 +32,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
 
     Raises StateError and its kin, MissingFileError and FileOrderError.
     """
+    check_shared(df.sparkSession, "checkpoint", checkpoint)
     check_directory(checkpoint)
     check_records(checkpoint)
     batch = query_file.next_batch(checkpoint)

@@ -1,0 +1,43 @@
+"""Which Spark this is, and what differs from 4.0 to 4.3 by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyspark
+
+from aggloom.errors import SparkVersionError
+
+Release = tuple[int, int]
+
+_STREAMING = "org.apache.spark.sql.execution.streaming"
+
+
+def release(version: str) -> Release:
+    """The first two numbers of a version."""
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
+
+
+SPARK = release(pyspark.__version__)
+"""The Spark of this process; the server of a Connect session may be another."""
+
+
+def require(feature: str, since: Release, session: Any = None) -> None:
+    """Raise SparkVersionError unless Spark, or a session's server, is as new as a feature needs it."""
+    told = pyspark.__version__ if session is None else str(session.version)
+    if release(told) < since:
+        wanted = ".".join(map(str, since))
+        raise SparkVersionError(
+            f"{feature}: this needs Spark {wanted}, and Spark is {told}. Install pyspark {wanted} or newer for it."
+        )
+
+
+def ready_for_state(session: Any) -> None:
+    """Have the driver make what state stores ask for, which up to 4.2 only its streams do."""
+    _ = session.streams.active
+
+
+def streaming_class(package: str, name: str) -> str:
+    """The full name of a class of Spark's streaming, which 4.1 has moved into packages."""
+    return f"{_STREAMING}.{name}" if SPARK < (4, 1) else f"{_STREAMING}.{package}.{name}"
