@@ -129,6 +129,7 @@ def functions() -> None:
 def on_spark(spec: al.AggSpec) -> None:
     """DataFrames of changes in, DataFrames of changes out."""
     spark = al.session("typed", master="local[2]", **al.kafka_settings())
+    al.ship(spark)
     orders = al.read_changes(spark, "changes/", schema=SCHEMA)
     topic = al.read_kafka(spark, "broker:9092", "orders", "debezium-json", SCHEMA)
     lake = al.read_delta(spark, "lake/orders", SCHEMA, start="latest", metadata=True)

@@ -49,6 +49,7 @@ HERE = {
 }
 """Blocks that run here, by their kind and their number of it on the page."""
 WHY_NOT = {
+    ("clusters.md", "spark://host:7077"): "needs a cluster: tests/test_clusters.py starts one",
     ("joins.md", "SELECT .. FROM orders"): "an excerpt with `..`",
     ("over.md", "select=[...]"): "a line of a plan, with `...`",
     (
