@@ -146,6 +146,7 @@ def on_spark(spec: al.AggSpec) -> None:
         al.lookup(orders, al.lookup_table(SCHEMA, rows=[("a", 1, None)], key="name"), on="name"),
         al.on_time(timed),
         lake,
+        al.read_iceberg(spark, "shop.orders", connect={"type": "sql"}),
         al.late_rows(timed),
     ]
     queries = [al.write_changes(each, {"kind": "console"}, "state/") for each in (totals, *frames)]

@@ -64,6 +64,9 @@ WHY_NOT = {
     ("sinks.md", '"kind": "delta"'): "tests/test_delta_sink.py writes into one",
     ("sinks.md", '"kind": "kafka"'): "needs Kafka: tests/test_spark_kafka.py writes into one",
     ("sources.md", "al.read_kafka("): "needs Kafka: tests/test_spark_kafka.py reads from one",
+    ("sinks.md", '"kind": "iceberg"'): "needs a catalogue: tests/test_iceberg.py writes into one",
+    ("sources.md", "al.read_iceberg("): "needs a catalogue: tests/test_iceberg.py reads from one",
+    ("sources.md", "connector: iceberg"): "needs a catalogue: tests/test_iceberg.py reads from one",
     ("sources.md", "al.read_delta("): "tests/test_delta_source.py reads from one",
     ("sql.md", "expressions over both"): "the form of a query",
 }
