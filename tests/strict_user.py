@@ -129,6 +129,7 @@ def functions() -> None:
 def on_spark(spec: al.AggSpec) -> None:
     """DataFrames of changes in, DataFrames of changes out."""
     spark = al.session("typed", master="local[2]", **al.kafka_settings())
+    al.ship(spark)
     orders = al.read_changes(spark, "changes/", schema=SCHEMA)
     topic = al.read_kafka(spark, "broker:9092", "orders", "debezium-json", SCHEMA)
     lake = al.read_delta(spark, "lake/orders", SCHEMA, start="latest", metadata=True)
@@ -145,6 +146,7 @@ def on_spark(spec: al.AggSpec) -> None:
         al.lookup(orders, al.lookup_table(SCHEMA, rows=[("a", 1, None)], key="name"), on="name"),
         al.on_time(timed),
         lake,
+        al.read_iceberg(spark, "shop.orders", connect={"type": "sql"}),
         al.late_rows(timed),
     ]
     queries = [al.write_changes(each, {"kind": "console"}, "state/") for each in (totals, *frames)]

@@ -49,6 +49,7 @@ HERE = {
 }
 """Blocks that run here, by their kind and their number of it on the page."""
 WHY_NOT = {
+    ("clusters.md", "spark://host:7077"): "needs a cluster: tests/test_clusters.py starts one",
     ("joins.md", "SELECT .. FROM orders"): "an excerpt with `..`",
     ("over.md", "select=[...]"): "a line of a plan, with `...`",
     (
@@ -63,6 +64,9 @@ WHY_NOT = {
     ("sinks.md", '"kind": "delta"'): "tests/test_delta_sink.py writes into one",
     ("sinks.md", '"kind": "kafka"'): "needs Kafka: tests/test_spark_kafka.py writes into one",
     ("sources.md", "al.read_kafka("): "needs Kafka: tests/test_spark_kafka.py reads from one",
+    ("sinks.md", '"kind": "iceberg"'): "needs a catalogue: tests/test_iceberg.py writes into one",
+    ("sources.md", "al.read_iceberg("): "needs a catalogue: tests/test_iceberg.py reads from one",
+    ("sources.md", "connector: iceberg"): "needs a catalogue: tests/test_iceberg.py reads from one",
     ("sources.md", "al.read_delta("): "tests/test_delta_source.py reads from one",
     ("sql.md", "expressions over both"): "the form of a query",
 }

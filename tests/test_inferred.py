@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
+from aggloom.cli import main
 from aggloom.codegen import type_name
 from aggloom.drawn import in_order, show_rows, show_table
 from aggloom.errors import InputFormatError, SpecError
@@ -214,3 +216,28 @@ def test_rows_as_csv_and_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [
         dict(zip(("a", "b,c"), row, strict=True)) for row in rows
     ]
+
+
+def test_a_run_says_what_it_took_and_what_it_does_not_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_sample(tmp_path / "changes")
+    placed: list[Path] = []
+    monkeypatch.setattr("aggloom.run._run", lambda jobs: placed.extend(place for _, place in jobs))
+    query = [
+        "run",
+        "--sql",
+        "SELECT COUNT(*) AS n FROM o",
+        "--table",
+        f"o={tmp_path}/changes/*.json",
+    ]
+    said = CliRunner().invoke(main, query, prog_name="aggloom")
+    assert said.exit_code == 0, said.output
+    told, kept = said.stderr.splitlines()
+    assert told.startswith("o: columns told from 17 rows of ") and "schema=id BIGINT" in told
+    assert kept == "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
+    assert not placed[0].parent.exists()
+    place = tmp_path / "state"
+    given = [*query[:-1], f"{query[-1]},schema=id INT", "--checkpoint", str(place)]
+    quiet = CliRunner().invoke(main, given, prog_name="aggloom")
+    assert (quiet.exit_code, quiet.stderr, placed[1]) == (0, "", place)
