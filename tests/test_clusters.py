@@ -1,4 +1,4 @@
-"""Spark's own cluster of two workers, each with directories of its own."""
+"""Spark's own cluster of two workers on this machine."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_stream_outlives_its_driver_and_a_worker(
     assert two_queries.folded(found["sums"]) == sums
     assert two_queries.folded(found["windows"]) == windows
     # Each host has live state of its own, and the driver's has none.
-    assert all(list((worker.home / "state").iterdir()) for worker in workers)
+    assert all(list(worker.state.iterdir()) for worker in workers)
     assert not (tmp_path / "the driver's").exists()
 
 
