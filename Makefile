@@ -11,7 +11,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage matrix soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage matrix soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ demo-windows: $(READY) java ## run the second demo: delays by the hour and over 
 demo-cdc: $(READY) java postgres kafka ## run the third demo: PostgreSQL, Debezium, Kafka, aggloom and back: make demo-cdc ARGS=--kill
 	@$(BIN)/python examples/cdc.py $(ARGS)
 
-test: $(READY) java postgres kafka ## run every test
+test: $(READY) java postgres kafka chromium ## run every test
 	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
@@ -113,6 +113,9 @@ postgres:
 
 kafka: $(READY) java
 	@BIN=$(BIN) bash .ci/kafka.sh
+
+chromium:
+	@bash .ci/chromium.sh
 
 # The editable install is invisible to type checkers; they read this folder of links instead.
 farm:

@@ -15,6 +15,7 @@ from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGE
 from aggloom.errors import AggloomError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
 from aggloom.options_cli import debug_option, pairs_of
+from aggloom.page_cli import report, ui
 from aggloom.project_cli import completion, init
 from aggloom.sample_cli import show_sample
 from aggloom.shell_cli import sql_shell
@@ -61,7 +62,18 @@ def main() -> None:
     """Streaming aggregates over changes: generate them, read them, run them on Spark."""
 
 
-for _command in (generate, refresh, inspect, explain, init, sql_shell, run_tests, completion):
+for _command in (
+    generate,
+    refresh,
+    inspect,
+    explain,
+    init,
+    sql_shell,
+    run_tests,
+    completion,
+    ui,
+    report,
+):
     main.add_command(_command)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from aggloom.codegen.catalogue.entry import Aggregate, Argument, Example, Field, Option, Shape, View
+from aggloom.codegen.handler.call_lines import lines_of_calls
 from aggloom.codegen.handler.carry import Carried, carried, same_call
 from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.handler.plan import plan_of
 from aggloom.codegen.planner.created import CreatedTable
 from aggloom.codegen.planner.explain import explain, tables_read
 from aggloom.codegen.planner.insertions import insertions
-from aggloom.codegen.planner.script import read_script
+from aggloom.codegen.planner.script import read_script, shown_query
 from aggloom.codegen.planner.statements import Statement, cut_statements, last_statement
 from aggloom.codegen.scalar.calc import (
     LoweredCalc,
@@ -108,6 +109,7 @@ __all__ = [
     "insertions",
     "join_sql",
     "last_statement",
+    "lines_of_calls",
     "load",
     "load_text",
     "lookup_sql",
@@ -125,6 +127,7 @@ __all__ = [
     "read_script",
     "register",
     "same_call",
+    "shown_query",
     "tables_read",
     "to_schema",
     "type_name",

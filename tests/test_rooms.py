@@ -124,6 +124,11 @@ ROOMS: dict[str, set[str]] = {
     | CODEGEN
     | {"rich"}
     | _in("runtime", *HANDLERS, "operators", "inspection"),
+    "runtime/page": KERNEL
+    | SHARED
+    | CODEGEN
+    | {"jinja2", "markupsafe", "prometheus_client"}
+    | _in("runtime", "inspection", "local", "spark", "page"),
     "runtime/spark": KERNEL | HOST | SHARED | CODEGEN | {"aggloom.runtime"},
     "generated": KERNEL | {"aggloom.runtime"},
     "aggloom": {"click", "pyarrow", "rich", "yaml", "aggloom"},

@@ -43,7 +43,8 @@ from aggloom.codegen.operators import (
 from aggloom.codegen.planner.lineage import above, described, lineage
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.picture import as_svg
+from aggloom.codegen.planner.picture import as_svg, drawn
+from aggloom.codegen.planner.picture import style as picture_style
 from aggloom.codegen.planner.plan import (
     Plan,
     plan_deduplicate,
@@ -52,7 +53,7 @@ from aggloom.codegen.planner.plan import (
     plan_windows,
     window_spec,
 )
-from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe
+from aggloom.codegen.planner.tree import as_json, as_text, as_tree, describe, numbered
 from aggloom.codegen.sql.numbering import SortItem
 from aggloom.codegen.sql.numbering_range import Range
 
@@ -101,8 +102,11 @@ __all__ = [
     "below_unions",
     "describe",
     "described",
+    "drawn",
     "lineage",
+    "numbered",
     "one_row",
+    "picture_style",
     "plan_deduplicate",
     "plan_query",
     "plan_spec",

@@ -1,7 +1,7 @@
 """A plan as a picture: one SVG text without scripts or fonts of its own, for light and dark pages.
 
 Rows flow upwards. Boxes with state are blue and say what bounds it; an exchange has a dashed border; beside each arrow
-stand the kinds of changes that flow along it.
+stand the kinds of changes that flow along it. Who has run the plan may add figures to its nodes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any
@@ -48,12 +49,15 @@ _DARK = {
     "tip": "fill:#9198a1",
 }
 
+Figures = Mapping[str, Sequence[str]]
+"""Lines by node: by the number of one that has state, "root" for the result."""
+
 
 @dataclass
 class _Box:
     """A node with its lines (class, text) and its place; `width` is that of all that stands below it."""
 
-    node: dict[str, Any]
+    node: Mapping[str, Any]
     lines: list[tuple[str, str]]
     below: list[_Box] = field(default_factory=list)
     x: int = 0
@@ -79,8 +83,15 @@ class _Box:
 
 def as_svg(plan: Plan, backend: str = "numba") -> str:
     """The plan as an SVG document; names from the query are escaped."""
-    described = describe(plan, backend)
-    root = _boxed(described["plan"])
+    picture = drawn(describe(plan, backend))
+    head, line, rest = picture.partition("\n")
+    return f"{head}{line}<style>{style()}</style>\n{rest}"
+
+
+def drawn(described: Mapping[str, Any], figures: Figures | None = None) -> str:
+    """A described plan as an SVG element without colours, which are those of `style`."""
+    told = figures or {}
+    root = _boxed(described["plan"], told, told.get("root", ()))
     options = settings(described["options"])
     top = _MARGIN + (len(options) + 1) * _LINE if options else _MARGIN
     _place(root, _MARGIN, top + _GAP)
@@ -90,7 +101,6 @@ def as_svg(plan: Plan, backend: str = "numba") -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" aria-label="A query plan with {names}">',
-        f"<style>{_style()}</style>",
         f'<rect class="back" width="{width}" height="{height}"/>',
     ]
     for number, line in enumerate(options):
@@ -99,7 +109,20 @@ def as_svg(plan: Plan, backend: str = "numba") -> str:
     return "\n".join([*parts, *_drawn(root), "</svg>", ""])
 
 
-def _boxed(node: dict[str, Any]) -> _Box:
+def style(within: str = "") -> str:
+    """The style sheet of the pictures; within: a selector of what they are in, with a blank after it."""
+    fixed = {
+        "text": "font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace",
+        ".name": "font-weight:bold",
+        ".exchange": "stroke-dasharray:5 4",
+        ".flow": "fill:none",
+    }
+    rules = "".join(f"{within}{name}{{{text}}}" for name, text in fixed.items())
+    light, dark = (_rules(colours, within) for colours in (_LIGHT, _DARK))
+    return f"{rules}{light}@media(prefers-color-scheme:dark){{{dark}}}"
+
+
+def _boxed(node: Mapping[str, Any], figures: Figures, own: Sequence[str] = ()) -> _Box:
     number = f" [{node['id']}]" if "id" in node else ""
     lines = [("ink name", node["node"] + number)]
     for text in words(node, "changelogMode"):
@@ -113,7 +136,9 @@ def _boxed(node: dict[str, Any]) -> _Box:
         lines += [("dim", line) for text in told for line in _wrapped(text)]
     if "handler" in node:
         lines.append(("dim", f"handler {node['handler']}"))
-    return _Box(node, lines, [_boxed(each) for each in node["inputs"]])
+    found = [*figures.get(str(node.get("id", "")), ()), *own]
+    lines += [("figure", line) for text in found for line in _wrapped(text)]
+    return _Box(node, lines, [_boxed(each, figures) for each in node["inputs"]])
 
 
 def _wrapped(text: str) -> list[str]:
@@ -160,7 +185,7 @@ def _flow(source: _Box, to: int, end: int) -> list[str]:
     ]
 
 
-def _told(node: dict[str, Any]) -> str:
+def _told(node: Mapping[str, Any]) -> str:
     return f"{node['node']}({', '.join(words(node))})"
 
 
@@ -173,13 +198,5 @@ def _safe(text: str) -> str:
     return escape(_NOT_XML.sub("\ufffd", text))
 
 
-def _style() -> str:
-    fixed = (
-        "text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace}"
-        ".name{font-weight:bold}.exchange{stroke-dasharray:5 4}.flow{fill:none}"
-    )
-    return f"{fixed}{_rules(_LIGHT)}@media(prefers-color-scheme:dark){{{_rules(_DARK)}}}"
-
-
-def _rules(colours: dict[str, str]) -> str:
-    return "".join(f".{name}{{{style}}}" for name, style in colours.items())
+def _rules(colours: dict[str, str], within: str) -> str:
+    return "".join(f"{within}.{name}{{{style}}}" for name, style in colours.items())

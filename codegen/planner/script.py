@@ -102,6 +102,15 @@ def read_script(sql: str) -> Script:
     return made
 
 
+def shown_query(sql: str) -> str:
+    """A script without its settings and tables, which may hold what not everybody is to read."""
+    text, _ = _without_settings(sql)
+    text, _ = _without_explain(text)
+    text, _ = _without_tables(text)
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line.strip(" ;"))
+
+
 def _target(sql: str, tree: exp.Insert) -> Target:
     """Where INSERT INTO puts a result."""
     if tree.args.get("overwrite") or tree.args.get("by_name"):

@@ -7,7 +7,7 @@ after the tree, by the number that its line ends with.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -35,6 +35,18 @@ def describe(plan: Plan, backend: str = "numba") -> dict[str, Any]:
     }
 
 
+def numbered(plan: Plan) -> list[Stateful]:
+    """The nodes that keep state, in the order of the numbers by which they are described."""
+
+    def found(node: Node) -> Iterator[Stateful]:
+        if isinstance(node, Stateful):
+            yield node
+        for each in node.inputs:
+            yield from found(each)
+
+    return list(found(plan.root))
+
+
 def as_json(plan: Plan, backend: str = "numba") -> str:
     """The description as JSON text."""
     return json.dumps(describe(plan, backend), indent=2, ensure_ascii=False)
@@ -58,7 +70,7 @@ def as_tree(plan: Plan) -> str:
     return "\n".join(_lines(_Describer(plan, None).node(plan.root), numbered=False))
 
 
-def stateful(node: dict[str, Any]) -> list[dict[str, Any]]:
+def stateful(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The described nodes that keep state, by their numbers."""
     below = [found for each in node["inputs"] for found in stateful(each)]
     return [node, *below] if "state" in node else below
@@ -73,7 +85,7 @@ def settings(options: dict[str, Any]) -> list[str]:
     return [f"{name} = {value}" for name, value in shown_values.items()]
 
 
-def words(node: dict[str, Any], *skipped: str) -> list[str]:
+def words(node: Mapping[str, Any], *skipped: str) -> list[str]:
     """The details of a described node as they stand in its line, each on one line; some can be left out."""
     shown = {**node["details"], "changelogMode": node["changelog_mode"]}
     found = []
@@ -137,7 +149,7 @@ def _lines(node: dict[str, Any], *, numbered: bool, first: str = "", rest: str =
     return found
 
 
-def _legend(node: dict[str, Any]) -> Iterator[str]:
+def _legend(node: Mapping[str, Any]) -> Iterator[str]:
     state, key = node["state"], node["unique_key"]
     handler = f"; handler {node['handler']}" if "handler" in node else ""
     if "final_handler" in node:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from aggloom.runtime.inspection.description import FragmentDescription
 from aggloom.runtime.inspection.facts import BucketSize, KeyState, OperatorState, Part
+from aggloom.runtime.inspection.heaviest import Heaviest, HeldWindow, KeyWeight, weigh
 from aggloom.runtime.inspection.keys import WindowFilter, bucket_of, nearest_keys, split_key
 from aggloom.runtime.inspection.parts import described, keys_of, parts_of
 from aggloom.runtime.inspection.replay import Entry, replay, times
@@ -13,7 +14,10 @@ __all__ = [
     "BucketSize",
     "Entry",
     "FragmentDescription",
+    "Heaviest",
+    "HeldWindow",
     "KeyState",
+    "KeyWeight",
     "OperatorState",
     "Part",
     "State",
@@ -27,4 +31,5 @@ __all__ = [
     "replay",
     "split_key",
     "times",
+    "weigh",
 ]

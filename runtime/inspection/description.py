@@ -38,13 +38,17 @@ _PLAIN_STATE = b'"plain.state"'
 
 @dataclass(frozen=True)
 class FragmentDescription:
-    """The fragment of a stateful node: its name, its operators, each after those that feed it, and its inputs."""
+    """The fragment of a stateful node: its name, its operators, each after those that feed it, and its inputs.
+
+    place: its number in the query, by which it counts; the result's own is 0.
+    """
 
     operator: str
     buckets: int
     digest: str
     parts: tuple[Description, ...]
     inputs: Sequence[Any]
+    place: int = -1
 
     @classmethod
     def parse(cls, text: bytes, trust: bool = False) -> FragmentDescription:
@@ -53,7 +57,7 @@ class FragmentDescription:
             data = json.loads(text)
             name, buckets, digest, inputs, listed = (data[key] for key in _FRAGMENT)
             parts = tuple(Description.read(part, buckets, trust) for part in listed)
-            return cls(name, buckets, digest, parts, inputs)
+            return cls(name, buckets, digest, parts, inputs, int(data.get("place", -1)))
         except (ValueError, KeyError, TypeError) as error:
             raise StateCorruptError(
                 f"the description in the checkpoint cannot be read: {error!r}. "

@@ -136,6 +136,10 @@ class Operator(ABC):
     def key_columns(self) -> list[pa.Array]:
         """The keys of all that it holds as columns, a key perhaps several times."""
 
+    def rows_held(self) -> Any:
+        """How many rows stand behind each of the keys that `key_columns` lists, as an array; None: it is not known."""
+        return None
+
     @abstractmethod
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         """What it holds of a key (a row of the key's columns), windows in order of time."""

@@ -153,6 +153,9 @@ class GroupAggOperator(OneInput):
     def key_columns(self) -> list[pa.Array]:
         return self.state.key_columns(self.state.used())
 
+    def rows_held(self) -> Array | None:
+        return self.state.rows_held()
+
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slot = self.state.find(key)
         if slot >= 0:

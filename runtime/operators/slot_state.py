@@ -27,6 +27,11 @@ class SlotState:
         """How many rows each slot holds."""
         return np.asarray(self.accumulators.records)
 
+    def rows_held(self) -> Array | None:
+        """How many rows each slot in use holds; None where rows only come, so that nobody counts them."""
+        counts = self.handler.FIELDS[0][1] == "i8"
+        return self.records[self.used()] if counts else None
+
     def used(self) -> Array:
         """The slots in use."""
         return np.flatnonzero(self.records).astype(np.int64)

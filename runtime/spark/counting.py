@@ -77,7 +77,7 @@ class Totals:
     """Adds up the batches of one run of a query."""
 
     def __init__(self) -> None:
-        self.rows = self.changes = self.refused = 0
+        self.rows = self.changes = self.refused = self.new_changes = 0
         self._seen: set[int] = set()
         self._watermark: dt.datetime | None = None
         self._operators: dict[str, _Operator] = {}
@@ -88,6 +88,7 @@ class Totals:
         if batch in self._seen or "addBatch" not in progress["durationMs"]:
             return False
         self._seen.add(batch)
+        before = self.changes
         self.rows += input_rows(progress)
         for name, row in _observed(progress).items():
             if name.startswith(_RESULT):
@@ -96,10 +97,17 @@ class Totals:
                 self.refused += sum(count or 0 for count in row.values())
             elif name.startswith(_OPERATOR):
                 self._operators.setdefault(name, _Operator(name)).add(row)
+        self.new_changes = self.changes - before
         told = (progress.get("eventTime") or {}).get("watermark")
         if told and not told.startswith("1970-01-01T00:00:00"):
             self._watermark = dt.datetime.fromisoformat(told)
         return True
+
+    @property
+    def levels(self) -> dict[str, dict[str, Any]]:
+        """Each operator by its number: what it did in the last batch, and what it holds."""
+        ordered = sorted(self._operators.values(), key=lambda each: each.place)
+        return {f"{-each.place[0]}.{each.place[1]}": each.last for each in ordered}
 
     @property
     def counts(self) -> Counts:
@@ -125,16 +133,23 @@ class _Operator:
         assert named
         self.place, self._name = (-int(named[1]), int(named[2])), named[3]
         self._flows = dict.fromkeys(FLOWS, 0)
+        self._now = dict(self._flows)
         self._levels: dict[int, list[int]] = {}
         self._of = 0
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take what was observed in a batch."""
         for flow in FLOWS:
-            self._flows[flow] += row[flow] or 0
+            self._now[flow] = row[flow] or 0
+            self._flows[flow] += self._now[flow]
         for bucket, *told in row["buckets"] or ():
             self._levels[bucket] = told
         self._of = row["of"] or self._of
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """What it did in the last batch, and all that `counts` has of it."""
+        return {**vars(self.counts), "batch": dict(self._now)}
 
     @property
     def counts(self) -> OperatorCounts:

@@ -24,6 +24,7 @@ from aggloom.errors import (
     StateRoomError,
     WorkerStartError,
 )
+from aggloom.runtime.spark.following import settle
 from aggloom.runtime.spark.records import RECORD_SHOWN
 from aggloom.runtime.spark.shown_query import shown
 
@@ -89,6 +90,8 @@ def await_end(query: StreamingQuery) -> None:
         query.awaitTermination()
     except PySparkException as failure:
         raise explained(failure) from failure
+    finally:
+        settle(query)
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def state(
     as 0.1 by its place in it. limit: how many values of a view are told. trust: run Python source
     that lies in the checkpoint.
     """
-    looks = _looks(checkpoint, operator, batch, trust, spark)
+    looks = looks_at(checkpoint, operator, batch, trust, spark)
     if key is not None:
         looks = _fitting(looks, key)
     return State(str(checkpoint), tuple(look.state(key, limit) for look in looks))
@@ -80,7 +80,7 @@ def why(
 
     key, operator, batch, trust: as in `state`; of several operators the one with such a key.
     """
-    looks = _fitting(_looks(checkpoint, operator, batch, trust, spark), key)
+    looks = _fitting(looks_at(checkpoint, operator, batch, trust, spark), key)
     if len(looks) > 1:
         listed = "; ".join(f"{look.number}: {look.description.operator}" for look in looks)
         raise CheckpointError(
@@ -93,6 +93,7 @@ class Look:
     """An operator of a checkpoint at a batch; part: its place in the fragment of its stateful node."""
 
     def __init__(self, node: Node, part: int) -> None:
+        self.node = node
         self.checkpoint, self.stored, self.trust = node.checkpoint, node.stored, node.trust
         self.batch, self.files, self.part = node.batch, node.files, part
         self.shares = len(node.description.parts) > 1
@@ -104,10 +105,14 @@ class Look:
         """By what its user names it."""
         return f"{self.stored.number}.{self.part}" if self.shares else str(self.stored.number)
 
+    @property
+    def sizes(self) -> dict[int, BucketSize]:
+        """What each bucket takes in the store."""
+        return {each.bucket: _size(each) for each in self.files}
+
     def state(self, key: Mapping[str, Any] | None, limit: int | None) -> OperatorState:
         """The operator's sizes, and what it holds of a key."""
-        files, note = self.files, ""
-        sizes = {each.bucket: _size(each) for each in files}
+        files, note, sizes = self.files, "", self.sizes
         clock, found = Clock(), None
         if key is not None:
             found, clock = self._key_state(key, limit)
@@ -122,7 +127,7 @@ class Look:
                     clock = Clock(*map(max, clock, last))
             except (StateMismatchError, UntrustedCodeError) as error:
                 note = str(error)
-        return self._told(sizes, clock, found, note)
+        return self.told(sizes, clock, found, note)
 
     def why(self, key: Mapping[str, Any]) -> Why:
         """How a key came to its value."""
@@ -132,7 +137,7 @@ class Look:
         about = (self.checkpoint.path, self.stored.number, self.description.operator, self.batch)
         files = [each for each in self.files if each.bucket == bucket]
         for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
-            opened = _Opened(stored, self.trust, self.part)
+            opened = Opened(stored, self.trust, self.part)
             entries = list(opened.entries())
             played = replay(
                 opened.operator,
@@ -154,6 +159,12 @@ class Look:
                 near,
             )
         return Why(*about, shown, bucket, False, (), 0, (), (), self._nearest(row))
+
+    def bytes_of(self, key: Mapping[str, Any]) -> int:
+        """What the bucket that a key is in takes in the store."""
+        bucket = self._bucket(self._split(key)[0])
+        own = [each for each in self.files if each.bucket == bucket]
+        return sum(each.snapshot_bytes + each.log_bytes for each in own)
 
     def _split(self, key: Mapping[str, Any]) -> tuple[pa.RecordBatch, WindowFilter]:
         """The key's columns as a row, and which of its windows are asked for."""
@@ -179,7 +190,7 @@ class Look:
     def _rebuilt(self, files: Sequence[BucketFiles]) -> Iterator[tuple[StoredBucket, Any, Clock]]:
         """Buckets, their operators in their state, and the clock of the last bundle in the log."""
         for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
-            opened = _Opened(stored, self.trust, self.part)
+            opened = Opened(stored, self.trust, self.part)
             fragment = opened.fragment()
             opened.store.rebuild(stored.head, fragment)
             yield stored, fragment.operators[self.part], stored.last_clock(opened.store)
@@ -192,9 +203,10 @@ class Look:
         whole = [pa.concat_arrays(parts) for parts in zip(*columns, strict=True)]
         return nearest_keys(row, whole)
 
-    def _told(
+    def told(
         self, sizes: dict[int, BucketSize], clock: Clock, found: KeyState | None, note: str
     ) -> OperatorState:
+        """The operator with the sizes of its buckets; a note says why they were not all made again."""
         description, every = self.description, list(sizes.values())
         counted = found is None and not note
         largest = sorted(every, key=lambda e: (-(e.snapshot_bytes + e.log_bytes), e.bucket))
@@ -252,7 +264,7 @@ class Node:
         return [Look(self, part) for part in range(len(self.description.parts))]
 
 
-class _Opened:
+class Opened:
     """A bucket of a fragment, to be made again; part: the operator that is looked at."""
 
     def __init__(self, stored: StoredBucket, trust: bool, part: int) -> None:
@@ -291,13 +303,14 @@ class _Opened:
             yield Entry(*bundle, fragment.spec.parts[self._part].clock(clock))
 
 
-def _looks(
+def looks_at(
     checkpoint: str | Path,
     operator: int | str | None,
     batch: int | None,
     trust: bool,
     spark: SparkSession | None,
 ) -> list[Look]:
+    """A look at each operator of a checkpoint, or at those that are named; raises CheckpointError."""
     require_directory(str(checkpoint))
     # What fails is said once, and not by each thread of Spark that it passes through.
     spark = (

@@ -98,8 +98,8 @@ class Lowering:
     """One plan on its way to a DataFrame.
 
     still: the tables that do not stream, beside others that do. orderly: the tables whose order of files the result
-    depends on. factories: those of its fragments, by place. carries: the number of a batch in which every bucket is
-    called.
+    depends on. factories, nodes: of its fragments, by place. carries: the number of a batch in which every bucket is
+    called. text: the query, if it was said as SQL.
     """
 
     def __init__(
@@ -109,6 +109,7 @@ class Lowering:
         handler_of: HandlerOf,
         settings: Settings,
         carries: int | None = None,
+        text: str | None = None,
     ) -> None:
         self._streams = any(table.df.isStreaming for table in tables.values())
         if not self._streams:
@@ -122,16 +123,15 @@ class Lowering:
             for name, table in tables.items()
         }
         self.plan, self.handler_of, self.settings = plan, handler_of, settings
-        self._carries = carries
+        self._carries, self.text = carries, text
+        self.nodes: dict[int, tuple[Stateful, ...]] = {}
         self._factories: dict[int, FragmentFactory] = {}
         self.orderly: set[str] = set()
-        self._places = self._reads = 0
-        self._number = counting.number()
+        self._places, self._reads, self._number = 0, 0, counting.number()
         conf = _any(tables).df.sparkSession.conf
-        partitions = conf.get("spark.sql.shuffle.partitions")
         self._zone = str(conf.get("spark.sql.session.timeZone"))
         self._is_ansi = is_ansi(_any(tables).df.sparkSession)
-        self._buckets = settings.buckets or 2 * int(partitions or 200)
+        self._buckets = settings.buckets or 2 * int(conf.get("spark.sql.shuffle.partitions") or 200)
 
     def result(self) -> DataFrame:
         """The changelog of the plan's result: its columns, then the change column."""
@@ -324,7 +324,7 @@ class Lowering:
             None if spec is None else self.handler_of(spec) for spec in fragment.handler_specs
         )
         factory = factory_of(nodes, place, buckets, handlers, fragment)
-        self._factories[place] = factory
+        self._factories[place], self.nodes[place] = factory, nodes
         # Batch queries need no timers: with their rows time ends.
         mode = fragment.time_mode if self._streams else "None"
         hosting = Options(

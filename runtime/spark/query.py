@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from aggloom.codegen import AggSpec, generate, tables_read, to_schema
+from aggloom.codegen import AggSpec, generate, shown_query, tables_read, to_schema
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
 from aggloom.errors import SpecError, UnknownColumnError, nearest
@@ -91,7 +91,7 @@ def sql(
     settings = hosting(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, given)
     ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), _has_watermarks(plan))
-    return Lowering(plan, given, handler_texts(backend), settings).result()
+    return Lowering(plan, given, handler_texts(backend), settings, text=shown_query(query)).result()
 
 
 def _kinds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +20,7 @@ from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
 from aggloom.runtime.spark.file_sink import FileSink, is_here
+from aggloom.runtime.spark.journal import followed
 from aggloom.runtime.spark.lower import lowered
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.starting import WithFiles, ready
@@ -66,7 +67,7 @@ def write_changes(
             "For a function of your own use df.writeStream.foreachBatch"
         )
     kind, path, options = destination(sink)
-    made = lowered(df)
+    made = given = lowered(df)
     batches = None
     if options is not None:
         batches = EachBatch.of(df, made, options, key_columns, checkpoint)
@@ -78,20 +79,22 @@ def write_changes(
     writer = writer.trigger(**(trigger or {"availableNow": True}))
     if query_name:
         writer = writer.queryName(query_name)
-    if batches is not None:
-        return started(writer.foreachBatch(WithFiles(checkpoint, batches)))
+    each: Callable[[DataFrame, int], None] | None = batches
     if kind == "console":
-        return started(writer.foreachBatch(WithFiles(checkpoint, ConsoleSink(rows_shown))))
-    if kind == "table":
+        each = ConsoleSink(rows_shown)
+    elif kind == "table":
         made = lowered(df)
         in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
-        table = TableSink(Path(checkpoint), key_columns, in_order)
-        return started(writer.foreachBatch(WithFiles(checkpoint, table)))
-    check_shared(df.sparkSession, "output", path)
-    take_back(path, checkpoint)
-    if is_here(df.sparkSession):
-        return started(writer.foreachBatch(WithFiles(checkpoint, FileSink(kind, path))))
-    return started(writer.format("json" if kind == "jsonl" else kind).option("path", path))
+        each = TableSink(Path(checkpoint), key_columns, in_order)
+    elif batches is None:
+        check_shared(df.sparkSession, "output", path)
+        take_back(path, checkpoint)
+        each = FileSink(kind, path) if is_here(df.sparkSession) else None
+    if each is not None:
+        writer = writer.foreachBatch(WithFiles(checkpoint, each))
+    else:
+        writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
+    return followed(started(writer), checkpoint, given)
 
 
 class ConsoleSink:

@@ -29,6 +29,8 @@ KINDS = {
     "state table": r"state/\d+/\d+/.*\.sst",
     "table": r"aggloom-table\.arrow",
     "query": r"aggloom-query\.json",
+    "plan": r"aggloom-plan\.json",
+    "progress": r"aggloom-progress\.jsonl",
 }
 SPOKEN = ("query id", "offsets", "commits", "source log", "operator metadata", "state schema")
 DAMAGES = ("flip", "truncate", "empty", "delete", "delete all")

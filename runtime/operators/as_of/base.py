@@ -49,6 +49,11 @@ class AsOfOperator(HoldsRows[AsOfState]):
         """The rows of its result that the state holds, each an insertion."""
         return self._inserts(self._held(self.state.used()))
 
+    def rows_held(self) -> Array:
+        used = self.state.used()
+        sizes = (side.rows.sizes(used)[0] for side in self.state.sides)
+        return sum(sizes, np.zeros(len(used), np.int64))
+
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slots = self.state.table.find(key)
         if slots[0] < 0:

@@ -66,6 +66,14 @@ class Joining(HoldsRows[JoinState]):
         """The joined rows, each an insertion."""
         return self._joined(self.state.used())
 
+    def rows_held(self) -> Array:
+        used = self.state.used()
+        rows = np.zeros(len(used), np.int64)
+        for side in self.state.sides:
+            for places, ids in side.bag.walk(used):
+                np.add.at(rows, places, side.bag.arrays.count[ids])
+        return rows
+
     def held(self, key: pa.RecordBatch) -> Iterator[HeldOfKey]:
         slots = self.state.table.find(key)
         if slots[0] < 0:

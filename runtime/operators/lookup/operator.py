@@ -111,6 +111,9 @@ class LookupOperator(RowsByKey[LookupState]):
         rows = self._held(self.state.used())
         return rows, np.full(rows.num_rows, INSERT, np.int8)
 
+    def rows_held(self) -> Array:
+        return self.state.depth[self.state.used()]
+
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slots = self.state.table.find(key)
         if slots[0] < 0:

@@ -101,6 +101,9 @@ class OverOnceOperator(RowsByKey[OverState]):
         """No row: what waits is not given out yet, and what was given out is not kept."""
         return no_rows(self.schema)
 
+    def rows_held(self) -> Array:
+        return self.state.sorted.sizes(self.state.used())[0]
+
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slots = self.state.table.find(key)
         if slots[0] < 0:

@@ -96,6 +96,9 @@ class OverOperator(RowsByKey[OverState]):
         told = self._held(self.state.used())
         return self._rows(told), told.kinds
 
+    def rows_held(self) -> Array:
+        return self.state.sorted.sizes(self.state.used())[0]
+
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slots = self.state.table.find(key)
         if slots[0] < 0:

@@ -101,6 +101,9 @@ class RankOperator(RowsByKey[RankState]):
         kinds = np.full(len(found.ids), INSERT, np.int8)
         return self._rows(Messages(found.places, found.ids, found.numbers, kinds)), kinds
 
+    def rows_held(self) -> Array:
+        return self.state.sorted.sizes(self.state.used())[0]
+
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slots = self.state.table.find(key)
         if slots[0] < 0:

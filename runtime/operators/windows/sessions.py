@@ -75,6 +75,9 @@ class SessionWindowOperator(WindowOperator):
     def key_columns(self) -> list[pa.Array]:
         return self.live.key_columns(self.live.used())
 
+    def rows_held(self) -> Array | None:
+        return self.live.rows_held()
+
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         return of_sessions(self, key)
 

@@ -87,6 +87,9 @@ class SlicedRows(WindowOperator):
     def key_columns(self) -> list[pa.Array]:
         return self.slices.key_columns(self.slices.used())[:-1]
 
+    def rows_held(self) -> Array | None:
+        return self.slices.rows_held()
+
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         return of_slices(self, key)
 

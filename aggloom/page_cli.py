@@ -1,0 +1,95 @@
+"""The commands `aggloom ui` and `aggloom report`: checkpoints as a page to look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aggloom.inspect_cli import read_key
+from aggloom.options_cli import debug_option
+
+if TYPE_CHECKING:
+    from aggloom.runtime.page import Checkpoints
+
+_CHECKPOINTS = click.argument("checkpoints", nargs=-1)
+_TRUST = click.option(
+    "--trust", is_flag=True, help="Run the Python source of functions that lies in a checkpoint."
+)
+
+
+@click.command()
+@_CHECKPOINTS
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Where to listen; 0 takes a port that is free.",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="On which of the machine's addresses; any other than the default shows the page to others.",
+)
+@click.option("--open", "opens", is_flag=True, help="Show the page in a browser.")
+@_TRUST
+@debug_option
+def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: bool) -> None:
+    """Serve a page about checkpoints, live while their queries run, and metrics for Prometheus at /metrics.
+
+    Each is a checkpoint, or a directory with some in it; without any, the current directory.
+    """
+    from aggloom.runtime.page import PageServer
+
+    with PageServer(_known(checkpoints, trust), host, port) as server:
+        click.echo(f"{server.address}  (Ctrl-C ends it)")
+        if opens:
+            click.launch(server.address)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            click.echo("", err=True)
+
+
+@click.command()
+@_CHECKPOINTS
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("report.html"),
+    show_default=True,
+    help="The file to write.",
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    help="COLUMN=VALUE, once for each column: tell of this key too, and how it came to its value.",
+)
+@click.option("--no-state", is_flag=True, help="Leave the state out, so that no Spark is started.")
+@_TRUST
+@debug_option
+def report(
+    checkpoints: tuple[str, ...], output: Path, keys: tuple[str, ...], no_state: bool, trust: bool
+) -> None:
+    """Write the page about checkpoints as one HTML file, without scripts."""
+    if keys and no_state:
+        raise click.UsageError("--key needs the state: leave out --no-state")
+    key = read_key(keys) if keys else None
+    from aggloom.runtime.page import Reading, write_report
+
+    known = _known(checkpoints, trust)
+    write_report(known, output, key=key, reading=None if no_state else Reading())
+    click.echo(str(output))
+
+
+def _known(checkpoints: tuple[str, ...], trust: bool) -> Checkpoints:
+    """The checkpoints of a command line; raises CheckpointError where a path is not there."""
+    from aggloom.runtime.page import Checkpoints
+    from aggloom.runtime.page.checkpoints import named
+
+    return Checkpoints([named(path) for path in checkpoints or (".",)], trust)

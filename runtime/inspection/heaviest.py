@@ -1,0 +1,152 @@
+"""The keys for which an operator holds the most rows, and the windows that it holds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.physical import is_nested
+from aggloom.runtime.inspection.facts import Report, Row
+from aggloom.runtime.inspection.parts import parts_of
+from aggloom.runtime.operators.base import Operator
+from aggloom.runtime.storage.arena import Array
+
+_WINDOWS = 64
+
+
+@dataclass(frozen=True)
+class HeldWindow(Report):
+    """A window that is held of a key; rows: None where they are not counted."""
+
+    start: Any
+    end: Any
+    rows: int | None
+
+
+@dataclass(frozen=True)
+class KeyWeight(Report):
+    """A key, and how much is held of it: windows or slices (1 where it is held as a whole), and rows behind them.
+
+    windows: the first of those that are held, in order of time.
+    """
+
+    key: Row
+    bucket: int
+    held: int
+    rows: int | None
+    windows: tuple[HeldWindow, ...] = ()
+
+
+@dataclass
+class Heaviest(Report):
+    """The heaviest keys of the buckets that were read.
+
+    keys: the heaviest first. known: how many keys these buckets hold. buckets, bytes: those read, and all there are.
+    stopped: why not all were read; the largest are.
+    """
+
+    keys: list[KeyWeight] = field(default_factory=list)
+    known: int = 0
+    held: int = 0
+    buckets: tuple[int, int] = (0, 0)
+    bytes: tuple[int, int] = (0, 0)
+    stopped: str = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether every bucket was read."""
+        return self.buckets[0] == self.buckets[1]
+
+    def take(self, operator: Operator, bucket: int, names: list[str], limit: int) -> None:
+        """Weigh the keys of one more bucket."""
+        known, found = weigh(operator, bucket, names, limit)
+        self.known += known
+        self.held += operator.keys
+        self.keys = nlargest(limit, [*self.keys, *found], _weight)
+
+
+def weigh(
+    operator: Operator, bucket: int, names: list[str], limit: int
+) -> tuple[int, list[KeyWeight]]:
+    """(number of keys, the heaviest of them) of an operator."""
+    columns = operator.key_columns()
+    rows = operator.rows_held()
+    if not columns:
+        if not operator.keys:
+            return 0, []
+        total = None if rows is None else int(np.sum(rows))
+        return 1, [_named(operator, bucket, names, [], (operator.keys, total))]
+    count = len(columns[0])
+    each = np.ones(count, np.int64) if rows is None else np.asarray(rows, np.int64)
+    firsts, held, weights = _summed(columns, each)
+    order = _largest(weights, held, limit)
+    chosen = [column.take(pa.array(firsts[order])) for column in columns]
+    found = [
+        _named(
+            *(operator, bucket, names, [column.slice(place, 1) for column in chosen]),
+            (int(held[at]), None if rows is None else int(weights[at])),
+        )
+        for place, at in enumerate(order.tolist())
+    ]
+    return len(firsts), found
+
+
+def _summed(columns: list[pa.Array], rows: Array) -> tuple[Array, Array, Array]:
+    """By key: a place at which it stands, how often it does, and the sum of its rows."""
+    marks = pa.table([_groupable(each) for each in columns], names=_numbers(len(columns)))
+    marks = marks.append_column("place", pa.array(np.arange(len(rows))))
+    marks = marks.append_column("rows", pa.array(rows))
+    found = marks.group_by(_numbers(len(columns))).aggregate(
+        [("place", "min"), ("place", "count"), ("rows", "sum")]
+    )
+    names = ("place_min", "place_count", "rows_sum")
+    first, held, weights = (found.column(name).to_numpy() for name in names)
+    return first, held, weights
+
+
+def _groupable(column: pa.Array) -> pa.Array:
+    """What Arrow can group by: for arrays and structs, numbers that are equal where these are."""
+    if not is_nested(column.type):
+        return column
+    numbers: dict[str, int] = {}
+    return pa.array([numbers.setdefault(repr(each), len(numbers)) for each in column.to_pylist()])
+
+
+def _largest(weights: Array, held: Array, limit: int) -> Array:
+    """The places of the largest, by rows and then by what is held."""
+    if len(weights) > 4 * limit:
+        kept = np.argpartition(-weights, limit)[: 2 * limit]
+        return np.asarray(kept[np.lexsort((-held[kept], -weights[kept]))][:limit])
+    return np.asarray(np.lexsort((-held, -weights))[:limit])
+
+
+def _named(
+    operator: Operator,
+    bucket: int,
+    names: list[str],
+    values: list[pa.Array],
+    weight: tuple[int, int | None],
+) -> KeyWeight:
+    key = pa.RecordBatch.from_arrays(values, names=names[: len(values)]) if values else None
+    shown = {} if key is None else {n: key.column(n)[0].as_py() for n in key.schema.names}
+    windows = tuple(_windows(operator, key)) if operator.in_windows and key is not None else ()
+    return KeyWeight(shown, bucket, *weight, windows)
+
+
+def _windows(operator: Operator, key: pa.RecordBatch) -> Iterator[HeldWindow]:
+    for part in parts_of(operator, key)[:_WINDOWS]:
+        if part.window is not None:
+            yield HeldWindow(*part.window, part.records)
+
+
+def _weight(key: KeyWeight) -> tuple[int, int]:
+    return (key.held if key.rows is None else key.rows), key.held
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(place) for place in range(count)]

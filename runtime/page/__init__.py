@@ -1,0 +1,10 @@
+"""A page about checkpoints: their plans, batches, state and keys, for people, and numbers for Prometheus."""
+
+from __future__ import annotations
+
+from aggloom.runtime.page.checkpoints import Checkpoints, Watched
+from aggloom.runtime.page.reading import Reading
+from aggloom.runtime.page.report import write_report
+from aggloom.runtime.page.server import PageServer
+
+__all__ = ["Checkpoints", "PageServer", "Reading", "Watched", "write_report"]

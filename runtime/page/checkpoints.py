@@ -1,0 +1,171 @@
+"""The checkpoints that a page is about, and what is told of each without starting anything."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aggloom.codegen.planner import drawn
+from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.page.history import History, history_of
+from aggloom.runtime.page.sources import Operator, operators_of
+from aggloom.runtime.page.words import duration, size
+from aggloom.runtime.spark.checkpoint import (
+    QUERY_FILE,
+    check_directory,
+    check_records,
+    is_local,
+    local,
+)
+from aggloom.runtime.spark.recorded import read_plan
+
+_DEEP = 2
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a page says of a checkpoint. picture: of the plan, as SVG; problems: what cannot be told, and why."""
+
+    history: History
+    operators: Sequence[Operator] = ()
+    query: str = ""
+    picture: str = ""
+    problems: list[str] = field(default_factory=list)
+
+
+class Watched:
+    """A checkpoint by its number on the page; Python source in it runs only where that is trusted."""
+
+    def __init__(self, number: int, path: str, trust: bool = False) -> None:
+        self.number, self.path, self.trust = number, path, trust
+        self.name = path.rstrip("/").rpartition("/")[2] or path
+
+    def told(self) -> Told:
+        """All that is known of it."""
+        if not is_local(self.path):
+            problem = f"{self.path} is not on this machine's disk: only its state can be read."
+            return Told(History((), "unknown", "", None, {}, 0), problems=[problem])
+        root = local(self.path)
+        problems: list[str] = []
+        if not root.is_dir():
+            problems.append(f"{self.path}: there is no such directory.")
+        else:
+            # A record may come or go while it is looked at.
+            _tried(lambda: check_directory(root), problems, gone=True)
+            _tried(lambda: check_records(root), problems, gone=True)
+        history = history_of(root)
+        if not problems and not history.batches:
+            problems.append("There is no batch yet.")
+        if history.unread:
+            problems.append(f"{history.unread} lines of what the query noted cannot be read.")
+        operators = _tried(lambda: operators_of(root, self.trust), problems) or ()
+        plan = _tried(lambda: read_plan(root), problems, what="what is noted of the plan")
+        query, picture = "", ""
+        if plan is not None:
+            query = str(plan.get("query") or "")
+            try:
+                picture = drawn(plan["described"], figures(plan, history))
+            except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+                problems.append(f"the plan cannot be drawn: {error!r}")
+        return Told(history, operators, query, picture, list(dict.fromkeys(problems)))
+
+
+class Checkpoints:
+    """The checkpoints under the paths that were given: each is one, or a directory with some in it.
+
+    A number stays that of its checkpoint, also where more are found later.
+    """
+
+    def __init__(self, paths: Iterable[str], trust: bool = False) -> None:
+        self._paths, self._trust = list(paths), trust
+        self._known: dict[str, Watched] = {}
+        self._lock = threading.Lock()
+
+    def all(self) -> list[Watched]:
+        """Those that are there now, in the order in which they were found."""
+        with self._lock:
+            for path in self._paths:
+                for each in found_in(path):
+                    if each not in self._known:
+                        self._known[each] = Watched(len(self._known), each, self._trust)
+            return list(self._known.values())
+
+    def number(self, number: int) -> Watched | None:
+        """The checkpoint of a number, if there is one."""
+        found = self.all()
+        return found[number] if 0 <= number < len(found) else None
+
+
+def found_in(path: str) -> list[str]:
+    """The checkpoints at a path: itself, or those in a directory that is none; a path that is wrong is named too."""
+    root = local(path)
+    if not is_local(path) or not root.is_dir() or _is_one(root):
+        return [path]
+    found = [
+        str(each.parent)
+        for deep in range(1, _DEEP + 1)
+        for each in sorted(root.glob("*/" * deep + "offsets"))
+        if _is_one(each.parent)
+    ]
+    return found or ([path] if any(root.iterdir()) else [])
+
+
+def figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:
+    """What the nodes of a plan have done, in words, by their numbers in the picture."""
+    operators, stores = history.operators, history.stores
+    places = plan.get("operators")
+    lines: dict[str, list[str]] = {}
+    for number, place in (places.items() if isinstance(places, dict) else ()):
+        counts = operators.get(str(place))
+        if counts is None:
+            continue
+        lines[number] = [
+            f"{counts.get('rows', 0):,} rows in, {counts.get('changes', 0):,} changes out in this run",
+            _held(counts),
+        ]
+        fragment = str(place).partition(".")[0]
+        if fragment.isdigit() and int(fragment) < len(stores):
+            store = stores[int(fragment)]
+            spent = f"{duration(store.get('update_ms'))} of work"
+            lines[number].append(
+                f"last batch, of all tasks: {spent}, {duration(store.get('commit_ms'))} to commit"
+            )
+    total = history.total
+    if total:
+        last = history.last
+        rate = "" if last is None or last.rate is None else f"; last batch {last.rate:,} rows/s"
+        lines["root"] = [f"{total['rows']:,} rows read, {total['changes']:,} changes{rate}"]
+    return lines
+
+
+def _held(counts: Mapping[str, Any]) -> str:
+    held = [f"{counts[word]:,} {word}" for word in ("keys", "windows") if counts.get(word)]
+    said, of = counts.get("buckets") or (0, 0)
+    part = "" if said == of else f" (in the {said} of {of} buckets that this run came to)"
+    return f"holds {', '.join([*held, size(counts.get('state_bytes'))])}{part}"
+
+
+def _is_one(root: Path) -> bool:
+    return (root / "offsets").is_dir() or (root / QUERY_FILE).is_file()
+
+
+def _tried(call: Any, problems: list[str], what: str = "", gone: bool = False) -> Any:
+    """What a call gives; None where it fails, with the reason among the problems."""
+    try:
+        return call()
+    except AggloomError as error:
+        problems.append(str(error))
+    except (OSError, ValueError) as error:
+        if not (gone and isinstance(error, FileNotFoundError)):
+            problems.append(f"{what} cannot be read: {error}" if what else str(error))
+    return None
+
+
+def named(path: str) -> str:
+    """A path that is to be a checkpoint; raises CheckpointError if nothing is there."""
+    if is_local(path) and not local(path).exists():
+        raise CheckpointError(f"{path}: there is no such directory.")
+    return path

@@ -1,0 +1,169 @@
+"""The batches of a checkpoint over time: from Spark's own logs, and from what the query has noted of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aggloom.runtime.spark.checkpoint import batches
+from aggloom.runtime.spark.recorded import Recorded, read_progress
+
+SHOWN = 100
+"""So many batches are shown, the last ones."""
+
+_ALIVE_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch. at, done: when it began, and was committed; took: milliseconds; None where that is not known.
+
+    watermark: after it, in milliseconds. lag: what waited to be read, by its unit.
+    """
+
+    number: int
+    at: int | None = None
+    done: int | None = None
+    took: int | None = None
+    rows: int | None = None
+    changes: int | None = None
+    watermark: int | None = None
+    lag: Mapping[str, int] = field(default_factory=dict)
+    phases: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def delay(self) -> int | None:
+        """How far the watermark is behind the time at which the batch began, in milliseconds."""
+        if self.at is None or not self.watermark:
+            return None
+        return self.at - self.watermark
+
+    @property
+    def rate(self) -> int | None:
+        """Rows a second."""
+        return self.rows * 1000 // self.took if self.rows is not None and self.took else None
+
+
+@dataclass(frozen=True)
+class History:
+    """All that is known of a checkpoint's batches; noted: the last line of the query's own log.
+
+    status: running, ended, failed, silent (it neither ends nor says anything) or unknown.
+    """
+
+    batches: tuple[Batch, ...]
+    status: str
+    error: str
+    since: int | None
+    noted: Mapping[str, Any]
+    unread: int
+
+    @property
+    def last(self) -> Batch | None:
+        """The last batch."""
+        return self.batches[-1] if self.batches else None
+
+    @property
+    def total(self) -> Mapping[str, int]:
+        """What all batches that were noted came to; empty if none was."""
+        return _numbers(self.noted.get("total"))
+
+    @property
+    def operators(self) -> Mapping[str, Mapping[str, Any]]:
+        """The counts of operators by their numbers."""
+        found = self.noted.get("operators")
+        if not isinstance(found, dict):
+            return {}
+        return {name: each for name, each in found.items() if isinstance(each, dict)}
+
+    @property
+    def sources(self) -> list[tuple[str, int]]:
+        """(name, rows) of each source in the last batch that was noted."""
+        found = self.noted.get("sources")
+        listed = (
+            [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        )
+        return [(str(each.get("name")), _number(each.get("rows")) or 0) for each in listed]
+
+    @property
+    def stores(self) -> list[Mapping[str, int]]:
+        """What Spark tells of the state of each stateful node, by number."""
+        found = self.noted.get("stores")
+        return [_numbers(each) for each in found] if isinstance(found, list) else []
+
+
+def history_of(root: Path, now: float | None = None) -> History:
+    """The history of a local checkpoint; what cannot be read of it is left out."""
+    noted = read_progress(root)
+    known = sorted(set(batches(root / "offsets")) | set(noted.batches))[-SHOWN:]
+    committed = set(batches(root / "commits"))
+    found = tuple(
+        _batch(root, number, number in committed, noted.batches.get(number, {})) for number in known
+    )
+    last = noted.batches[max(noted.batches)] if noted.batches else {}
+    error = str(noted.run.get("error") or "")
+    status = _status(noted, error, time.time() if now is None else now)
+    return History(found, status, error, _number(noted.run.get("start")), last, noted.unread)
+
+
+def _status(noted: Recorded, error: str, now: float) -> str:
+    if not noted.run:
+        return "unknown"
+    if "end" in noted.run:
+        return "failed" if error else "ended"
+    return "running" if now - (noted.beat or 0) < _ALIVE_SECONDS else "silent"
+
+
+def _batch(root: Path, number: int, committed: bool, noted: Mapping[str, Any]) -> Batch:
+    planned = _planned(root / "offsets" / str(number))
+    at = _number(noted.get("at")) or _number(planned.get("batchTimestampMs")) or None
+    done = _changed(root / "commits" / str(number)) if committed else None
+    phases = _numbers(noted.get("ms"))
+    took = phases.get("triggerExecution")
+    if took is None and at is not None and done is not None and done >= at:
+        took = done - at
+    watermark = noted.get("watermark") if noted else planned.get("batchWatermarkMs")
+    return Batch(
+        number,
+        at,
+        done,
+        took,
+        _number(noted.get("rows")),
+        _number(noted.get("changes")),
+        _number(watermark) or None,
+        _numbers(noted.get("lag")),
+        phases,
+    )
+
+
+def _planned(file: Path) -> Mapping[str, Any]:
+    """What Spark has noted of a batch that it was about to run."""
+    try:
+        with file.open(encoding="utf-8", errors="replace") as lines:
+            next(lines)
+            found = json.loads(next(lines))
+    except (OSError, ValueError, StopIteration, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _changed(file: Path) -> int | None:
+    """When a file was written, in milliseconds."""
+    try:
+        return file.stat().st_mtime_ns // 1_000_000
+    except OSError:
+        return None
+
+
+def _number(value: Any) -> int | None:
+    return value if type(value) is int else None
+
+
+def _numbers(value: Any) -> dict[str, int]:
+    if not isinstance(value, dict):
+        return {}
+    return {str(name): each for name, each in value.items() if type(each) is int}

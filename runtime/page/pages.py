@@ -1,0 +1,107 @@
+"""The pages of a server, each a function from what was asked for to HTML."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.page.checkpoints import Checkpoints, Watched
+from aggloom.runtime.page.reading import STARTS_SPARK, Reading
+from aggloom.runtime.page.render import page
+from aggloom.runtime.page.sources import Operator
+from aggloom.runtime.page.views import View, view_of
+from aggloom.runtime.page.words import count, moment
+
+Asked = Mapping[str, list[str]]
+
+
+class Pages:
+    """The pages about some checkpoints."""
+
+    def __init__(self, checkpoints: Checkpoints, reading: Reading) -> None:
+        self.checkpoints, self.reading = checkpoints, reading
+
+    def index(self) -> str:
+        """All checkpoints; of a single one its own page."""
+        listed = self.checkpoints.all()
+        if len(listed) == 1:
+            return self.checkpoint(listed[0])
+        views = [view_of(each) for each in listed]
+        said = f"{len(views)} checkpoints, {sum(v.status == 'running' for v in views)} running."
+        return page(
+            "page_index.html.j2",
+            live=True,
+            follows=True,
+            checkpoints=[_line(view) for view in views],
+            said=said,
+            **about(),
+        )
+
+    def checkpoint(self, watched: Watched) -> str:
+        """A checkpoint: its batches, plan, operators and sources."""
+        view = view_of(watched)
+        told: dict[str, Any] = {"view": view, "said": view.said, "typed": {}}
+        return page("page_checkpoint.html.j2", live=True, follows=True, **told, **about())
+
+    def state(self, watched: Watched) -> str:
+        """The state of a checkpoint, and its heaviest keys."""
+        view = view_of(watched)
+        known = {each.place: each for each in view.sources}
+        states, problems = self.reading.states(watched, known, links=True)
+        told: dict[str, Any] = {"view": view, "states": states, "problems": problems, "typed": {}}
+        return page("page_state.html.j2", live=True, **told, **about())
+
+    def key(self, watched: Watched, asked: Asked) -> str:
+        """A key of a checkpoint, or why it cannot be told."""
+        view = view_of(watched)
+        place = asked.get("operator", [""])[0]
+        operator = next((each for each in view.sources if each.place == place), None)
+        problems: list[str] = []
+        keys: list[dict[str, Any]] = []
+        typed = {} if operator is None else {place: _typed(operator, asked)}
+        try:
+            if operator is None:
+                raise CheckpointError("There is no such operator; choose one below.")
+            keys.append(self.reading.key(watched, operator, _key(operator, typed[place])))
+        except (AggloomError, OSError) as error:
+            problems.append(str(error))
+        told: dict[str, Any] = {"view": view, "keys": keys, "problems": problems, "typed": typed}
+        return page("page_key.html.j2", live=True, **told, **about())
+
+
+def about() -> dict[str, Any]:
+    """What the foot of every page says, and what forms say of Spark."""
+    try:
+        known = version("aggloom")
+    except PackageNotFoundError:
+        known = ""
+    now = moment(time.time_ns() // 1_000_000)
+    return {"version": known, "made": now, "policy": "", "starts_spark": STARTS_SPARK}
+
+
+def _line(view: View) -> dict[str, Any]:
+    last, total = view.history.last, view.history.total
+    return {
+        "number": view.number,
+        "name": view.name,
+        "path": view.path,
+        "words": " ".join([view.words, *view.problems[:1]]),
+        "last": "–" if last is None else str(last.number),
+        "rows": count(total.get("rows")),
+        "changes": count(total.get("changes")),
+        "committed": moment(last.done) if last and last.done else "–",
+    }
+
+
+def _typed(operator: Operator, asked: Asked) -> dict[int, tuple[str, bool]]:
+    """What was typed into a form, by the number of the column: (text, whether NULL)."""
+    return {
+        at: (asked.get(f"v{at}", [""])[0], f"n{at}" in asked) for at in range(len(operator.keys))
+    }
+
+
+def _key(operator: Operator, typed: Mapping[int, tuple[str, bool]]) -> dict[str, str | None]:
+    return {name: None if typed[at][1] else typed[at][0] for at, name in enumerate(operator.keys)}

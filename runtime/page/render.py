@@ -1,0 +1,73 @@
+"""Pages from templates: whatever comes from a checkpoint is escaped, and one style sheet and one script are allowed."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from aggloom.codegen.planner import picture_style
+from aggloom.runtime.local.timeline_marks import style as timeline_style
+from aggloom.runtime.page import words
+
+_ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@functools.cache
+def environment() -> Environment:
+    """The environment of the pages' templates."""
+    made = Environment(
+        loader=FileSystemLoader(_ROOT / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )
+    made.filters |= {"count": words.count, "size": words.size, "moment": words.moment}
+    return made
+
+
+def page(template: str, *, live: bool, follows: bool = False, **told: Any) -> str:
+    """A page; live: on a server; follows: it asks again and again for what is new."""
+    more = {"live": live, "style": Markup(style()), "script": Markup(script()) if follows else ""}
+    return environment().get_template(template).render(**more, **told)
+
+
+@functools.cache
+def style() -> str:
+    """The style sheet of all pages."""
+    own = environment().get_template("page.css.j2").render()
+    return f"\n{own}{picture_style('.plan ')}\n{timeline_style()}\n"
+
+
+@functools.cache
+def script() -> str:
+    """The script of a page on a server."""
+    return "\n" + environment().get_template("page.js.j2").render()
+
+
+def policy(live: bool) -> str:
+    """What a browser may do for a page: nothing but show it and, live, run our script and ask where it came from."""
+    rules = [
+        "default-src 'none'",
+        "base-uri 'none'",
+        "img-src data:",
+        f"style-src {_hash(style())}",
+    ]
+    if live:
+        rules += [f"script-src {_hash(script())}", "connect-src 'self'", "form-action 'self'"]
+        rules += ["frame-ancestors 'none'"]
+    else:
+        rules += ["form-action 'none'"]
+    return "; ".join(rules)
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

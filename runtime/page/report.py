@@ -1,0 +1,74 @@
+"""A report: one HTML file about some checkpoints, without scripts, and without anything from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aggloom.errors import AggloomError, CheckpointError
+from aggloom.runtime.page.checkpoints import Checkpoints, Watched
+from aggloom.runtime.page.pages import about
+from aggloom.runtime.page.reading import Reading
+from aggloom.runtime.page.render import page, policy
+from aggloom.runtime.page.views import View, view_of
+
+
+def write_report(
+    checkpoints: Checkpoints,
+    file: Path,
+    *,
+    key: Mapping[str, Any] | None = None,
+    reading: Reading | None = None,
+) -> None:
+    """Write a report; reading: without one nothing is said of state and keys. key: one to tell of, by its columns."""
+    listed = checkpoints.all()
+    if not listed:
+        raise CheckpointError("there is no checkpoint to report on; name one.")
+    entries = [_entry(each, key, reading) for each in listed]
+    names = ", ".join(each.name for each in listed)
+    told = {**about(), "policy": policy(live=False)}
+    text = page("page_report.html.j2", live=False, title=names, entries=entries, **told)
+    draft = file.with_name(f".{file.name}.new")
+    try:
+        draft.write_text(text, encoding="utf-8", errors="replace")
+        draft.replace(file)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _entry(
+    watched: Watched, key: Mapping[str, Any] | None, reading: Reading | None
+) -> dict[str, Any]:
+    view = view_of(watched, prefix=f"c{watched.number}-")
+    states: list[dict[str, Any]] = []
+    problems: list[str] = []
+    keys: list[dict[str, Any]] = []
+    if reading is None:
+        problems.append("The state was left out (--no-state).")
+    else:
+        known = {each.place: each for each in view.sources}
+        states, problems = reading.states(watched, known, links=False)
+        if key is not None:
+            keys, wrong = _keys(watched, view, key, reading)
+            problems += wrong
+    return {"view": view, "states": states, "problems": problems, "keys": keys}
+
+
+def _keys(
+    watched: Watched, view: View, key: Mapping[str, Any], reading: Reading
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The key in each operator that has these columns."""
+    fitting = [each for each in view.sources if set(each.keys) == set(key)]
+    if not fitting:
+        named = "; ".join(", ".join(each.keys) or "()" for each in view.sources) or "none"
+        return [], [f"No operator has the key {', '.join(key)}; keys are: {named}."]
+    keys: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for place, operator in enumerate(fitting):
+        try:
+            found = reading.key(watched, operator, key, place)
+            keys.append({**found, "id": f"{view.id}key{place}"})
+        except (AggloomError, OSError) as error:
+            problems.append(str(error))
+    return keys, problems

@@ -1,0 +1,157 @@
+"""The server of the page: it reads and never writes, answers this machine only unless told otherwise, and runs nothing.
+
+A path of the address names one of the checkpoints by its number, never a file.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from aggloom.errors import SpecError
+from aggloom.runtime.page.checkpoints import Checkpoints
+from aggloom.runtime.page.metrics import CONTENT_TYPE, exposed
+from aggloom.runtime.page.pages import Pages
+from aggloom.runtime.page.reading import Reading
+from aggloom.runtime.page.render import policy
+
+LOCAL = "127.0.0.1"
+_HTML = "text/html; charset=utf-8"
+_TEXT = "text/plain; charset=utf-8"
+_PLACE = re.compile(r"/c/([0-9]{1,6})(/state|/key)?")
+_FIELDS = 200
+_SECONDS = 30
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves pages about checkpoints, from when it is made; port 0: one that is free. Raises SpecError."""
+
+    daemon_threads = True
+    # Else a second server could take the port of one that runs.
+    allow_reuse_port = False
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        host: str = LOCAL,
+        port: int = 0,
+        reading: Reading | None = None,
+    ) -> None:
+        self.pages = Pages(checkpoints, reading or Reading())
+        self.name = host
+        if ":" in host:
+            self.address_family = socket.AF_INET6
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            raise SpecError(
+                f"the page cannot be served at {host}:{port}: {error}. "
+                "Give another --port; 0 takes one that is free."
+            ) from error
+
+    @property
+    def address(self) -> str:
+        """Where it is, for a browser."""
+        host, port = self.server_address[:2]
+        name = {"0.0.0.0": LOCAL, "::": "::1"}.get(str(host), str(host))
+        return f"http://{f'[{name}]' if ':' in name else name}:{port}/"
+
+    def server_bind(self) -> None:
+        """Bind without asking for the machine's name, which may take long."""
+        TCPServer.server_bind(self)
+
+    def knows(self, host: str | None) -> bool:
+        """Whether a request may be for us: a name that is not ours may be another site's that leads a browser here."""
+        if not host:
+            return False
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if name in ("localhost", self.name.lower()):
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that went away is no error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: PageServer
+    server_version, sys_version = "aggloom", ""
+    protocol_version = "HTTP/1.1"
+    timeout = _SECONDS
+
+    def do_GET(self) -> None:
+        """Answer with a page."""
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:
+        """Answer with what goes before a page."""
+        self._answer(body=False)
+
+    def _answer(self, body: bool) -> None:
+        try:
+            status, kind, text = self._found()
+        except Exception as error:
+            # Nothing that lies in a checkpoint may end the server, or show its traces to a browser.
+            self.log_error("%r", error)
+            told = (
+                f"This page cannot be made: {type(error).__name__}. The server's log says more.\n"
+            )
+            status, kind, text = HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, told.encode()
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(text)),
+            "Cache-Control": "no-store",
+            "Content-Security-Policy": policy(live=True),
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Referrer-Policy": "no-referrer",
+            "X-Content-Type-Options": "nosniff",
+            "X-Frame-Options": "DENY",
+        }.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if body:
+            self.wfile.write(text)
+
+    def _found(self) -> tuple[HTTPStatus, str, bytes]:
+        if not self.server.knows(self.headers.get("Host")):
+            told = b"This server is not asked by that name. Use its address as it printed it.\n"
+            return HTTPStatus.MISDIRECTED_REQUEST, _TEXT, told
+        split = urlsplit(self.path)
+        pages = self.server.pages
+        if split.path == "/metrics":
+            return HTTPStatus.OK, CONTENT_TYPE, exposed(pages.checkpoints.all())
+        if split.path == "/":
+            return HTTPStatus.OK, _HTML, pages.index().encode("utf-8", "replace")
+        place = _PLACE.fullmatch(split.path)
+        watched = pages.checkpoints.number(int(place[1])) if place else None
+        if place is None or watched is None:
+            return HTTPStatus.NOT_FOUND, _TEXT, b"There is no such page. Begin at /.\n"
+        if place[2] == "/state":
+            text = pages.state(watched)
+        elif place[2] == "/key":
+            try:
+                asked = parse_qs(split.query, keep_blank_values=True, max_num_fields=_FIELDS)
+            except ValueError:
+                return HTTPStatus.BAD_REQUEST, _TEXT, b"The address has too many fields.\n"
+            text = pages.key(watched, asked)
+        else:
+            text = pages.checkpoint(watched)
+        return HTTPStatus.OK, _HTML, text.encode("utf-8", "replace")
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Nothing is said of what goes well."""

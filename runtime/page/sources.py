@@ -1,0 +1,94 @@
+"""The operators of a checkpoint's query with the modules that are generated for them; nothing of them is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from aggloom.codegen import AggSpec, Backend, generate, lines_of_calls
+from aggloom.errors import AggloomError
+from aggloom.runtime.inspection import FragmentDescription
+from aggloom.runtime.page.words import ranges
+from aggloom.runtime.spark.checkpoint import QUERY_FILE, corrupt
+from aggloom.runtime.spark.query_file import committed
+
+_SHOWN_CALLS = 40
+
+
+@dataclass(frozen=True)
+class Source:
+    """A generated module: its lines, and by call the numbers of those that work for it."""
+
+    digest: str
+    backend: str
+    lines: list[tuple[int, str, list[int]]]
+    calls: list[tuple[str, list[tuple[int, int]]]]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """An operator of a query by its place (0.1: the second of the fragment that the result comes from).
+
+    keys: the columns of its key. source: None where it has none, or none that can be told (`note`).
+    """
+
+    place: str
+    name: str
+    keys: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    windows: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    source: Source | None = None
+    note: str = ""
+
+
+def operators_of(root: Path, trust: bool = False) -> list[Operator]:
+    """The operators of the query that a local checkpoint belongs to. Raises StateCorruptError."""
+    try:
+        return list(_operators(root, trust))
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        # Its checksum is right, and what it says is not what we write.
+        raise corrupt(f"{QUERY_FILE} cannot be read ({type(error).__name__})") from error
+
+
+def _operators(root: Path, trust: bool) -> Iterator[Operator]:
+    query = committed(root)
+    if query is None:
+        return
+    for place, about in enumerate(query.operators):
+        described = FragmentDescription.parse(json.dumps(about).encode(), trust)
+        parts: list[Any] = list(about["parts"])
+        for number, part in enumerate(described.parts):
+            known: dict[str, Any] = {"keys": part.key_names, "windows": str(part.windows or "")}
+            try:
+                known |= {"calls": part.call_names, "settings": part.plain_settings}
+                if part.settings_of.handler_spec is None:
+                    known["note"] = (
+                        "no code is generated for it: it is one of the built-in operators"
+                    )
+                else:
+                    backend = "python" if parts[number].get("backend") == "python" else "numba"
+                    known["source"] = _source(part.agg_spec, backend)
+            except AggloomError as error:
+                known["note"] = str(error)
+            yield Operator(f"{place}.{number}", part.operator, **known)
+
+
+@lru_cache(maxsize=32)
+def _source(spec: AggSpec, backend: Backend) -> Source:
+    made = generate(spec, backend)
+    by_call = lines_of_calls(made.text, spec)
+    works: dict[int, list[int]] = {}
+    for number, (_, lines) in enumerate(by_call.items()):
+        for line in lines if number < _SHOWN_CALLS else ():
+            works.setdefault(line, []).append(number)
+    return Source(
+        made.digest,
+        made.backend,
+        [(at, text, works.get(at, [])) for at, text in enumerate(made.text.splitlines(), 1)],
+        [(call, ranges(lines)) for call, lines in by_call.items()],
+    )

@@ -1,0 +1,227 @@
+"""What the templates print of a state and of a key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+
+from aggloom.runtime.inspection import KeyState, OperatorState, Why
+from aggloom.runtime.inspection.facts import Bundle, Part, View
+from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
+from aggloom.runtime.page.charts import windows
+from aggloom.runtime.page.sources import Operator
+from aggloom.runtime.page.words import count, row, size, value
+from aggloom.runtime.spark.weighing import Found, Weighed
+
+_NUMBER = "number"
+_VALUES = 20
+_CHANGES = 100
+_LONGEST = 4000
+
+
+def state_of(weighed: Weighed, number: int | None, known: Mapping[str, Operator]) -> dict[str, Any]:
+    """An operator's sizes and heaviest keys; number: of the checkpoint, for links to the keys."""
+    state, heaviest = weighed.state, weighed.heaviest
+    in_windows = any(key.windows for key in heaviest.keys)
+    counted = any(key.rows is not None for key in heaviest.keys)
+    columns = [(name, "") for name in state.key_columns or ("key",)]
+    columns += [("rows", _NUMBER)] if counted else []
+    columns += [("windows or slices", _NUMBER)] if in_windows else []
+    caption = f"The heaviest {len(heaviest.keys)} of {heaviest.known:,} keys, by "
+    caption += "rows held" if counted else "what is held; its rows are not counted"
+    operator = known.get(weighed.place)
+    rows = []
+    for key in heaviest.keys:
+        shown = [_cell(each) for each in key.key.values()] or [Markup("<em>all rows</em>")]
+        words = asked(weighed.place, list(key.key.values()))
+        if number is not None and operator is not None and len(words) < _LONGEST:
+            shown[0] = Markup('<a href="/c/{}/key?{}">{}</a>').format(number, words, shown[0])
+        shown += [count(key.rows)] if counted else []
+        rows.append([*shown, *([count(key.held)] if in_windows else [])])
+    return {
+        "title": f"{weighed.place}: {state.name}",
+        "facts": _facts(state),
+        "sampled": _sampled(weighed),
+        "caption": caption,
+        "columns": columns,
+        "keys": rows,
+        "timeline": Markup(windows(heaviest.keys, state.watermark)),
+        "bucket_columns": [
+            (name, _NUMBER)
+            for name in ("bucket", "partition", "keys", "snapshot", "log", "entries", "live")
+        ],
+        "buckets": [
+            [
+                *(str(each.bucket), str(each.partition), count(each.keys)),
+                *(size(each.snapshot_bytes), size(each.log_bytes), count(each.log_entries)),
+                size(each.live_bytes),
+            ]
+            for each in state.largest
+        ],
+    }
+
+
+def asked(place: str, values: Sequence[Any]) -> str:
+    """The words of an address by which a key is asked for."""
+    pairs = [("operator", place)]
+    for at, each in enumerate(values):
+        pairs.append((f"n{at}", "1") if each is None else (f"v{at}", as_typed(each)))
+    return urlencode(pairs)
+
+
+def as_typed(given: Any) -> str:
+    """A value as a user would write it, so that it is read as the same."""
+    if isinstance(given, bytes):
+        return given.hex()
+    if isinstance(given, bool):
+        return str(given).lower()
+    if isinstance(given, dict | list):
+        return json.dumps(given, default=str, ensure_ascii=False)
+    return str(given)
+
+
+def key_of(found: Found, operator: Operator, place: int = 0) -> dict[str, Any]:
+    """A key, what is held of it, and how it came to its value."""
+    state, why = found.state, found.why
+    key: KeyState = state.key or KeyState(why.key, why.bucket, ())
+    near = f" Did you mean {' or '.join(map(repr, key.nearest))}?" if key.nearest else ""
+    weight = KeyWeight(key.key, key.bucket, len(key.parts), None, tuple(_held(key.parts)))
+    if not why.snapshot and not why.bundles:
+        begins = "The log of its bucket has no change of this key."
+    elif why.has_snapshot:
+        held = "; ".join(map(part_text, why.snapshot)) or "not there"
+        begins = f"In its bucket's snapshot: {held}. Which rows that was made of is not kept."
+    else:
+        begins = "There is no snapshot yet: the log holds every change."
+    total = sum(len(bundle.changes) for bundle in why.bundles)
+    if total > _CHANGES:
+        begins += f" The last {_CHANGES} of {total:,} changes are shown."
+    return {
+        "id": f"key{place}",
+        "title": f"{operator.place}: {state.name}",
+        "about": f"{row(key.key) or 'The only group'}; batch {state.batch}, bucket {key.bucket}",
+        "absent": "" if key.parts else f"There is no such key.{near}",
+        "parts": [_part(part) for part in key.parts],
+        "timeline": Markup(windows([weight], state.watermark)),
+        "begins": begins,
+        "bundles": _bundles(why, max(0, total - _CHANGES)),
+        "now": "; ".join(map(part_text, why.now)) or "not there",
+        "disagrees": (
+            ""
+            if why.agrees
+            else "The key's changes one by one do not come to what the bundles came to: please report it."
+        ),
+    }
+
+
+def part_text(part: Part) -> str:
+    """What is held of a key, on a line."""
+    window = "" if part.window is None else f"{_window(part.window)} "
+    held = "no result" if part.results is None else row(part.results)
+    return f"{window}{held}{_records(part.records)}"
+
+
+def _part(part: Part) -> dict[str, Any]:
+    held = [[a.name, a.kind, value(a.value), ", ".join(a.calls)] for a in part.accumulators]
+    held += [[v.name, v.kind, _view(v), ", ".join(v.calls)] for v in part.views]
+    where = "" if part.window is None else f" of {_window(part.window)}"
+    return {"text": part_text(part), "held": held, "caption": f"Accumulators and views{where}"}
+
+
+def _bundles(why: Why, skip: int) -> list[dict[str, Any]]:
+    found = []
+    for bundle in why.bundles:
+        changes = bundle.changes[skip:]
+        skip = max(0, skip - len(bundle.changes))
+        if changes or bundle.emitted:
+            found.append(_bundle(bundle, changes))
+    return found
+
+
+def _bundle(bundle: Bundle, changes: Sequence[Any]) -> dict[str, Any]:
+    time = bundle.watermark or bundle.processing
+    when = f", {'watermark' if bundle.watermark else 'clock'} {value(time)}" if time else ""
+    rows = []
+    for change in changes:
+        for effect in change.effects or (None,):
+            if effect is None:
+                rows.append([change.kind, row(change.row), "", "", change.note or "no change"])
+                continue
+            sides = zip((effect.before, effect.after), effect.records, strict=True)
+            before, after = (row(each) + _records(number) for each, number in sides)
+            window = "" if effect.window is None else _window(effect.window)
+            rows.append([change.kind, row(change.row), window, before, after])
+    columns = [(name, "") for name in ("change", "row", "window", "before", "after")]
+    if not any(each[2] for each in rows):
+        columns.pop(2)
+        rows = [[*each[:2], *each[3:]] for each in rows]
+    return {
+        "caption": f"Entry {bundle.entry} of the log, {bundle.rows:,} rows of all keys{when}",
+        "columns": columns,
+        "changes": rows,
+        "emitted": [f"{kind} {row(each)}" for kind, each in bundle.emitted],
+        "note": bundle.note,
+    }
+
+
+def _facts(state: OperatorState) -> list[tuple[str, str]]:
+    facts = [
+        ("keys", count(state.keys)),
+        *([("windows or slices", count(state.held))] if state.windows else []),
+        ("batch", str(state.batch)),
+        ("buckets", count(state.buckets)),
+        ("snapshots", size(state.snapshot_bytes)),
+        ("log", f"{size(state.log_bytes)}, {count(state.log_entries)} entries"),
+        ("live", size(state.live_bytes)),
+    ]
+    if state.watermark:
+        facts.append(("watermark", value(state.watermark)))
+    return facts
+
+
+def _sampled(weighed: Weighed) -> str:
+    """What of the state was read, unless all of it was."""
+    found = weighed.heaviest
+    if found.whole:
+        return ""
+    if weighed.state.note and found.buckets[0] == 0:
+        return weighed.state.note
+    share = 100 * found.bytes[0] // max(1, found.bytes[1])
+    return (
+        f"Keys are counted in {found.buckets[0]} of {found.buckets[1]} buckets, the largest, with {share} % "
+        f"of the bytes, since {found.stopped}: these are {found.known:,} keys. `aggloom state` reads all."
+    )
+
+
+def _held(parts: Sequence[Part]) -> list[HeldWindow]:
+    return [HeldWindow(*part.window, part.records) for part in parts if part.window is not None]
+
+
+def _view(view: View) -> str:
+    if not view.entries:
+        return f"{view.size:,} entries" if view.size else "empty"
+    shown = [
+        value(each) + ("" if counts == (1,) else f" x {', '.join(map(str, counts))}")
+        for each, counts in view.entries[:_VALUES]
+    ]
+    more = view.size - len(shown)
+    return "; ".join(shown) + (f"; {more:,} more" if more else "")
+
+
+def _window(window: tuple[Any, Any]) -> str:
+    return f"[{value(window[0])}, {value(window[1])})"
+
+
+def _records(number: int | None) -> str:
+    return f" ({number:,} record{'' if number == 1 else 's'})" if number else ""
+
+
+def _cell(given: Any) -> Any:
+    """A value of a key: what is NULL looks otherwise than the text."""
+    if given is None:
+        return Markup('<span class="null">NULL</span>')
+    return value(given) if given != "" else Markup('<span class="null">empty text</span>')
