@@ -11,7 +11,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage matrix soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage matrix soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,11 +83,18 @@ nexmark-flink: $(READY) java ## the same beside Flink SQL, which is installed th
 generated: $(READY) ## write the committed examples again, as this tree's generator would
 	@$(BIN)/aggloom refresh $(filter-out generated/__init__.py,$(wildcard generated/*.py))
 
-docs: $(READY) ## write docs/functions.md, docs/expressions.md, the plans in docs/plans.md and docs/windows.md with its pictures again
+docs: $(READY) ## write docs/functions.md, docs/expressions.md, the plans in docs/plans.md, docs/windows.md with its pictures and the notebooks again
 	@$(BIN)/python -m aggloom.codegen.catalogue.functions_doc docs/functions.md
 	@$(BIN)/python -m aggloom.codegen.scalar.doc docs/expressions.md
 	@$(BIN)/python -m aggloom.codegen.planner.plans_doc docs/plans.md
 	@$(BIN)/python -m aggloom.runtime.local.timeline_doc docs/windows.md
+	@$(BIN)/python examples/notebooks.py
+
+site: $(READY) ## make the documentation as a static site in build/site/html
+	@rm -rf build/site && mkdir -p build/site/pages
+	@cp -r *.md LICENSE Makefile pyproject.toml aggloom $(ROOMS) templates benchmarks docs examples tests docs/site/*.md docs/site/reference build/site/pages
+	@$(BIN)/sphinx-build -b html -q -W --keep-going -c docs/site build/site/pages build/site/html
+	@echo build/site/html/index.html
 
 fmt: $(READY) ## format the code and sort its imports
 	$(BIN)/ruff check --fix --quiet --exit-zero .

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from aggloom.runtime.spark.inspecting import state, why
     from aggloom.runtime.spark.join import join
     from aggloom.runtime.spark.kafka import read_kafka
-    from aggloom.runtime.spark.lakes import read_delta
+    from aggloom.runtime.spark.lakes import read_delta, read_iceberg
     from aggloom.runtime.spark.lookup import lookup
     from aggloom.runtime.spark.messages import read_messages
     from aggloom.runtime.spark.over import over
@@ -158,6 +158,7 @@ __all__ = [
     "rank_sql",
     "read_changes",
     "read_delta",
+    "read_iceberg",
     "read_kafka",
     "read_messages",
     "read_table",
@@ -218,6 +219,7 @@ _HOMES = {
     "kafka_settings": "aggloom.runtime.spark.connector",
     "read_changes": "aggloom.runtime.spark.sources",
     "read_delta": "aggloom.runtime.spark.lakes",
+    "read_iceberg": "aggloom.runtime.spark.lakes",
     "read_kafka": "aggloom.runtime.spark.kafka",
     "read_messages": "aggloom.runtime.spark.messages",
     "read_table": "aggloom.runtime.spark.sinks",

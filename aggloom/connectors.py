@@ -11,6 +11,7 @@ from typing import Any
 from aggloom.codegen import CreatedTable, to_schema
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.errors import OptionError, SpecError, nearest
+from aggloom.lake_tables import ENTRIES
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 from aggloom.runtime.sinks.registry import sink_options
 from aggloom.tables import TableSource, relative_to, table_source
@@ -93,7 +94,7 @@ def source_of(
     words = Words(table, folder)
     kind = _known(_SOURCES, table, "read from")
     settings = kind(words)
-    readers = () if table.connector == "delta" else _READERS
+    readers = () if table.connector in ENTRIES else _READERS
     settings |= {name: value for name in readers if (value := words.take(name)) is not None}
     words.end()
     settings |= {"schema": table.columns, "changes": table.changes}
@@ -254,6 +255,30 @@ def _delta(words: Words) -> dict[str, Any]:
     return {**found, "storage": storage} if storage else found
 
 
+def _iceberg_place(words: Words) -> tuple[str, dict[str, Any]]:
+    """The name of an Iceberg table, and its catalog."""
+    space, name = words.take("catalog-database"), words.take("catalog-table")
+    told = {n.removeprefix("catalog."): value for n, value in words.prefixed("catalog.").items()}
+    for option, own in (("catalog-type", "type"), ("uri", "uri"), ("warehouse", "warehouse")):
+        value = words.take(option)
+        if value is not None:
+            told[own] = value
+    about = {"catalog": words.need("catalog-name"), "connect": told}
+    return f"{space or 'default'}.{name or words.table.name}", about
+
+
+def _iceberg(words: Words) -> dict[str, Any]:
+    table, about = _iceberg_place(words)
+    found: dict[str, Any] = {"connector": "iceberg", "path": table, **about}
+    words.choice("streaming", {"true": True}, True)
+    words.refuse("monitor-interval", "a trigger says how often snapshots are looked for")
+    snapshot, start = words.number("start-snapshot-id"), words.take("start")
+    if snapshot is not None or start is not None:
+        found["start"] = start if snapshot is None else snapshot
+    number = words.number("max_versions_per_trigger")
+    return found if number is None else {**found, "max_versions_per_trigger": number}
+
+
 def _into_files(words: Words) -> str:
     path, format = relative_to(words.folder, words.need("path")), _format(words, "format")
     if format not in ("jsonl", "parquet"):
@@ -311,7 +336,14 @@ def _into_topic(words: Words, format: str) -> dict[str, Any]:
 
 def _into_delta(words: Words) -> dict[str, Any]:
     found = {"kind": "delta", "path": relative_to(words.folder, words.need("table-path"))}
-    return _into_lake(words, found, "delta.")
+    made = _into_lake(words, found, "delta.")
+    storage = words.storage()
+    return {**made, "storage": storage} if storage else made
+
+
+def _into_iceberg(words: Words) -> dict[str, Any]:
+    table, about = _iceberg_place(words)
+    return _into_lake(words, {"kind": "iceberg", "table": table, **about}, "write.")
 
 
 def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str, Any]:
@@ -324,10 +356,8 @@ def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str
         raise words.wrong(
             "a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED, or say 'sink.form' = 'changelog'."
         )
-    for option, own in (("properties", words.prefixed(properties)), ("storage", words.storage())):
-        if own:
-            found[option] = own
-    return found
+    own = words.prefixed(properties)
+    return {**found, "properties": own} if own else found
 
 
 def _into_console(words: Words) -> str:
@@ -337,6 +367,7 @@ def _into_console(words: Words) -> str:
 _SOURCES: dict[str, Callable[[Words], dict[str, Any]]] = {
     "filesystem": _files,
     "delta": _delta,
+    "iceberg": _iceberg,
     "kafka": _kafka,
     "upsert-kafka": _upsert_kafka,
 }
@@ -344,6 +375,7 @@ _SINKS: dict[str, Callable[[Words], Any]] = {
     "filesystem": _into_files,
     "jdbc": _into_database,
     "delta": _into_delta,
+    "iceberg": _into_iceberg,
     "kafka": _into_kafka,
     "upsert-kafka": _into_upsert_kafka,
     "print": _into_console,

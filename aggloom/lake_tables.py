@@ -1,4 +1,4 @@
-"""Tables of a job that are tables of files with versions: Delta's."""
+"""Tables of a job that are tables of files with versions: Delta's and Iceberg's."""
 
 from __future__ import annotations
 
@@ -10,30 +10,58 @@ import pyarrow as pa
 from aggloom.codegen import to_schema
 from aggloom.errors import SpecError
 
-ENTRIES = {"delta": ("start", "max_versions_per_trigger", "metadata", "storage")}
+ENTRIES = {
+    "delta": ("start", "max_versions_per_trigger", "metadata", "storage"),
+    "iceberg": ("start", "max_versions_per_trigger", "catalog", "connect"),
+}
 """What is said of a table of each kind, besides where it is."""
+MAPPINGS = ("storage", "connect")
+"""Those of it that are mappings, which a command line gives as storage.NAME=VALUE."""
 
 
 def lake_columns(lake: Mapping[str, Any], schema: str | pa.Schema | None) -> pa.Schema:
     """The columns that are read of a table: the schema, or those that it has; raises SpecError."""
     from aggloom.runtime.lakes.delta import DeltaPlace
     from aggloom.runtime.lakes.delta_source import DeltaSource
+    from aggloom.runtime.lakes.iceberg import IcebergPlace
+    from aggloom.runtime.lakes.iceberg_source import IcebergSource
 
     wanted = to_schema(schema) if isinstance(schema, str) else schema
+    if lake["connector"] == "iceberg":
+        told = {str(name): str(value) for name, value in lake.get("connect", {}).items()}
+        table = IcebergPlace(lake["path"], lake.get("catalog", "default"), told)
+        return IcebergSource.of(table, schema=wanted).schema
     place = DeltaPlace.of(lake["path"], lake.get("storage"))
     return DeltaSource.of(place, metadata=lake.get("metadata", False), schema=wanted).schema
 
 
 def lake_frame(spark: Any, lake: Mapping[str, Any], schema: str | pa.Schema | None) -> Any:
     """The changes of a table, as a stream."""
-    from aggloom.runtime.spark.lakes import read_delta
+    from aggloom.runtime.spark.lakes import read_delta, read_iceberg
 
     told = {name: value for name, value in lake.items() if name not in ("connector", "path")}
-    return read_delta(spark, lake["path"], schema, **told)
+    read: Any = read_iceberg if lake["connector"] == "iceberg" else read_delta
+    return read(spark, lake["path"], schema, **told)
 
 
 def check_lake(lake: Mapping[str, Any], where: str) -> None:
     """Raise SpecError for what cannot be said of a table."""
-    storage = lake.get("storage")
-    if storage is not None and not isinstance(storage, Mapping):
-        raise SpecError(f"{where}: storage is {storage!r}; it must be a mapping.")
+    for name in MAPPINGS:
+        if not isinstance(lake.get(name, {}), Mapping):
+            raise SpecError(f"{where}: {name} is {lake[name]!r}; it must be a mapping.")
+    if lake["connector"] == "iceberg" and "." not in lake["path"]:
+        raise SpecError(
+            f"{where}: path is {lake['path']!r}; write the table's name with its namespace, as in db.orders."
+        )
+
+
+def grouped(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options whose names have a point, as the mappings that these are entries of."""
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        group, _, rest = str(name).partition(".")
+        if group in MAPPINGS and rest:
+            found.setdefault(group, {})[rest] = value
+        else:
+            found[str(name)] = value
+    return found

@@ -63,10 +63,9 @@ def fed(job: Job) -> Harness:
 
 def feed(harness: Harness, table: TableSource) -> int:
     """Read the files of a table into a harness; how many changes there are."""
-    if table.kafka is not None:
-        raise SpecError(
-            f"table {table.name} is a topic of Kafka, which only `aggloom run` reads, on Spark"
-        )
+    if table.kafka is not None or table.lake is not None:
+        what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"
+        raise SpecError(f"table {table.name} is {what}, which only `aggloom run` reads, on Spark")
     lower = {name.lower() for name in SPARK_OPTIONS} - set(_OF_CSV)
     options = {
         name: value

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 from aggloom.errors import GeneratedSourceError
@@ -44,6 +45,21 @@ def own_directory(chosen: Path) -> Path:
     own.mkdir(exist_ok=True, mode=0o700)
     refuse_foreign(own)
     return own
+
+
+def cache_directory() -> Path:
+    """$AGGLOOM_CACHE, or the user's cache directory, made for the user alone (`own_directory`).
+
+    A user whose home cannot be written, as in images of containers, has one among the temporary files.
+    """
+    chosen = os.environ.get("AGGLOOM_CACHE")
+    if chosen:
+        return own_directory(Path(chosen))
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    try:
+        return own_directory(base / "aggloom")
+    except OSError:
+        return own_directory(Path(tempfile.gettempdir()))
 
 
 def _refuse(place: Path) -> None:

@@ -130,8 +130,9 @@ def _answered(shell: Shell, begun: str) -> str:
     word = begun.strip().upper()
     if word in ("QUIT", "EXIT", "HELP"):
         begun = f"{word};"
-    statements, rest = cut_statements(begun)
+    rest = ""
     try:
+        statements, rest = cut_statements(begun)
         _run(shell, statements, keep_going=True)
     except KeyboardInterrupt:
         click.echo("aggloom: interrupted", err=True)

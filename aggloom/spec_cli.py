@@ -181,7 +181,7 @@ def _find(target: str, directory: Path) -> Path:
     """Resolve a file name or a digest to a generated module."""
     if Path(target).is_file():
         return Path(target)
-    from aggloom.codegen.handler.emit import cache_directory
+    from aggloom.private import cache_directory
 
     places = [directory, cache_directory()]
     found = [path for place in places for path in sorted(place.glob(f"*{target}*.py"))]

@@ -17,7 +17,7 @@ from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import InputFormatError, SpecError, nearest
 from aggloom.inferred import Inferred, inferred, is_here, sniffed
-from aggloom.lake_tables import ENTRIES, check_lake, lake_columns, lake_frame
+from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 
 SPARK_OPTIONS = (
@@ -205,17 +205,16 @@ def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> 
     connector, path = given.pop("connector"), given.pop("path", None)
     if not isinstance(path, str) or not path:
         raise SpecError(f"{where}: a table of {connector} needs a path.")
-    lake: dict[str, Any] = {"connector": connector, "path": relative_to(folder, path)}
+    place = relative_to(folder, path) if connector == "delta" else path
+    lake: dict[str, Any] = {"connector": connector, "path": place}
+    options = given.pop("options", None) or {}
+    if not isinstance(options, Mapping):
+        raise SpecError(f"{where}: `options` must be a mapping of names to values.")
+    given |= grouped(options)
     kinds = {"max_versions_per_trigger": int, "metadata": bool}
     for entry in ENTRIES[connector]:
         if entry in given:
             lake[entry] = _typed(entry, given.pop(entry), kinds.get(entry, str), where)
-    options = given.pop("options", None) or {}
-    if isinstance(options, Mapping) and all(str(each).startswith("storage.") for each in options):
-        told = {str(each).removeprefix("storage."): value for each, value in options.items()}
-        lake |= {"storage": told} if told else {}
-    else:
-        given["options"] = options
     check_lake(lake, where)
     schema = given.pop("schema", None)
     if not isinstance(schema, str | None):

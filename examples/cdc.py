@@ -4,8 +4,8 @@
     python examples/cdc.py --kill         # aggloom, Debezium and the broker are killed on the way
 
 It starts a PostgreSQL, a Kafka broker and Kafka Connect of its own on free ports, writes orders and customers, changes
-and deletes them while the queries run, and compares three tables with what PostgreSQL itself computes. All is gone
-afterwards but .demo/cdc/, which has the logs.
+and deletes them while the queries run, and compares three tables, and one of Delta's, with what PostgreSQL computes.
+All is gone afterwards but .demo/cdc/, which has the logs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from importlib import import_module
 from pathlib import Path
 from string import Template
 from typing import Any
+
+import pyarrow as pa
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / ".demo" / "cdc"
@@ -152,7 +154,21 @@ def differing(postgres: Any) -> dict[str, str]:
             count = db.execute(f"SELECT COUNT(*) FROM ({both}) AS d").fetchone()[0]
             if count:
                 found[name] = f"{count} rows differ"
+        wanted = sorted(map(repr, db.execute(TRUTH["revenue"]).fetchall()))
+        if sorted(map(repr, lake())) != wanted:
+            found["lake"] = "rows differ"
     return found
+
+
+def lake() -> list[tuple[Any, ...]]:
+    """The rows of the Delta table; none if it is not there."""
+    deltalake: Any = import_module("deltalake")
+    path = str(DEMO / "lake" / "revenue")
+    if not deltalake.DeltaTable.is_deltatable(path):
+        return []
+    reader = deltalake.DeltaTable(path).scan(["country", "orders", "total"])
+    columns = [column.to_pylist() for column in pa.table(reader.read_all()).columns]
+    return list(zip(*columns, strict=True))
 
 
 def await_equal(postgres: Any, job: Job, within: float = WITHIN) -> float:
@@ -195,7 +211,7 @@ def play(kills: Sequence[str], transactions: int, say: Callable[[str], None]) ->
         try:
             job.start()
             took = await_equal(database, job)
-            say(f"three queries have the first tables after {took:.0f} s")
+            say(f"four queries have the first tables after {took:.0f} s")
             strikes: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
                 "aggloom": (job.kill, job.start),
                 "Debezium": (connect.stop, partial(connect.start, *TOPICS)),
@@ -219,6 +235,7 @@ def play(kills: Sequence[str], transactions: int, say: Callable[[str], None]) ->
             for name in TRUTH:
                 (count,) = db.execute(f"SELECT COUNT(*) FROM results.{name}").fetchone()
                 say(f"results.{name}: {count} rows, as PostgreSQL computes them")
+        say(f"lake/revenue, a Delta table: {len(lake())} rows, the same")
 
 
 def main() -> None:

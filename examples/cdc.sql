@@ -13,11 +13,15 @@ CREATE TABLE revenue (country STRING, orders BIGINT, total DECIMAL(20, 2), PRIMA
   'connector' = 'jdbc', 'url' = '${url}', 'table-name' = 'results.revenue');
 CREATE TABLE largest (status STRING, place BIGINT, id INT, amount DECIMAL(10, 2), PRIMARY KEY (status, place) NOT ENFORCED) WITH (
   'connector' = 'jdbc', 'url' = '${url}', 'table-name' = 'results.largest');
+CREATE TABLE lake (country STRING, orders BIGINT, total DECIMAL(20, 2), PRIMARY KEY (country) NOT ENFORCED) WITH (
+  'connector' = 'delta', 'table-path' = 'lake/revenue');
 
 EXECUTE STATEMENT SET BEGIN
 INSERT INTO details
   SELECT o.id, c.name, o.amount FROM orders AS o JOIN customers AS c ON o.customer = c.id;
 INSERT INTO revenue
+  SELECT c.country, COUNT(*), SUM(o.amount) FROM orders AS o JOIN customers AS c ON o.customer = c.id GROUP BY c.country;
+INSERT INTO lake
   SELECT c.country, COUNT(*), SUM(o.amount) FROM orders AS o JOIN customers AS c ON o.customer = c.id GROUP BY c.country;
 INSERT INTO largest
   SELECT status, place, id, amount FROM (

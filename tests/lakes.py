@@ -11,10 +11,13 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.lakes.pieces import Lake, Piece
 from aggloom.runtime.sinks.lake import Conflict, LakeSink
 
 SCHEMA = pa.schema([("k", pa.int64()), ("f", pa.float64()), ("v", pa.string())])
 WORDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
+SHORT = dict(zip(("insert", "update_preimage", "update_postimage", "delete"), WORDS, strict=True))
+"""Short words for those of a column."""
 Row = tuple[Any, ...]
 Changes = list[tuple[str, Row]]
 
@@ -146,3 +149,24 @@ def raised(call: Any) -> AggloomError:
     except AggloomError as error:
         return error
     raise AssertionError("it raised nothing")
+
+
+def read(made: Lake, start: Any, end: Any) -> list[tuple[str, Row]]:
+    """The changes between two offsets, each piece through its text, as a task gets it."""
+    found = []
+    for piece in made.pieces(start, end):
+        for rows, words in made.rows(Piece.of(piece.text)):
+            assert rows.schema.equals(made.schema)
+            columns = [column.to_pylist() for column in rows.columns]
+            values = list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows
+            found += list(zip([SHORT[w] for w in words.to_pylist()], values, strict=True))
+    return found
+
+
+def sound(told: list[tuple[str, Row]]) -> None:
+    """No row goes that is not there, in the order in which changes come."""
+    left: dict[str, int] = {}
+    for word, row in told:
+        name = repr(plain(row))
+        left[name] = left.get(name, 0) + (-1 if word[0] == "-" else 1)
+        assert left[name] >= 0

@@ -62,14 +62,9 @@ def progress(batch: int, rows: int, operator: str, lag: Any = None) -> dict[str,
             }
         ],
         "observedMetrics": {
-            f"aggloom operator 0.0 #1: {operator}": Row(
-                rows=rows,
-                changes=2,
-                orphans=1,
-                late=0,
-                expired=0,
-                buckets=[[batch % 4, 2, 0, 1000]],
-                of=4,
+            # The bucket; rows, changes, orphans, late, expired; keys, windows, bytes.
+            f"aggloom operators 0 #1: {json.dumps([4, operator])}": Row(
+                told=[f"{batch % 4},{rows},2,1,0,0,2,0,1000"]
             ),
             "aggloom result #1": Row(changes=2),
         },

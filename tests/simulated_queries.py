@@ -67,12 +67,12 @@ WINDOWS: dict[str, Windowing] = {
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """A query as stages: rows are packed, go through operators (inputs first), and are unpacked."""
+    """A query as stages: rows are packed, go through operators (inputs first), and may have to be unpacked."""
 
     name: str
     pack: Pack
     operators: tuple[FragmentProcessor, ...]
-    unpack: Unpack
+    unpack: Unpack | None
     retracts: bool
     orphans: bool
     plain: bool
@@ -130,7 +130,7 @@ def _query(kind: str, name: str, retracts: bool, buckets: int, **options: Any) -
             plan = plan_spec(spec, options=chosen, inserts_only=not retracts)
     told = ", ".join(f"{option}={value}" for option, value in options.items())
     stages = _Stages(plan, retracts, buckets)
-    assert stages.pack is not None and stages.unpack is not None
+    assert stages.pack is not None
     return Query(
         f"{name or kind}, {changes}, {buckets} buckets, {told}",
         stages.pack,

@@ -6,11 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 from simulated_queries import Batch, Query, Row
 from simulated_spark import PackedRow
 
-from aggloom.runtime.spark.blobs import late_blob, with_kinds, write_blob
+from aggloom.runtime.spark.leaving import Onward, leaving
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.routes import Packer
 from aggloom.runtime.spark.store import Blob, gather
@@ -36,14 +37,13 @@ class Undisturbed:
             rows = by_key(packed)
             for key in sorted({*rows, *operators}):
                 changes, kinds, late = self._process(place, key, rows.get(key, []), batch)
-                if options.route is not None:
-                    packer = Packer(options.route, hash_int(key))
+                way = options.way
+                if isinstance(way, Onward):
+                    packer = Packer(way.route, hash_int(key))
                     if changes.num_rows:
                         onward += [*packer.add(changes, kinds), *packer.finish()]
                     continue
-                whole = with_kinds(changes, kinds)
-                blobs = [write_blob(whole.schema, [(whole, b"")]), *(late_blob(*r) for r in late)]
-                found = unpacked(self.query, blobs)
+                found = shown(self.query, leaving(way, key, [(changes, kinds)], late, [0]))
                 if found:
                     out[key] = found
             packed = onward
@@ -81,11 +81,19 @@ def by_key(packed: list[PackedRow]) -> dict[int, list[PackedRow]]:
     return dict(found)
 
 
-def unpacked(query: Query, blobs: Iterable[bytes]) -> list[Change]:
-    """Changes as the user sees them, by the real `Unpack`."""
-    packed = pa.record_batch({"blob": pa.array(list(blobs), pa.binary())})
-    columns = [[c.to_pylist() for c in batch.columns] for batch in query.unpack([packed])]
-    return [tuple(map(str, row)) for each in columns for row in zip(*each, strict=True)]
+def shown(query: Query, frames: Iterable[pd.DataFrame]) -> list[Change]:
+    """The changes in what leaves the last operator, as the user sees them."""
+    if query.unpack is None:
+        # The last column is that of counts; a row without a kind brings nothing else.
+        columns = [[pa.array(f[at].array) for at in range(len(f.columns) - 1)] for f in frames]
+        return [row for each in columns for row in _rows(each) if row[-1] != "None"]
+    blobs = [blob for frame in frames for blob in frame["blob"] if blob is not None]
+    packed = pa.record_batch({"blob": pa.array(blobs, pa.binary())})
+    return [row for batch in query.unpack([packed]) for row in _rows(batch.columns)]
+
+
+def _rows(columns: Iterable[pa.Array]) -> list[Change]:
+    return [tuple(map(str, row)) for row in zip(*(c.to_pylist() for c in columns), strict=True)]
 
 
 def folded(every: Iterable[Outputs]) -> Counter[Change]:

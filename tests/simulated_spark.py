@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from aggloom.runtime.spark import host as host_module
-from aggloom.runtime.spark import residency, routes, store
+from aggloom.runtime.spark import leaving, residency, routes, store
 from aggloom.runtime.spark.blobs import cut
 from aggloom.runtime.spark.host import FragmentProcessor
 from aggloom.runtime.storage import arena
@@ -335,7 +335,7 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     """Small limits, hosts of one's own, and steps wherever live state is written. patch: a MonkeyPatch."""
     patch.setattr(host_module, "_query_id", lambda: QUERY)
     patch.setattr(host_module, "_clean_up_once", lambda root, limit: None)
-    patch.setattr(host_module, "cut", lambda batch: cut(batch, blob_bytes))
+    patch.setattr(leaving, "cut", lambda batch: cut(batch, blob_bytes))
     patch.setattr(store, "BLOB_BYTES", 64 * blob_bytes)
     patch.setattr(store, "LOG_MAXIMUM_ENTRIES", log_entries)
     patch.setattr(residency, "_boot_id", _boot)

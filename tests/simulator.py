@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 from simulated_chaos import disturb, lose_pages
 from simulated_queries import Batch, Query, arrow, batches, draw
-from simulated_reference import Outputs, Undisturbed, by_key, folded, table_of, unpacked
+from simulated_reference import Outputs, Undisturbed, by_key, folded, shown, table_of
 from simulated_spark import (
     STEPS,
     Attempt,
@@ -166,8 +166,7 @@ class World:
     def _unpacked(self, taken: dict[int, list]) -> Outputs:
         found = {}
         for key, frames in taken.items():
-            blobs = [blob for frame in frames for blob in frame["blob"] if blob is not None]
-            changes = unpacked(self.query, blobs)
+            changes = shown(self.query, frames)
             if changes:
                 found[key] = changes
         return found

@@ -54,7 +54,7 @@ def harnesses(spec: al.AggSpec) -> None:
     query.watermark(1_000, "t")
     one = al.Harness.deduplicate(SCHEMA, "name", keep="first", order_by="ts")
     one.end_of_input()
-    print(al.estimate(spec, [{"name": "a"}], rows=1_000).bytes)
+    print(al.estimate(spec, one.to_pandas(), rows=1_000).bytes)
 
 
 def windows(spec: al.AggSpec) -> None:
@@ -131,6 +131,7 @@ def on_spark(spec: al.AggSpec) -> None:
     spark = al.session("typed", master="local[2]", **al.kafka_settings())
     orders = al.read_changes(spark, "changes/", schema=SCHEMA)
     topic = al.read_kafka(spark, "broker:9092", "orders", "debezium-json", SCHEMA)
+    lake = al.read_delta(spark, "lake/orders", SCHEMA, start="latest", metadata=True)
     read = al.read_messages(topic, "canal-json", SCHEMA)
     totals = al.group_aggregate(orders, spec)
     timed = al.window_aggregate(read, spec, window=al.Tumble("1 hour", on="ts"), late_rows=True)
@@ -143,6 +144,7 @@ def on_spark(spec: al.AggSpec) -> None:
         al.over(orders, {"s": "SUM(cnt)"}, partition_by="name", order_by="ts"),
         al.lookup(orders, al.lookup_table(SCHEMA, rows=[("a", 1, None)], key="name"), on="name"),
         al.on_time(timed),
+        lake,
         al.late_rows(timed),
     ]
     queries = [al.write_changes(each, {"kind": "console"}, "state/") for each in (totals, *frames)]

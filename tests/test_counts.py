@@ -67,12 +67,10 @@ def test_a_row_that_is_none_is_shown_with_how_one_is_written(row: Any) -> None:
         assert harness.counts.rows == 0
 
 
-def progress(batch: int, ran: bool = True, **metrics: Any) -> dict[str, Any]:
+def progress(batch: int, ran: bool = True, told: tuple[str, ...] = ()) -> dict[str, Any]:
     """A batch's progress as Spark tells it, with metrics of an operator."""
     observed = {
-        "aggloom operator 0.0 #1: GROUP BY k": Row(
-            rows=3, changes=2, orphans=1, late=None, expired=0, of=4, **metrics
-        ),
+        'aggloom operators 0 #1: [4, "GROUP BY k"]': Row(told=list(told)),
         "aggloom result #1": Row(changes=2),
         "aggloom input 0 0 #1": Row(rows=3, files=1),
         "aggloom refused t": Row(rows=5),
@@ -89,15 +87,16 @@ def progress(batch: int, ran: bool = True, **metrics: Any) -> dict[str, Any]:
 def test_a_batch_is_added_up_once_and_a_bucket_holds_what_it_said_last() -> None:
     totals = Totals()
     assert not totals.add(progress(7, ran=False))
-    assert totals.add(progress(7, buckets=[[0, 2, 0, 100], [1, 1, 0, 50]]))
-    assert not totals.add(progress(7, buckets=[[0, 2, 0, 100]]))
-    assert totals.add(progress(8, buckets=[[1, 9, 0, 60]]))
+    # The bucket; rows, changes, orphans, late, expired; keys, windows, bytes.
+    assert totals.add(progress(7, told=("0,2,1,1,0,0,2,0,100", "1,1,1,0,0,0,1,0,50")))
+    assert not totals.add(progress(7, told=("0,9,9,9,9,9,2,0,100",)))
+    assert totals.add(progress(8, told=("1,3,2,1,0,0,9,0,60",)))
     counts = totals.counts
     assert (counts.batches, counts.rows, counts.changes, counts.refused) == (2, 6, 4, 10)
     assert (counts.orphans, counts.late, counts.keys, counts.state_bytes) == (2, 0, 11, 160)
     assert not counts.complete
     assert "of state (in the 2 of 4 buckets that this run came to)" in str(counts)
-    totals.add(progress(0, buckets=[]))
+    totals.add(progress(0))
     assert totals.counts.complete
 
 
@@ -140,6 +139,8 @@ def test_a_chain_of_operators_on_spark_counts_what_the_harness_counts(
     query = run()
     counts = al.progress(query)
     assert al.progress(query) == counts
+    shown = query._repr_html_()
+    assert ": ended</div>" in shown and str(counts) in shown and "<td" in shown
     assert without_levels(counts) == without_levels(harness.counts)
     assert [o.name for o in counts.operators] == ["GROUP BY k", "GROUP BY s"]
     assert counts.orphans == 2 and counts.state_bytes > 0 and counts.complete

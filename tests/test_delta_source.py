@@ -12,36 +12,20 @@ from typing import Any
 import lakes
 import pyarrow as pa
 import pytest
-from lakes import batch, raised
+from lakes import batch, raised, read, sound
 
 from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
 from aggloom.runtime.lakes.delta import DeltaPlace
 from aggloom.runtime.lakes.delta_source import DeltaSource
-from aggloom.runtime.lakes.pieces import Piece
 from aggloom.runtime.sinks.delta import DeltaSink, delta_options
 
 deltalake = pytest.importorskip("deltalake")
 
 FEED = {"delta.enableChangeDataFeed": "true"}
-SHORT = dict(
-    zip(("insert", "update_preimage", "update_postimage", "delete"), lakes.WORDS, strict=True)
-)
 
 
 def source(path: Path, **more: Any) -> DeltaSource:
     return DeltaSource.of(DeltaPlace.of(path), **more)
-
-
-def read(made: DeltaSource, start: Any, end: Any) -> list[tuple[str, lakes.Row]]:
-    """The changes between two offsets, each piece through its text, as a task gets it."""
-    found = []
-    for piece in made.pieces(start, end):
-        for rows, words in made.rows(Piece.of(piece.text)):
-            assert rows.schema.equals(made.schema)
-            columns = [column.to_pylist() for column in rows.columns]
-            values = list(zip(*columns, strict=True)) if columns else [()] * rows.num_rows
-            found += list(zip([SHORT[w] for w in words.to_pylist()], values, strict=True))
-    return found
 
 
 def changes(path: Path, most: int | None = None, **more: Any) -> list[tuple[str, lakes.Row]]:
@@ -52,15 +36,6 @@ def changes(path: Path, most: int | None = None, **more: Any) -> list[tuple[str,
         found += read(made, at, end)
         at = end
     return found
-
-
-def sound(told: list[tuple[str, lakes.Row]]) -> None:
-    """No row goes that is not there, in the order in which changes come."""
-    left: dict[str, int] = {}
-    for word, row in told:
-        name = repr(lakes.plain(row))
-        left[name] = left.get(name, 0) + (-1 if word[0] == "-" else 1)
-        assert left[name] >= 0
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -31,7 +31,7 @@ from html_page import Element, facts, parsed, rows
 from aggloom.cli import main
 from aggloom.codegen import describe_call, lines_of_calls
 from aggloom.codegen.handler.emit import stated_spec
-from aggloom.errors import SpecError
+from aggloom.errors import CheckpointError, SpecError
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
 from aggloom.runtime.page import Checkpoints, PageServer, Reading, Watched, write_report
 from aggloom.runtime.page.charts import bars, windows
@@ -396,6 +396,34 @@ def test_ctrl_c_ends_the_server(checkpoint: Path) -> None:
     child.send_signal(signal.SIGINT)
     _, said = child.communicate(timeout=20)
     assert child.returncode == 0 and "Traceback" not in said
+
+
+def test_who_reads_does_not_wait_for_long(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, asked = threading.Event(), list[str]()
+
+    def read(path: str, **given: Any) -> list[Any]:
+        asked.append(path)
+        assert gate.wait(20)
+        if len(asked) == 2:
+            raise CheckpointError("<no> state")
+        return []
+
+    monkeypatch.setattr("aggloom.runtime.spark.weighing.weighed", read)
+    pages = Pages(Checkpoints([str(checkpoint)]), Reading(object(), patience=0.05))
+    (watched,) = pages.checkpoints.all()
+    for _ in range(3):
+        waiting = parsed(pages.state(watched))
+        assert "The state is being read." in waiting.text
+        assert [e.get("content") for e in waiting.all("meta") if e.get("http-equiv")] == ["2"]
+    assert asked == [str(checkpoint)]
+    gate.set()
+    time.sleep(0.2)
+    assert "State of sums" in parsed(pages.state(watched)).text
+    # The next question is another reading.
+    assert "<no> state" in parsed(pages.state(watched)).text
+    assert len(asked) == 2
 
 
 def test_pictures_say_in_words_what_they_show() -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 import aggloom as al
-from aggloom.codegen.handler.emit import cache_directory
 from aggloom.errors import GeneratedSourceError
-from aggloom.private import refuse_foreign
+from aggloom.private import cache_directory, refuse_foreign
 
 SPEC = al.AggSpec("k STRING, v INT", ("k",), (al.AggCall("SUM", "v"),))
 SOMEBODY = 54321

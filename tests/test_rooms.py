@@ -141,7 +141,10 @@ ROOMS: dict[str, set[str]] = {
 # at plan time, to know whether they can be.
 TOOLS = {
     "runtime/lakes/delta.py": {"deltalake"},
+    "runtime/lakes/iceberg.py": {"pyiceberg"},
+    "runtime/lakes/iceberg_source.py": {"pyiceberg"},
     "runtime/sinks/delta.py": {"deltalake"},
+    "runtime/sinks/iceberg.py": {"pyiceberg"},
     "runtime/sinks/kafka.py": {"confluent_kafka"},
     "codegen/user/probe.py": {"numba"},
     "runtime/cases/run.py": {"aggloom.runtime.spark", "click", "pandas", "pyspark", "rich"},

@@ -225,6 +225,51 @@ def test_words_of_a_delta_table_that_is_read(tmp_path: Path) -> None:
         assert said in str(raised.value)
 
 
+def test_words_of_an_iceberg_table(tmp_path: Path) -> None:
+    pytest.importorskip("pyiceberg")
+    options = (
+        f"'connector'='iceberg','catalog-name'='c','catalog-type'='sql','uri'='sqlite:///{tmp_path}/c.db',"
+        f"'warehouse'='file://{tmp_path}/w','catalog-database'='db'"
+    )
+    more = "'sink.existing'='keep','write.format.default'='parquet','catalog.s3.region'='x'"
+    connect = {
+        "type": "sql",
+        "uri": f"sqlite:///{tmp_path}/c.db",
+        "warehouse": f"file://{tmp_path}/w",
+    }
+    assert sink_of(read_into(f"{options},{more}")) == {
+        "kind": "iceberg",
+        "table": "db.t",
+        "catalog": "c",
+        "existing": "keep",
+        "connect": {"s3.region": "x", **connect},
+        "properties": {"write.format.default": "parquet"},
+    }
+    made = source_of(table(f"{options},'start-snapshot-id'='17','max_versions_per_trigger'='3'"))
+    assert made.lake == {
+        "connector": "iceberg",
+        "path": "db.t",
+        "catalog": "c",
+        "connect": connect,
+        "start": 17,
+        "max_versions_per_trigger": 3,
+    }
+    for wrong, said in (
+        ("'monitor-interval'='1s'", "a trigger says how often"),
+        ("'streaming'='false'", "'streaming' is 'false'"),
+        ("'catalog-tabel'='x'", "Did you mean 'catalog-table'"),
+    ):
+        with pytest.raises(SpecError) as raised:
+            source_of(table(f"{options},{wrong}"))
+        assert said in str(raised.value)
+    with pytest.raises(SpecError, match="write the table's name with its namespace"):
+        table_source("t", {"connector": "iceberg", "path": "t"}, "job")
+    with pytest.raises(SpecError, match="there is no such table"):
+        read_table_option(
+            f"t=db.t,connector=iceberg,connect.type=sql,connect.uri={connect['uri']}"
+        ).columns()
+
+
 def test_a_delta_table_of_a_job(tmp_path: Path) -> None:
     deltalake = pytest.importorskip("deltalake")
     deltalake.write_deltalake(tmp_path / "t", pa.table({"k": [1], "v": ["a"]}))

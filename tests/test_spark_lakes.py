@@ -8,6 +8,7 @@ from typing import Any
 
 import lakes
 import pytest
+import test_iceberg as iceberg
 from click.testing import CliRunner
 from test_delta_sink import rows
 
@@ -84,6 +85,12 @@ def test_from_delta_into_delta(spark: Any, tmp_path: Path, monkeypatch: pytest.M
     frame = al.read_delta(spark, tmp_path / "totals", "v STRING, n BIGINT", streaming=False)
     assert lakes.in_words(map(tuple, frame.drop("_change_type").collect())) == lakes.in_words(
         rows(tmp_path / "totals", "v", "n")
+    )
+    iceberg.sink(tmp_path).write(*lakes.batch(told[3][0]), 0, "c")
+    frame = al.read_iceberg(spark, "db.t", connect=iceberg.connect(tmp_path), streaming=False)
+    assert frame.columns == ["k", "f", "v", "_change_type"]
+    assert lakes.in_words(row[:3] for row in frame.collect()) == lakes.in_words(
+        iceberg.rows(tmp_path)
     )
     with pytest.raises(SpecError, match="max_versions_per_trigger is 0"):
         al.read_delta(spark, tmp_path / "totals", max_versions_per_trigger=0)

@@ -18,8 +18,9 @@ import aggloom as al
 from aggloom.runtime.page import Checkpoints, Reading, write_report
 from aggloom.runtime.page.history import history_of
 from aggloom.runtime.page.pages import Pages
-from aggloom.runtime.page.state_views import asked
+from aggloom.runtime.page.state_views import asked, state_of
 from aggloom.runtime.spark.recorded import PLAN_FILE, PROGRESS_FILE
+from aggloom.runtime.spark.weighing import weighed
 
 pytestmark = pytest.mark.spark
 
@@ -131,6 +132,22 @@ def test_the_state_page_says_what_state_says(line: Line, pages: Pages) -> None:
     assert {"NULL", "'NULL'"} <= shown and any("(20,000 characters)" in each for each in shown)
     links = [each.get("href") for each in page.all("a") if "/key?" in each.get("href")]
     assert len(links) == 5
+
+
+def test_of_a_large_state_a_part_is_read_and_that_is_said(line: Line) -> None:
+    (found,) = weighed(line.checkpoint, room=1, limit=2, spark=line.spark)
+    whole = al.state(line.checkpoint, spark=line.spark).operators[0]
+    largest, *_ = whole.largest
+    told = found.heaviest
+    assert told.buckets == (1, len([b for b in whole.largest if b.log_bytes]))
+    assert told.known == largest.keys and {key.bucket for key in told.keys} == {largest.bucket}
+    assert found.state.log_bytes == whole.log_bytes and found.state.keys is None
+    page = state_of(found, None, {})
+    assert page["sampled"].startswith(
+        f"Keys are counted in 1 of {told.buckets[1]} buckets, the largest"
+    )
+    (none,) = weighed(line.checkpoint, seconds=-1, spark=line.spark)
+    assert none.heaviest.buckets[0] == 1 and "it took too long" in none.heaviest.stopped
 
 
 @pytest.mark.parametrize("key", [(None, 1), (HOSTILE, 2)], ids=repr)

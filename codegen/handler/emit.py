@@ -23,7 +23,7 @@ from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
-from aggloom.private import own_directory, refuse_foreign
+from aggloom.private import cache_directory, refuse_foreign
 from aggloom.shown import html_fold, html_text
 
 CLASS_NAME = "GroupAggsHandler"
@@ -124,21 +124,6 @@ def _stated(path: Path) -> dict[str, str]:
     if len(stated) < 2:
         raise GeneratedSourceError(f"{path}: no SPEC_JSON; it is not a generated handler")
     return stated
-
-
-def cache_directory() -> Path:
-    """$AGGLOOM_CACHE, or the user's cache directory, made for the user alone (`own_directory`).
-
-    A user whose home cannot be written, as in images of containers, has one among the temporary files.
-    """
-    chosen = os.environ.get("AGGLOOM_CACHE")
-    if chosen:
-        return own_directory(Path(chosen))
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    try:
-        return own_directory(base / "aggloom")
-    except OSError:
-        return own_directory(Path(tempfile.gettempdir()))
 
 
 def write_once(text: str, digest: str, directory: Path) -> Path:

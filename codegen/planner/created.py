@@ -17,7 +17,7 @@ from aggloom.codegen.sql.errors import located
 from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 
-CONNECTORS = ("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "print")
+CONNECTORS = ("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "iceberg", "print")
 _APPENDS = ("json",)
 """Formats whose messages say no kind of change: each is a row that is added."""
 _DELAY = re.compile(r"(?is)(?:-\s*INTERVAL\s*'([^']+)'\s*(\w+)(?:\s*\(\d+\))?\s*)?")

@@ -29,10 +29,9 @@ from aggloom.runtime.lakes.delta import (
     schema_of,
 )
 from aggloom.runtime.lakes.delta_rows import feed_rows, file_rows, scanned_rows
-from aggloom.runtime.lakes.pieces import File, Offset, Piece
+from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
 from aggloom.runtime.lakes.types import chosen, stored_schema
 
-_PIECE_BYTES = 64 << 20
 _METADATA = (pa.field(VERSION, pa.int64()), pa.field(TIME, pa.timestamp("us", "UTC")))
 Start = str | int | dt.datetime
 
@@ -212,12 +211,12 @@ class DeltaSource:
         names = table.metadata().partition_columns
         sized = [
             (
-                File(each["path"], {n: _text(each[f"partition.{n}"]) for n in names}),
+                File(unquote(each["path"]), {n: _text(each[f"partition.{n}"]) for n in names}),
                 each["size_bytes"],
             )
             for each in adds
         ]
-        return _by_size(Piece("files", version, time), sized)
+        return by_size(Piece("files", version, time), sized)
 
     def _commit(self, version: int) -> list[dict[str, Any]]:
         """The actions of a commit."""
@@ -284,30 +283,18 @@ def _pieces(version: int, actions: list[dict[str, Any]], plain: bool) -> list[Pi
     if told["cdc"]:
         noted = Piece("changes", version, time)
         sized = _sized(told["cdc"])
-        return [*_by_size(replace(noted, retracts=True), sized), *_by_size(noted, sized)]
+        return [*by_size(replace(noted, retracts=True), sized), *by_size(noted, sized)]
     files = Piece("files", version, time)
-    gone = _by_size(replace(files, retracts=True), _sized(told["remove"]))
-    return [*gone, *_by_size(files, _sized(told["add"]))]
+    gone = by_size(replace(files, retracts=True), _sized(told["remove"]))
+    return [*gone, *by_size(files, _sized(told["add"]))]
 
 
 def _sized(actions: list[dict[str, Any]]) -> list[tuple[File, int]]:
     """The files of some actions, and their sizes."""
     return [
-        (File(each["path"], each.get("partitionValues") or {}), int(each.get("size") or 0))
+        (File(unquote(each["path"]), each.get("partitionValues") or {}), int(each.get("size") or 0))
         for each in actions
     ]
-
-
-def _by_size(piece: Piece, sized: list[tuple[File, int]]) -> list[Piece]:
-    """Pieces of so many files that a task is worth it."""
-    found, files, total = list[Piece](), list[File](), 0
-    for file, size in sized:
-        if files and total + size > _PIECE_BYTES:
-            found.append(replace(piece, files=tuple(files)))
-            files, total = [], 0
-        files.append(replace(file, path=unquote(file.path)))
-        total += size
-    return [*found, replace(piece, files=tuple(files))] if files else found
 
 
 def _text(value: Any) -> str | None:

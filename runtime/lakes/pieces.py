@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+_BYTES = 64 << 20
 Offset = dict[str, Any]
 """How far a source is read: the last version of which everything is."""
 
@@ -61,3 +62,15 @@ class Lake(Protocol):
 
     def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
         """The rows of a piece, and the words of their changes."""
+
+
+def by_size(piece: Piece, sized: Sequence[tuple[File, int]]) -> list[Piece]:
+    """The piece with files and their sizes, as pieces of so many files that a task is worth it."""
+    found, files, total = list[Piece](), list[File](), 0
+    for file, size in sized:
+        if files and total + size > _BYTES:
+            found.append(replace(piece, files=tuple(files)))
+            files, total = [], 0
+        files.append(file)
+        total += size
+    return [*found, replace(piece, files=tuple(files))] if files else found

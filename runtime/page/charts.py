@@ -24,7 +24,7 @@ from aggloom.runtime.page.words import row
 _WIDTH, _HEIGHT = 760, 170
 _LEFT, _RIGHT, _TOP, _BOTTOM = 86, 12, 12, 28
 _LANE = 26
-_KEY = 210
+_KEY, _LABEL = 210, 40
 _UTC = "UTC"
 
 
@@ -71,7 +71,7 @@ def windows(keys: Sequence[KeyWeight], watermark: dt.datetime | None) -> str:
     low, high = min(every), max(every)
     near = mark is not None and low - (high - low) <= mark <= high + (high - low)
     bounds = [*every, *([mark] if near and mark is not None else [])]
-    axis = TimeAxis(min(bounds), max(bounds), _KEY, _WIDTH - _RIGHT, _UTC)
+    axis = TimeAxis(min(bounds), max(bounds), _KEY, _WIDTH - _LABEL, _UTC)
     bottom = _TOP + _LANE * len(lanes)
     parts = []
     for x, label in axis.ticks():

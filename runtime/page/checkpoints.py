@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from aggloom.runtime.spark.checkpoint import (
 )
 from aggloom.runtime.spark.recorded import read_plan
 
-_DEEP = 2
+_DEEP, _LOOKED_AT = 2, 5000
 
 
 @dataclass(frozen=True)
@@ -104,13 +105,20 @@ def found_in(path: str) -> list[str]:
     root = local(path)
     if not is_local(path) or not root.is_dir() or _is_one(root):
         return [path]
-    found = [
-        str(each.parent)
-        for deep in range(1, _DEEP + 1)
-        for each in sorted(root.glob("*/" * deep + "offsets"))
-        if _is_one(each.parent)
-    ]
+    found = [str(each) for each in islice(_directories(root, _DEEP), _LOOKED_AT) if _is_one(each)]
     return found or ([path] if any(root.iterdir()) else [])
+
+
+def _directories(root: Path, deep: int) -> Iterator[Path]:
+    """The directories below one, down to so many levels; what is in a checkpoint is its own."""
+    try:
+        inner = sorted(each for each in root.iterdir() if each.is_dir() and each.name[0] != ".")
+    except OSError:
+        return
+    yield from inner
+    for each in inner:
+        if deep > 1 and not _is_one(each):
+            yield from _directories(each, deep - 1)
 
 
 def figures(plan: Mapping[str, Any], history: History) -> dict[str, list[str]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from aggloom.errors import AggloomError, CheckpointError
 from aggloom.runtime.page.checkpoints import Checkpoints, Watched
-from aggloom.runtime.page.reading import STARTS_SPARK, Reading
+from aggloom.runtime.page.reading import STARTS_SPARK, NotYet, Reading
 from aggloom.runtime.page.render import page
 from aggloom.runtime.page.sources import Operator
 from aggloom.runtime.page.views import View, view_of
@@ -50,7 +50,14 @@ class Pages:
         """The state of a checkpoint, and its heaviest keys."""
         view = view_of(watched)
         known = {each.place: each for each in view.sources}
-        states, problems = self.reading.states(watched, known, links=True)
+        states: list[dict[str, Any]] = []
+        problems: list[str] = []
+        try:
+            states = self.reading.states(watched, known, links=True)
+        except NotYet:
+            return page("page_wait.html.j2", live=True, view=view, **about())
+        except (AggloomError, OSError) as error:
+            problems.append(str(error))
         told: dict[str, Any] = {"view": view, "states": states, "problems": problems, "typed": {}}
         return page("page_state.html.j2", live=True, **told, **about())
 
@@ -66,6 +73,8 @@ class Pages:
             if operator is None:
                 raise CheckpointError("There is no such operator; choose one below.")
             keys.append(self.reading.key(watched, operator, _key(operator, typed[place])))
+        except NotYet:
+            return page("page_wait.html.j2", live=True, view=view, **about())
         except (AggloomError, OSError) as error:
             problems.append(str(error))
         told: dict[str, Any] = {"view": view, "keys": keys, "problems": problems, "typed": typed}

@@ -48,7 +48,10 @@ def _entry(
         problems.append("The state was left out (--no-state).")
     else:
         known = {each.place: each for each in view.sources}
-        states, problems = reading.states(watched, known, links=False)
+        try:
+            states = reading.states(watched, known, links=False)
+        except (AggloomError, OSError) as error:
+            problems.append(str(error))
         if key is not None:
             keys, wrong = _keys(watched, view, key, reading)
             problems += wrong

@@ -27,6 +27,7 @@ _TEXT = "text/plain; charset=utf-8"
 _PLACE = re.compile(r"/c/([0-9]{1,6})(/state|/key)?")
 _FIELDS = 200
 _SECONDS = 30
+_PATIENCE = 1.5
 
 
 class PageServer(ThreadingHTTPServer):
@@ -43,7 +44,7 @@ class PageServer(ThreadingHTTPServer):
         port: int = 0,
         reading: Reading | None = None,
     ) -> None:
-        self.pages = Pages(checkpoints, reading or Reading())
+        self.pages = Pages(checkpoints, reading or Reading(patience=_PATIENCE))
         self.name = host
         if ":" in host:
             self.address_family = socket.AF_INET6

@@ -14,7 +14,7 @@ from aggloom.runtime.inspection.facts import Bundle, Part, View
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
 from aggloom.runtime.page.charts import windows
 from aggloom.runtime.page.sources import Operator
-from aggloom.runtime.page.words import count, row, size, value
+from aggloom.runtime.page.words import count, moment, row, size, value
 from aggloom.runtime.spark.weighing import Found, Weighed
 
 _NUMBER = "number"
@@ -179,7 +179,7 @@ def _facts(state: OperatorState) -> list[tuple[str, str]]:
         ("live", size(state.live_bytes)),
     ]
     if state.watermark:
-        facts.append(("watermark", value(state.watermark)))
+        facts.append(("watermark", moment(round(state.watermark.timestamp() * 1000))))
     return facts
 
 

@@ -17,6 +17,7 @@ from aggloom.runtime.page.words import NOTHING, clipped, count, duration, moment
 
 Columns = Sequence[tuple[str, str]]
 _NUMBER = "number"
+_UNITS = ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 _WORDS = {
     "running": "The query is running.",
     "ended": "The query has ended.",
@@ -117,12 +118,11 @@ def _charts(batches: Sequence[Batch]) -> list[tuple[Markup, str]]:
     units = sorted({unit for batch in batches for unit in batch.lag})
     asked = [
         ("Rows read, by batch", "rows", [(b.number, b.rows) for b in batches]),
-        ("Seconds, by batch", "s", [(b.number, _seconds(b.took)) for b in batches]),
+        ("Time taken, by batch", *_spans([(b.number, b.took) for b in batches])),
         ("Changes, by batch", "", [(b.number, b.changes) for b in batches]),
         (
-            "Seconds that the watermark is behind, by batch",
-            "s",
-            [(b.number, _seconds(b.delay)) for b in batches],
+            "How far the watermark is behind, by batch",
+            *_spans([(b.number, b.delay) for b in batches]),
         ),
         *(
             (f"Lag: {unit} waiting, by batch", unit, [(b.number, b.lag.get(unit)) for b in batches])
@@ -194,8 +194,13 @@ def _unit(unit: str, number: int | None) -> str:
     return size(number) if unit == "bytes" else count(number)
 
 
-def _seconds(ms: int | None) -> float | None:
-    return None if ms is None else ms / 1000
+def _spans(
+    points: Sequence[tuple[int, int | None]],
+) -> tuple[str, list[tuple[int, float | None]]]:
+    """Milliseconds in the unit that suits the longest."""
+    most = max((ms for _, ms in points if ms is not None), default=0)
+    unit, name = next((each for each in _UNITS if most >= 2 * each[0]), _UNITS[-1])
+    return name, [(batch, None if ms is None else ms / unit) for batch, ms in points]
 
 
 def _int(counts: Mapping[str, Any], name: str) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.errors import SinkError, SpecError
+from aggloom.errors import CheckpointError, SinkError, SpecError
 from aggloom.runtime.lakes.delta import CHANGE, FEED, TIME, VERSION, delta_library, has_feed, said
 from aggloom.runtime.sinks.lake import (
     EXISTING,
@@ -31,6 +31,8 @@ from aggloom.runtime.sinks.options import read_options
 RESERVED = (CHANGE, VERSION, TIME)
 """Columns that a table with a change data feed must not have."""
 _EPOCH = "aggloom/epoch"
+_CHECKPOINT, _BATCH = "aggloom.checkpoint", "aggloom.batch"
+_LOOKED = 100
 _AGAIN = "If the batch was written, the next run finds it and passes over it."
 
 
@@ -137,7 +139,29 @@ class DeltaSink(LakeSink):
         batch, digest, epoch = map(table.transaction_version, _names(checkpoint))
         if batch is None or epoch != (table.transaction_version(_EPOCH) or 0):
             return None
+        self._check_restored(table, checkpoint)
         return Last(batch, -1 if digest is None else digest)
+
+    def _check_restored(self, table: Any, checkpoint: str) -> None:
+        """Raise CheckpointError where the table was restored to a version before the checkpoint's last batch.
+
+        RESTORE takes rows back, and leaves the numbers of batches. The newest commits of the log are asked.
+        """
+        restored: list[int] = []
+        for most in (1, _LOOKED):
+            restored.clear()
+            with self._told():
+                newest = table.history(most)
+            for commit in newest:
+                if commit.get(_CHECKPOINT) == checkpoint:
+                    if any(version < commit["version"] for version in restored):
+                        raise CheckpointError(
+                            f"{self.where}: it was restored to a version before batch {commit.get(_BATCH)} of this "
+                            "checkpoint. Start with an empty checkpoint and existing=replace"
+                        )
+                    return
+                if commit.get("operation") == "RESTORE":
+                    restored.append(_target(commit.get("operationParameters") or {}))
 
     def _has_rows(self, table: Any) -> bool:
         with self._told():
@@ -193,10 +217,7 @@ class DeltaSink(LakeSink):
         if note.anew:
             told[_EPOCH] = now
         return library.CommitProperties(
-            custom_metadata={
-                "aggloom.checkpoint": note.checkpoint,
-                "aggloom.batch": str(note.batch),
-            },
+            custom_metadata={_CHECKPOINT: note.checkpoint, _BATCH: str(note.batch)},
             max_commit_retries=0,
             app_transactions=[library.Transaction(name, value) for name, value in told.items()],
         )
@@ -235,6 +256,12 @@ def _names(checkpoint: str) -> tuple[str, str, str]:
     """What Delta's transaction identifiers of a checkpoint are called: the batch's, its digest's, the epoch's."""
     own = f"aggloom/{checkpoint}"
     return own, f"{own}/digest", f"{own}/epoch"
+
+
+def _target(parameters: Mapping[str, Any]) -> int:
+    """The version to which a table was restored; before all, where a time says it."""
+    version = str(parameters.get("version", "")).strip('"')
+    return int(version) if version.isdigit() else -1
 
 
 def _adds(path: str, column: pa.Field) -> str:

@@ -113,7 +113,11 @@ class LakeSink(ABC):
         for attempt in range(self.options.attempts):
             if attempt:
                 self.pause(random.uniform(0.5, 1) * min(_LONGEST, 0.1 * 2**attempt))
-            table = self._opened(change.rows.schema)
+            try:
+                table = self._opened(change.rows.schema)
+            except Conflict as error:
+                said = str(error)
+                continue
             last = self._last(table, checkpoint)
             if last == (batch, change.digest):
                 return False

@@ -10,13 +10,15 @@ import pyarrow as pa
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.sinks.database import DatabaseOptions, DatabaseSink, database_options
 from aggloom.runtime.sinks.delta import DeltaOptions, DeltaSink, delta_options
+from aggloom.runtime.sinks.iceberg import IcebergOptions, IcebergSink, iceberg_options
 from aggloom.runtime.sinks.kafka import KafkaOptions, KafkaSink, kafka_options
 from aggloom.runtime.values.changelog import Kinds
 
-Options = DatabaseOptions | DeltaOptions | KafkaOptions
+Options = DatabaseOptions | DeltaOptions | IcebergOptions | KafkaOptions
 SINKS: dict[str, Callable[[Mapping[str, Any]], Options]] = {
     "database": database_options,
     "delta": delta_options,
+    "iceberg": iceberg_options,
     "kafka": kafka_options,
 }
 """What reads the options of a kind."""
@@ -45,6 +47,8 @@ def made_sink(
         return KafkaSink(options, key, tells_before), where
     if isinstance(options, DeltaOptions):
         return DeltaSink(options, key, tells_before), where
+    if isinstance(options, IcebergOptions):
+        return IcebergSink(options, key, tells_before), where
     assert key is not None
     return DatabaseSink(options, key, tells_before), where
 

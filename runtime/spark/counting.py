@@ -1,14 +1,16 @@
 """Counts on their way out of a query: Spark's observed metrics, and what its progress says of them.
 
-An operator's counts leave beside its changes, in one more column, and are added up before the changes are unpacked.
+An operator's counts leave beside its changes, in one more column (`leaving.py`), and are observed before anything else
+is done with the changes.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,16 +19,16 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.runtime.operators.counts import FLOWS, LEVELS, Counts, OperatorCounts
+from aggloom.runtime.spark.expressions import quote
 from aggloom.runtime.spark.files import METRIC
+from aggloom.runtime.spark.leaving import COUNTS, counted
 
-COUNTS_DDL = "counts ARRAY<BIGINT>"
-"""The column in which counts leave a fragment: the bucket, and of each operator FLOWS since its last, and LEVELS."""
 REFUSED = "aggloom refused"
 """Begins the names of the observed metrics in which sources count what they were told to pass over."""
 
-_COUNTS = len(FLOWS) + len(LEVELS)
-_OPERATOR, _RESULT = "aggloom operator", "aggloom result"
-_NAMED = re.compile(rf"{_OPERATOR} (\d+)\.(\d+) #\d+: (.*)", re.DOTALL)
+_WIDTH = len(FLOWS) + len(LEVELS)
+_OPERATORS, _RESULT = "aggloom operators", "aggloom result"
+_NAMED = re.compile(rf"{_OPERATORS} (\d+) #\d+: (.*)", re.DOTALL)
 _NUMBERS = itertools.count()
 _FOLLOWED: WeakKeyDictionary[StreamingQuery, Totals] = WeakKeyDictionary()
 
@@ -37,23 +39,17 @@ def number() -> int:
 
 
 def operators_counted(
-    df: DataFrame, names: Sequence[str], place: int, query: int, buckets: int
+    df: DataFrame, names: Sequence[str], place: int, query: int, buckets: int, filled: str
 ) -> DataFrame:
-    """What leaves a fragment, without the counts of its operators: each has an observed metric."""
-    observed = df
-    for part, name in enumerate(names):
-        start = 1 + part * _COUNTS
-        sums = [F.sum(F.col("counts")[start + at]).alias(flow) for at, flow in enumerate(FLOWS)]
-        levels = F.concat(
-            F.slice("counts", 1, 1), F.slice("counts", start + 1 + len(FLOWS), len(LEVELS))
-        )
-        observed = observed.observe(
-            f"{_OPERATOR} {place}.{part} #{query}: {name}",
-            *sums,
-            F.collect_list(levels).alias("buckets"),
-            F.max(F.lit(buckets)).alias("of"),
-        )
-    return observed.where("blob IS NOT NULL").drop("counts")
+    """What leaves a fragment, without the counts of its operators, which are one observed metric.
+
+    Its name says how many buckets there are, and what the operators are called. filled: the column that is NULL in
+    rows that bring only counts.
+    """
+    about = json.dumps([buckets, *names])
+    told = F.collect_list(quote(COUNTS)).alias("told")
+    observed = df.observe(f"{_OPERATORS} {place} #{query}: {about}", told)
+    return observed.where(f"{quote(filled)} IS NOT NULL").drop(COUNTS)
 
 
 def result_counted(df: DataFrame, query: int, late_row: str | None) -> DataFrame:
@@ -80,7 +76,7 @@ class Totals:
         self.rows = self.changes = self.refused = self.new_changes = 0
         self._seen: set[int] = set()
         self._watermark: dt.datetime | None = None
-        self._operators: dict[str, _Operator] = {}
+        self._fragments: dict[str, _Fragment] = {}
 
     def add(self, progress: Any) -> bool:
         """Take a batch's progress; False if it has been taken before, or if nothing ran, as where no file is new."""
@@ -95,8 +91,8 @@ class Totals:
                 self.changes += row["changes"] or 0
             elif name.startswith(REFUSED):
                 self.refused += sum(count or 0 for count in row.values())
-            elif name.startswith(_OPERATOR):
-                self._operators.setdefault(name, _Operator(name)).add(row)
+            elif name.startswith(_OPERATORS):
+                self._fragments.setdefault(name, _Fragment(name)).add(row["told"])
         self.new_changes = self.changes - before
         told = (progress.get("eventTime") or {}).get("watermark")
         if told and not told.startswith("1970-01-01T00:00:00"):
@@ -106,14 +102,17 @@ class Totals:
     @property
     def levels(self) -> dict[str, dict[str, Any]]:
         """Each operator by its number: what it did in the last batch, and what it holds."""
-        ordered = sorted(self._operators.values(), key=lambda each: each.place)
-        return {f"{-each.place[0]}.{each.place[1]}": each.last for each in ordered}
+        return {
+            f"{each.place}.{part}": {**vars(counts), "batch": dict(zip(FLOWS, now, strict=True))}
+            for each in sorted(self._fragments.values(), key=lambda each: -each.place)
+            for part, (counts, now) in enumerate(zip(each.counts, each.now, strict=True))
+        }
 
     @property
     def counts(self) -> Counts:
         """All of it, the operators in the order in which rows reach them."""
-        ordered = sorted(self._operators.values(), key=lambda each: each.place)
-        operators = tuple(each.counts for each in ordered)
+        ordered = sorted(self._fragments.values(), key=lambda each: -each.place)
+        operators = tuple(counts for each in ordered for counts in each.counts)
         return Counts(
             batches=len(self._seen),
             rows=self.rows,
@@ -125,38 +124,41 @@ class Totals:
         )
 
 
-class _Operator:
-    """The counts of one operator: what adds up, and what each bucket said last that it holds."""
+class _Fragment:
+    """The counts of a fragment's operators: what adds up, and what each bucket said last that it holds."""
 
     def __init__(self, metric: str) -> None:
         named = _NAMED.fullmatch(metric)
         assert named
-        self.place, self._name = (-int(named[1]), int(named[2])), named[3]
-        self._flows = dict.fromkeys(FLOWS, 0)
-        self._now = dict(self._flows)
-        self._levels: dict[int, list[int]] = {}
-        self._of = 0
+        self.place = int(named[1])
+        self._buckets, *self._names = json.loads(named[2])
+        self._flows = [[0] * len(FLOWS) for _ in self._names]
+        self.now = self._flows
+        """What each operator did in the last batch."""
+        self._levels: dict[int, list[list[int]]] = {}
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Take what was observed in a batch."""
-        for flow in FLOWS:
-            self._now[flow] = row[flow] or 0
-            self._flows[flow] += self._now[flow]
-        for bucket, *told in row["buckets"] or ():
-            self._levels[bucket] = told
-        self._of = row["of"] or self._of
-
-    @property
-    def last(self) -> dict[str, Any]:
-        """What it did in the last batch, and all that `counts` has of it."""
-        return {**vars(self.counts), "batch": dict(self._now)}
+    def add(self, told: Sequence[str]) -> None:
+        """Take what was observed in a batch: a text of each bucket that was called."""
+        self.now = [[0] * len(FLOWS) for _ in self._names]
+        for bucket, *numbers in map(counted, told):
+            each = [numbers[at : at + _WIDTH] for at in range(0, len(numbers), _WIDTH)]
+            self.now = [_sums(now, told) for now, told in zip(self.now, each, strict=True)]
+            self._levels[bucket] = [told[len(FLOWS) :] for told in each]
+        self._flows = [_sums(flows, now) for flows, now in zip(self._flows, self.now, strict=True)]
 
     @property
-    def counts(self) -> OperatorCounts:
-        told: dict[str, Any] = dict(self._flows)
-        for at, level in enumerate(LEVELS):
-            told[level] = sum(held[at] for held in self._levels.values())
-        return OperatorCounts(self._name, **told, buckets=(len(self._levels), self._of))
+    def counts(self) -> Iterator[OperatorCounts]:
+        """Those of each operator."""
+        seen = len(self._levels), self._buckets
+        for place, (name, flows) in enumerate(zip(self._names, self._flows, strict=True)):
+            held = [levels[place] for levels in self._levels.values()] or [[0] * len(LEVELS)]
+            told = zip((*FLOWS, *LEVELS), (*flows, *map(sum, zip(*held, strict=True))), strict=True)
+            yield OperatorCounts(name, **dict(told), buckets=seen)
+
+
+def _sums(flows: Sequence[int], more: Sequence[int]) -> list[int]:
+    """Flows, and those that come first in others, one by one."""
+    return [flow + other for flow, other in zip(flows, more, strict=False)]
 
 
 def input_rows(progress: Any) -> int:

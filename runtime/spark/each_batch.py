@@ -88,7 +88,7 @@ def _key(
         raise SpecError(
             f"{where}: no columns tell the rows of the result apart, so that they cannot be written by a key. Select "
             "the columns of GROUP BY (or of the table's PRIMARY KEY), or write the changes: jsonl:, parquet:, or "
-            "into a table of Delta's with form=changelog"
+            "into a table of Delta's or Iceberg's with form=changelog"
         )
     else:
         key = plan.key

@@ -1,41 +1,142 @@
-"""A home of Spark without the archives of its Python modules, which each process compiles anew that Java starts."""
+"""A home of Spark that starts quickly: links to the installed package in the user's cache, and its classes in one file.
+
+Left out are the archives of Python modules, which each process that Java starts would compile anew. The classes are
+what Java calls an archive of class data (JEP 350): mapped as they are, where Java would look for each in 250 files and
+verify it. Java writes the archive when the first session ends, and ignores one that is not of its own making. A home
+is for one installation of Spark and one of Java; its place is part of what Java compares.
+"""
 
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 import pyspark
 from pyspark import SparkContext
 
-_HOME = "SPARK_HOME"
+from aggloom.private import cache_directory
+
+_HOME: Final = "SPARK_HOME"
+_CLASSES: Final = "classes.jsa"
+_MAGIC: Final = b"\xa8\xab\x0b\xf0"
+"""How an archive begins once it is whole: Java writes its header last."""
+_WRITER: Final = "writer"
+_GIVEN_UP: Final = 3600.0
+_PATHS: Final = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+"""Variables that put directories among the places of classes, of which Java makes no archive."""
+# Java compiles a method again, for seconds of a core at a start, only after ten times as many calls.
+_LATER: Final = {
+    "Tier4InvocationThreshold": 50_000,
+    "Tier4MinInvocationThreshold": 6_000,
+    "Tier4CompileThreshold": 150_000,
+    "Tier4BackEdgeThreshold": 400_000,
+}
 
 
 @contextmanager
-def without_archives() -> Iterator[None]:
-    """While Spark's Java starts: its home is the installed package but for the archives, which hold the same modules.
+def quick_home(settings: Mapping[str, object]) -> Iterator[str]:
+    """While Spark's Java starts: it finds this home; yields options for it. Settings: those of the session.
 
     Does nothing where Java runs already, or where the user has said what the home is.
     """
-    if _HOME in os.environ or SparkContext._gateway is not None:
-        yield
+    if SparkContext._gateway is not None:
+        yield ""
         return
-    home = Path(tempfile.mkdtemp(prefix="aggloom-spark-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    later = [f"-XX:{name}={calls}" for name, calls in _LATER.items()]
+    if _HOME in os.environ:
+        yield " ".join(later)
+        return
+    home, classes = _home()
     try:
-        for part in Path(pyspark.__file__).parent.iterdir():
-            if part.name != "python":
-                (home / part.name).symlink_to(part)
-        os.environ[_HOME] = str(home)
-    except OSError:
-        # Without links it starts as ever.
-        pass
-    try:
-        yield
+        if home is not None:
+            os.environ[_HOME] = str(home)
+        foreign = any(name in os.environ for name in _PATHS)
+        foreign = foreign or "spark.driver.extraClassPath" in settings
+        yield " ".join([*([] if classes is None or foreign else _archived(classes)), *later])
     finally:
         os.environ.pop(_HOME, None)
+
+
+def _home() -> tuple[Path | None, Path | None]:
+    """The directory of links, and where the archive belongs; None if they cannot be."""
+    with suppress(OSError):
+        place = cache_directory() / f"spark-{_installation()}"
+        home = place / "home"
+        if not home.exists():
+            place.mkdir(mode=0o700, exist_ok=True)
+            made = _linked(place)
+            with suppress(OSError):
+                made.rename(home)
+            shutil.rmtree(made, ignore_errors=True)
+        return home, place / _CLASSES
+    with suppress(OSError):
+        made = _linked(None)
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        return made, None
+    return None, None
+
+
+def _linked(where: Path | None) -> Path:
+    """A new directory of links to all parts of the package but the archives."""
+    made = Path(tempfile.mkdtemp(prefix="aggloom-spark-", dir=where))
+    for part in Path(pyspark.__file__).parent.iterdir():
+        if part.name != "python":
+            (made / part.name).symlink_to(part)
+    return made
+
+
+def _installation() -> str:
+    """What tells this Spark and this Java from others."""
+    package = Path(pyspark.__file__).parent
+    java = shutil.which(
+        f"{os.environ['JAVA_HOME']}/bin/java" if "JAVA_HOME" in os.environ else "java"
+    )
+    parts: list[object] = [pyspark.__version__, package, (package / "jars").stat().st_mtime_ns]
+    if java is not None:
+        program = Path(java).resolve()
+        parts += [program, program.stat().st_mtime_ns]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+def _archived(classes: Path) -> list[str]:
+    """Options by which Java maps the archive, or writes one as it ends if nobody else does."""
+    # What it says of classes that cannot be in the archive is nobody's business.
+    quiet = "-Xlog:cds*=off"
+    _take_up(classes)
+    if classes.exists():
+        return [f"-XX:SharedArchiveFile={classes}", quiet]
+    if not _may_write(classes.with_name(_WRITER)):
+        return []
+    return [f"-XX:ArchiveClassesAtExit={classes}.{os.getpid()}", quiet]
+
+
+def _take_up(classes: Path) -> None:
+    """Give what a session has left behind its name, if it is whole; what became nothing is deleted."""
+    for left in classes.parent.glob(f"{_CLASSES}.*"):
+        with suppress(OSError):
+            with left.open("rb") as file:
+                whole = file.read(len(_MAGIC)) == _MAGIC
+            if whole:
+                left.replace(classes)
+            elif time.time() - left.stat().st_mtime > _GIVEN_UP:
+                left.unlink()
+
+
+def _may_write(writer: Path) -> bool:
+    """Whether this session is the one whose Java writes; one that did not get to it is given up after an hour."""
+    with suppress(OSError):
+        if time.time() - writer.stat().st_mtime < _GIVEN_UP:
+            return False
+    with suppress(OSError):
+        writer.unlink(missing_ok=True)
+        writer.touch(exist_ok=False)
+        return True
+    return False

@@ -9,26 +9,23 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from aggloom.runtime.operators.counts import Tally
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import Rows
-from aggloom.runtime.spark.blobs import cut, late_blob, with_kinds, write_blob
-from aggloom.runtime.spark.counting import COUNTS_DDL
 from aggloom.runtime.spark.deferred import Deferred, Variables
 from aggloom.runtime.spark.evolution import evolved
 from aggloom.runtime.spark.factory import FragmentFactory
 from aggloom.runtime.spark.framing import Owner
+from aggloom.runtime.spark.leaving import AsBlobs, Way, leaving
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.residency import (
     Residence,
@@ -39,18 +36,16 @@ from aggloom.runtime.spark.residency import (
     make_room,
     residence,
 )
-from aggloom.runtime.spark.routes import PACKED_DDL, Packer, Route
 from aggloom.runtime.spark.store import Blob, BucketStore, Came, Head, gather
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
 
-BLOB_DDL = "blob BINARY"
 _QUERY_ID = "sql.streaming.queryId"
 _TIMER_STEPS = 16
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the host itself needs to know. `place` tells the nodes of a query apart; `route`: where changes go on to.
+    """What the host itself needs to know. `place` tells the nodes of a query apart; `way`: how changes leave.
 
     ttls: the times to live of the operators, in milliseconds.
     time_mode: Spark's word for the timers that there are.
@@ -60,15 +55,10 @@ class Options:
     ttls: tuple[int, ...] = ()
     state_directory: str | None = None
     place: int = 0
-    route: Route | None = None
+    way: Way = field(default_factory=AsBlobs)
     time_mode: Literal["None", "ProcessingTime", "EventTime"] = "None"
     state_limit: int | None = None
     added_calls: str = "refuse"
-
-    @property
-    def output_ddl(self) -> str:
-        """The columns that leave: those of packed rows if they go on to another operator, and counts."""
-        return f"{PACKED_DDL if self.route else BLOB_DDL}, {COUNTS_DDL}"
 
 
 class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
@@ -148,21 +138,18 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             fragment.close()
             if home:
                 home.mark_clean(token, fragment.arenas)
-        frames = [self._emit(bucket, *rows) for rows in (carried, changes) if rows]
-        if options.route is None:
-            frames.append(_frame(late_blob(*rows)) for rows in late)
-        yield from self._with_counts(chain.from_iterable(frames), counts)
+        told = [changes] if carried is None else [carried, changes]
+        yield from leaving(options.way, bucket, told, late, counts)
 
     def _run_once(self, bucket: int, came: Came, clock: Clock) -> Iterator[pd.DataFrame]:
         """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
         fragment = self._factory.open(None, bucket)
         tallies = [Tally(operator) for operator in fragment.operators]
-        frames = [self._emit(bucket, *fragment.run(came.bundles, clock))]
         after_all = Clock(AFTER_ALL, AFTER_ALL)
-        frames.append(self._emit(bucket, *fragment.run(fragment.nothing(), after_all)))
+        told = [fragment.run(came.bundles, clock), fragment.run(fragment.nothing(), after_all)]
         counts = [bucket, *_taken(tallies)]
         fragment.close()
-        yield from self._with_counts(chain.from_iterable(frames), counts)
+        yield from leaving(self._options.way, bucket, told, (), counts)
 
     def _clock(self, timer_values: Any) -> Clock:
         """What the batch knows of time.
@@ -178,34 +165,6 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
             now if now > 0 else time.time_ns() // 1_000_000,
             watermark - 1 if event_time else BEFORE_ALL,
         )
-
-    def _emit(self, bucket: int, changes: pa.RecordBatch, kinds: Any) -> Iterator[pd.DataFrame]:
-        """The changes as frames: of one binary each, or packed for the operator that they go on to."""
-        route = self._options.route
-        if not changes.num_rows and not (route and (route.always or route.carries_now)):
-            return
-        if route is None:
-            for piece in cut(with_kinds(changes, kinds)):
-                yield _frame(write_blob(piece.schema, [(piece, b"")]))
-            return
-        packer = Packer(route, bucket)
-        rows = [*packer.add(changes, kinds), *packer.finish()]
-        if rows:
-            yield _packed(rows)
-
-    def _with_counts(
-        self, frames: Iterator[pd.DataFrame], counts: list[int]
-    ) -> Iterator[pd.DataFrame]:
-        """The frames, the last with the counts in its first row; a row without a blob if there is none."""
-        last: pd.DataFrame | None = None
-        for frame in frames:
-            if last is not None:
-                yield last.assign(counts=None)
-            last = frame
-        if last is None:
-            last = _frame(None) if self._options.route is None else _packed([(0, 0, 0, 0, None)])
-        first: list[Any] = [counts, *[None] * (len(last) - 1)]
-        yield last.assign(counts=first)
 
     def _set_timer(self, fragment: Fragment) -> None:
         """One timer a bucket: when the next of the operators' own is due."""
@@ -269,14 +228,6 @@ def _query_id() -> str | None:
 
     context = TaskContext.get()
     return context.getLocalProperty(_QUERY_ID) if context else None
-
-
-def _frame(blob: bytes | None) -> pd.DataFrame:
-    return pd.DataFrame({"blob": [blob]})
-
-
-def _packed(rows: Sequence[tuple[int, int, int, int, bytes | None]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=["bucket", "input", "partition", "seq", "blob"])
 
 
 def _blobs(frame: pd.DataFrame) -> Iterator[Blob]:

@@ -48,6 +48,7 @@ from aggloom.runtime.spark.expressions import (
 from aggloom.runtime.spark.factory import FragmentFactory, factory_of
 from aggloom.runtime.spark.files import Packable, packable
 from aggloom.runtime.spark.host import FragmentProcessor, Options
+from aggloom.runtime.spark.leaving import AsBlobs, AsColumns, Onward, Way, leaves_as_columns
 from aggloom.runtime.spark.once import streamed
 from aggloom.runtime.spark.ordinary import (
     KIND,
@@ -216,7 +217,7 @@ class Lowering:
                 return self._packed(node.inputs[0], route, name, ordered)
         if isinstance(node, Stateful):
             steps = (*node.onward, *route.steps)
-            return self._hosted(node, replace(route, steps=steps))
+            return self._hosted(node, Onward(replace(route, steps=steps)))
         if isinstance(node, Union):
             return self._united(union_parts(node), route, name, ordered)
         step = self._step(node)
@@ -298,12 +299,13 @@ class Lowering:
             fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late))))
         schema = with_kind(spark_arrow(fields), kind)
         columns = spark_fields(fields, StringType() if profile else ByteType())
-        return self._hosted(node, None).mapInArrow(
-            Unpack(schema, profile, late is not None), columns
-        )
+        if leaves_as_columns(schema):
+            return self._hosted(node, AsColumns(schema, columns, profile))
+        opened = Unpack(schema, profile, late is not None)
+        return self._hosted(node, AsBlobs()).mapInArrow(opened, columns)
 
-    def _hosted(self, node: Stateful, route: Route | None) -> DataFrame:
-        """The fragment that a node gives out of: what leaves are blobs, or packed rows if there is a route."""
+    def _hosted(self, node: Stateful, way: Way) -> DataFrame:
+        """The fragment that a node gives out of, and how changes leave it."""
         fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
         if fragment.evaluates and not self._is_ansi:
             raise OptionError(
@@ -313,7 +315,7 @@ class Lowering:
         place, self._places = self._places, self._places + 1
         buckets = self._count(exchanges[0])
         # What is above may wait for a first bundle, which this node then has to hand on.
-        always = fragment.always or (route is not None and route.always)
+        always = fragment.always or (isinstance(way, Onward) and way.route.always)
         for each, part in zip(nodes, fragment.parts, strict=True):
             self.orderly |= _orderly(each, part.spec.needs_order)
         packed = [
@@ -327,31 +329,24 @@ class Lowering:
         self._factories[place], self.nodes[place] = factory, nodes
         # Batch queries need no timers: with their rows time ends.
         mode = fragment.time_mode if self._streams else "None"
-        hosting = Options(
-            buckets,
-            tuple(fragment.ttls),
-            self.settings.state_directory,
-            place,
-            route,
-            mode,
-            self.settings.state_limit,
-            added_calls=self.plan.options.added_calls,
-        )
+        live = self.settings.state_directory, place, way, mode, self.settings.state_limit
+        hosting = Options(buckets, tuple(fragment.ttls), *live, self.plan.options.added_calls)
         hosted = (
             reduce(DataFrame.union, packed)
             .groupBy("bucket")
             .transformWithStateInPandas(
                 FragmentProcessor(factory, hosting),
-                outputStructType=hosting.output_ddl,
+                outputStructType=way.fields,
                 outputMode="Append",
                 timeMode=mode,
             )
         )
-        return self._counted(hosted, [part.name for part in fragment.parts], place, buckets)
+        return self._counted(hosted, [part.name for part in fragment.parts], hosting)
 
-    def _counted(self, hosted: DataFrame, names: list[str], place: int, buckets: int) -> DataFrame:
+    def _counted(self, hosted: DataFrame, names: list[str], hosting: Options) -> DataFrame:
         """What leaves a fragment, the counts of its operators observed."""
-        return counting.operators_counted(hosted, names, place, self._number, buckets)
+        about = (hosting.place, self._number, hosting.buckets, hosting.way.filled)
+        return counting.operators_counted(hosted, names, *about)
 
     def _fed(
         self,

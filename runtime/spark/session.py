@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.chatter import without_chatter
-from aggloom.runtime.spark.home import without_archives
+from aggloom.runtime.spark.home import quick_home
 from aggloom.runtime.spark.local_files import without_processes
 from aggloom.runtime.spark.release import SPARK, streaming_class
 
@@ -24,6 +24,7 @@ _LOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = streaming_class("checkpointing", "FileSystemBasedCheckpointFileManager")
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CHATTER = "aggloom.chatter"
 _PYTHON = "spark.pyspark.python"
 _DRIVER_WORKER_PYTHON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
@@ -71,13 +72,16 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         # Spark reads it where a program is submitted, and not where one starts a session.
         os.environ["PYSPARK_PYTHON"] = str(settings[_PYTHON])
     chatter = str(settings.pop(_CHATTER, False)).lower() == "true"
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in settings.items():
-        builder = builder.config(key, str(value))
     # A line of Spark's progress has no end until the next thing is said.
     quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
     try:
-        with without_chatter() if quiet else nullcontext(), without_archives():
+        with without_chatter() if quiet else nullcontext(), quick_home(settings) as options:
+            if options:
+                # The user's own come last: they win.
+                settings[_JAVA_OPTIONS] = f"{options} {settings.get(_JAVA_OPTIONS, '')}".strip()
+            builder = SparkSession.builder.appName(name).master(master)
+            for key, value in settings.items():
+                builder = builder.config(key, str(value))
             made = builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":

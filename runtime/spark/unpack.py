@@ -44,19 +44,36 @@ class Unpack:
 
     def _rows(self, whole: pa.RecordBatch) -> pa.RecordBatch:
         batch, kinds = split_kinds(whole)
-        words = kinds_to_arrow(kinds, self.profile) if self.profile else pa.array(kinds)
-        columns, n = list(batch.columns), len(kinds)
-        if is_late(whole):
-            words = pc.binary_join_element_wise("late", words.cast(pa.string()), "_")
-            row = self.schema.field(len(self.schema) - 2).type
-            parts = [c.cast(f.type) for c, f in zip(columns, row, strict=True)]
-            columns = [pa.nulls(n, field.type) for field in list(self.schema)[:-2]]
-            columns.append(pa.StructArray.from_arrays(parts, fields=list(row)))
-        elif self.late:
-            columns.append(pa.nulls(n, self.schema.field(len(self.schema) - 2).type))
-        columns.append(words)
-        fitted = [c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
-        return pa.RecordBatch.from_arrays(fitted, schema=self.schema)
+        if not self.late:
+            return shown_rows(batch, kinds, self.schema, self.profile)
+        row, n = self.schema.field(len(self.schema) - 2), len(kinds)
+        if not is_late(whole):
+            columns = [*batch.columns, pa.nulls(n, row.type)]
+            names = self.schema.names[:-1]
+            with_row = pa.RecordBatch.from_arrays(columns, names=names)
+            return shown_rows(with_row, kinds, self.schema, self.profile)
+        words = pc.binary_join_element_wise("late", _words(kinds, self.profile), "_")
+        parts = [c.cast(f.type) for c, f in zip(batch.columns, row.type, strict=True)]
+        columns = [pa.nulls(n, field.type) for field in list(self.schema)[:-2]]
+        columns += [pa.StructArray.from_arrays(parts, fields=list(row.type)), words]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def shown_rows(
+    changes: pa.RecordBatch, kinds: Kinds, schema: pa.Schema, profile: str | None
+) -> pa.RecordBatch:
+    """Changes as ordinary columns in the types of a schema, whose last column is that of the kinds.
+
+    profile: in whose words they are told; None: as numbers (int8), for what follows in the query.
+    """
+    columns = [*changes.columns, _words(kinds, profile)]
+    fitted = [c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(fitted, schema=schema)
+
+
+def _words(kinds: Kinds, profile: str | None) -> pa.Array:
+    """Kinds as words, or as numbers."""
+    return kinds_to_arrow(kinds, profile).cast(pa.string()) if profile else pa.array(kinds)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,106 @@
+"""What is known of an Iceberg table by its library (PyIceberg): its catalog, its columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SpecError
+from aggloom.runtime.lakes.delta import said
+from aggloom.runtime.lakes.types import stored_schema
+
+_TRIES = "commit.retry.num-retries"
+
+
+@dataclass(frozen=True)
+class IcebergPlace:
+    """Where an Iceberg table is. table: its name with its namespace. catalog: the name of the catalog, as PyIceberg's
+    own configuration may know it; options: what is said to it, as type, uri and warehouse.
+    """
+
+    table: str
+    catalog: str = "default"
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def where(self) -> str:
+        """What to call it."""
+        return f"source iceberg, table {self.table}"
+
+    def opened_catalog(self) -> Any:
+        """The catalog; raises SpecError."""
+        library = iceberg_library(self.where)
+        try:
+            return library.load_catalog(self.catalog, **self.options)
+        except Exception as error:
+            raise SpecError(
+                f"{self.where}: catalog {self.catalog!r} cannot be opened: {said(error)}. Say its type and uri"
+            ) from error
+
+    def opened(self) -> Any:
+        """The table as it is; raises SpecError if there is none."""
+        catalog = self.opened_catalog()
+        try:
+            return catalog.load_table(self.table)
+        except Exception as error:
+            if type(error).__name__ in ("NoSuchTableError", "NoSuchNamespaceError"):
+                raise SpecError(f"{self.where}: there is no such table") from None
+            raise InputFormatError(f"{self.where}: it cannot be opened: {said(error)}") from error
+
+    @contextmanager
+    def told(self, snapshot: int) -> Iterator[None]:
+        """Says in words what the library says of a snapshot."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        except AggloomError:
+            raise
+        except FileNotFoundError as error:
+            raise MissingFileError(
+                f"{self.where}: files of snapshot {snapshot} are gone ({said(error)}). They were expired: start with "
+                "an empty checkpoint, which begins with the table as it is, and keep snapshots for longer"
+            ) from error
+        except Exception as error:
+            raise InputFormatError(
+                f"{self.where}: snapshot {snapshot} cannot be read: {said(error)}"
+            ) from error
+
+
+def iceberg_schema(table: Any) -> pa.Schema:
+    """The columns of a table as Arrow's, without the numbers of their fields."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return schema_to_pyarrow(table.schema(), include_field_ids=False)
+
+
+def iceberg_columns(table: Any, where: str) -> pa.Schema:
+    """The columns of a table, in the types in which they are stored."""
+    return stored_schema(iceberg_schema(table), where)
+
+
+def tried_once(table: Any) -> Any:
+    """The table, whose commits are not tried again by the library without a look at what came between.
+
+    That is said to this object alone; the table's own properties stay as they are.
+    """
+    known = {**table.metadata.properties, _TRIES: "0"}
+    table.metadata = table.metadata.model_copy(update={"properties": known})
+    return table
+
+
+def iceberg_library(what: str) -> Any:
+    """PyIceberg's module of catalogs; raises SpecError."""
+    try:
+        import pyiceberg.catalog
+        import pyiceberg.exceptions
+    except ImportError:
+        raise SpecError(
+            f"{what}: the package pyiceberg is not there; pip install 'aggloom[iceberg]'"
+        ) from None
+    return pyiceberg.catalog

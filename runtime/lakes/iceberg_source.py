@@ -1,0 +1,238 @@
+"""An Iceberg table as a source: the table as it is, then what each snapshot changes, by its data files.
+
+A snapshot that rewrites files takes the rows of the old ones back and puts those of the new ones; what both have
+cancels out. Rows that are taken out of files by delete files are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, SpecError
+from aggloom.runtime.lakes.iceberg import IcebergPlace, iceberg_columns
+from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
+from aggloom.runtime.lakes.types import chosen
+
+CHANGE = "_change_type"
+
+
+@dataclass(frozen=True)
+class IcebergSource:
+    """An Iceberg table as changes.
+
+    schema: the columns that rows have, but for the one that says the change. start: "snapshot" (the table as it is,
+    then its snapshots), "latest" (snapshots from now on), or the id of a snapshot, after which reading begins.
+    changelog: whether the table has a column `_change_type`.
+    """
+
+    place: IcebergPlace
+    schema: pa.Schema
+    start: str | int = "snapshot"
+    changelog: bool = False
+
+    @classmethod
+    def of(
+        cls, place: IcebergPlace, start: str | int = "snapshot", schema: pa.Schema | None = None
+    ) -> IcebergSource:
+        """The source of a table with the columns that it has now, or with these of them; raises SpecError."""
+        if isinstance(start, str) and start not in ("snapshot", "latest"):
+            if not start.isdigit():
+                raise SpecError(
+                    f"{place.where}: start is {start!r}; it must be snapshot, latest, or the id of a snapshot"
+                )
+            start = int(start)
+        table = place.opened()
+        if table.format_version < 2:
+            raise SpecError(
+                f"{place.where}: it is of format version 1, whose snapshots have no numbers; make it one of version 2"
+            )
+        columns = iceberg_columns(table, place.where)
+        changelog = CHANGE in columns.names
+        if changelog:
+            columns = columns.remove(columns.get_field_index(CHANGE))
+        wanted = columns if schema is None else chosen(columns, schema, place.where)
+        return cls(place, wanted, start, changelog)
+
+    def first(self) -> Offset:
+        """Where reading begins."""
+        table = self.place.opened()
+        about = {"table": str(table.metadata.table_uuid)}
+        if self.start == "snapshot":
+            whole = not self.changelog or not _goes_back(table)
+            return {**about, "version": -1, **({"snapshot": True} if whole else {})}
+        at = table.current_snapshot()
+        if self.start == "latest":
+            return {**about, "version": -1} if at is None else {**about, **_place(at)}
+        found = [each for each in _lineage(table) if each.snapshot_id == self.start]
+        if not found:
+            raise SpecError(
+                f"{self.place.where}: start is {self.start}, which is no snapshot of it"
+            )
+        return {**about, **_place(found[0])}
+
+    def latest(self, start: Offset, most: int | None) -> Offset:
+        """How far it can be read: to the last snapshot, or by so many of them at most."""
+        table = self.place.opened()
+        lineage = _lineage(table)
+        known = start["version"] < 0 or any(
+            _place(each).items() <= start.items() for each in lineage
+        )
+        expired = bool(lineage) and start["version"] < lineage[0].sequence_number
+        if str(table.metadata.table_uuid) != start["table"] or not (known or expired):
+            raise CheckpointError(
+                f"{self.place.where}: what the checkpoint has read is no part of it: it was made anew, or rolled back. "
+                "Start with an empty checkpoint"
+            )
+        later = [each for each in lineage if each.sequence_number > start["version"]]
+        if not later:
+            return start
+        at_most = len(later) if most is None or start.get("snapshot") else most
+        return {"table": start["table"], **_place(later[:at_most][-1])}
+
+    def pieces(self, start: Offset, end: Offset) -> Sequence[Piece]:
+        """What lies between two offsets, in the order in which it is to be applied."""
+        if start == end:
+            return ()
+        table = self.place.opened()
+        lineage = _lineage(table)
+        if start.get("snapshot"):
+            last = [each for each in lineage if each.snapshot_id == end["id"]]
+            if not last:
+                raise self._gone(end["version"])
+            return self._whole(table, last[0])
+        first = start["version"] + 1
+        wanted = [each for each in lineage if first <= each.sequence_number <= end["version"]]
+        # Who expires snapshots may leave the first that is kept without a parent.
+        begins = bool(wanted) and wanted[0].parent_snapshot_id == start.get("id")
+        if (
+            not begins
+            or wanted[-1].snapshot_id != end["id"]
+            or (first == 0 and not _is_first(wanted[0]))
+        ):
+            raise self._gone(first)
+        self._check_schema(table)
+        return [piece for each in wanted for piece in self._pieces(table, each)]
+
+    def rows(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """The rows of a piece, and the words of their changes."""
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io.pyarrow import ArrowScan
+        from pyiceberg.table import FileScanTask
+
+        table = self.place.opened()
+        names = [*self.schema.names, *([CHANGE] if self.changelog else [])]
+        wanted = table.schema().select(*names)
+        scan = ArrowScan(table.metadata, table.io, wanted, AlwaysTrue())
+        paths = {file.path for file in piece.files}
+        with self.place.told(piece.version):
+            snapshot = table.snapshot_by_id(piece.version)
+            if snapshot is None:
+                raise self._gone(piece.version)
+            found = {
+                f.file_path: f for _, f in self._files(table, snapshot) if f.file_path in paths
+            }
+            for file in piece.files:
+                for batch in scan.to_record_batches([FileScanTask(found[file.path])]):
+                    yield self._told(batch, piece)
+
+    def _told(self, batch: pa.RecordBatch, piece: Piece) -> tuple[pa.RecordBatch, pa.Array]:
+        columns = [batch.column(f.name).cast(f.type) for f in self.schema]
+        if self.changelog:
+            words = batch.column(CHANGE).cast(pa.string())
+        else:
+            words = pa.repeat(pa.scalar("delete" if piece.retracts else "insert"), batch.num_rows)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema), words
+
+    def _pieces(self, table: Any, snapshot: Any) -> list[Piece]:
+        """What a snapshot changes."""
+        operation = snapshot.summary.operation.value if snapshot.summary else "append"
+        if operation == "replace":
+            # Rows in other files, as compaction leaves them.
+            return []
+        gone, put = list[tuple[File, int]](), list[tuple[File, int]]()
+        for is_added, file in self._files(table, snapshot, own=True):
+            (put if is_added else gone).append((File(file.file_path, {}), file.file_size_in_bytes))
+        if gone and self.changelog:
+            raise InputFormatError(
+                f"{self.place.where}: snapshot {snapshot.snapshot_id} ({operation}) takes rows out of a changelog"
+            )
+        files = Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms)
+        return [*by_size(replace(files, retracts=True), gone), *by_size(files, put)]
+
+    def _whole(self, table: Any, snapshot: Any) -> list[Piece]:
+        """The table as it was at a snapshot."""
+        self._check_schema(table)
+        found = [
+            (File(file.file_path, {}), file.file_size_in_bytes)
+            for is_added, file in self._files(table, snapshot)
+            if is_added
+        ]
+        return by_size(Piece("files", snapshot.snapshot_id, snapshot.timestamp_ms), found)
+
+    def _files(self, table: Any, snapshot: Any, own: bool = False) -> Iterator[tuple[bool, Any]]:
+        """The data files of a snapshot, and whether each is there; own: those that it added or took out itself."""
+        from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+
+        with self.place.told(snapshot.snapshot_id):
+            for manifest in snapshot.manifests(table.io):
+                for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+                    mine = entry.snapshot_id == snapshot.snapshot_id
+                    is_gone = entry.status == ManifestEntryStatus.DELETED
+                    if own and (not mine or entry.status == ManifestEntryStatus.EXISTING):
+                        continue
+                    if entry.data_file.content != DataFileContent.DATA:
+                        if is_gone and not own:
+                            continue
+                        raise InputFormatError(
+                            f"{self.place.where}: snapshot {snapshot.snapshot_id} has delete files, which cannot be "
+                            "read as changes. Write the table with 'write.delete.mode' = 'copy-on-write', and so for "
+                            "update and merge"
+                        )
+                    if own or mine or not is_gone:
+                        yield not is_gone, entry.data_file
+
+    def _check_schema(self, table: Any) -> None:
+        """Raise InputFormatError where the table has not the columns any more that are read."""
+        there = iceberg_columns(table, self.place.where)
+        for field in self.schema:
+            kind = there.field(field.name).type if field.name in there.names else None
+            if kind != field.type:
+                found = "is gone" if kind is None else f"is {kind}, not {field.type}"
+                raise InputFormatError(
+                    f"{self.place.where}: column {field.name!r} {found}. Start anew, with the columns that there are "
+                    "and an empty checkpoint"
+                )
+
+    def _gone(self, version: int) -> MissingFileError:
+        return MissingFileError(
+            f"{self.place.where}: what follows version {version} was expired before it was read. Start with an empty "
+            "checkpoint, which begins with the table as it is, and keep snapshots for longer than a query may rest"
+        )
+
+
+def _lineage(table: Any) -> list[Any]:
+    """The current snapshot and those before it, the oldest first, as far as they are kept."""
+    found, at = [], table.current_snapshot()
+    while at is not None:
+        found.append(at)
+        at = table.snapshot_by_id(at.parent_snapshot_id) if at.parent_snapshot_id else None
+    return found[::-1]
+
+
+def _place(snapshot: Any) -> Offset:
+    """Where a snapshot is: its number, by which snapshots have their order, and its id."""
+    return {"version": int(snapshot.sequence_number), "id": int(snapshot.snapshot_id)}
+
+
+def _is_first(snapshot: Any) -> bool:
+    return snapshot.parent_snapshot_id is None and snapshot.sequence_number <= 1
+
+
+def _goes_back(table: Any) -> bool:
+    """Whether every snapshot is kept, from the first on."""
+    lineage = _lineage(table)
+    return not lineage or _is_first(lineage[0])

@@ -1,0 +1,260 @@
+"""iceberg: an Iceberg table, by the result's key or as a changelog, each batch once.
+
+A batch is one transaction of the catalog: the rows, and a property of the table that has the checkpoint's last batch.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
+from aggloom.runtime.lakes.delta import said
+from aggloom.runtime.lakes.iceberg import (
+    IcebergPlace,
+    iceberg_library,
+    iceberg_schema,
+    tried_once,
+)
+from aggloom.runtime.sinks.lake import (
+    EXISTING,
+    FORMS,
+    Change,
+    Conflict,
+    LakeSink,
+    Last,
+    Note,
+    check_columns,
+    in_table_order,
+)
+from aggloom.runtime.sinks.options import read_options
+from aggloom.runtime.values.changelog import same_value
+
+_OWN = "aggloom."
+_CHECKPOINT, _BATCH = f"{_OWN}checkpoint", f"{_OWN}batch"
+_AGAIN = "If the batch was written, the next run finds it and passes over it."
+_WIDER = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
+
+
+@dataclass(frozen=True)
+class IcebergOptions:
+    """What an Iceberg sink is told.
+
+    table: its name, with its namespace (db.totals). catalog: the name of the catalog; connect: what is said to it, as
+    type, uri and warehouse. form: "table" (the result's rows, by its key) or "changelog" (each change, with
+    `_change_type`). existing: what to do about rows that a checkpoint finds in the table when it first writes to it:
+    "error", "keep", or "replace" them. replay: whether a checkpoint that has gone back to an older batch may write its
+    batches again. create: whether the table is made if it is not there, by partition_by and properties. attempts: how
+    often a batch is written that others keep from being committed.
+    """
+
+    table: str
+    catalog: str = "default"
+    connect: Mapping[str, str] = field(default_factory=dict)
+    form: str = "table"
+    existing: str = "error"
+    replay: bool = False
+    create: bool = True
+    partition_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 10
+    kind = "iceberg"
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether nothing can be written without a key of the result."""
+        return self.form == "table"
+
+
+def iceberg_options(given: Mapping[str, Any]) -> IcebergOptions:
+    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
+    choices = {"form": FORMS, "existing": EXISTING}
+    made = read_options(IcebergOptions, "iceberg", given, {"table": "db.totals"}, choices)
+    if "." not in made.table:
+        raise SpecError(
+            f"sink iceberg: table is {made.table!r}; write it with its namespace, as in db.totals"
+        )
+    if made.attempts < 1:
+        raise SpecError("sink iceberg: attempts is 0; it must be 1 at least")
+    return made
+
+
+@dataclass
+class IcebergSink(LakeSink):
+    """Writes the batches of a result into an Iceberg table."""
+
+    kind = "iceberg"
+    _catalog: Any = None
+
+    def __post_init__(self) -> None:
+        iceberg_library(self.where)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_catalog": None}
+
+    @property
+    def where(self) -> str:
+        return f"sink iceberg, table {self.options.table}"
+
+    def _opened(self, schema: pa.Schema) -> Any:
+        options = self.options
+        if self._catalog is None:
+            place = IcebergPlace(options.table, options.catalog, options.connect)
+            self._catalog = place.opened_catalog()
+        with self._told():
+            if not self._catalog.table_exists(options.table):
+                self._make(self._catalog, schema)
+            table = self._catalog.load_table(options.table)
+        wider = pa.schema([pa.field(f.name, _WIDER.get(f.type, f.type)) for f in schema])
+        check_columns(wider, iceberg_schema(table), self.where, _adds(options.table))
+        return tried_once(table)
+
+    def _make(self, catalog: Any, schema: pa.Schema) -> None:
+        """Make the table."""
+        options = self.options
+        if not options.create:
+            raise SinkError(
+                f"{self.where}: there is no such table; make it, or leave create=false out"
+            )
+        for name in options.partition_by:
+            if name not in schema.names:
+                raise SpecError(
+                    f"{self.where}: partition_by names {name!r}, which the result does not have"
+                )
+        from pyiceberg.exceptions import TableAlreadyExistsError
+
+        try:
+            catalog.create_namespace_if_not_exists(options.table.rpartition(".")[0])
+            made = catalog.create_table_transaction(
+                options.table, schema=schema, properties=dict(options.properties)
+            )
+            if options.partition_by:
+                with made.update_spec() as spec:
+                    for name in options.partition_by:
+                        spec.add_identity(name)
+            made.commit_transaction()
+        except TableAlreadyExistsError as error:
+            raise Conflict(said(error)) from error
+
+    def _last(self, table: Any, checkpoint: str) -> Last | None:
+        told = table.properties.get(_OWN + checkpoint)
+        if told is None:
+            return None
+        batch, digest = map(int, told.split())
+        seen = _newest(table, checkpoint)
+        if seen not in (None, batch):
+            raise CheckpointError(
+                f"{self.where}: it was rolled back to batch {seen} of this checkpoint, which has written {batch}. "
+                "Start with an empty checkpoint and existing=replace"
+            )
+        return Last(batch, digest)
+
+    def _has_rows(self, table: Any) -> bool:
+        with self._told():
+            return bool(table.scan().count())
+
+    def _commit(self, table: Any, change: Change, note: Note) -> None:
+        about = {_CHECKPOINT: note.checkpoint, _BATCH: str(note.batch)}
+        rows = in_table_order(change.rows, iceberg_schema(table)).cast(iceberg_schema(table))
+        count = change.rows.num_rows + change.gone.num_rows
+        with self._told():
+            work = table.transaction()
+            if note.anew:
+                others = [name for name in table.properties if name.startswith(_OWN)]
+                if others:
+                    work.remove_properties(*others)
+            if note.anew or (self.options.form == "table" and not self.key and count):
+                work.overwrite(rows, snapshot_properties=about)
+            else:
+                if self.options.form == "table" and count:
+                    rows = self._instead(table, work, change, rows, about)
+                # Without rows as well: a commit that has a snapshot is compared with those of others.
+                work.append(rows, snapshot_properties=about)
+            work.set_properties({_OWN + note.checkpoint: f"{note.batch} {note.digest}"})
+            work.commit_transaction()
+
+    def _instead(
+        self, table: Any, work: Any, change: Change, rows: pa.Table, about: dict[str, str]
+    ) -> pa.Table:
+        """The rows that are put for those of their keys, which are deleted.
+
+        The library deletes by conditions on single columns, which rows of other keys may meet: they are put again.
+        """
+        assert self.key is not None
+        keys = pa.concat_tables([change.rows.select(self.key), change.gone])
+        condition = _condition(keys)
+        there = table.scan(row_filter=condition).to_arrow()
+        if not there.num_rows:
+            return rows
+        mine = set(_identities(keys))
+        kept = [identity not in mine for identity in _identities(there.select(self.key))]
+        if all(kept):
+            return rows
+        work.delete(condition, snapshot_properties=about)
+        return pa.concat_tables([there.cast(rows.schema).filter(pa.array(kept)), rows])
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Says in words what Iceberg's library says."""
+        iceberg_library(self.where)
+        from pyiceberg.exceptions import CommitFailedException
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        except CommitFailedException as error:
+            raise Conflict(said(error)) from error
+        except (AggloomError, Conflict):
+            raise
+        except Exception as error:
+            self._catalog = None
+            raise SinkError(f"{self.where}: {said(error)}. {_AGAIN}") from error
+
+
+def _newest(table: Any, checkpoint: str) -> int | None:
+    """The batch of a checkpoint that the table's newest snapshot of it has, as far as snapshots are kept."""
+    at = table.current_snapshot()
+    while at is not None:
+        told = at.summary.additional_properties if at.summary else {}
+        if told.get(_CHECKPOINT) == checkpoint:
+            return int(told[_BATCH])
+        at = table.snapshot_by_id(at.parent_snapshot_id) if at.parent_snapshot_id else None
+    return None
+
+
+def _condition(keys: pa.Table) -> Any:
+    """A condition that the rows of all these keys meet, and few others: each column by itself.
+
+    NaN is not found by the library's statistics, and what is nested has none; such columns say nothing.
+    """
+    from pyiceberg.expressions import AlwaysTrue, And, In, IsNull, Or
+
+    found: Any = AlwaysTrue()
+    for name, column in zip(keys.column_names, keys.columns, strict=True):
+        if pt.is_nested(column.type) or pt.is_floating(column.type):
+            continue
+        values = column.unique().to_pylist()
+        some = {value for value in values if value is not None}
+        either: Any = In(name, some) if some else None
+        if None in values:
+            either = IsNull(name) if either is None else Or(IsNull(name), either)
+        found = And(found, either)
+    return found
+
+
+def _identities(keys: pa.Table) -> Iterator[Any]:
+    columns = [column.to_pylist() for column in keys.columns]
+    return map(same_value, zip(*columns, strict=True))
+
+
+def _adds(table: str) -> Any:
+    return lambda column: (
+        f"ALTER TABLE {table} ADD COLUMN {column.name} .., or in Python table.update_schema().add_column"
+    )
