@@ -7,7 +7,7 @@ import pytest
 from aggloom.runtime.spark.release import SPARK
 
 about_newest = pytest.mark.skipif(
-    SPARK < (4, 2),
+    SPARK < (4, 3),
     reason="compares with functions of Spark's own, which older ones lack or answer otherwise",
 )
 repartitions = pytest.mark.skipif(
