@@ -11,7 +11,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage matrix soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos 
 
 matrix: $(READY) java ## run the tests of Spark under older ones, each in an environment of its own: make matrix SPARK="4.0 4.1 4.2"
 	@$(BIN)/python tests/matrix.py $(or $(SPARK),4.0 4.1 4.2) $(ARGS)
+
+clusters: $(READY) java ## a stream on Spark's own cluster, whose driver and a worker are killed (a minute or two)
+	@AGGLOOM_CLUSTER=1 $(BIN)/python -m pytest tests/test_clusters.py $(ARGS)
 
 damage: $(READY) java ## damage every kind of file under a checkpoint in every way
 	@AGGLOOM_DAMAGES=all $(BIN)/python -m pytest tests/test_damage.py $(ARGS)

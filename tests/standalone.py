@@ -1,4 +1,4 @@
-"""Spark's own cluster on this machine: a master and workers, each with directories of its own, as hosts have."""
+"""Spark's own cluster on this machine: a master and workers, each with a directory of its own for live state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Daemon(Server):
         self.name, self._class = kind, f"org.apache.spark.deploy.{kind.lower()}.{kind}"
         self.port, self._page = free_port(), free_port()
         self._arguments = arguments
-        self.home = directory / "home"
+        self.state = directory / "state"
 
     @property
     def url(self) -> str:
@@ -38,17 +38,13 @@ class Daemon(Server):
 
     def start(self) -> None:
         """Start it, and wait for its page."""
-        self.home.mkdir(parents=True, exist_ok=True)
         environment = {
             **os.environ,
             "SPARK_HOME": str(SPARK),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": _QUICK,
-            "HOME": str(self.home),
-            "XDG_CACHE_HOME": str(self.home / "cache"),
-            "AGGLOOM_CACHE": str(self.home / "handlers"),
-            "AGGLOOM_STATE_DIR": str(self.home / "state"),
+            "AGGLOOM_STATE_DIR": str(self.state),
         }
         told = ("--host", "127.0.0.1", "--port", str(self.port), "--webui-port", str(self._page))
         command = [SPARK / "bin" / "spark-class", self._class, *told, *self._arguments]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from versions import about_newest
 
 import aggloom as al
 from aggloom.cli import main
@@ -224,6 +225,7 @@ def _wait_for(done: Callable[[], object], process: subprocess.Popen[str]) -> Non
         time.sleep(0.2)
 
 
+@about_newest
 @pytest.mark.spark
 def test_run_asks_spark_for_a_type_that_only_spark_knows(tmp_path: Path) -> None:
     data, out = tmp_path / "in", tmp_path / "out"

@@ -11,6 +11,7 @@ from aggloom.codegen import AggCall, AggSpec
 from aggloom.codegen.planner import plan_query, walk
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.spark.release import SPARK
 
 DDL = "k STRING, v INT"
 TOTALS = "SELECT COUNT(*) AS n, SUM(v) AS s, COUNT(DISTINCT v) AS d FROM t"
@@ -170,7 +171,7 @@ def test_on_spark_it_is_there_over_no_rows_and_no_partitions(spark: Any, tmp_pat
         answer = sql(query, tables={"t": none}).drop("_change_type").collect()
         wanted = spark.sql(query.replace("FROM t", "FROM none_at_all")).collect()
         assert [tuple(row) for row in answer] == [tuple(row) for row in wanted]
-    for group, rows in GROUPS.items():
+    for group, rows in GROUPS.items() if SPARK >= (4, 2) else ():
         query = f"SELECT COUNT(*) AS n FROM none_at_all GROUP BY {group}"
         assert [tuple(row) for row in spark.sql(query).collect()] == rows, group
 

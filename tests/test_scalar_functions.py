@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from versions import about_newest
 
 import aggloom as al
 from aggloom.codegen.scalar.changing import CHANGING
@@ -323,6 +324,7 @@ def test_every_rule_has_a_sample() -> None:
     assert [name for name in RULES if f"{name}(" not in called] == []
 
 
+@about_newest
 @pytest.mark.spark
 def test_the_table_tells_what_sparks_analyser_tells(spark: Any) -> None:
     """All samples in one query: what Spark would make a column of."""
@@ -397,6 +399,7 @@ def test_what_changes_is_refused_in_a_spec_that_is_no_sql() -> None:
         al.AggSpec(DDL, ("c",), computed=computed)
 
 
+@about_newest
 @pytest.mark.spark
 def test_no_function_of_sparks_that_changes_is_left_out(spark: Any) -> None:
     """By the classes of all functions, and by the analysis of those that are made of others."""

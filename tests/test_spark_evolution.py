@@ -10,6 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from versions import repartitions
 
 import aggloom as al
 from aggloom.errors import AggloomError, StateMismatchError
@@ -19,7 +20,6 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark import read_table  # noqa: E402
-from aggloom.runtime.spark.release import SPARK  # noqa: E402
 from aggloom.runtime.spark.repartition import hint, partitions_of  # noqa: E402
 
 DDL = "name STRING, cnt INT, city STRING"
@@ -98,16 +98,13 @@ def test_another_query_is_refused_in_its_first_batch(job: Job) -> None:
     assert job.run(ONE, buckets=3) == job.expected(ONE)
 
 
-needs_repartition = pytest.mark.skipif(
-    SPARK < (4, 3), reason="an older Spark refuses it by name: test_matrix.py"
-)
 BEST = (
     "SELECT city, name, cnt FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY city ORDER BY cnt DESC, name) AS n FROM t) "
     "AS r WHERE n <= 3"
 )
 
 
-@needs_repartition
+@repartitions
 def test_a_rank_is_repartitioned(job: Job, spark: Any) -> None:
     assert job.run(BEST, buckets=5) == job.expected(BEST)
     al.repartition(spark, job.checkpoint, 3)
@@ -115,7 +112,7 @@ def test_a_rank_is_repartitioned(job: Job, spark: Any) -> None:
     assert job.run(BEST, buckets=5) == job.expected(BEST)
 
 
-@needs_repartition
+@repartitions
 def test_a_checkpoint_is_repartitioned(job: Job, spark: Any) -> None:
     job.run(ONE, buckets=5)
     assert partitions_of(job.checkpoint) == 2

@@ -12,6 +12,7 @@ from handlers import Row, fed
 from model import is_moment, same_row
 from strategies import ARGUMENTS, DOMAINS, NESTED, required, spec_over
 from variants import rows_for
+from versions import about_newest
 
 import aggloom as al
 from aggloom.codegen import AggCall, AggSpec, type_name
@@ -79,6 +80,7 @@ def spec_of(moments: bool) -> AggSpec:
     return spec_over(calls, (), "spark", "append")
 
 
+@about_newest
 @pytest.mark.parametrize("moments", [True, False])
 def test_spark_gives_the_same(spark: Any, moments: bool) -> None:
     spec = spec_of(moments)
