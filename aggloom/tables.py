@@ -116,9 +116,8 @@ class TableSource:
         if self.kafka is None and is_here(self.path):
             found = inferred(self.path, self.format, *separators[:1])
         if found is None:
-            missing = (
-                self.kafka is None and ":" not in self.path and not glob(self.path)
-            )  # noqa: PTH207
+            local = self.kafka is None and ":" not in self.path
+            missing = local and not glob(self.path)  # noqa: PTH207 - the path may be absolute
             where = f"there is nothing at {self.path!r}, and " if missing else ""
             raise SpecError(
                 f"table {self.name}: {where}{self.format} does not say its types; add schema=DDL,"

@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aggloom.codegen.handler.emit import cache_directory
 from aggloom.errors import AggloomError, ExecutorError, SparkVersionError
+from aggloom.private import cache_directory
 from aggloom.runtime.spark import release, repartition
 from aggloom.runtime.spark.cluster import check_shared, write_archive
 from aggloom.runtime.spark.failures import explained
@@ -27,6 +27,13 @@ from aggloom.runtime.spark.session import _cores
 )
 def test_a_version_is_its_first_two_numbers(told: str, numbers: tuple[int, int]) -> None:
     assert release.release(told) == numbers
+
+
+def test_a_connect_client_without_stateful_python_is_refused_by_name() -> None:
+    groups = SimpleNamespace(transformWithStateInPandas=print)
+    assert release.for_state(groups) is groups
+    with pytest.raises(SparkVersionError, match=r"^Spark Connect: .* Install pyspark 4\.2"):
+        release.for_state(SimpleNamespace())
 
 
 def test_what_spark_lacks_is_refused_with_the_version_that_has_it() -> None:

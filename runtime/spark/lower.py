@@ -64,7 +64,7 @@ from aggloom.runtime.spark.ordinary import (
 from aggloom.runtime.spark.pack import Pack
 from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.records import CHANGE_COLUMN
-from aggloom.runtime.spark.release import ready_for_state
+from aggloom.runtime.spark.release import for_state, ready_for_state
 from aggloom.runtime.spark.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
 from aggloom.runtime.spark.spelling import respelled
 from aggloom.runtime.spark.unpack import Unpack
@@ -331,15 +331,12 @@ class Lowering:
         mode = fragment.time_mode if self._streams else "None"
         live = self.settings.state_directory, place, way, mode, self.settings.state_limit
         hosting = Options(buckets, tuple(fragment.ttls), *live, self.plan.options.added_calls)
-        hosted = (
-            reduce(DataFrame.union, packed)
-            .groupBy("bucket")
-            .transformWithStateInPandas(
-                FragmentProcessor(factory, hosting),
-                outputStructType=way.fields,
-                outputMode="Append",
-                timeMode=mode,
-            )
+        groups = for_state(reduce(DataFrame.union, packed).groupBy("bucket"))
+        hosted = groups.transformWithStateInPandas(
+            FragmentProcessor(factory, hosting),
+            outputStructType=way.fields,
+            outputMode="Append",
+            timeMode=mode,
         )
         return self._counted(hosted, [part.name for part in fragment.parts], hosting)
 

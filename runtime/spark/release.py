@@ -33,6 +33,16 @@ def require(feature: str, since: Release, session: Any = None) -> None:
         )
 
 
+def for_state(groups: Any) -> Any:
+    """Groups of rows, if stateful Python may be given them: clients of Spark Connect have learned it since 4.0."""
+    if not hasattr(groups, "transformWithStateInPandas"):
+        raise SparkVersionError(
+            f"Spark Connect: the client of Spark {pyspark.__version__} has no stateful Python. "
+            "Install pyspark 4.2 or newer for it, or use a classic session."
+        )
+    return groups
+
+
 def ready_for_state(session: Any) -> None:
     """Have the driver make what state stores ask for, which up to 4.2 only its streams do."""
     _ = session.streams.active
