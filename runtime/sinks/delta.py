@@ -72,7 +72,7 @@ def delta_options(given: Mapping[str, Any]) -> DeltaOptions:
     told = given if path is None else {**given, "path": str(path)}
     made = read_options(DeltaOptions, "delta", told, {"path": "lake/totals"}, choices)
     if made.attempts < 1:
-        raise SpecError("sink delta: attempts is 0; it must be 1 at least")
+        raise SpecError(f"sink delta: attempts is {made.attempts}; it must be 1 at least")
     return made
 
 

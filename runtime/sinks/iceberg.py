@@ -81,7 +81,7 @@ def iceberg_options(given: Mapping[str, Any]) -> IcebergOptions:
             f"sink iceberg: table is {made.table!r}; write it with its namespace, as in db.totals"
         )
     if made.attempts < 1:
-        raise SpecError("sink iceberg: attempts is 0; it must be 1 at least")
+        raise SpecError(f"sink iceberg: attempts is {made.attempts}; it must be 1 at least")
     return made
 
 
