@@ -40,7 +40,7 @@ chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos 
 	@$(BIN)/python tests/chaos/run.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
 
 matrix: $(READY) java ## run the tests of Spark under older ones, each in an environment of its own: make matrix SPARK="4.0 4.1 4.2"
-	@$(BIN)/python tests/matrix.py $(or $(SPARK),4.0 4.1 4.2) $(ARGS)
+	@$(BIN)/python tests/older_sparks.py $(or $(SPARK),4.0 4.1 4.2) $(ARGS)
 
 clusters: $(READY) java ## a stream on Spark's own cluster, whose driver and a worker are killed (a minute or two)
 	@AGGLOOM_CLUSTER=1 $(BIN)/python -m pytest tests/test_clusters.py $(ARGS)

@@ -167,16 +167,17 @@ def test_the_query_of_the_last_committed_batch_is_known(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("failures", "starts"), [(0, 1), (2, 3), (3, 3)])
 def test_a_slow_start_is_tried_again(failures: int, starts: int) -> None:
     tried: list[int] = []
+    query = SimpleNamespace()
 
-    def begin() -> str:
+    def begin() -> Any:
         tried.append(len(tried))
         if len(tried) <= failures:
             raise RuntimeError("SparkException: Python worker failed to connect back.")
-        return "query"
+        return query
 
     writer: Any = SimpleNamespace(start=begin)
     if failures < starts:
-        assert started(writer) == "query"
+        assert started(writer) is query
     else:
         with pytest.raises(WorkerStartError, match="start the query again from the same"):
             started(writer)

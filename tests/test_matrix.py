@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import matrix
+import older_sparks
 import pytest
 import two_queries
 
@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("older")]
 
 def test_the_oldest_spark_goes_on_after_a_kill(tmp_path: Path) -> None:
     try:
-        python = matrix.python_of(OLDEST)
-    except matrix.UnavailableError as why:
+        python = older_sparks.python_of(OLDEST)
+    except older_sparks.UnavailableError as why:
         pytest.skip(f"Spark {OLDEST} cannot be installed: {why}")
     two_queries.write(tmp_path)
     environment = {**os.environ, "AGGLOOM_STATE_DIR": str(tmp_path / "state")}
