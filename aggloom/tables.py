@@ -186,6 +186,12 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     chosen = chosen or _guessed(path, where)
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
+    schema, watermark, keys, changes = _told_of_rows(given, where)
+    return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes, kafka)
+
+
+def _told_of_rows(given: dict[str, Any], where: str) -> tuple[Any, ...]:
+    """What any table may say of its rows, taken out of the entries: schema, watermark, keys, changes."""
     schema = given.pop("schema", None)
     if not isinstance(schema, str | None):
         raise SpecError(f'{where}: schema must be DDL, as in "name STRING, cnt INT".')
@@ -193,7 +199,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     watermark = _watermark(given.pop("watermark", None), where)
     keys = _keys(given.pop("keys", None), where) or declared
     changes = _changes(given, where)
-    return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes, kafka)
+    return schema, watermark, keys, changes
 
 
 def _changes(given: dict[str, Any], where: str) -> str | None:
@@ -219,13 +225,7 @@ def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> 
         if entry in given:
             lake[entry] = _typed(entry, given.pop(entry), kinds.get(entry, str), where)
     check_lake(lake, where)
-    schema = given.pop("schema", None)
-    if not isinstance(schema, str | None):
-        raise SpecError(f'{where}: schema must be DDL, as in "name STRING, cnt INT".')
-    schema, declared = (None, ()) if schema is None else without_primary_key(schema)
-    watermark = _watermark(given.pop("watermark", None), where)
-    keys = _keys(given.pop("keys", None), where) or declared
-    changes = _changes(given, where)
+    schema, watermark, keys, changes = _told_of_rows(given, where)
     if changes == "upsert":
         raise SpecError(f"{where}: {connector} tells the rows that it replaces; leave changes out.")
     for entry in given:

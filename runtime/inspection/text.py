@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from aggloom.runtime.inspection.facts import (
@@ -122,7 +122,7 @@ def write_key(page: Page, key: KeyState, limit: int) -> None:
         if part.written is not None:
             page.line(f"  written last: {text_of(part.written)}")
         held = [(a.name, a.kind, text_of(a.value), ", ".join(a.calls)) for a in part.accumulators]
-        held += [(v.name, v.kind, _view_text(v, limit), ", ".join(v.calls)) for v in part.views]
+        held += [(v.name, v.kind, view_text(v, limit), ", ".join(v.calls)) for v in part.views]
         if held:
             page.table(("accumulator", "kind", "value", "of"), held)
 
@@ -201,11 +201,12 @@ def _window_text(window: tuple[Any, Any]) -> str:
     return f"[{text_of(window[0])}, {text_of(window[1])})"
 
 
-def _view_text(view: View, limit: int) -> str:
+def view_text(view: View, limit: int, shown_as: Callable[[Any], str] = text_of) -> str:
+    """The entries of a view, the first `limit` of them, each as often as it is there."""
     if not view.entries:
         return f"{view.size:,} entries" if view.size else "empty"
     shown = [
-        text_of(value) + ("" if counts == (1,) else f" x {', '.join(map(str, counts))}")
+        shown_as(value) + ("" if counts == (1,) else f" x {', '.join(map(str, counts))}")
         for value, counts in view.entries[:limit]
     ]
     more = view.size - len(shown)

@@ -10,8 +10,9 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from aggloom.runtime.inspection import KeyState, OperatorState, Why
-from aggloom.runtime.inspection.facts import Bundle, Part, View
+from aggloom.runtime.inspection.facts import Bundle, Part
 from aggloom.runtime.inspection.heaviest import HeldWindow, KeyWeight
+from aggloom.runtime.inspection.text import view_text
 from aggloom.runtime.page.charts import windows
 from aggloom.runtime.page.sources import Operator
 from aggloom.runtime.page.words import count, moment, row, size, value
@@ -127,7 +128,7 @@ def part_text(part: Part) -> str:
 
 def _part(part: Part) -> dict[str, Any]:
     held = [[a.name, a.kind, value(a.value), ", ".join(a.calls)] for a in part.accumulators]
-    held += [[v.name, v.kind, _view(v), ", ".join(v.calls)] for v in part.views]
+    held += [[v.name, v.kind, view_text(v, _VALUES, value), ", ".join(v.calls)] for v in part.views]
     where = "" if part.window is None else f" of {_window(part.window)}"
     return {"text": part_text(part), "held": held, "caption": f"Accumulators and views{where}"}
 
@@ -199,17 +200,6 @@ def _sampled(weighed: Weighed) -> str:
 
 def _held(parts: Sequence[Part]) -> list[HeldWindow]:
     return [HeldWindow(*part.window, part.records) for part in parts if part.window is not None]
-
-
-def _view(view: View) -> str:
-    if not view.entries:
-        return f"{view.size:,} entries" if view.size else "empty"
-    shown = [
-        value(each) + ("" if counts == (1,) else f" x {', '.join(map(str, counts))}")
-        for each, counts in view.entries[:_VALUES]
-    ]
-    more = view.size - len(shown)
-    return "; ".join(shown) + (f"; {more:,} more" if more else "")
 
 
 def _window(window: tuple[Any, Any]) -> str:
