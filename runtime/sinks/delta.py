@@ -9,71 +9,50 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
 from aggloom.runtime.lakes.delta import CHANGE, FEED, TIME, VERSION, delta_library, has_feed, said
 from aggloom.runtime.sinks.lake import (
-    EXISTING,
-    FORMS,
+    AGAIN,
     Change,
     Conflict,
+    LakeOptions,
     LakeSink,
     Last,
     Note,
     check_columns,
     in_table_order,
+    lake_options,
 )
-from aggloom.runtime.sinks.options import read_options
 
 RESERVED = (CHANGE, VERSION, TIME)
 """Columns that a table with a change data feed must not have."""
 _EPOCH = "aggloom/epoch"
 _CHECKPOINT, _BATCH = "aggloom.checkpoint", "aggloom.batch"
 _LOOKED = 100
-_AGAIN = "If the batch was written, the next run finds it and passes over it."
 
 
-@dataclass(frozen=True)
-class DeltaOptions:
+@dataclass(frozen=True, kw_only=True)
+class DeltaOptions(LakeOptions):
     """What a Delta sink is told.
 
-    path: the table's directory, or where it is in an object store. form: "table" (the result's rows, by its key) or
-    "changelog" (each change, with `_change_type`). existing: what to do about rows that a checkpoint finds in the table
-    when it first writes to it: "error", "keep", or "replace" them. replay: whether a checkpoint that has gone back to
-    an older batch may write its batches again. create: whether the table is made if it is not there, by partition_by
-    and properties (of Delta's, as delta.enableChangeDataFeed). attempts: how often a batch is written that others
-    keep from being committed. storage: options of the object store.
+    path: the table's directory, or where it is in an object store. storage: options of the object store. Properties
+    are Delta's, as delta.enableChangeDataFeed.
     """
 
     path: str
-    form: str = "table"
-    existing: str = "error"
-    replay: bool = False
-    create: bool = True
-    partition_by: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
     storage: Mapping[str, str] = field(default_factory=dict)
-    attempts: int = 10
-    kind = "delta"
-
-    @property
-    def needs_key(self) -> bool:
-        """Whether nothing can be written without a key of the result."""
-        return self.form == "table"
+    kind: ClassVar[str] = "delta"
 
 
 def delta_options(given: Mapping[str, Any]) -> DeltaOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    choices = {"form": FORMS, "existing": EXISTING}
     path = given.get("path")
     told = given if path is None else {**given, "path": str(path)}
-    made = read_options(DeltaOptions, "delta", told, {"path": "lake/totals"}, choices)
-    if made.attempts < 1:
-        raise SpecError(f"sink delta: attempts is {made.attempts}; it must be 1 at least")
-    return made
+    return lake_options(DeltaOptions, "delta", told, {"path": "lake/totals"})
 
 
 @dataclass
@@ -120,11 +99,7 @@ class DeltaSink(LakeSink):
                 raise SinkError(
                     f"{self.where}: there is no Delta table; make it, or leave create=false out"
                 )
-            for name in options.partition_by:
-                if name not in schema.names:
-                    raise SpecError(
-                        f"{self.where}: partition_by names {name!r}, which the result does not have"
-                    )
+            self._check_partitioning(schema)
             library.DeltaTable.create(
                 options.path,
                 library.Schema.from_arrow(schema),
@@ -244,7 +219,7 @@ class DeltaSink(LakeSink):
             raise
         except Exception as error:
             self._table = None
-            raise SinkError(f"{self.where}: {said(error)}. {_AGAIN}") from error
+            raise SinkError(f"{self.where}: {said(error)}. {AGAIN}") from error
 
 
 def table_schema(table: Any) -> pa.Schema:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -23,65 +23,45 @@ from aggloom.runtime.lakes.iceberg import (
     tried_once,
 )
 from aggloom.runtime.sinks.lake import (
-    EXISTING,
-    FORMS,
+    AGAIN,
     Change,
     Conflict,
+    LakeOptions,
     LakeSink,
     Last,
     Note,
     check_columns,
     in_table_order,
+    lake_options,
 )
-from aggloom.runtime.sinks.options import read_options
 from aggloom.runtime.values.changelog import same_value
 
 _OWN = "aggloom."
 _CHECKPOINT, _BATCH = f"{_OWN}checkpoint", f"{_OWN}batch"
-_AGAIN = "If the batch was written, the next run finds it and passes over it."
 _WIDER = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 
 
-@dataclass(frozen=True)
-class IcebergOptions:
+@dataclass(frozen=True, kw_only=True)
+class IcebergOptions(LakeOptions):
     """What an Iceberg sink is told.
 
     table: its name, with its namespace (db.totals). catalog: the name of the catalog; connect: what is said to it, as
-    type, uri and warehouse. form: "table" (the result's rows, by its key) or "changelog" (each change, with
-    `_change_type`). existing: what to do about rows that a checkpoint finds in the table when it first writes to it:
-    "error", "keep", or "replace" them. replay: whether a checkpoint that has gone back to an older batch may write its
-    batches again. create: whether the table is made if it is not there, by partition_by and properties. attempts: how
-    often a batch is written that others keep from being committed.
+    type, uri and warehouse.
     """
 
     table: str
     catalog: str = "default"
     connect: Mapping[str, str] = field(default_factory=dict)
-    form: str = "table"
-    existing: str = "error"
-    replay: bool = False
-    create: bool = True
-    partition_by: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    attempts: int = 10
-    kind = "iceberg"
-
-    @property
-    def needs_key(self) -> bool:
-        """Whether nothing can be written without a key of the result."""
-        return self.form == "table"
+    kind: ClassVar[str] = "iceberg"
 
 
 def iceberg_options(given: Mapping[str, Any]) -> IcebergOptions:
     """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    choices = {"form": FORMS, "existing": EXISTING}
-    made = read_options(IcebergOptions, "iceberg", given, {"table": "db.totals"}, choices)
+    made = lake_options(IcebergOptions, "iceberg", given, {"table": "db.totals"})
     if "." not in made.table:
         raise SpecError(
             f"sink iceberg: table is {made.table!r}; write it with its namespace, as in db.totals"
         )
-    if made.attempts < 1:
-        raise SpecError(f"sink iceberg: attempts is {made.attempts}; it must be 1 at least")
     return made
 
 
@@ -122,11 +102,7 @@ class IcebergSink(LakeSink):
             raise SinkError(
                 f"{self.where}: there is no such table; make it, or leave create=false out"
             )
-        for name in options.partition_by:
-            if name not in schema.names:
-                raise SpecError(
-                    f"{self.where}: partition_by names {name!r}, which the result does not have"
-                )
+        self._check_partitioning(schema)
         from pyiceberg.exceptions import TableAlreadyExistsError
 
         try:
@@ -215,7 +191,7 @@ class IcebergSink(LakeSink):
             raise
         except Exception as error:
             self._catalog = None
-            raise SinkError(f"{self.where}: {said(error)}. {_AGAIN}") from error
+            raise SinkError(f"{self.where}: {said(error)}. {AGAIN}") from error
 
 
 def _newest(table: Any, checkpoint: str) -> int | None:

@@ -10,21 +10,23 @@ import hashlib
 import random
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
 from aggloom.runtime.lakes.types import stored_schema, stored_type
 from aggloom.runtime.sinks.net import net_by_key, tells_before
+from aggloom.runtime.sinks.options import read_options
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, Kinds, kinds_to_arrow
 
 FORMS = ("table", "changelog")
 EXISTING = ("error", "keep", "replace")
 CHANGE = CHANGE_COLUMNS["spark"]
 _LONGEST = 5.0
+AGAIN = "If the batch was written, the next run finds it and passes over it."
 _ANEW = "Start with an empty checkpoint and existing=replace."
 
 
@@ -52,17 +54,42 @@ class Note(NamedTuple):
     anew: bool
 
 
-class LakeOptions(Protocol):
-    """What is told to each of these sinks."""
+@dataclass(frozen=True, kw_only=True)
+class LakeOptions:
+    """What is told to each of these sinks.
+
+    form: "table" (the result's rows, by its key) or "changelog" (each change, with `_change_type`). existing: what to
+    do about rows that a checkpoint finds in the table when it first writes to it: "error", "keep", or "replace" them.
+    replay: whether a checkpoint that has gone back to an older batch may write its batches again. create: whether the
+    table is made if it is not there, by partition_by and properties. attempts: how often a batch is written that
+    others keep from being committed.
+    """
+
+    form: str = "table"
+    existing: str = "error"
+    replay: bool = False
+    create: bool = True
+    partition_by: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    attempts: int = 10
 
     @property
-    def form(self) -> str: ...
-    @property
-    def existing(self) -> str: ...
-    @property
-    def replay(self) -> bool: ...
-    @property
-    def attempts(self) -> int: ...
+    def needs_key(self) -> bool:
+        """Whether nothing can be written without a key of the result."""
+        return self.form == "table"
+
+
+Told = TypeVar("Told", bound=LakeOptions)
+
+
+def lake_options(
+    made: type[Told], kind: str, given: Mapping[str, Any], needed: Mapping[str, str]
+) -> Told:
+    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
+    options = read_options(made, kind, given, needed, {"form": FORMS, "existing": EXISTING})
+    if options.attempts < 1:
+        raise SpecError(f"sink {kind}: attempts is {options.attempts}; it must be 1 at least")
+    return options
 
 
 class Conflict(Exception):
@@ -103,6 +130,14 @@ class LakeSink(ABC):
     @abstractmethod
     def _commit(self, table: Any, change: Change, note: Note) -> None:
         """Write a batch and its note in one commit; raises Conflict if another commit was first."""
+
+    def _check_partitioning(self, schema: pa.Schema) -> None:
+        """Raise SpecError where the table is to be parted by what the result does not have."""
+        for name in self.options.partition_by:
+            if name not in schema.names:
+                raise SpecError(
+                    f"{self.where}: partition_by names {name!r}, which the result does not have"
+                )
 
     def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
         """Write a batch; False if it was there. checkpoint: its id.
@@ -216,13 +251,13 @@ def check_columns(
 ) -> None:
     """Raise SinkError where a table lacks a column, or has it in another type. adds: what would add a column."""
     found = {f.name: stored_type(f.type, f.name, where) for f in there if f.name in wanted.names}
-    for field in wanted:
-        if field.name not in found:
-            raise SinkError(f"{where}: there is no column {field.name!r}. {adds(field)}")
-        if found[field.name] != field.type:
+    for column in wanted:
+        if column.name not in found:
+            raise SinkError(f"{where}: there is no column {column.name!r}. {adds(column)}")
+        if found[column.name] != column.type:
             raise SinkError(
-                f"{where}: column {field.name!r} is {found[field.name]} in the table, and {field.type} in the result; "
-                "CAST it in the query, or write into another table"
+                f"{where}: column {column.name!r} is {found[column.name]} in the table, and {column.type} in the "
+                "result; CAST it in the query, or write into another table"
             )
 
 
