@@ -6,7 +6,9 @@ import contextlib
 import datetime as dt
 import json
 import os
+import time
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -251,10 +253,12 @@ def test_processing_time_windows_fire_by_the_clock(spark: Any, tmp_path: Path) -
     changes = window_aggregate(df, spec, window=Tumble("1 s"), buckets=2)
     first = drain(changes, tmp_path / "checkpoint")
     write(tmp_path / "in", 3)
+    time.sleep(1.1)  # the windows of the first three batches are over, however quick these were
     second = drain(changes, tmp_path / "checkpoint")
     counted = sum(row[3] for batch in first + second for row in batch)
-    assert counted in (60, 90, 120)
-    assert all(row[1] - row[0] == dt.timedelta(seconds=1) for batch in first for row in batch)
+    # The last batch is counted only if its window is over at Spark's last look.
+    assert counted in (90, 120)
+    assert all(row[1] - row[0] == dt.timedelta(seconds=1) for row in chain(*first, *second))
 
 
 def test_a_stream_without_a_watermark_is_refused(spark: Any, tmp_path: Path) -> None:
