@@ -55,6 +55,7 @@ from aggloom.codegen.sql.join_sql import join_sql
 from aggloom.codegen.sql.lookup_sql import lookup_sql
 from aggloom.codegen.sql.over_sql import over_sql
 from aggloom.codegen.sql.rank_sql import rank_sql
+from aggloom.codegen.templating import environment as templates
 from aggloom.codegen.user.register import aggregate, register, unregister
 from aggloom.codegen.views import VIEW_KINDS
 
@@ -129,6 +130,7 @@ __all__ = [
     "same_call",
     "shown_query",
     "tables_read",
+    "templates",
     "to_schema",
     "type_name",
     "unregister",

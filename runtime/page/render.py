@@ -5,31 +5,23 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
+from aggloom.codegen import templates
 from aggloom.codegen.planner import picture_style
 from aggloom.runtime.local.timeline_marks import style as timeline_style
 from aggloom.runtime.page import words
 
-_ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 @functools.cache
 def environment() -> Environment:
-    """The environment of the pages' templates."""
-    made = Environment(
-        loader=FileSystemLoader(_ROOT / "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    made.filters |= {"count": words.count, "size": words.size, "moment": words.moment}
+    """The environment of all templates, with what pages need."""
+    made = templates().overlay(autoescape=True)
+    own = {"count": words.count, "size": words.size, "moment": words.moment}
+    made.filters = {**made.filters, **own}
     return made
 
 
