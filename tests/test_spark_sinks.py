@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,6 @@ from aggloom.tables import read_table_option
 pytest.importorskip("pyspark")
 
 import aggloom as al
-from aggloom.runtime.spark.each_batch import EachBatch
 
 QUERY = "SELECT name, SUM(cnt) AS s FROM t GROUP BY name"
 DDL = "name STRING, cnt INT"
@@ -65,7 +66,7 @@ def test_what_a_job_says_of_its_sink(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_table_of_a_database_over_kills_and_restarts(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, killed_after_writing: Callable[[], AbstractContextManager[None]]
 ) -> None:
     file, source = tmp_path / "db", tmp_path / "in"
     sink = {"kind": "database", "driver": "sqlite3", "connect": str(file), "table": "totals"}
@@ -84,16 +85,8 @@ def test_a_table_of_a_database_over_kills_and_restarts(
     run("one")
     assert content(file) == [("a", 1), ("b", 2)]
     put(source, 1, ("a", 4, "+I"), ("b", 2, "-D"))
-    written = EachBatch.__call__
-
-    def killed(self: EachBatch, batch: Any, number: int) -> None:
-        written(self, batch, number)
-        raise RuntimeError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(EachBatch, "__call__", killed)
-        with pytest.raises(Exception, match="killed"):
-            run("one")
+    with killed_after_writing(), pytest.raises(Exception, match="killed"):
+        run("one")
     assert content(file) == [("a", 5)]
     connection = sqlite3.connect(file)
     connection.execute(
