@@ -375,6 +375,8 @@ def test_the_commands(checkpoint: Path, tmp_path: Path) -> None:
         wrong = run(command, str(tmp_path / "gone"))
         assert wrong.exit_code == 2 and "there is no such directory" in wrong.output
     file = tmp_path / "report.html"
+    none = run("report", str(tmp_path), "-o", str(file))
+    assert none.exit_code == 2 and "there is no checkpoint in" in none.output and not file.exists()
     done = run("report", str(checkpoint), "-o", str(file), "--no-state")
     assert (done.exit_code, done.output) == (0, f"{file}\n")
     assert "The state was left out" in parsed(file.read_text()).text
