@@ -39,7 +39,11 @@ class FileSink:
         columns = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
         options = jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
         sink = getattr(jvm, streaming_class("sinks", "FileStreamSink"))
-        return sink(session._jsparkSession, self.path, format, columns, options)
+        # Spark's log of files knows whole paths only.
+        path = jvm.org.apache.hadoop.fs.Path(self.path)
+        files = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+        path = files.makeQualified(path).toString()
+        return sink(session._jsparkSession, path, format, columns, options)
 
 
 def is_here(session: Any) -> bool:
