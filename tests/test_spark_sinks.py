@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from aggloom.cli import main
-from aggloom.errors import SpecError
+from aggloom.errors import SinkError, SpecError
 from aggloom.job import complete, read_job
 from aggloom.tables import read_table_option
 
@@ -154,3 +155,39 @@ def test_a_run_without_a_checkpoint_leaves_nothing(
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["table"] == [{"name": "a", "cnt": 1}]
     assert not list((tmp_path / "temporary").glob("aggloom-run-*"))
+
+
+@pytest.mark.parametrize("query", [QUERY, "SELECT name, cnt FROM t"])
+def test_files_of_another_checkpoint_stay(spark: Any, tmp_path: Path, query: str) -> None:
+    """Spark's sink of files knows batches by their numbers alone, and passes over those that it has."""
+    source, sink = tmp_path / "in", {"kind": "jsonl", "path": str(tmp_path / "out")}
+
+    def run(checkpoint: str) -> None:
+        df = al.read_changes(spark, source, "jsonl", DDL)
+        out = al.sql(query, t=df, buckets=1, backend="python")
+        al.await_end(al.write_changes(out, sink, tmp_path / checkpoint))
+
+    def written() -> list[Any]:
+        files = (tmp_path / "out").glob("*.json")
+        return sorted(
+            str(json.loads(line)) for file in files for line in file.read_text().splitlines()
+        )
+
+    put(source, 0, ("a", 1, "+I"))
+    run("one")
+    assert len(written()) == 1
+    for _ in range(2):
+        with pytest.raises(SinkError, match="batches of another checkpoint"):
+            run("two")
+        assert len(written()) == 1
+    shutil.copytree(tmp_path / "one", tmp_path / "older")
+    put(source, 1, ("b", 1, "+I"))
+    run("one")
+    now = written()
+    assert len(now) == 2
+    with pytest.raises(SinkError, match=r"has batch 1 already, .* put back from an older copy"):
+        run("older")
+    assert written() == now
+    put(source, 2, ("c", 1, "+I"))
+    run("one")
+    assert len(written()) == 3
