@@ -158,14 +158,20 @@ def test_a_run_without_a_checkpoint_leaves_nothing(
 
 
 @pytest.mark.parametrize("query", [QUERY, "SELECT name, cnt FROM t"])
-def test_files_of_another_checkpoint_stay(spark: Any, tmp_path: Path, query: str) -> None:
-    """Spark's sink of files knows batches by their numbers alone, and passes over those that it has."""
-    source, sink = tmp_path / "in", {"kind": "jsonl", "path": str(tmp_path / "out")}
+def test_files_of_another_checkpoint_stay(
+    spark: Any, tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's sink of files knows batches by their numbers alone, and passes over those that it has.
+
+    Paths are relative to where this process is now, and not to where it started Spark.
+    """
+    monkeypatch.chdir(tmp_path)
+    source, sink = Path("in"), {"kind": "jsonl", "path": "out"}
 
     def run(checkpoint: str) -> None:
         df = al.read_changes(spark, source, "jsonl", DDL)
         out = al.sql(query, t=df, buckets=1, backend="python")
-        al.await_end(al.write_changes(out, sink, tmp_path / checkpoint))
+        al.await_end(al.write_changes(out, sink, checkpoint))
 
     def written() -> list[Any]:
         files = (tmp_path / "out").glob("*.json")
@@ -176,6 +182,7 @@ def test_files_of_another_checkpoint_stay(spark: Any, tmp_path: Path, query: str
     put(source, 0, ("a", 1, "+I"))
     run("one")
     assert len(written()) == 1
+    assert query != QUERY or len(al.state("one", spark=spark).operators) == 1
     for _ in range(2):
         with pytest.raises(SinkError, match="batches of another checkpoint"):
             run("two")

@@ -22,6 +22,7 @@ from aggloom.runtime.spark.failures import started, telling
 from aggloom.runtime.spark.file_sink import FileSink, is_here, take_back
 from aggloom.runtime.spark.journal import followed
 from aggloom.runtime.spark.lower import lowered
+from aggloom.runtime.spark.paths import whole
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.starting import WithFiles, ready
 from aggloom.runtime.values.changelog import (
@@ -67,6 +68,9 @@ def write_changes(
             "For a function of your own use df.writeStream.foreachBatch"
         )
     kind, path, options = destination(sink)
+    path, checkpoint = whole(df.sparkSession, path) if path else "", whole(
+        df.sparkSession, checkpoint
+    )
     made = given = lowered(df)
     batches = None
     if options is not None:
