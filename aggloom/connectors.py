@@ -24,6 +24,8 @@ _FORMATS = {
     "debezium-avro-confluent": "debezium-avro",
 }
 """Formats by Flink's names and by ours."""
+_UPSERTS = {"upsert-json": "jsonl", "upsert-avro": "avro-confluent"}
+"""Formats of upserts, and those that keys and values are in by themselves."""
 _TRUTH = {"true": True, "false": False}
 _READING = ("unreadable", "side", "missing", "decimals", "truncate", "database", "table")
 """Options of ours by which messages are read, as read_messages has them."""
@@ -167,21 +169,26 @@ def _kafka(words: Words) -> dict[str, Any]:
 def _upsert_kafka(words: Words) -> dict[str, Any]:
     if not words.table.key:
         raise words.wrong("upserts need a key; declare PRIMARY KEY (..) NOT ENFORCED.")
-    _json_key(words)
+    format = _upsert_format(words)
     servers, properties = _properties(words)
-    format = _format(words, "value.format")
-    if format not in ("jsonl", "upsert-json"):
-        raise words.wrong(f"'value.format' is {format!r}; known is json")
     found = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
     number = words.number("max_messages_per_trigger")
     if number is not None:
         found["max_messages_per_trigger"] = number
-    return {**found, "format": "upsert-json", **_reading(words, "jsonl")}
+    told = _reading(words, _UPSERTS[format]) | registry_of(words, format)
+    return {**found, "format": format, **told}
 
 
-def _json_key(words: Words) -> None:
-    words.choice("key.format", {"json": "json"}, "json")
+def _upsert_format(words: Words) -> str:
+    """The format of keys and values, which are in the same."""
+    found = _format(words, "value.format")
+    own = {flat: upserts for upserts, flat in _UPSERTS.items()}.get(found, found)
+    if own not in _UPSERTS:
+        raise words.wrong(f"'value.format' is {found!r}; known are json, avro-confluent")
+    called = "json" if own == "upsert-json" else "avro-confluent"
+    words.choice("key.format", {called: called}, called)
     words.choice("value.fields-include", {"all": "ALL"}, "ALL")
+    return own
 
 
 def _delta(words: Words) -> dict[str, Any]:
@@ -256,11 +263,7 @@ def _into_kafka(words: Words) -> dict[str, Any]:
 def _into_upsert_kafka(words: Words) -> dict[str, Any]:
     if not words.table.key:
         raise words.wrong("upserts need a key; declare PRIMARY KEY (..) NOT ENFORCED.")
-    _json_key(words)
-    format = _format(words, "value.format")
-    if format not in ("jsonl", "upsert-json"):
-        raise words.wrong(f"'value.format' is {format!r}; known is json")
-    return _into_topic(words, "upsert-json")
+    return _into_topic(words, _upsert_format(words))
 
 
 def _into_topic(words: Words, format: str) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from aggloom.table_words import Words
 
 _PREFIXES = {
     "debezium-avro": ("debezium-avro-confluent.", "value.debezium-avro-confluent."),
+    "avro-confluent": ("avro-confluent.", "value.avro-confluent."),
+    "upsert-avro": ("value.avro-confluent.", "key.avro-confluent."),
 }
 """How the options of a format begin, by our name of it."""
 _SAME = {

@@ -482,3 +482,50 @@ def test_avros_own_logical_types_and_maps_of_pairs(registry: Registry) -> None:
     several = registry.add(envelope([{"name": "u", "type": ["null", "int", "string"]}]))
     with pytest.raises(InputFormatError, match="'u' cannot hold '3' as INT"):
         decoded(registry, registry.frame(several, event("c", None, {"u": 3})), ddl="u INT")
+
+
+def test_flat_records_and_upserts(registry: Registry) -> None:
+    """As `jsonl` and `upsert-json` read the same."""
+    flat = {"type": "record", "name": "F", "fields": FIELDS}
+    number, key = registry.add(flat), registry.add(KEY, "k")
+    said = registry.add({**flat, "fields": [*FIELDS, {"name": "_change_type", "type": "string"}]})
+    flagged = registry.add({**flat, "fields": [*FIELDS, {"name": "__op", "type": "string"}]})
+    some = row(1, "a", None)
+    appends = decoder("avro-confluent", DDL, registry=registry.url)
+    told = [
+        registry.frame(number, some),
+        None,
+        registry.frame(said, some | {"_change_type": "delete"}),
+    ]
+    assert rows_of(appends.decode(map(message, told))) == [
+        ("+I", 1, "a", None),
+        ("-D", 1, "a", None),
+    ]
+    with pytest.raises(InputFormatError, match="'__op' is of Debezium's flattened records"):
+        appends.decode([message(registry.frame(flagged, some | {"__op": "d"}))])
+    upserts = decoder("upsert-avro", DDL, "id", registry=registry.url)
+    own, bare = registry.frame(key, {"id": 1}), registry.frame(registry.add('"int"', "k"), 1)
+    rest = registry.add({**flat, "fields": FIELDS[1:]})
+    pairs = [
+        (own, registry.frame(number, some)),
+        (None, registry.frame(number, some)),
+        (bare, registry.frame(rest, {"name": "b", "cnt": 2})),
+        (own, None),
+        (bare, b""),
+    ]
+    assert rows_of(upserts.decode(map(message, pairs))) == [
+        ("+U", 1, "a", None),
+        ("+U", 1, "a", None),
+        ("+U", 1, "b", 2),
+        ("-D", 1, None, None),
+        ("-D", 1, None, None),
+    ]
+    for pair, why in (
+        ((None, None), "the message has no key"),
+        ((own, registry.frame(number, row(2, "a", 1))), "the key says another row than the value"),
+        ((b"{}", registry.frame(number, some)), "the key: 2 bytes, which is less"),
+        ((own, registry.frame(number, row(1, "a", 1)) + b"x"), "the value: 1 bytes more"),
+        ((registry.frame(registry.add('"string"', "k"), "x"), None), "'id' cannot hold 'x' as INT"),
+    ):
+        with pytest.raises(InputFormatError, match=why):
+            upserts.decode([message(pair)])

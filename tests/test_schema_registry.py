@@ -322,6 +322,30 @@ def test_flinks_words() -> None:
         assert SECRET not in str(raised.value)
 
 
+def test_flinks_other_formats() -> None:
+    url = "'value.avro-confluent.url' = 'http://h', 'key.avro-confluent.url' = 'http://h'"
+    both = "'key.format' = 'avro-confluent', 'value.format' = 'avro-confluent'"
+    place = "'topic' = 't', 'properties.bootstrap.servers' = 'h:1'"
+    upserts = source_of(table(f"'connector' = 'upsert-kafka', {place}, {both}, {url}"))
+    assert (upserts.format, upserts.sends, upserts.keys) == ("upsert-avro", "upsert", ("k",))
+    assert upserts.reading["registry"] == schema_registry("http://h")
+    told = f"'connector' = 'kafka', {place}, 'format' = 'avro-confluent', 'avro-confluent.url' = 'http://h'"
+    assert (source_of(table(told)).format, table(told).changes) == ("avro-confluent", "append")
+    for old, new, said in (
+        ("'key.format' = 'avro-confluent'", "'key.format' = 'json'", "'key.format' is 'json'"),
+        ("'http://h', 'key", "'http://i', 'key", "are not the same registry"),
+        (
+            "'value.format' = 'avro-confluent'",
+            "'value.format' = 'csv'",
+            "known are json, avro-confluent",
+        ),
+        (url, "'key.avro-confluent.token' = 'x'", "'value.avro-confluent.url' is missing"),
+    ):
+        words = f"'connector' = 'upsert-kafka', {place}, {both}, {url}".replace(old, new)
+        with pytest.raises(OptionError, match=said):
+            source_of(table(words))
+
+
 def test_a_topics_bad_message_is_still_one(registry: Registry) -> None:
     """An id that the registry does not know is told by the registry, and so is asked for."""
     value = b"\0\0\0\0\7x"

@@ -12,6 +12,7 @@ import pyarrow as pa
 from aggloom.codegen import to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.formats.avro_confluent import AvroConfluent
 from aggloom.runtime.formats.base import CHOICES, Format, Settings
 from aggloom.runtime.formats.canal_json import CanalJson
 from aggloom.runtime.formats.debezium_avro import DebeziumAvro
@@ -19,13 +20,14 @@ from aggloom.runtime.formats.debezium_json import DebeziumJson
 from aggloom.runtime.formats.jsonl import JsonLines
 from aggloom.runtime.formats.maxwell_json import MaxwellJson
 from aggloom.runtime.formats.ogg_json import OggJson
+from aggloom.runtime.formats.upsert_avro import UpsertAvro
 from aggloom.runtime.formats.upsert_json import UpsertJson
 
 MESSAGES: dict[str, type[Format]] = {
     each.name: each
     for each in (
         *(DebeziumJson, DebeziumAvro, CanalJson, MaxwellJson, OggJson),
-        *(UpsertJson, JsonLines),
+        *(UpsertJson, UpsertAvro, JsonLines, AvroConfluent),
     )
 }
 FILES = ("parquet", "csv")

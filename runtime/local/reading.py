@@ -15,7 +15,7 @@ from aggloom.codegen.planner import Scan
 from aggloom.errors import InputFormatError, SpecError, TypeMismatchError, nearest
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.formats.jsonl import FLATTENED
+from aggloom.runtime.formats.flat_rows import FLATTENED
 from aggloom.runtime.formats.lines import files_at, read_lines
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.arrow_rows import arrow_rows

@@ -19,7 +19,7 @@ from aggloom.codegen import to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.formats.jsonl import FLATTENED_HINT
+from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
 from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.expressions import quote, spark_schema
