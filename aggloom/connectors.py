@@ -14,6 +14,7 @@ from aggloom.errors import SpecError, nearest
 from aggloom.lake_tables import ENTRIES
 from aggloom.registry_words import registry_of
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
+from aggloom.runtime.sinks.encodings import IN_AVRO
 from aggloom.runtime.sinks.registry import sink_options
 from aggloom.table_words import Words
 from aggloom.tables import TableSource, relative_to, table_source
@@ -271,6 +272,8 @@ def _into_topic(words: Words, format: str) -> dict[str, Any]:
     found = {"kind": "kafka", "servers": servers, "topic": words.need("topic"), "format": format}
     if properties:
         found["properties"] = properties  # type: ignore[assignment]
+    if format in IN_AVRO:
+        found |= registry_of(words, format)
     guarantees = {"exactly-once": "exactly-once", "at-least-once": "at-least-once"}
     found["guarantee"] = words.choice("sink.delivery-guarantee", guarantees, "exactly-once")
     for name, option in (

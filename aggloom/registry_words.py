@@ -25,8 +25,8 @@ _SAME = {
     "ssl.keystore.password": "certificate_password",
 }
 _REFUSED = {
-    "subject": "messages name their schemas by ids",
-    "schema": "columns are found by name in the schema of each message",
+    "subject": "messages read name their schemas by ids, and a sink's are TOPIC-key and TOPIC-value",
+    "schema": "columns are found by name in the schema of each message, and a sink's follows from its columns",
     "ssl.truststore.password": "certificates are text (PEM), which has no password",
 }
 

@@ -14,7 +14,7 @@ from server import free_port
 from test_debezium_avro import DDL, FIELDS, message, row, rows_of
 from test_script import table
 
-from aggloom.connectors import source_of
+from aggloom.connectors import sink_of, source_of
 from aggloom.errors import (
     AggloomError,
     InputFormatError,
@@ -27,6 +27,7 @@ from aggloom.runtime.avro.client import client_of
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.decoder import Decoder, decoder
 from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.sinks.registry import sink_options
 from aggloom.tables import table_source
 
 SECRET = "s3cr%t"
@@ -344,6 +345,21 @@ def test_flinks_other_formats() -> None:
         words = f"'connector' = 'upsert-kafka', {place}, {both}, {url}".replace(old, new)
         with pytest.raises(OptionError, match=said):
             source_of(table(words))
+
+
+def test_flinks_words_of_a_sink() -> None:
+    told = sink_of(table(words(**{"basic-auth.user-info": f"u:{SECRET}"})))
+    assert isinstance(told, dict)
+    assert (told["format"], told["registry"].user_info) == ("debezium-avro", f"u:{SECRET}")
+    _, options = sink_options(told)
+    assert SECRET not in f"{told} {options}"
+    both = "'key.format' = 'avro-confluent', 'value.format' = 'avro-confluent'"
+    place = "'connector' = 'upsert-kafka', 'topic' = 't', 'properties.bootstrap.servers' = 'h:1'"
+    made = sink_of(table(f"{place}, {both}, 'value.avro-confluent.url' = 'http://h'"))
+    assert isinstance(made, dict)
+    assert (made["format"], made["registry"].urls) == ("upsert-avro", ("http://h",))
+    with pytest.raises(OptionError, match=r"subject' is not supported: .* a sink's are TOPIC-key"):
+        sink_of(table(words(subject="x")))
 
 
 def test_a_topics_bad_message_is_still_one(registry: Registry) -> None:

@@ -59,6 +59,7 @@ class Client:
         self.registry = registry
         self._opener: OpenerDirector | None = None
         self._first = 0
+        self._registered: dict[tuple[str, str], int] = {}
         self._schemas: dict[int, tuple[str, tuple[str, ...]]] = {}
         self._versions: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
 
@@ -73,13 +74,18 @@ class Client:
         return self._schemas[number]
 
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:
-        """The id of a schema under a subject, where it is registered if it is not; raises as `schema` does."""
-        body = json.dumps({"schema": json.dumps(schema)}).encode()
-        told = self._ask(f"/subjects/{quote(subject, safe='')}/versions", body)
-        number = told.get("id")
-        if type(number) is not int:
-            self._fail(self.registry.urls[0], "its answer to a schema has no id")
-        return number
+        """The id of a schema under a subject, where it is registered if it is not.
+
+        Raises IncompatibleSchemaError and SchemaRegistryError.
+        """
+        text = json.dumps(schema)
+        if (subject, text) not in self._registered:
+            body = json.dumps({"schema": text}).encode()
+            number = self._ask(f"/subjects/{quote(subject, safe='')}/versions", body).get("id")
+            if type(number) is not int:
+                self._fail(self.registry.urls[0], "its answer to a schema has no id")
+            self._registered[subject, text] = number
+        return self._registered[subject, text]
 
     def _whole(self, told: Mapping[str, Any], what: str) -> tuple[str, tuple[str, ...]]:
         """A schema as the registry tells it, with all that it refers to before what refers to it."""

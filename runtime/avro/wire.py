@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from io import BytesIO
 from typing import Any
 
@@ -28,7 +27,7 @@ class AvroReader:
     def __init__(self, registry: SchemaRegistry) -> None:
         self._client = client_of(registry)
         self._known: dict[int, Written] = {}
-        self._read = _library()
+        self._read = library().schemaless_reader
 
     def read(self, data: bytes) -> tuple[int, Written, Any]:
         """The schema's id, the schema, and the value; raises NotInAvro and SchemaRegistryError."""
@@ -67,11 +66,12 @@ class AvroReader:
         return made
 
 
-def _library() -> Callable[..., Any]:
+def library() -> Any:
+    """The library for Avro; raises SpecError where it is not there."""
     try:
-        from fastavro import schemaless_reader
+        import fastavro
     except ImportError:
         raise SpecError(
             "Avro needs the package fastavro, which is not there; pip install 'aggloom[avro]', where workers run too"
         ) from None
-    return schemaless_reader
+    return fastavro

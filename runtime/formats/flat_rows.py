@@ -1,4 +1,4 @@
-"""Flat rows: objects that are rows, with the kind of change in `_change_type` (Spark, Delta), `op` (Flink), or neither."""
+"""Flat rows: objects that are rows, with their kind of change in `_change_type` (Spark), `op` (Flink), or neither."""
 
 from __future__ import annotations
 
