@@ -19,8 +19,8 @@ from aggloom.codegen import to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.formats.jsonl import FLATTENED_HINT
-from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES
+from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
+from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
 from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.failures import telling
@@ -80,7 +80,8 @@ def read_changes(
     table: as the format has them (docs/formats.md). Raises SpecError for these; what is wrong with a file fails the
     query with an InputFormatError.
     """
-    _one_of("format", format, FORMATS)
+    check_in_lines(format, "read_changes")
+    _one_of("format", format, (*LINES, *FILES))
     told: dict[str, str] = {
         "time_unit": time_unit,
         "missing": missing,
