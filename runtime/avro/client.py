@@ -152,9 +152,9 @@ class Client:
         headers = {"Accept": f"{_TYPE}, application/json", **self._credentials()}
         if body is not None:
             headers["Content-Type"] = _TYPE
+        if self._opener is None:
+            self._opener = self._opened()
         try:
-            if self._opener is None:
-                self._opener = self._opened()
             request = Request(url + path, body, headers)
             with self._opener.open(request, timeout=self.registry.timeout) as answer:
                 return self._parsed(url, answer.read(_LONGEST))
@@ -167,6 +167,9 @@ class Client:
                 self._fail(url, why)
             said = "no answer in time" if isinstance(reason, TimeoutError) else _line(reason)
             raise _NotNow(f"cannot be reached ({said})") from None
+        except ValueError as error:
+            # Such as a host's name that is none.
+            self._fail(url, f"cannot be asked ({_line(error)})")
 
     def _refused(self, url: str, error: HTTPError, unknown: bool, writes: bool) -> NoReturn:
         """What an answer that is an error means."""
