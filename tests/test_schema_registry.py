@@ -182,7 +182,7 @@ def test_certificates(tmp_path: Path) -> None:
         assert "wrong" not in str(raised.value)
 
 
-def test_what_is_said_of_a_registry() -> None:
+def test_what_is_said_of_a_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     for given, said in (
         (None, "give its url"),
         ([], "give its url"),
@@ -208,6 +208,14 @@ def test_what_is_said_of_a_registry() -> None:
         with pytest.raises(SpecError, match=said) as raised:
             schema_registry(given)
         assert SECRET not in str(raised.value)
+    monkeypatch.setenv("REGISTRY_TOKEN", SECRET)
+    told: dict[str, Any] = {"url": "http://h", "token": {"env": "REGISTRY_TOKEN"}}
+    assert schema_registry(told).token == SECRET
+    for given in ({"env": "REGISTRY_TOKEM"}, {"env": 3}, {"environment": "REGISTRY_TOKEN"}):
+        with pytest.raises(
+            SpecError, match=r"token (must be a text, or name|is in the environ.*not set)"
+        ):
+            schema_registry(told | {"token": given})
     several = schema_registry("https://a:1/, http://b/apis/ccompat/v7/")
     assert several.urls == ("https://a:1", "http://b/apis/ccompat/v7")
     assert schema_registry(several) is several
