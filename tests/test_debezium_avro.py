@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from io import BytesIO
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -368,6 +369,40 @@ def test_damaged_bytes_never_end_a_query_otherwise(registry: Registry) -> None:
             made.decode([message(bytes(damaged[: r.randrange(5, len(whole) + 1)]))])
 
 
+def test_damaged_schemas_are_reasons(registry: Registry) -> None:
+    """Whatever is told of an id: a message that cannot be read by it, and nothing else."""
+    r = random.Random(5)
+    odd = [
+        None,
+        3,
+        "",
+        "N",
+        [],
+        {},
+        [[]],
+        {"type": "record"},
+        {"type": "fixed", "size": -1},
+        "\ud800",
+    ]
+
+    def damaged(node: Any) -> Any:
+        if r.random() < 0.02:
+            return r.choice(odd)
+        if isinstance(node, dict):
+            return {n: damaged(v) for n, v in node.items() if r.random() < 0.99}
+        return [damaged(v) for v in node] if isinstance(node, list) else node
+
+    whole = envelope([FIELDS[0], *({"name": f"c{n}", "type": k.avro} for n, k in enumerate(KINDS))])
+    made = decoder("debezium-avro", DDL, None, "drop", registry=registry.url)
+    for _ in range(150):
+        number = registry.add(damaged(whole))
+        made.decode([message(struct.pack(">bI", 0, number) + r.randbytes(40))])
+    either = registry.add([{"type": "record", "name": n, "fields": FIELDS} for n in "AB"])
+    flat = decoder("avro-confluent", DDL, registry=registry.url)
+    with pytest.raises(InputFormatError, match="is no record"):
+        flat.decode([message(registry.frame(either, ("A", row(1, "a", 1))))])
+
+
 def test_schemas_that_refer_to_others(registry: Registry) -> None:
     """Values and envelopes as subjects of their own, one of them through another."""
     money = {
@@ -529,3 +564,36 @@ def test_flat_records_and_upserts(registry: Registry) -> None:
     ):
         with pytest.raises(InputFormatError, match=why):
             upserts.decode([message(pair)])
+
+
+RECORDED = Path(__file__).with_name("recorded_avro.jsonl")
+"""Events that Debezium's own classes made, in Avro by Apicurio's converter and as JSON by Kafka Connect's.
+
+RecordedAvro.java made them.
+"""
+COLUMNS = """id INT, flag BOOLEAN, total DECIMAL(8,2), tiny TINYINT, small SMALLINT, big BIGINT, real FLOAT, dbl DOUBLE,
+    txt STRING, raw BINARY, price DECIMAL(10,2), any DECIMAL(9,5), day DATE, cday DATE, ms TIMESTAMP, us TIMESTAMP,
+    ns TIMESTAMP_NTZ, cts TIMESTAMP, zoned TIMESTAMP, tms BIGINT, tus BIGINT, ctime STRING, ztime STRING, uid STRING,
+    bits BINARY, words ARRAY<STRING>, sums ARRAY<DECIMAL(9,2)>, tags MAP<STRING, STRING>,
+    place STRUCT<x: DOUBLE, at: DATE, label: STRING>"""
+
+
+@pytest.mark.parametrize("keys", [None, "id"])
+def test_what_debezium_and_a_converter_made(registry: Registry, keys: Any) -> None:
+    avro, text = [], []
+    for line in RECORDED.read_text("utf-8").splitlines():
+        told = json.loads(line)
+        parts = []
+        for part in ("key", "value"):
+            number = registry.add(told[part]["schema"], f"t-{part}")
+            parts.append(b"\0" + number.to_bytes(4, "big") + base64.b64decode(told[part]["body"]))
+        avro.append(tuple(parts))
+        text.append(tuple(json.dumps(told[part]).encode() for part in ("json_key", "json")))
+    expected = rows_of(decoder("debezium-json", COLUMNS, keys).decode(map(message, text)))
+    assert decoded(registry, *avro, ddl=COLUMNS, keys=keys) == expected
+    ops = ["+U", "+U", "+U", "-D"] if keys else ["+I", "+I", "-U", "+U", "-D"]
+    assert [each[0] for each in expected] == ops
+    names = decoder("debezium-json", COLUMNS).schema.names
+    first = dict(zip(names, expected[0][1:], strict=True))
+    assert (first["price"], first["any"]) == (Decimal("-1234567.89"), Decimal("3.14159"))
+    assert (first["ctime"], first["sums"]) == ("01:00:00.001000", [Decimal("1.50"), None])

@@ -362,10 +362,19 @@ def test_flinks_words_of_a_sink() -> None:
         sink_of(table(words(subject="x")))
 
 
-def test_a_topics_bad_message_is_still_one(registry: Registry) -> None:
-    """An id that the registry does not know is told by the registry, and so is asked for."""
+def test_a_topics_bad_message_is_still_one(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id that the registry does not know is a bad message, and asked for again only after a while."""
     value = b"\0\0\0\0\7x"
     with pytest.raises(InputFormatError, match=f"the registry {registry.url} has no schema 7"):
         decode(value, "error", url=registry.url)
     assert decode(value, url=registry.url) == []
     assert issubclass(SchemaRegistryError, AggloomError)
+    for seconds, asked in ((9_999, 1), (0, 3)):
+        monkeypatch.setattr(client, "_UNKNOWN_FOR", seconds)
+        client_of.cache_clear()
+        registry.asked.clear()
+        made = decoder("debezium-avro", DDL, None, "drop", registry=registry.url)
+        assert len(made.decode([message(value)] * 3).refused) == 3
+        assert len(registry.asked) == asked

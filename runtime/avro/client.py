@@ -25,6 +25,8 @@ _LATER = (408, 425, 429, 500, 502, 503, 504)
 _LONGEST = 16 << 20
 _FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
 _SHOWN = 200
+# A topic full of one bad message does not ask for each; whoever registers the schema is heard soon enough.
+_UNKNOWN_FOR, _UNKNOWN_KEPT = 5.0, 10_000
 
 
 class UnknownSchemaError(LookupError):
@@ -59,6 +61,7 @@ class Client:
         self.registry = registry
         self._opener: OpenerDirector | None = None
         self._first = 0
+        self._unknown: dict[int, float] = {}
         self._registered: dict[tuple[str, str], int] = {}
         self._schemas: dict[int, tuple[str, tuple[str, ...]]] = {}
         self._versions: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
@@ -69,7 +72,15 @@ class Client:
         Raises UnknownSchemaError, NotASchema for one that is not Avro's, and SchemaRegistryError.
         """
         if number not in self._schemas:
-            told = self._ask(f"/schemas/ids/{number}", unknown=True)
+            if self._unknown.get(number, 0) > time.monotonic():
+                raise UnknownSchemaError(number)
+            try:
+                told = self._ask(f"/schemas/ids/{number}", unknown=True)
+            except UnknownSchemaError:
+                if len(self._unknown) >= _UNKNOWN_KEPT:
+                    self._unknown.clear()
+                self._unknown[number] = time.monotonic() + _UNKNOWN_FOR
+                raise
             self._schemas[number] = self._whole(told, f"schema {number}")
         return self._schemas[number]
 
@@ -141,9 +152,9 @@ class Client:
         headers = {"Accept": f"{_TYPE}, application/json", **self._credentials()}
         if body is not None:
             headers["Content-Type"] = _TYPE
+        if self._opener is None:
+            self._opener = self._opened()
         try:
-            if self._opener is None:
-                self._opener = self._opened()
             request = Request(url + path, body, headers)
             with self._opener.open(request, timeout=self.registry.timeout) as answer:
                 return self._parsed(url, answer.read(_LONGEST))
@@ -156,6 +167,9 @@ class Client:
                 self._fail(url, why)
             said = "no answer in time" if isinstance(reason, TimeoutError) else _line(reason)
             raise _NotNow(f"cannot be reached ({said})") from None
+        except ValueError as error:
+            # Such as a host's name that is none.
+            self._fail(url, f"cannot be asked ({_line(error)})")
 
     def _refused(self, url: str, error: HTTPError, unknown: bool, writes: bool) -> NoReturn:
         """What an answer that is an error means."""

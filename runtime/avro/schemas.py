@@ -62,7 +62,6 @@ class Written:
 def written(text: str, before: Iterable[str] = ()) -> Written:
     """A schema as text; before: those that it refers to. Raises NotASchema for what is none that can be read."""
     from fastavro import parse_schema
-    from fastavro.schema import SchemaParseException, UnknownType
 
     try:
         names = _Names()
@@ -70,13 +69,13 @@ def written(text: str, before: Iterable[str] = ()) -> Written:
             names.collect(json.loads(each), "")
         bare, node = names.walk(json.loads(text), "")
         return Written(node, parse_schema(bare))
-    except (
-        *(SchemaParseException, UnknownType),
-        *(KeyError, TypeError, AttributeError, ValueError),
-    ) as error:
-        raise NotASchema(f"no schema of Avro ({type(error).__name__}: {error})") from None
+    except NotASchema:
+        raise
     except RecursionError:
         raise NotASchema("a schema of Avro that is nested too deep") from None
+    except Exception as error:
+        # What is no schema fails in as many ways as there are.
+        raise NotASchema(f"no schema of Avro ({type(error).__name__}: {error})") from None
 
 
 class _Names:
@@ -135,8 +134,8 @@ class _Names:
     def _union(self, branches: list[Any], space: str) -> tuple[Any, Node]:
         pairs = [self.walk(each, space) for each in branches]
         valued = [node for _, node in pairs if node.kind != "null"]
-        kinds = [*valued, *(node for _, node in pairs)]
-        return [bare for bare, _ in pairs], kinds[0] if len(valued) < 2 else Node("union")
+        several = Node("union") if valued else Node("null")
+        return [bare for bare, _ in pairs], valued[0] if len(valued) == 1 else several
 
     def _record(self, schema: Mapping[str, Any], space: str) -> tuple[Any, Node]:
         full = _full(schema["name"], schema.get("namespace", space))

@@ -28,7 +28,7 @@ class AvroMessages:
     def record(self, data: bytes, what: str = "") -> tuple[int, Node, Object]:
         """The schema's id, what it means, and the record; raises Unreadable."""
         number, node, value = self.value(data, what)
-        if not isinstance(value, dict):
+        if node.kind != "record" or not isinstance(value, dict):
             raise Unreadable(f"{what}is no record (schema {number})")
         return number, node, Object(value)
 

@@ -19,12 +19,12 @@ _MAP_ENTRY = ("key", "value")
 
 
 def avro_readers(columns: pa.Schema, row: Node | None, settings: Settings) -> list[Reader]:
-    """The readers of a row's columns by the record that it was written as; a column that it lacks has any."""
+    """The readers of a row's columns by the record that it was written as; what that does not have is not read."""
     fields = row.fields if row is not None else {}
     lower = {name.lower(): node for name, node in fields.items()}
     found = (fields.get(one.name) or lower.get(one.name.lower()) for one in columns)
     return [
-        reader(one.type, settings) if node is None else avro_reader(node, one.type, settings)
+        refused if node is None else avro_reader(node, one.type, settings)
         for one, node in zip(columns, found, strict=True)
     ]
 

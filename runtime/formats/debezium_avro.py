@@ -45,6 +45,6 @@ class DebeziumAvro(Format):
         if not message.key:
             return None
         number, node, value = self._avro.value(message.key, "the key: ")
-        if not isinstance(value, dict):
+        if node.kind != "record" or not isinstance(value, dict):
             return None
         return Object(value), self._avro.readers(number, node)

@@ -45,7 +45,7 @@ class UpsertAvro(Format):
         if not data:
             return None
         number, node, found = self._avro.value(data, "the key: ")
-        if not isinstance(found, dict):
+        if node.kind != "record" or not isinstance(found, dict):
             node = Node("record", fields={self.settings.keys[0]: node})
             return Part(found, self._avro.readers(number, node))
         return Part(Object(found), self._avro.readers(number, node))
