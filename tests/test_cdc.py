@@ -22,8 +22,7 @@ def test_from_database_to_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
     import cdc
 
-    monkeypatch.setattr(cdc, "DEMO", tmp_path / "cdc")
     said: list[str] = []
-    cdc.play(["aggloom"], 10, said.append)
+    cdc.play(["aggloom"], 10, said.append, tmp_path / "cdc")
     assert said[-2].startswith("results.largest: 9 rows")
     assert said[-1].startswith("lake/revenue, a Delta table: ")
