@@ -117,12 +117,14 @@ class Job:
     def __init__(self, script: Path, environment: dict[str, str]) -> None:
         self._script, self._environment = script, environment
         self._process: subprocess.Popen[bytes] | None = None
+        self._log, self._begun = script.parent / "aggloom.log", 0
 
     def start(self) -> None:
         """Start it, or start it again."""
         place = self._script.parent
         told = ["run", str(self._script), "--checkpoint", str(place / "state"), "--continuous"]
-        with (place / "aggloom.log").open("ab") as log:
+        with self._log.open("ab") as log:
+            self._begun = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "aggloom", *told],
                 stdout=log,
@@ -144,8 +146,8 @@ class Job:
 
     @property
     def told(self) -> str:
-        """The end of its log."""
-        return (self._script.parent / "aggloom.log").read_text(errors="replace")[-3000:]
+        """What it has said since it was started, or the end of that."""
+        return self._log.read_bytes()[self._begun :].decode(errors="replace")[-3000:]
 
     def kill(self) -> None:
         """End it, and all that it has started, with SIGKILL."""

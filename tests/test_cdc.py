@@ -1,4 +1,4 @@
-"""The whole line of examples/cdc.py on real servers, with a kill of aggloom in the middle."""
+"""The whole line of examples/cdc.py on real servers, with a kill of aggloom in the middle; and one that is struck."""
 
 from __future__ import annotations
 
@@ -12,17 +12,30 @@ import pytest
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
-@pytest.mark.spark
-def test_from_database_to_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture(autouse=True)
+def wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Skips these tests unless they are asked for."""
     if not os.environ.get("AGGLOOM_CDC"):
         pytest.skip(
-            "a minute of four servers: AGGLOOM_CDC=1 runs it, and make demo-cdc ARGS=--kill more of it"
+            "a minute of four servers: AGGLOOM_CDC=1 runs it; make demo-cdc ARGS=--kill and make chaos-cdc more of it"
         )
     kafka.need_jars()
     monkeypatch.setattr(sys, "path", [str(EXAMPLES), *sys.path])
+
+
+@pytest.mark.spark
+def test_from_database_to_database(tmp_path: Path) -> None:
     import cdc
 
     said: list[str] = []
     cdc.play(["aggloom"], 10, said.append, tmp_path / "cdc")
     assert said[-2].startswith("results.largest: 9 rows")
     assert said[-1].startswith("lake/revenue, a Delta table: ")
+
+
+@pytest.mark.spark
+def test_kills_at_random(tmp_path: Path) -> None:
+    from chaos import servers
+
+    said: list[str] = []
+    assert servers.play(range(1, 3), tmp_path, said.append) == [], said

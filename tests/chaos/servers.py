@@ -20,7 +20,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from importlib import import_module
@@ -32,7 +31,7 @@ for place in (HERE.parent, HERE.parents[1] / "examples"):
     sys.path.insert(0, str(place))
 
 import cdc  # noqa: E402
-from chaos.processes import application, kill_all  # noqa: E402
+from chaos.processes import Process, application, kill_all  # noqa: E402
 from chaos.run import Failure  # noqa: E402
 
 PARTS = ("broker", "database", "connector", "driver", "worker")
@@ -41,6 +40,8 @@ SHARED = 10
 WRITES, STRIKES, DOWN = 6.0, 9.0, 3.0
 """For how many seconds a run writes, within how many it strikes, and how long a server is away at most."""
 _LIMIT = 240.0
+_VICTIM = 10.0
+"""For how many seconds a strike waits for a worker to kill."""
 _INTO = """
 CREATE TABLE told (country STRING, orders BIGINT, total DECIMAL(20, 2), PRIMARY KEY (country) NOT ENFORCED) WITH (
   'connector' = 'kafka', 'topic' = 'told', 'properties.bootstrap.servers' = '${servers}', 'format' = 'debezium-json');
@@ -126,8 +127,9 @@ class Siege:
         took = self._await_equal(f"seed {seed}")
         struck = ", ".join(f"{count} {what}" for what, count in sorted(self.struck.items()))
         return (
-            f"seed {seed}: {struck}; {written[0]} transactions; the job ended {len(self.ends)} times by itself; "
-            f"equal {took:.0f} s after the last; {time.monotonic() - began:.0f} s"
+            f"seed {seed}: {struck}; {written[0]} transactions; equal {took:.0f} s after the last; "
+            + "".join(f"the job ended: {' '.join(told.split())[:300]}; " for told in self.ends)
+            + f"{time.monotonic() - began:.0f} s"
         )
 
     def _write(self, stop: threading.Event, written: list[int]) -> None:
@@ -160,22 +162,30 @@ class Siege:
 
     def _strike(self, strike: Strike) -> None:
         line, part = self.line, strike.part
-        self.struck[part if strike.how in ("SIGKILL", part) else f"{part} ({strike.how})"] += 1
-        self._excused |= part != "connector"
         if part in ("driver", "worker"):
-            victims = [
-                each
-                for each in application(line.job.session)
-                if strike.how in (each.role, "application")
-            ]
-            if strike.how == "worker" and victims:
-                victims = [self._draw.choice(victims)]
+            victims = self._victims(strike.how)
             for victim in victims:
                 victim.kill()
-            return
-        self._down.add(part)
-        server = {"broker": line.broker, "database": line.database, "connector": line.connect}[part]
-        server.stop(signal.Signals[strike.how])
+        else:
+            self._down.add(part)
+            servers = {"broker": line.broker, "database": line.database, "connector": line.connect}
+            servers[part].stop(signal.Signals[strike.how])
+            victims = [part]
+        if victims:
+            self._excused |= part != "connector"
+            how = "" if strike.how in ("SIGKILL", part) else f" ({strike.how})"
+            self.struck[f"{part}{how}"] += 1
+
+    def _victims(self, role: str) -> list[Process]:
+        """Who is to die of the job's processes: all, or one of a role, which it may have only in some seconds."""
+        end = time.monotonic() + _VICTIM
+        found: list[Process] = []
+        while not found and time.monotonic() < end:
+            self._tend()
+            every = application(self.line.job.session)
+            found = [each for each in every if role in (each.role, "application")]
+            time.sleep(0.05)
+        return found if role == "application" else [self._draw.choice(found)] if found else []
 
     def _start(self, part: str) -> None:
         """Start a server again; what the job is of is tended."""
@@ -198,7 +208,7 @@ class Siege:
                 line.connect.start()
         if line.job.ended:
             self.ends.append(line.job.told)
-            if not self._excused:
+            if not self._excused or "Traceback" in line.job.told:
                 raise Failure(f"the job ended by itself: {line.job.told}")
             kill_all(line.job.session)
             self._excused = bool(self._down)
@@ -276,17 +286,15 @@ def upserts(messages: list[tuple[Any, Any]]) -> Counter[Row]:
 
 def play(seeds: range, root: Path, say: Callable[[str], None]) -> list[int]:
     """Play some runs on lines of their own; the seeds that failed, of which the line's directory is kept."""
-    failed = []
+    failed: list[int] = []
     left = list(seeds)
     while left:
-        home = root / str(left[0])
-        with ExitStack() as stack:
-            # Servers take a broken line's directory with them only where it is not looked at.
-            line = stack.enter_context(cdc.line(home, script(), ("largest",)))
+        home, own = root / str(left[0]), left[:SHARED]
+        with cdc.line(home, script(), ("largest",)) as line:
             siege = Siege(line)
             siege.start()
-            for _ in range(min(SHARED, len(left))):
-                seed = left.pop(0)
+            for seed in own:
+                left.remove(seed)
                 try:
                     say(siege.run(seed))
                 except (Failure, RuntimeError) as failure:
@@ -294,8 +302,8 @@ def play(seeds: range, root: Path, say: Callable[[str], None]) -> list[int]:
                     say(f"seed {seed} FAILED: {failure}")
                     say(f"  again: make chaos-cdc RUNS=1 SEED={seed}; its files: {home}")
                     break
-            else:
-                stack.callback(shutil.rmtree, home)
+        if not {*failed} & {*own}:
+            shutil.rmtree(home)
     return failed
 
 
