@@ -82,17 +82,20 @@ class Topic:
 
     def messages(self) -> Iterator[tuple[int, str]]:
         """Keys and values, an update in one message."""
-        before = "null"
+        before, key = "null", 0
         for row in self.rows.table().to_pylist():
-            value = f'{{"k":{row["k"]},"v":{row["v"]}}}'
+            key, value = row["k"], f'{{"k":{row["k"]},"v":{row["v"]}}}'
             if not self.changes:
-                yield row["k"], value
+                yield key, value
             elif row["op"] == BEFORE:
                 before = value
             else:
                 op = "u" if row["op"] == AFTER else "c"
-                yield row["k"], f'{{"before":{before},"after":{value},"op":"{op}"}}'
+                yield key, f'{{"before":{before},"after":{value},"op":"{op}"}}'
                 before = "null"
+        if before != "null":
+            # The rows end within an update.
+            yield key, f'{{"before":{before},"after":null,"op":"d"}}'
 
     def fill(self, broker: Any) -> int:
         """Write the messages, those of a key into one partition; how many there are."""
@@ -349,11 +352,14 @@ def measure(
 @click.command()
 @click.option("--quick", is_flag=True, help="Few messages, two rounds.")
 @click.option("--rounds", type=int, help="Instead of 3, or of 2 with --quick.")
+@click.option("--case", "part", default="", help="Only cases with this in their names.")
 @click.option("--no-flink", is_flag=True, help="Leave Flink out; it is installed otherwise (once).")
 @click.option(
     "--flink-python", type=Path, envvar="AGGLOOM_FLINK_PYTHON", help="A Python that has it."
 )
-def main(quick: bool, rounds: int | None, no_flink: bool, flink_python: Path | None) -> None:
+def main(
+    quick: bool, rounds: int | None, part: str, no_flink: bool, flink_python: Path | None
+) -> None:
     """Measure, and write benchmarks/results."""
     rounds = rounds or (2 if quick else 3)
     try:
@@ -368,7 +374,8 @@ def main(quick: bool, rounds: int | None, no_flink: bool, flink_python: Path | N
     with kafka.broker() as broker, postgres.server() as database:
         spark = al.session("aggloom-bench", **settings)
         spark.sparkContext.setLogLevel("ERROR")
-        made = measure(spark, flink, cases(quick), rounds, broker, database)
+        chosen = [case for case in cases(quick) if part in case.name]
+        made = measure(spark, flink, chosen, rounds, broker, database)
         spark.stop()
     flink.close()
     notes = NOTES.format(parts=PARTITIONS, batches=BATCHES, rounds=rounds)
