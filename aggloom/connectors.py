@@ -43,7 +43,8 @@ class Words:
         """The value of an option that has to be there."""
         found = self.take(name)
         if not found:
-            raise self.wrong(f"'{name}' is missing; say it in WITH (..).")
+            there = next((f" (there is '{each}')" for each in self.given if each in name), "")
+            raise self.wrong(f"'{name}' is missing{there}; say it in WITH (..).")
         return found
 
     def choice(self, name: str, choices: Mapping[str, Any], otherwise: Any) -> Any:

@@ -184,6 +184,8 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
             f"{where}: a topic has a schema, no path, and a format of messages: {', '.join(MESSAGES)}"
         )
     chosen = chosen or _guessed(path, where)
+    if chosen in ENTRIES:
+        raise SpecError(f"{where}: {chosen!r} is no format of files; say connector={chosen}.")
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
     schema, watermark, keys, changes = _told_of_rows(given, where)

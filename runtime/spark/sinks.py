@@ -15,13 +15,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import SpecError, StateCorruptError
 from aggloom.runtime.sinks.registry import KNOWN, destination
-from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
+from aggloom.runtime.spark.checkpoint import TABLE_FILE
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
-from aggloom.runtime.spark.file_sink import FileSink, is_here
+from aggloom.runtime.spark.file_sink import FileSink, is_here, take_back
 from aggloom.runtime.spark.journal import followed
 from aggloom.runtime.spark.lower import lowered
+from aggloom.runtime.spark.paths import whole
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.starting import WithFiles, ready
 from aggloom.runtime.values.changelog import (
@@ -67,6 +68,9 @@ def write_changes(
             "For a function of your own use df.writeStream.foreachBatch"
         )
     kind, path, options = destination(sink)
+    path, checkpoint = whole(df.sparkSession, path) if path else "", whole(
+        df.sparkSession, checkpoint
+    )
     made = given = lowered(df)
     batches = None
     if options is not None:
@@ -89,7 +93,7 @@ def write_changes(
     elif batches is None:
         check_shared(df.sparkSession, "output", path)
         take_back(path, checkpoint)
-        each = FileSink(kind, path) if is_here(df.sparkSession) else None
+        each = FileSink(kind, path, str(checkpoint)) if is_here(df.sparkSession) else None
     if each is not None:
         writer = writer.foreachBatch(WithFiles(checkpoint, each))
     else:
