@@ -180,7 +180,6 @@ class Place:
             "connector": "jdbc",
             "url": self.jdbc,
             "table-name": "totals",
-            "username": "tests",
             "sink.buffer-flush.max-rows": "5000",
         }
         totals = "k BIGINT, s BIGINT, n BIGINT, m INT, PRIMARY KEY (k) NOT ENFORCED"

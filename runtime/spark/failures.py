@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
@@ -120,7 +121,7 @@ def while_java_lives(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     except (OSError, Py4JError) as failure:
-        java = getattr(spark.sparkContext._gateway, "proc", None)
+        java: Any = getattr(spark.sparkContext._gateway, "proc", None)
         try:
             java.wait(_FAREWELL_SECONDS)
         except (AttributeError, subprocess.TimeoutExpired):
