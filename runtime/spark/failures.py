@@ -101,7 +101,7 @@ def await_end(query: StreamingQuery) -> None:
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """What fails inside, as the one typed error of a sink: foreachBatch keeps of it nothing but the text.
+    """What fails inside, as one typed error; of one in a sink foreachBatch keeps nothing but the text.
 
     what: the sink, and what it writes, for a disk that is full.
     """

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from aggloom.errors import SpecError, StateCorruptError
+from aggloom.errors import CheckpointError, SpecError, StateCorruptError
 from aggloom.runtime.sinks.registry import KNOWN, destination
-from aggloom.runtime.spark.checkpoint import TABLE_FILE
+from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
@@ -275,8 +275,14 @@ def _checksum(table: pa.Table) -> bytes:
 
 
 def read_table(checkpoint: str | Path) -> pa.Table:
-    """The table that a `table` sink keeps under this checkpoint; a row that is there n times comes n times."""
-    stored = _read(Path(checkpoint) / TABLE_FILE)
+    """The table that a `table` sink keeps under this checkpoint; a row that is there n times comes n times.
+
+    Raises CheckpointError if no batch has run, StateCorruptError if the file is damaged or missing.
+    """
+    file = Path(checkpoint) / TABLE_FILE
+    if not file.exists() and not batches(file.with_name("commits")):
+        raise CheckpointError(f"{checkpoint}: no batch has run yet, so that there is no table.")
+    stored = _read(file)
     weights = stored.column(stored.num_columns - 1).to_pylist()
     positions = [place for place, weight in enumerate(weights) for _ in range(weight)]
     return stored.drop_columns([stored.column_names[-1]]).take(pa.array(positions, pa.int64()))
