@@ -27,7 +27,7 @@ from aggloom.runtime.spark import await_end, file_sink, query_file, read_table, 
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, check_directory
 from aggloom.runtime.spark.failures import started
 from aggloom.runtime.spark.file_sink import take_back
-from aggloom.runtime.spark.query_file import Query
+from aggloom.runtime.spark.query_file import Query, differing
 
 DDL = "name STRING, cnt INT"
 Change = tuple[str, str, int]
@@ -374,3 +374,24 @@ def test_files_of_one_time_give_one_table_or_are_refused(spark: Any, tmp_path: P
     for number, path in enumerate(sorted((tmp_path / "in").iterdir())):
         os.utime(path, (1_700_000_000 + number,) * 2)
     assert start(spark, tmp_path, files=1) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "refused"),
+    [
+        ("CAST(`ts` AS DATE)", "Asia/Tokyo", True),
+        ("from_unixtime(`v`)", "Asia/Tokyo", True),
+        ("TIMESTAMP", "Asia/Tokyo", True),
+        ("TIMESTAMP", "Etc/UTC", False),
+        ("TIMESTAMP_NTZ", "Asia/Tokyo", False),
+        ("`update_before`", "Asia/Tokyo", False),
+    ],
+)
+def test_days_and_hours_keep_their_time_zone(text: str, now: str, refused: bool) -> None:
+    operators = ({"operator": "GROUP BY d", "below": text},)
+    was, query = Query(operators, {}, "UTC"), Query(operators, {}, now)
+    error = differing(was, query)
+    assert (error is not None) is refused
+    assert error is None or "Set spark.sql.session.timeZone=UTC" in str(error)
+    # What an earlier version has noted names none.
+    assert differing(Query(operators, {}), query) is None

@@ -296,6 +296,22 @@ def test_messages_are_read(
     assert read(format, *given, **options) == rows
 
 
+def test_a_table_that_changes_in_the_middle() -> None:
+    """A column is added, one is widened, one is dropped: rows as before, or an error with the column's name."""
+    more = debezium("u", A | {"more": None}, B | {"more": "x"})
+    assert read("debezium-json", debezium("c", None, A), more)[1:] == [
+        ("-U", 1, "a", 1),
+        ("+U", 1, "a", 2),
+    ]
+    wide, gone = debezium("c", None, row(1, "a", 2**40)), debezium("c", None, row(1, "a"))
+    with pytest.raises(InputFormatError, match=f"'cnt' cannot hold '{2**40}' as INT"):
+        read("debezium-json", wide)
+    assert read("debezium-json", wide, ddl=DDL.replace("cnt INT", "cnt BIGINT"))[0][3] == 2**40
+    with pytest.raises(InputFormatError, match="`after` lacks 'cnt'"):
+        read("debezium-json", gone)
+    assert read("debezium-json", gone, missing="null") == [("+I", 1, "a", None)]
+
+
 def b64(number: int, width: int = 0) -> str:
     width = width or number.bit_length() // 8 + 1
     return base64.b64encode(number.to_bytes(width, "big", signed=True)).decode()

@@ -249,6 +249,27 @@ def test_a_kill_within_a_transaction_leaves_nothing(broker: Any) -> None:
     assert not sink(broker, "killed").write(*batch(("+I", 1, "b")), 0, "c")
 
 
+def test_a_broker_that_was_away(broker: Any) -> None:
+    waits = sink(broker, "waits", partitions=1)
+    assert waits.write(*batch(("+I", 1, "a")), 0, "c")
+    struck = sink(broker, "struck", partitions=1, timeout=3)
+    produce = struck._produce
+
+    def strike(producer: Any, messages: Any) -> None:
+        produce(producer, messages)
+        producer.flush(30)
+        broker.stop()
+
+    struck._produce = strike  # type: ignore[method-assign]
+    with pytest.raises(SinkError, match="no answer of the group's coordinator within 3 seconds"):
+        struck.write(*batch(("+I", 2, "b")), 0, "c")
+    broker.start()
+    assert waits.write(*batch(("+I", 3, "c")), 1, "c"), "the client looks for it again"
+    assert sink(broker, "struck").write(*batch(("+I", 2, "b")), 0, "c")
+    found = {topic: [key for key, _ in broker.read(topic)] for topic in ("waits", "struck")}
+    assert found == {"waits": [b'{"k": 1}', b'{"k": 3}'], "struck": [b'{"k": 2}']}
+
+
 class Wrapped:
     """A producer that can be given other methods."""
 

@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
@@ -124,6 +125,7 @@ class KafkaSink:
         self.key = None if key is None else tuple(key)
         self._where = f"sink kafka, topic {options.topic}"
         self._producer: Any = None
+        self._interrupted = False
         _client()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -172,7 +174,9 @@ class KafkaSink:
         name = f"{self.options.prefix}-{checkpoint}-{self.options.topic}"
         group = self._consumer(name)
         try:
-            if self._producer is None:
+            if self._producer is not None:
+                self._producer.poll(0)
+            if self._producer is None or self._interrupted:
                 self._make_topic()
                 self._producer = self._opened(name)
             last = self._last(group)
@@ -188,9 +192,11 @@ class KafkaSink:
                 position = _client().TopicPartition(
                     self.options.topic, 0, batch + 1, metadata=digest
                 )
-                about = group.consumer_group_metadata()
-                producer.send_offsets_to_transaction([position], about, self.options.timeout)
+                self._note(producer, position, group.consumer_group_metadata())
                 producer.commit_transaction(self.options.timeout)
+            except TimeoutError as stuck:
+                # Nor would it answer to what comes after; who opens the next one aborts its transaction.
+                raise SinkError(f"{self._where}: {stuck}") from None
             except BaseException:
                 with suppress(Exception):
                     producer.abort_transaction(self.options.timeout)
@@ -202,9 +208,39 @@ class KafkaSink:
     def _opened(self, name: str) -> Any:
         """A producer under the name of the checkpoint; one of an earlier run can write no more from now on."""
         config = {"transactional.id": name, "transaction.timeout.ms": 900_000}
-        producer = _client().Producer(self._config(config))
+        # The client looks for a group's coordinator once, and never finds it again after it was away (librdkafka 5511).
+        producer = _client().Producer(self._config({**config, "error_cb": self._hear}))
         producer.init_transactions(self.options.timeout)
+        self._interrupted = False
         return producer
+
+    def _hear(self, _: Any) -> None:
+        """Note that a broker was away."""
+        self._interrupted = True
+
+    def _note(self, producer: Any, position: Any, about: Any) -> None:
+        """Make the batch's number part of the transaction. Raises TimeoutError.
+
+        The client's own timeout is none (librdkafka 5456): a broker that goes meanwhile would hold it for ever.
+        """
+        failed: list[BaseException] = []
+
+        def send() -> None:
+            try:
+                producer.send_offsets_to_transaction([position], about, self.options.timeout)
+            except BaseException as error:
+                failed.append(error)
+
+        sending = Thread(target=send, daemon=True)
+        sending.start()
+        sending.join(self.options.timeout)
+        if sending.is_alive():
+            raise TimeoutError(
+                f"no answer of the group's coordinator within {self.options.timeout} seconds. Nothing of the batch was "
+                "written; the next run writes it"
+            )
+        if failed:
+            raise failed[0]
 
     def _last(self, group: Any) -> tuple[int, str] | None:
         """The number and the digest of the batch that this checkpoint wrote last."""
