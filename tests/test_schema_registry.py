@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -386,3 +387,9 @@ def test_a_topics_bad_message_is_still_one(
         made = decoder("debezium-avro", DDL, None, "drop", registry=registry.url)
         assert len(made.decode([message(value)] * 3).refused) == 3
         assert len(registry.asked) == asked
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(SpecError, match=r"needs the package fastavro.*aggloom\[avro\].*workers"):
+        decoder("debezium-avro", DDL, registry="http://h")
