@@ -18,6 +18,8 @@ from aggloom.runtime.storage.indexing import Compiler
 F = TypeVar("F", bound=Callable[..., Any])
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
 _OPTIONS: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": Compiler}
+# What is not told whether it is inlined does as the kernel that calls it first.
+_CALLED = {**_OPTIONS, "forceinline": False}
 
 
 def kernel(function: F) -> F:
@@ -32,12 +34,12 @@ def kernel(function: F) -> F:
 
 def cold_kernel(function: F) -> F:
     """A kernel that is called, not inlined: for what few rows need and would bloat every loop and its compiling."""
-    return _compiled_once(njit(cache=True, **_OPTIONS)(function))
+    return _compiled_once(njit(cache=True, **_CALLED)(function))
 
 
 def inner_kernel(function: F) -> F:
     """A cold kernel that only kernels call: taking a state apart for Python is a large part of what is compiled."""
-    return _compiled_once(njit(cache=True, no_cpython_wrapper=True, **_OPTIONS)(function))
+    return _compiled_once(njit(cache=True, no_cpython_wrapper=True, **_CALLED)(function))
 
 
 def part(function: F) -> F:
