@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "27fa3a674f4239aa"
-DIGEST = "f568a2549ebf9fa7"
+SUPPORT = "85bf61734e45e658"
+DIGEST = "ff8956c1a717c489"
 
 
 class Inputs(NamedTuple):

@@ -11,8 +11,6 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
-from llvmlite import binding
-
 from aggloom.runtime.storage.indexing import Compiler
 
 
@@ -46,16 +44,16 @@ def link(dispatcher: Any, result: Any) -> None:
     library = result.library
     arguments, symbol = tuple(result.signature.args), result.fndesc.mangled_name
     function = dispatcher.py_func
-    library._shared_module = _nothing()
+    library._shared_module = _nothing(library.codegen)
     library._reload_init = {
         partial(_present, function.__module__, function.__qualname__, arguments, symbol)
     }
 
 
 @cache
-def _nothing() -> Any:
+def _nothing(codegen: Any) -> Any:
     """What is put into a caller."""
-    return binding.parse_assembly("")
+    return codegen.create_library("nothing")._final_module
 
 
 def _present(module: str, name: str, arguments: tuple[Any, ...], symbol: str) -> None:
