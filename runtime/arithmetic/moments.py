@@ -88,7 +88,7 @@ def _exact_deviation(
     return to_float(rows, _U, _TWO)
 
 
-@cold_kernel
+@kernel
 def _deviation(
     spill: Spill,
     s: int,

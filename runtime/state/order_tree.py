@@ -125,7 +125,7 @@ def _grow(tree: Tree, pool: PoolArrays, pooled: bool, slot: int) -> None:
         tree.heap[np.int64(tree.root[slot]) + 4] = tree.heap[root + 4]
 
 
-@cold_kernel
+@kernel
 def order_insert(
     tree: Tree,
     pool: PoolArrays,
@@ -183,7 +183,7 @@ def order_insert(
             tree.heap[path[d] + 2] += START
 
 
-@cold_kernel
+@kernel
 def order_replace(
     tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int, row: int
 ) -> None:
@@ -196,7 +196,7 @@ def order_replace(
     tree.heap[entry + 1] = row
 
 
-@cold_kernel
+@kernel
 def _begin_key(
     tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int
 ) -> None:
@@ -208,7 +208,7 @@ def _begin_key(
         block = tree.heap[entry + 1] if block_level(tree, block) > 0 else np.int64(0)
 
 
-@cold_kernel
+@kernel
 def order_remove(
     tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int, path: Array
 ) -> None:
@@ -256,7 +256,7 @@ def order_remove(
         _begin_key(tree, pool, by_bytes, slot, word, heir)
 
 
-@cold_kernel
+@kernel
 def weight_upto(
     tree: Tree, pool: PoolArrays, by_bytes: bool, slot: int, word: int, arrival: int
 ) -> int:

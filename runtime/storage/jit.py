@@ -14,10 +14,14 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from aggloom.private import refuse_foreign
 from aggloom.runtime.storage.indexing import Compiler
+from aggloom.runtime.storage.linking import LinkedCompiler, StaleKernelError, link
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
 _OPTIONS: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True, "pipeline_class": Compiler}
+# What is not told whether it is inlined does as the first who calls it.
+_CALLED = {**_OPTIONS, "forceinline": False}
+_LINKED = {**_CALLED, "pipeline_class": LinkedCompiler}
 
 
 def kernel(function: F) -> F:
@@ -32,12 +36,12 @@ def kernel(function: F) -> F:
 
 def cold_kernel(function: F) -> F:
     """A kernel that is called, not inlined: for what few rows need and would bloat every loop and its compiling."""
-    return _compiled_once(njit(cache=True, **_OPTIONS)(function))
+    return _compiled_once(njit(cache=True, **_LINKED)(function), linked=True)
 
 
 def inner_kernel(function: F) -> F:
     """A cold kernel that only kernels call: taking a state apart for Python is a large part of what is compiled."""
-    return _compiled_once(njit(cache=True, no_cpython_wrapper=True, **_OPTIONS)(function))
+    return _compiled_once(njit(cache=True, no_cpython_wrapper=True, **_CALLED)(function))
 
 
 def part(function: F) -> F:
@@ -45,7 +49,7 @@ def part(function: F) -> F:
     return njit(inline="always", **_OPTIONS)(function)
 
 
-def _compiled_once(dispatcher: Any) -> Any:
+def _compiled_once(dispatcher: Any, linked: bool = False) -> Any:
     """Let one process of a host compile a kernel, and the others wait for what it leaves on the disk.
 
     Spark's workers begin together: each would compile what all of them need.
@@ -62,10 +66,30 @@ def _compiled_once(dispatcher: Any) -> Any:
         # Numba's own lock comes first: two threads that took the two in turn would wait for each other. Kernels do
         # not call each other in circles, so that neither do processes.
         with global_compiler_lock, _held(Path(dispatcher.stats.cache_path) / name):
-            return compiled(signature)
+            try:
+                entry = compiled(signature)
+            except StaleKernelError:
+                entry = _compiled_anew(dispatcher, compiled, signature)
+            result = dispatcher.overloads[tuple(signature)]
+            # Numba forgets these of what it finds on the disk.
+            result.library._reload_init.update(result.reload_init)
+            if linked:
+                link(dispatcher, result)
+            return entry
 
     dispatcher.compile = compile_once
     return dispatcher
+
+
+def _compiled_anew(dispatcher: Any, compiled: Any, signature: Any) -> Any:
+    """Compile what is on the disk but cannot be loaded."""
+    dispatcher._cache.disable()
+    try:
+        entry = compiled(signature)
+    finally:
+        dispatcher._cache.enable()
+    dispatcher._cache.save_overload(signature, dispatcher.overloads[tuple(signature)])
+    return entry
 
 
 @cache

@@ -17,7 +17,7 @@ from aggloom.runtime.storage.blocks import (
     block_rank,
     block_weight,
 )
-from aggloom.runtime.storage.jit import cold_kernel, kernel
+from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays, import_word
 from aggloom.runtime.storage.tree import (
     TreeView,
@@ -74,7 +74,7 @@ def ranked_retract(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: 
         tree_remove(view, pool, pooled, pooled, slot, word)
 
 
-@cold_kernel
+@kernel
 def ranked_add(
     view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: int, times: int
 ) -> None:
