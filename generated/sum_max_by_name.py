@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "eaa04d9977e1523e"
-DIGEST = "d049d5f67c3f8782"
+SUPPORT = "2ba5b26680053006"
+DIGEST = "41fa644d937a00f9"
 
 
 class Inputs(NamedTuple):

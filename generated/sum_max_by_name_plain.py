@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "39cbc79c1f700c06"
-DIGEST = "c627de64884d406a"
+SUPPORT = "7fb49ad71738e49f"
+DIGEST = "78ec87c01bc813ed"
 
 
 class Inputs(NamedTuple):

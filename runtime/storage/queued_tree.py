@@ -147,7 +147,8 @@ def _apply(tree: Tree, pool: PoolArrays, slot: int, count: int) -> None:
                 if at + 1 < block_size(tree, inner):
                     to, ends = tree.heap[parent + _ENTRY], False
             leaf = tree.heap[parent + 1] if parent != 0 else np.int64(tree.root[slot])
-            most, first = min(count, k + LIMIT - 1), k
+            most: int = min(count, k + LIMIT - 1)
+            first = k
             while k < most and (ends or tree.queue[NET + k] < to):
                 k += 1
             intact = _change_leaf(tree, pool, slot, parent, leaf, first, k, ends)
@@ -200,8 +201,8 @@ def _change_leaf(
         queue[to] = queue[NET + rest]
         queue[to + 1] = queue[NET_CHANGES + rest]
         to += _ENTRY
-    before = (start - leaf) >> 1
-    left = before + ((to - MERGED) >> 1)
+    before: int = (start - leaf) >> 1
+    left: int = before + ((to - MERGED) >> 1)
     if left == 0:
         # One stays to be found by, and goes with every block that this empties.
         tree.meta[LIVE] -= size - 1
@@ -209,7 +210,7 @@ def _change_leaf(
         drop_entry(tree, pool, False, False, slot, heap[leaf + 1])
         return False
     tree.meta[LIVE] += left - size
-    kept = min(left, LIMIT)
+    kept: int = min(left, LIMIT)
     order = block_order(tree, leaf)
     fitting = order
     while 1 << fitting < kept:
@@ -249,7 +250,8 @@ def _split_leaf(
     grow_root(tree, pool, False, slot)
     parent, block, right = np.int64(0), np.int64(tree.root[slot]), np.int64(0)
     while block_level(tree, block) > 0:
-        at = max(block_rank(tree, pool, False, block, word), 1) - 1
+        rank: int = max(block_rank(tree, pool, False, block, word), 1)
+        at = rank - 1
         child = tree.heap[block + 2 + at * _ENTRY]
         if block_size(tree, child) == LIMIT:
             two_full = block_level(tree, child) == 0 and left >= LIMIT + _HALF
