@@ -11,7 +11,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos damage matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos chaos-cdc damage matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ soak: $(READY) ## run the property tests on examples that no run has seen: make 
 
 chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos RUNS=50 SEED=0
 	@$(BIN)/python tests/chaos/run.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
+
+chaos-cdc: $(READY) java postgres kafka ## kill runs of the demo's line, half a minute each: broker, database, Debezium, driver, workers: make chaos-cdc RUNS=50 SEED=0
+	@$(BIN)/python tests/chaos/servers.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
 
 matrix: $(READY) java ## run the tests of Spark under older ones, each in an environment of its own: make matrix SPARK="4.0 4.1 4.2"
 	@$(BIN)/python tests/older_sparks.py $(or $(SPARK),4.0 4.1 4.2) $(ARGS)

@@ -10,81 +10,29 @@ from typing import Any
 
 from aggloom.codegen import CreatedTable, to_schema
 from aggloom.codegen.spec.database_url import DatabaseUrl
-from aggloom.errors import OptionError, SpecError, nearest
+from aggloom.errors import SpecError, nearest
 from aggloom.lake_tables import ENTRIES
+from aggloom.registry_words import registry_of
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
+from aggloom.runtime.sinks.encodings import IN_AVRO
 from aggloom.runtime.sinks.registry import sink_options
+from aggloom.table_words import Words
 from aggloom.tables import TableSource, relative_to, table_source
 
-_FORMATS = {"json": "jsonl", **{name: name for name in FORMATS}}
+_FORMATS = {
+    **{name: name for name in FORMATS},
+    "json": "jsonl",
+    "debezium-avro-confluent": "debezium-avro",
+}
 """Formats by Flink's names and by ours."""
+_UPSERTS = {"upsert-json": "jsonl", "upsert-avro": "avro-confluent"}
+"""Formats of upserts, and those that keys and values are in by themselves."""
 _TRUTH = {"true": True, "false": False}
 _READING = ("unreadable", "side", "missing", "decimals", "truncate", "database", "table")
 """Options of ours by which messages are read, as read_messages has them."""
 _READERS = (*_READING, "time_unit", "key_separator", "max_files_per_trigger")
 _START = re.compile(r"partition:(\d+),offset:(\d+)")
 _DRIVERS = {"postgresql": "psycopg", "sqlite": "sqlite3"}
-
-
-class Words:
-    """The options of a table, of which each is taken once; what nobody takes is refused by name."""
-
-    def __init__(self, table: CreatedTable, folder: Path | None) -> None:
-        self.table, self.folder = table, folder
-        self.given = {k: v for k, v in table.options.items() if k not in ("connector", "changes")}
-        self.known: list[str] = ["changes"]
-
-    def take(self, name: str) -> str | None:
-        """The value of an option, if it is given."""
-        self.known.append(name)
-        return self.given.pop(name, None)
-
-    def need(self, name: str) -> str:
-        """The value of an option that has to be there."""
-        found = self.take(name)
-        if not found:
-            raise self.wrong(f"'{name}' is missing; say it in WITH (..).")
-        return found
-
-    def choice(self, name: str, choices: Mapping[str, Any], otherwise: Any) -> Any:
-        """What the value of an option stands for."""
-        found = self.take(name)
-        if found is None:
-            return otherwise
-        if found.lower() not in choices:
-            raise self.wrong(f"'{name}' is {found!r}. {nearest(found.lower(), choices)}")
-        return choices[found.lower()]
-
-    def number(self, name: str) -> int | None:
-        """The value of an option that is a whole number."""
-        found = self.take(name)
-        if found is not None and not found.isdigit():
-            raise self.wrong(f"'{name}' is {found!r}; it must be a whole number.")
-        return None if found is None else int(found)
-
-    def prefixed(self, start: str) -> dict[str, str]:
-        """The options whose names begin so, under these names."""
-        self.known.append(f"{start}..")
-        return {name: self.given.pop(name) for name in list(self.given) if name.startswith(start)}
-
-    def storage(self) -> dict[str, str]:
-        """What is said to an object store."""
-        found = self.prefixed("storage.")
-        return {name.removeprefix("storage."): value for name, value in found.items()}
-
-    def refuse(self, name: str, why: str) -> None:
-        """Refuse an option of Flink's that has no meaning here."""
-        if self.take(name) is not None:
-            raise self.wrong(f"'{name}' is not supported: {why}")
-
-    def end(self) -> None:
-        """Refuse what nobody has taken."""
-        for name in self.given:
-            raise self.wrong(f"there is no option {name!r} here. {nearest(name, self.known)}")
-
-    def wrong(self, why: str) -> SpecError:
-        """The error of an option."""
-        return OptionError(f"CREATE TABLE {self.table.name}: {why}")
 
 
 def source_of(
@@ -215,27 +163,33 @@ def _kafka(words: Words) -> dict[str, Any]:
         found["max_messages_per_trigger"] = number
     if words.take("lost_data") == "ignore":
         found["lost_data"] = "ignore"
-    return {**found, "format": format, **_reading(words, format)}
+    told = _reading(words, format) | registry_of(words, format)
+    return {**found, "format": format, **told}
 
 
 def _upsert_kafka(words: Words) -> dict[str, Any]:
     if not words.table.key:
         raise words.wrong("upserts need a key; declare PRIMARY KEY (..) NOT ENFORCED.")
-    _json_key(words)
+    format = _upsert_format(words)
     servers, properties = _properties(words)
-    format = _format(words, "value.format")
-    if format not in ("jsonl", "upsert-json"):
-        raise words.wrong(f"'value.format' is {format!r}; known is json")
     found = {"connector": "kafka", "servers": servers, "properties": properties, **_topic(words)}
     number = words.number("max_messages_per_trigger")
     if number is not None:
         found["max_messages_per_trigger"] = number
-    return {**found, "format": "upsert-json", **_reading(words, "jsonl")}
+    told = _reading(words, _UPSERTS[format]) | registry_of(words, format)
+    return {**found, "format": format, **told}
 
 
-def _json_key(words: Words) -> None:
-    words.choice("key.format", {"json": "json"}, "json")
+def _upsert_format(words: Words) -> str:
+    """The format of keys and values, which are in the same."""
+    found = _format(words, "value.format")
+    own = {flat: upserts for upserts, flat in _UPSERTS.items()}.get(found, found)
+    if own not in _UPSERTS:
+        raise words.wrong(f"'value.format' is {found!r}; known are json, avro-confluent")
+    called = "json" if own == "upsert-json" else "avro-confluent"
+    words.choice("key.format", {called: called}, called)
     words.choice("value.fields-include", {"all": "ALL"}, "ALL")
+    return own
 
 
 def _delta(words: Words) -> dict[str, Any]:
@@ -310,11 +264,7 @@ def _into_kafka(words: Words) -> dict[str, Any]:
 def _into_upsert_kafka(words: Words) -> dict[str, Any]:
     if not words.table.key:
         raise words.wrong("upserts need a key; declare PRIMARY KEY (..) NOT ENFORCED.")
-    _json_key(words)
-    format = _format(words, "value.format")
-    if format not in ("jsonl", "upsert-json"):
-        raise words.wrong(f"'value.format' is {format!r}; known is json")
-    return _into_topic(words, "upsert-json")
+    return _into_topic(words, _upsert_format(words))
 
 
 def _into_topic(words: Words, format: str) -> dict[str, Any]:
@@ -322,6 +272,8 @@ def _into_topic(words: Words, format: str) -> dict[str, Any]:
     found = {"kind": "kafka", "servers": servers, "topic": words.need("topic"), "format": format}
     if properties:
         found["properties"] = properties  # type: ignore[assignment]
+    if format in IN_AVRO:
+        found |= registry_of(words, format)
     guarantees = {"exactly-once": "exactly-once", "at-least-once": "at-least-once"}
     found["guarantee"] = words.choice("sink.delivery-guarantee", guarantees, "exactly-once")
     for name, option in (

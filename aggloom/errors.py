@@ -125,6 +125,10 @@ class LookupAnswerError(LookupFailedError, ValueError):
     """An answer of a lookup table that is no row of it."""
 
 
+class SchemaRegistryError(DataError, ConnectionError):
+    """A schema registry that does not answer, or does not let one in."""
+
+
 class StateError(AggloomError):
     """Saved state that cannot be used."""
 

@@ -33,17 +33,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Inferred:
-    """The columns that files have, and of how many rows, in which file first, that was told."""
+    """The columns that files have, and of how many rows, in which files, that was told."""
 
     schema: pa.Schema
     rows: int
-    file: str
+    files: str
 
     def told(self, table: str, format: str) -> str:
         """What is to be said of it, with what to write so that it does not depend on the files."""
         ddl = ", ".join(f"{_named(f.name)} {type_name(f.type)}" for f in self.schema)
         rows = f"{self.rows:,} row{'s' * (self.rows != 1)}"
-        return f"{table}: columns told from {rows} of {self.file} ({format}); to fix them: schema={ddl}"
+        return f"{table}: columns told from {rows} of {self.files} ({format}); to fix them: schema={ddl}"
 
 
 def _named(name: str) -> str:
@@ -76,27 +76,28 @@ def inferred(path: str, format: str, separator: str = ",") -> Inferred | None:
     """
     if format not in INFERRED:
         return None
-    first, *_ = files_at(path)
+    first, *others = files_at(path)
+    files = f"{first} and {len(others)} more" if others else str(first)
     if format == "debezium-json":
         known = next((s for m in _objects(path, _ROWS) if (s := m.get("schema"))), None)
         if known is not None:
-            return Inferred(connect_columns(known, str(first)), 1, str(first))
+            return Inferred(connect_columns(known, files), 1, files)
     rows = list(islice(_rows(path, format, separator), _ROWS))
     columns: dict[str, list[Any]] = {}
     for row in rows:
         if _REST in row:
-            raise InputFormatError(f"{first}: a line has more values than the header")
+            raise InputFormatError(f"{files}: a line has more values than the header")
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
     of = _text_type if format == "csv" else _type
     fields = [
-        pa.field(name, of(values, f"column {name!r} of {first}"))
+        pa.field(name, of(values, f"column {name!r} of {files}"))
         for name, values in columns.items()
         if not _is_change(name, values, format)
     ]
     if not fields:
-        raise SpecError(f"{first}: no row tells the columns; give schema=DDL.")
-    return Inferred(pa.schema(fields), len(rows), str(first))
+        raise SpecError(f"{files}: no row tells the columns; give schema=DDL.")
+    return Inferred(pa.schema(fields), len(rows), files)
 
 
 INFERRED = ("csv", "jsonl", "debezium-json", "maxwell-json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -21,7 +22,7 @@ def init(directory: Path) -> None:
     """Write a project into a new directory: a job, tests of it, and changes to run it on."""
     for path in write_project(directory):
         click.echo(str(path))
-    click.echo(f"\ncd {directory}\naggloom test\naggloom run job.yaml")
+    click.echo(f"\ncd {shlex.quote(str(directory))}\naggloom test\naggloom run job.yaml")
 
 
 @click.command()

@@ -60,17 +60,19 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
 
         from aggloom.runtime.spark.checkpoint import TABLE_FILE
         from aggloom.runtime.spark.expressions import asking
+        from aggloom.runtime.spark.failures import while_java_lives
         from aggloom.runtime.spark.sinks import read_table
 
         _say("starting the query; its first batch compiles what is new")
         queries: list[Any] = []
-        try:
-            for job, checkpoint in jobs:
-                queries.append(_started(spark, job, checkpoint))
-            counted = _watched(queries, interrupts)
-        finally:
-            for query in queries:
-                query.stop()
+        with while_java_lives(spark):
+            try:
+                for job, checkpoint in jobs:
+                    queries.append(_started(spark, job, checkpoint))
+                counted = _watched(queries, interrupts)
+            finally:
+                for query in queries:
+                    query.stop()
     for (job, checkpoint), counts in zip(jobs, counted, strict=True):
         table = None
         if job.sink == "table" and (checkpoint / TABLE_FILE).exists():

@@ -34,9 +34,7 @@ _WORDS = (
 
 
 @click.command("sql")
-@click.argument(
-    "script", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
+@click.argument("script", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-c", "--command", "text", help="Statements to run, instead of those typed or piped.")
 @click.option("--table", "tables", multiple=True, help="A table in files, as `aggloom run` has it.")
 @click.option("--changes", type=click.Choice(TABLE_CHANGES), default="retract")
@@ -68,6 +66,10 @@ def sql_shell(
     """Ask SQL of tables in files, in this process, without Spark: a prompt, or statements from a pipe or a SCRIPT."""
     if script is not None and text is not None:
         raise click.UsageError("a SCRIPT and --command are two; give one")
+    if script is not None and not script.exists():
+        raise click.UsageError(
+            f"there is no file {str(script)!r}; statements themselves go after -c"
+        )
     from aggloom.job import Job
     from aggloom.shell import Shell, told_tables
     from aggloom.tables import read_table_option

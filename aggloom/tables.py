@@ -18,7 +18,8 @@ from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import InputFormatError, SpecError, nearest
 from aggloom.inferred import Inferred, inferred, is_here, sniffed
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
-from aggloom.runtime.formats.registry import FORMATS, MESSAGES
+from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 
 SPARK_OPTIONS = (
     *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "latestFirst", "fileNameOnly"),
@@ -178,16 +179,31 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
         raise SpecError(f"{where}: give it a path and a format.")
     path = relative_to(folder, path) if path else path
     chosen = given.pop("format", None)
-    options = _options(given, where)
+    registry = _registry(given, chosen, where)
+    options = {**_options(given, where), **registry}
     if kafka and (chosen not in MESSAGES or path or "schema" not in given):
         raise SpecError(
             f"{where}: a topic has a schema, no path, and a format of messages: {', '.join(MESSAGES)}"
         )
+    if not kafka:
+        check_in_lines(str(chosen), where)
     chosen = chosen or _guessed(path, where)
+    if chosen in ENTRIES:
+        raise SpecError(f"{where}: {chosen!r} is no format of files; say connector={chosen}.")
     if chosen not in FORMATS:
         raise SpecError(f"{where}: no format {chosen!r}. {nearest(str(chosen), FORMATS)}")
     schema, watermark, keys, changes = _told_of_rows(given, where)
     return TableSource(str(name), path, chosen, schema, options, watermark, keys, changes, kafka)
+
+
+def _registry(given: dict[str, Any], format: Any, where: str) -> dict[str, Any]:
+    """The schema registry, taken out of the entries; from here on what is secret in it is in no text."""
+    own = given.pop("registry", None)
+    if own is None:
+        return {}
+    if format not in MESSAGES or "registry" not in MESSAGES[format].options:
+        raise SpecError(f"{where}: a registry has the schemas of Avro; {format} has no use for it.")
+    return {"registry": schema_registry(own)}
 
 
 def _told_of_rows(given: dict[str, Any], where: str) -> tuple[Any, ...]:

@@ -110,6 +110,17 @@ def interpreter() -> Path:
     return python
 
 
+def folded(changes: list[list[Any]]) -> Counter[tuple[Any, ...]]:
+    """The table to which changes (kind, values...) fold."""
+    if {kind for kind, *_ in changes} == {"+I", "+U"}:
+        # Of a Top-1 only the new row comes, by its key.
+        return Counter({row[1]: tuple(row[1:]) for row in changes}.values())
+    table: Counter[tuple[Any, ...]] = Counter()
+    for kind, *values in changes:
+        table[tuple(values)] += _KINDS[kind]
+    return Counter({row: count for row, count in table.items() if count})
+
+
 class Flink:
     """A Python that has Flink, answering one query at a time; `version` is empty where there is none."""
 
@@ -170,16 +181,9 @@ class Flink:
 
     def table(self, rows: Rows, query: str, setup: Setup) -> Counter[tuple[Any, ...]]:
         """The table to which the changes of the query fold."""
-        folded: Counter[tuple[Any, ...]] = Counter()
         with tempfile.TemporaryDirectory(prefix="bench-flink-") as checkpoints:
             answer = self.ask(setup.settings(checkpoints), tables(rows), query, collect=True)
-        changes = answer["changes"]
-        if {kind for kind, *_ in changes} == {"+I", "+U"}:
-            # Of a Top-1 only the new row comes, by its key.
-            return Counter({row[1]: tuple(row[1:]) for row in changes}.values())
-        for kind, *values in changes:
-            folded[tuple(values)] += _KINDS[kind]
-        return Counter({row: count for row, count in folded.items() if count})
+        return folded(answer["changes"])
 
     def close(self) -> None:
         """Let the process end."""

@@ -17,7 +17,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,7 @@ import pyarrow as pa
 
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / ".demo" / "cdc"
+SCRIPT = ROOT / "examples" / "cdc.sql"
 sys.path.insert(0, str(ROOT / "tests"))
 
 SCHEMA = """
@@ -110,16 +112,19 @@ class Shop:
 
 
 class Job:
-    """The process of `aggloom run`."""
+    """The process of `aggloom run`, whose checkpoint and log lie beside the script."""
 
     def __init__(self, script: Path, environment: dict[str, str]) -> None:
         self._script, self._environment = script, environment
         self._process: subprocess.Popen[bytes] | None = None
+        self._log, self._begun = script.parent / "aggloom.log", 0
 
     def start(self) -> None:
         """Start it, or start it again."""
-        told = ["run", str(self._script), "--checkpoint", str(DEMO / "state"), "--continuous"]
-        with (DEMO / "aggloom.log").open("ab") as log:
+        place = self._script.parent
+        told = ["run", str(self._script), "--checkpoint", str(place / "state"), "--continuous"]
+        with self._log.open("ab") as log:
+            self._begun = log.tell()
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "aggloom", *told],
                 stdout=log,
@@ -128,114 +133,149 @@ class Job:
                 start_new_session=True,
             )
 
+    @property
+    def session(self) -> int:
+        """The number of the session that it leads, and all that it has started is of."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
+    @property
+    def told(self) -> str:
+        """What it has said since it was started, or the end of that."""
+        return self._log.read_bytes()[self._begun :].decode(errors="replace")[-3000:]
+
     def kill(self) -> None:
         """End it, and all that it has started, with SIGKILL."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(60)
 
-    def check(self) -> None:
-        """Raise RuntimeError if it has ended."""
-        if self._process is not None and self._process.poll() is not None:
-            raise RuntimeError(f"aggloom ended: {(DEMO / 'aggloom.log').read_text()[-3000:]}")
+
+class Line:
+    """All of it between two databases, in a directory: a shop, its database, Debezium, a broker, and a job."""
+
+    def __init__(
+        self, home: Path, database: Any, broker: Any, script: str, tables: Sequence[str]
+    ) -> None:
+        # The servers of the tests: no package of this one's.
+        kafka: Any = import_module("kafka")
+        debezium: Any = import_module("debezium")
+        self.home, self.database, self.broker, self._tables = home, database, broker, tables
+        self.shop = Shop(database)
+        told = "public.orders,public.customers"
+        self.connect = debezium.Connect(broker, database, told, home / "debezium")
+        about = {"servers": broker.servers, "url": f"jdbc:{database.url}"}
+        (home / "job.sql").write_text(Template(script).substitute(about))
+        jars = kafka.connector_settings()["spark.jars"]
+        settings = {"PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"}
+        settings["SPARK_LOCAL_DIRS"] = str(home / "scratch")
+        self.job = Job(home / "job.sql", {**os.environ, **settings})
+
+    def start(self) -> None:
+        """Make the tables of the shop, with some rows, and tell Kafka of them."""
+        self.shop.open(customers=20, orders=200)
+        self.connect.start(*TOPICS)
+
+    def differing(self) -> dict[str, str]:
+        """Of each table of results that is not what PostgreSQL computes, how many rows differ."""
+        found = {}
+        with self.database.connect() as db:
+            for name in self._tables:
+                truth, there = TRUTH[name], f"to_regclass('results.{name}')"
+                if db.execute(f"SELECT {there}").fetchone()[0] is None:
+                    found[name] = "not there"
+                    continue
+                rows = f"SELECT * FROM results.{name}"
+                both = f"(({truth}) EXCEPT ALL ({rows})) UNION ALL (({rows}) EXCEPT ALL ({truth}))"
+                count = db.execute(f"SELECT COUNT(*) FROM ({both}) AS d").fetchone()[0]
+                if count:
+                    found[name] = f"{count} rows differ"
+            wanted = sorted(map(repr, db.execute(TRUTH["revenue"]).fetchall()))
+            if sorted(map(repr, self.lake())) != wanted:
+                found["lake"] = "rows differ"
+        return found
+
+    def lake(self) -> list[tuple[Any, ...]]:
+        """The rows of the Delta table; none if it is not there."""
+        deltalake: Any = import_module("deltalake")
+        path = str(self.home / "lake" / "revenue")
+        if not deltalake.DeltaTable.is_deltatable(path):
+            return []
+        reader = deltalake.DeltaTable(path).scan(["country", "orders", "total"])
+        columns = [column.to_pylist() for column in pa.table(reader.read_all()).columns]
+        return list(zip(*columns, strict=True))
+
+    def await_equal(self) -> float:
+        """Wait until all tables are right; how many seconds that took. Raises RuntimeError."""
+        began = time.monotonic()
+        while left := self.differing():
+            if self.job.ended:
+                raise RuntimeError(f"aggloom ended: {self.job.told}")
+            if time.monotonic() - began > WITHIN:
+                raise RuntimeError(f"the tables are not what PostgreSQL computes: {left}")
+            time.sleep(0.2)
+        return time.monotonic() - began
 
 
-def differing(postgres: Any) -> dict[str, str]:
-    """Of each table of results that is not what PostgreSQL computes, how many rows differ."""
-    found = {}
-    with postgres.connect() as db:
-        for name, truth in TRUTH.items():
-            there = f"to_regclass('results.{name}')"
-            if db.execute(f"SELECT {there}").fetchone()[0] is None:
-                found[name] = "not there"
-                continue
-            rows = f"SELECT * FROM results.{name}"
-            both = f"(({truth}) EXCEPT ALL ({rows})) UNION ALL (({rows}) EXCEPT ALL ({truth}))"
-            count = db.execute(f"SELECT COUNT(*) FROM ({both}) AS d").fetchone()[0]
-            if count:
-                found[name] = f"{count} rows differ"
-        wanted = sorted(map(repr, db.execute(TRUTH["revenue"]).fetchall()))
-        if sorted(map(repr, lake())) != wanted:
-            found["lake"] = "rows differ"
-    return found
+@contextmanager
+def line(home: Path, script: str, tables: Sequence[str] = tuple(TRUTH)) -> Iterator[Line]:
+    """A line whose servers run, in a directory that is emptied; all of it ends with the block.
+
+    tables: those of results that the script writes.
+    """
+    kafka: Any = import_module("kafka")
+    postgres: Any = import_module("postgres")
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    with postgres.server() as database, kafka.broker() as broker:
+        made = Line(home, database, broker, script, tables)
+        try:
+            yield made
+        finally:
+            made.job.kill()
+            made.connect.stop()
 
 
-def lake() -> list[tuple[Any, ...]]:
-    """The rows of the Delta table; none if it is not there."""
-    deltalake: Any = import_module("deltalake")
-    path = str(DEMO / "lake" / "revenue")
-    if not deltalake.DeltaTable.is_deltatable(path):
-        return []
-    reader = deltalake.DeltaTable(path).scan(["country", "orders", "total"])
-    columns = [column.to_pylist() for column in pa.table(reader.read_all()).columns]
-    return list(zip(*columns, strict=True))
-
-
-def await_equal(postgres: Any, job: Job, within: float = WITHIN) -> float:
-    """Wait until all tables are right; how many seconds that took."""
-    began = time.monotonic()
-    while left := differing(postgres):
-        job.check()
-        if time.monotonic() - began > within:
-            raise RuntimeError(f"the tables are not what PostgreSQL computes: {left}")
-        time.sleep(0.2)
-    return time.monotonic() - began
-
-
-def play(kills: Sequence[str], transactions: int, say: Callable[[str], None]) -> None:
+def play(
+    kills: Sequence[str], transactions: int, say: Callable[[str], None], home: Path = DEMO
+) -> None:
     """The whole line, in a round for each of `kills`, which of PARTS is killed on the way ("": none).
 
     Raises RuntimeError if a table is not what PostgreSQL computes.
     """
-    # The servers of the tests: no package of this one's.
-    kafka: Any = import_module("kafka")
-    postgres: Any = import_module("postgres")
-    debezium: Any = import_module("debezium")
-
-    shutil.rmtree(DEMO, ignore_errors=True)
-    DEMO.mkdir(parents=True)
-    with postgres.server() as database, kafka.broker() as broker:
-        say(f"PostgreSQL on port {database.port}, Kafka on port {broker.port}")
-        shop = Shop(database)
-        shop.open(customers=20, orders=200)
-        connect = debezium.Connect(
-            broker, database, "public.orders,public.customers", DEMO / "debezium"
-        )
-        connect.start(*TOPICS)
+    with line(home, SCRIPT.read_text()) as made:
+        shop, job, connect, broker = made.shop, made.job, made.connect, made.broker
+        say(f"PostgreSQL on port {made.database.port}, Kafka on port {broker.port}")
+        made.start()
         say("Debezium has told Kafka of 220 rows")
-        about = {"servers": broker.servers, "url": f"jdbc:{database.url}"}
-        script = DEMO / "job.sql"
-        script.write_text(Template((ROOT / "examples/cdc.sql").read_text()).substitute(about))
-        jars = kafka.connector_settings()["spark.jars"]
-        job = Job(script, {**os.environ, "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"})
-        try:
-            job.start()
-            took = await_equal(database, job)
-            say(f"four queries have the first tables after {took:.0f} s")
-            strikes: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-                "aggloom": (job.kill, job.start),
-                "Debezium": (connect.stop, partial(connect.start, *TOPICS)),
-                "the broker": (broker.stop, broker.start),
-            }
-            for round_, name in enumerate(kills):
-                shop.trade(transactions // 2)
-                if name:
-                    say(f"kill -9 of {name}")
-                    for step in strikes[name]:
-                        step()
-                shop.trade(transactions - transactions // 2)
-                took = await_equal(database, job)
-                say(
-                    f"round {round_ + 1}: {transactions} transactions; all tables equal after {took:.1f} s"
-                )
-        finally:
-            job.kill()
-            connect.stop()
-        with database.connect() as db:
+        job.start()
+        say(f"four queries have the first tables after {made.await_equal():.0f} s")
+        strikes: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "aggloom": (job.kill, job.start),
+            "Debezium": (connect.stop, partial(connect.start, *TOPICS)),
+            "the broker": (broker.stop, broker.start),
+        }
+        for round_, name in enumerate(kills):
+            shop.trade(transactions // 2)
+            if name:
+                say(f"kill -9 of {name}")
+                for step in strikes[name]:
+                    step()
+            shop.trade(transactions - transactions // 2)
+            took = made.await_equal()
+            say(
+                f"round {round_ + 1}: {transactions} transactions; all tables equal after {took:.1f} s"
+            )
+        with made.database.connect() as db:
             for name in TRUTH:
                 (count,) = db.execute(f"SELECT COUNT(*) FROM results.{name}").fetchone()
                 say(f"results.{name}: {count} rows, as PostgreSQL computes them")
-        say(f"lake/revenue, a Delta table: {len(lake())} rows, the same")
+        say(f"lake/revenue, a Delta table: {len(made.lake())} rows, the same")
 
 
 def main() -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,28 @@ def spark(state_directory: Path) -> Iterator[Any]:
     )
     yield made
     made.stop()
+
+
+@pytest.fixture
+def killed_after_writing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[[], AbstractContextManager[None]]:
+    """A place in which a query ends with "killed" when its sink has a batch, and Spark's checkpoint does not."""
+    from aggloom.runtime.spark.each_batch import EachBatch
+
+    written = EachBatch.__call__
+
+    def killed(self: EachBatch, batch: Any, number: int) -> None:
+        written(self, batch, number)
+        raise RuntimeError("killed")
+
+    @contextmanager
+    def place() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(EachBatch, "__call__", killed)
+            yield
+
+    return place
 
 
 @pytest.fixture(scope="session")

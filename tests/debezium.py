@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 from kafka import Kafka, java
 from server import Server, free_port
@@ -47,11 +49,26 @@ class Connect(Server):
         (directory / "worker.properties").write_text(_WORKER.format(**told))
         settings = _CONNECTOR.format(port=postgres.port, tables=tables)
         (directory / "connector.properties").write_text(settings)
-        self._kafka = kafka
+        self._kafka, self._rest = kafka, told["rest"]
 
     def start(self, *topics: str) -> None:
-        """Start the worker, and wait until these topics are there."""
+        """Start the worker, and wait until these topics are there; without topics for nothing."""
         files = [str(self.directory / f"{name}.properties") for name in ("worker", "connector")]
         command = java("connect", "org.apache.kafka.connect.cli.ConnectStandalone", *files)
+        if not topics:
+            self.begin(command, lambda: True)
+            return
         admin = self._kafka.admin()
         self.begin(command, lambda: set(topics) <= admin.list_topics(timeout=10).topics.keys())
+
+    @property
+    def failed(self) -> str:
+        """What its task has failed with, which only a person starts again; empty: it works, or does not answer yet."""
+        try:
+            with urlopen(
+                f"http://127.0.0.1:{self._rest}/connectors/shop/status", timeout=2
+            ) as said:
+                tasks = json.load(said)["tasks"]
+        except (OSError, ValueError):
+            return ""
+        return next((task["trace"] for task in tasks if task["state"] == "FAILED"), "")

@@ -54,16 +54,20 @@ def add_connector(version: str) -> None:
     described = ROOT / ".ci" / "connectors.xml"
     if place.exists() or f'name="{version}"' not in described.read_text():
         return
-    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
-    found = f"{place}/[artifact]-[revision].[ext]"
-    told = ("-confs", version, "-types", "jar", "bundle", "-retrieve", found)
     try:
-        _done(
-            "java", "-jar", str(ivy), "-cache", f"{ENVIRONMENTS}/ivy", "-ivy", str(described), *told
-        )
+        fetch(described, version, place)
     except UnavailableError as why:
         print(f"no connector of Spark {version} for Kafka: {why}", file=sys.stderr)
         place.mkdir(exist_ok=True)
+
+
+def fetch(described: Path, conf: str, place: Path) -> None:
+    """Fetch the jars of a configuration of a file for Ivy into a directory; raises UnavailableError."""
+    (ivy,) = (Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar")
+    found = f"{place}/[artifact]-[revision].[ext]"
+    told = ("-confs", conf, "-types", "jar", "bundle", "-retrieve", found)
+    cache = str(ROOT / "build" / "ivy")
+    _done("java", "-jar", str(ivy), "-cache", cache, "-ivy", str(described), *told)
 
 
 def _done(*command: str) -> None:

@@ -43,6 +43,11 @@ class Server:
                 raise RuntimeError(f"{self.name} did not start: {text[-3000:]}")
             time.sleep(_PAUSE_SECONDS)
 
+    @property
+    def runs(self) -> bool:
+        """Whether it was started, and has neither ended nor been ended."""
+        return self._process is not None and self._process.poll() is None
+
     def stop(self, how: signal.Signals = signal.SIGKILL) -> None:
         """End it, if it runs."""
         if self._process is not None:

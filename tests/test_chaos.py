@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from chaos import servers
 from chaos.run import Failure, Run, play
 from chaos.workload import QUERIES, Workload, folded
 
@@ -55,3 +56,26 @@ def test_a_faulty_run_is_noticed(tmp_path: Path, fault: str) -> None:
     keep(tmp_path / "out", kept)
     with pytest.raises(Failure):
         run.check()
+
+
+def told(op: str, *row: object) -> tuple[bytes, bytes]:
+    image = dict(zip(("country", "orders", "total"), row, strict=True))
+    sides = {"before": None, "after": image} if op == "c" else {"before": image, "after": None}
+    return b"", json.dumps({**sides, "op": op}).encode()
+
+
+def test_a_changelog_that_cannot_be_is_noticed() -> None:
+    changes = [told("c", "CH", 1, 2), told("d", "CH", 1, 2), told("c", "CH", 2, 3)]
+    assert servers.changelog(changes) == Counter([("CH", 2, 3)])
+    for wrong in (changes[0], changes[1], changes[2]):
+        with pytest.raises(Failure, match="message 3"):
+            servers.changelog([*changes, wrong])
+
+
+def test_a_few_plans_strike_every_part() -> None:
+    for seed in range(50):
+        assert servers.plan(seed) == servers.plan(seed)
+        plans = [servers.plan(each) for each in range(seed, seed + len(servers.PARTS))]
+        assert {strike.part for plan in plans for strike in plan} == set(servers.PARTS)
+    ways = {(strike.part, strike.how) for seed in range(50) for strike in servers.plan(seed)}
+    assert {("driver", "jvm"), ("database", "SIGKILL"), ("worker", "daemon")} <= ways

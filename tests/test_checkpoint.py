@@ -24,9 +24,10 @@ from aggloom.errors import (
     WorkerStartError,
 )
 from aggloom.runtime.spark import await_end, file_sink, query_file, read_table, sinks
-from aggloom.runtime.spark.checkpoint import QUERY_FILE, check_directory, take_back
+from aggloom.runtime.spark.checkpoint import QUERY_FILE, check_directory
 from aggloom.runtime.spark.failures import started
-from aggloom.runtime.spark.query_file import Query
+from aggloom.runtime.spark.file_sink import take_back
+from aggloom.runtime.spark.query_file import Query, differing
 
 DDL = "name STRING, cnt INT"
 Change = tuple[str, str, int]
@@ -44,6 +45,7 @@ def begun(home: Path, named: str) -> tuple[Path, Path]:
     for number in (0, 1):
         log(checkpoint / "offsets", number)
     log(checkpoint / "commits", 0)
+    (checkpoint / "metadata").write_text('{"id":"mine"}')
     (output / "part=1").mkdir(parents=True)
     for name in ("part-0.json", "part-1.json", "part-1 b.json", "part=1/x"):
         (output / name).write_text("row")
@@ -52,6 +54,7 @@ def begun(home: Path, named: str) -> tuple[Path, Path]:
     lines = [f"file://{output}/part-1.json", f"file:{output}/part-1%20b.json", named]
     text = "\n".join(["v1", *(json.dumps({"path": path}) for path in lines)])
     log(output / "_spark_metadata", 1, text)
+    (output / "_aggloom").write_text("mine")
     return output, checkpoint
 
 
@@ -63,7 +66,20 @@ def test_a_batch_that_is_not_committed_is_taken_back(tmp_path: Path) -> None:
     output, checkpoint = begun(tmp_path, f"file://{tmp_path}/out/part=1/x")
     take_back(output, checkpoint)
     take_back(output, checkpoint)
-    assert everything(output) == ["_spark_metadata", "_spark_metadata/0", "part-0.json", "part=1"]
+    assert everything(output) == [
+        *("_aggloom", "_spark_metadata", "_spark_metadata/0", "part-0.json", "part=1")
+    ]
+
+
+@pytest.mark.parametrize("owner", ["another", None])
+def test_what_another_checkpoint_wrote_is_not_taken_back(tmp_path: Path, owner: str | None) -> None:
+    output, checkpoint = begun(tmp_path, f"file://{tmp_path}/out/part=1/x")
+    (output / "_aggloom").unlink()
+    if owner is not None:
+        (output / "_aggloom").write_text(owner)
+    before = everything(tmp_path)
+    take_back(output, checkpoint)
+    assert everything(tmp_path) == before
 
 
 @pytest.mark.parametrize(
@@ -358,3 +374,24 @@ def test_files_of_one_time_give_one_table_or_are_refused(spark: Any, tmp_path: P
     for number, path in enumerate(sorted((tmp_path / "in").iterdir())):
         os.utime(path, (1_700_000_000 + number,) * 2)
     assert start(spark, tmp_path, files=1) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "now", "refused"),
+    [
+        ("CAST(`ts` AS DATE)", "Asia/Tokyo", True),
+        ("from_unixtime(`v`)", "Asia/Tokyo", True),
+        ("TIMESTAMP", "Asia/Tokyo", True),
+        ("TIMESTAMP", "Etc/UTC", False),
+        ("TIMESTAMP_NTZ", "Asia/Tokyo", False),
+        ("`update_before`", "Asia/Tokyo", False),
+    ],
+)
+def test_days_and_hours_keep_their_time_zone(text: str, now: str, refused: bool) -> None:
+    operators = ({"operator": "GROUP BY d", "below": text},)
+    was, query = Query(operators, {}, "UTC"), Query(operators, {}, now)
+    error = differing(was, query)
+    assert (error is not None) is refused
+    assert error is None or "Set spark.sql.session.timeZone=UTC" in str(error)
+    # What an earlier version has noted names none.
+    assert differing(Query(operators, {}), query) is None

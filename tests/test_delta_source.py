@@ -123,6 +123,7 @@ def test_where_it_begins(tmp_path: Path) -> None:
     assert told == [(k,) for k in range(first, 4)]
     for start, said in (
         (9, "start is version 9, and the last one is 3"),
+        (-1, "start is version -1; the first one is 0"),
         ("2999-01-01", "since when there is no version"),
         ("soon", "it must be snapshot, latest, a version"),
     ):

@@ -50,6 +50,8 @@ HERE = {
 """Blocks that run here, by their kind and their number of it on the page."""
 WHY_NOT = {
     ("clusters.md", "spark://host:7077"): "needs a cluster: tests/test_clusters.py starts one",
+    ("formats.md", '"debezium-avro"'): "needs Kafka: tests/test_spark_avro.py reads from one",
+    ("formats.md", "format: debezium-avro"): "tests/test_schema_registry.py reads such a job",
     ("joins.md", "SELECT .. FROM orders"): "an excerpt with `..`",
     ("over.md", "select=[...]"): "a line of a plan, with `...`",
     (

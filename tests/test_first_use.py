@@ -16,6 +16,7 @@ import pytest
 import aggloom as al
 from aggloom.errors import (
     AggloomError,
+    CheckpointError,
     InputFormatError,
     SpecError,
     StateRoomError,
@@ -171,6 +172,7 @@ def test_what_cannot_be_read_or_run_is_said_before_anything_runs(
 ) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("a,1\nb,2\n")
+    (tmp_path / "a.jsonl.gz").write_text("no gzip")
     changes = spark.createDataFrame([("a", 1)], DDL)
     spec = al.AggSpec.from_sql(SUM, DDL)
     wrong: list[tuple[Callable[[], Any], type[AggloomError], str]] = [
@@ -184,6 +186,12 @@ def test_what_cannot_be_read_or_run_is_said_before_anything_runs(
             InputFormatError,
             "Give them as schema=",
         ),
+        (
+            lambda: stream(spark, tmp_path / "a.jsonl.gz", "jsonl"),
+            InputFormatError,
+            "jsonl.gz cannot be read",
+        ),
+        (lambda: al.read_table(tmp_path / "in"), CheckpointError, "no batch has run yet"),
         (lambda: al.sql(SUM, t=str(tmp_path)), SpecError, "table t is the path .* read it first"),
         (lambda: al.sql(SUM, tables={"t": [1]}), SpecError, "table t is a list, not a DataFrame"),
         (lambda: al.sql(SUM, t=changes, modus="x"), AggloomError, "no option 'modus'"),
@@ -205,6 +213,37 @@ def test_what_cannot_be_read_or_run_is_said_before_anything_runs(
     with pytest.raises(Exception, match="UNRESOLVED_COLUMN") as own:
         spark.range(3).select("nope")
     assert type(own.value).__name__ == "AnalysisException"
+
+
+@pytest.mark.spark
+def test_old_files_are_read_and_changed_ones_are_told(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def put(name: str, text: str, time: int) -> None:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / name).write_text(text)
+        os.utime(tmp_path / "in" / name, (time, time))
+
+    def run() -> tuple[Any, bool]:
+        caplog.clear()
+        al.await_end(al.write_changes(stream(spark, tmp_path / "in"), "table", tmp_path / "c"))
+        table = al.read_table(tmp_path / "c").to_pydict()
+        return dict(zip(table["k"], table["s"], strict=True)), "written again" in caplog.text
+
+    put("1.csv", "k,v\na,1\n", 1_700_000_000)
+    assert run() == ({"a": 1}, False)
+    # Spark alone passes over what is older than the newest file by more than a week.
+    put("0.csv", "k,v\nb,2\n", 1_500_000_000)
+    assert run() == ({"a": 1, "b": 2}, False)
+    put("1.csv", "k,v\na,1\na,1\n", 1_700_000_001)
+    assert run() == ({"a": 1, "b": 2}, True)
+    assert f"written again since they were read: {tmp_path}/in/1.csv. A stream" in caplog.text
+    # A log of another kind of source names no files.
+    other = tmp_path / "c" / "sources" / "1"
+    other.mkdir()
+    for number, text in enumerate(('{"topic":{"0":0}}', "1700000000000")):
+        (other / str(number)).write_text(f"v1\n{text}")
+        assert run()[1]
 
 
 def session(master: str, default: str) -> Any:

@@ -17,7 +17,7 @@ from aggloom.errors import InputFormatError, SpecError, UnknownColumnError
 from aggloom.runtime.formats.base import Message, Unreadable
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.lines import read_lines
-from aggloom.runtime.formats.registry import MESSAGES, format_of
+from aggloom.runtime.formats.registry import LINES, MESSAGES, format_of
 from aggloom.runtime.local.harness import Harness
 
 DDL = "id INT, name STRING, cnt INT"
@@ -149,7 +149,7 @@ BAD: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("jsonl", A | {"op": "x"}, "change type 'x' in 'op'", {}),
     ("jsonl", A | {"__op": "c"}, "'__op' is of Debezium's flattened records", {}),
 ]
-for _format in MESSAGES:
+for _format in LINES:
     _keys: dict[str, Any] = {"keys": "id"} if MESSAGES[_format].needs_keys else {}
     BAD += [
         (_format, '{"a":1', "malformed line", _keys),
@@ -294,6 +294,22 @@ def test_messages_are_read(
     format: str, given: list[Any], options: dict[str, Any], rows: list[Any]
 ) -> None:
     assert read(format, *given, **options) == rows
+
+
+def test_a_table_that_changes_in_the_middle() -> None:
+    """A column is added, one is widened, one is dropped: rows as before, or an error with the column's name."""
+    more = debezium("u", A | {"more": None}, B | {"more": "x"})
+    assert read("debezium-json", debezium("c", None, A), more)[1:] == [
+        ("-U", 1, "a", 1),
+        ("+U", 1, "a", 2),
+    ]
+    wide, gone = debezium("c", None, row(1, "a", 2**40)), debezium("c", None, row(1, "a"))
+    with pytest.raises(InputFormatError, match=f"'cnt' cannot hold '{2**40}' as INT"):
+        read("debezium-json", wide)
+    assert read("debezium-json", wide, ddl=DDL.replace("cnt INT", "cnt BIGINT"))[0][3] == 2**40
+    with pytest.raises(InputFormatError, match="`after` lacks 'cnt'"):
+        read("debezium-json", gone)
+    assert read("debezium-json", gone, missing="null") == [("+I", 1, "a", None)]
 
 
 def b64(number: int, width: int = 0) -> str:
@@ -478,7 +494,7 @@ def tell(format: str, op: str, old: Any, new: Any) -> tuple[Any, Any]:
     return key, (new or old) | {"op": words[op]}
 
 
-@pytest.mark.parametrize("format", MESSAGES)
+@pytest.mark.parametrize("format", LINES)
 @pytest.mark.parametrize("upserts", [False, True])
 def test_one_history_in_every_format(format: str, upserts: bool, tmp_path: Path) -> None:
     if not upserts and (MESSAGES[format].needs_keys or format == "jsonl"):

@@ -53,6 +53,7 @@ def test_paths_are_relative_to_the_file_and_those_of_options_to_the_caller(tmp_p
         ("{path: in, format: csv, maxFilesPerTriger: 1}", "Did you mean 'maxFilesPerTrigger'"),
         ("{path: in, format: csv, whole_fils: true}", "Did you mean 'whole_files'?"),
         ("{path: in, format: csw}", "no format 'csw'. Did you mean 'csv'?"),
+        ("{path: in, format: delta}", "'delta' is no format of files; say connector=delta"),
         ("{path: in, format: csv, path: other}", "'path' is there twice"),
         ("{path: in, format: csv, whole_files: 3}", "whole_files is 3; it must be true or false"),
         ("{path: in, format: csv, options: 3}", "`options` must be a mapping"),

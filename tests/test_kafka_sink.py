@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from schema_registry import Registry, serving
 
-from aggloom.errors import CheckpointError, SinkError, SpecError
+from aggloom.errors import CheckpointError, SchemaRegistryError, SinkError, SpecError
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
+from aggloom.runtime.sinks.encodings import FORMATS, IN_AVRO, UPSERTS
 from aggloom.runtime.sinks.kafka import KafkaSink, kafka_options
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
@@ -60,26 +64,78 @@ ROWS: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("form", ["upsert-json", "jsonl", "debezium-json"])
-def test_what_is_written_is_read_back(form: str) -> None:
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with serving() as made:
+        yield made
+
+
+def bare(
+    form: str, registry: Registry, topic: str = "t", key: Any = ("k",)
+) -> tuple[KafkaSink, dict[str, Any]]:
+    """A sink that is not connected, and what its messages are read with besides."""
     pytest.importorskip("confluent_kafka")
-    made = KafkaSink(
-        kafka_options({"servers": "none:1", "topic": "t", "format": form}), ("k",), True
-    )
+    told = {"registry": registry.url} if form in IN_AVRO else {}
+    options = kafka_options({"servers": "none:1", "topic": topic, "format": form, **told})
+    return KafkaSink(options, key, True), told
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_what_is_written_is_read_back(form: str, registry: Registry) -> None:
+    made, more = bare(form, registry)
     columns = [pa.array(c, f.type) for c, f in zip(zip(*ROWS, strict=True), EVERY, strict=True)]
     table = pa.table(columns, schema=EVERY)
     told = list(made.messages(table, np.array([0, 0], np.int8)))
-    if form == "upsert-json":
+    if form in UPSERTS:
         told.reverse()
-    reader = decoder(form, EVERY, "k" if form == "upsert-json" else None)
-    messages = [Message(v and v.encode(), k and k.encode()) for k, v in told]
-    found = reader.decode(messages)
+    reader = decoder(form, EVERY, "k" if form in UPSERTS else None, **more)
+    found = reader.decode([sent(*each) for each in told])
     assert pa.table(found.columns, schema=EVERY).to_pylist() == table.to_pylist()
     gone = list(made.messages(table.slice(0, 1), np.array([3], np.int8)))
     (deleted,) = gone
-    assert (deleted[1] is None) == (form == "upsert-json")
-    words = reader.decode([Message(deleted[1] and deleted[1].encode(), deleted[0].encode())]).words
-    assert words.to_pylist() == ["delete"]
+    assert (deleted[1] is None) == (form in UPSERTS)
+    assert reader.decode([sent(*deleted)]).words.to_pylist() == ["delete"]
+    if more:
+        assert set(registry.subjects) == ({"t-key", "t-value"})
+        # Nobody asks for the key of what says its changes itself.
+        assert len(registry.asked) == 4 - (
+            form == "avro-confluent"
+        ), "each schema is registered once, and read once"
+
+
+def sent(key: Any, value: Any) -> Message:
+    """A message as a broker has it."""
+    told = [part.encode() if isinstance(part, str) else part for part in (value, key)]
+    return Message(*told)
+
+
+def test_what_avro_has_no_word_for(registry: Registry) -> None:
+    def write(dtype: Any, form: str = "debezium-avro", name: str = "v") -> Any:
+        made, _ = bare(form, registry, "9.a-b", None)
+        table = pa.table([pa.array([None], dtype)], names=[name])
+        return list(made.messages(table, np.array([0], np.int8)))
+
+    assert write(pa.int8())
+    assert json.loads(registry.schemas[101]["schema"])["namespace"] == "_9.a_b"
+    for dtype, form, name, said in (
+        (pa.map_(pa.int32(), pa.int32()), "debezium-avro", "v", "no Avro for a column of type map"),
+        (pa.duration("us"), "debezium-avro", "v", "no Avro for a column of type duration"),
+        (pa.int32(), "avro-confluent", "a b", "column 'a b' has a name that Avro has not"),
+        (pa.int32(), "avro-confluent", "_change_type", "what a message calls its kind of change"),
+        (pa.struct([("a-b", pa.int32())]), "debezium-avro", "v", "column 'a-b' has a name"),
+    ):
+        with pytest.raises(SpecError, match=said):
+            write(dtype, form, name)
+    registry.next = [(409, {"error_code": 409, "message": "Schema is incompatible"})]
+    with pytest.raises(SinkError, match=r"subject 9.a-b-value does not take .* \(Schema is incomp"):
+        write(pa.int16(), "avro-confluent")
+    registry.next = [(403, {"message": "no"})]
+    with pytest.raises(SchemaRegistryError, match="answers 403"):
+        write(pa.int64(), "avro-confluent")
+    registry.next = [(200, {})]
+    with pytest.raises(SchemaRegistryError, match="its answer to a schema has no id"):
+        write(pa.int64(), "avro-confluent")
 
 
 def test_what_options_say() -> None:
@@ -87,6 +143,8 @@ def test_what_options_say() -> None:
     for more, said in (
         ({"tpoic": "x"}, "Did you mean 'topic'"),
         ({"format": "avro"}, "known are upsert-json"),
+        ({"format": "debezium-avro"}, "has its schemas in a registry; say where"),
+        ({"registry": "http://h"}, "a registry has the schemas of Avro; upsert-json has no use"),
         ({"guarantee": "none"}, "known are exactly-once"),
         ({"replay": "maybe"}, "must be true or false"),
         ({"partitions": "many"}, "must be a whole number"),
@@ -122,6 +180,24 @@ def test_each_batch_once(broker: Any) -> None:
     assert sink(broker, "once", existing="keep").write(*batch(("+I", 7, "x")), 5, "c3")
     with pytest.raises(SinkError, match="no such topic"):
         sink(broker, "absent", create=False).write(*batch(), 0, "c1")
+
+
+def test_upserts_in_avro(broker: Any, registry: Registry) -> None:
+    told = {"format": "upsert-avro", "registry": registry.url, "partitions": 1}
+    one = sink(broker, "in.avro", **told)
+    assert one.write(*batch(("+I", 1, "a"), ("+I", 2, "b")), 0, "c1")
+    again = sink(broker, "in.avro", **told)
+    assert not again.write(*batch(("+I", 2, "b"), ("+I", 1, "a")), 0, "c1")
+    assert again.write(*batch(("-U", 1, "a"), ("+U", 1, "c"), ("-D", 2, "b")), 1, "c1")
+    reader = decoder("upsert-avro", SCHEMA, "k", registry=registry.url)
+    found = reader.decode([sent(key, value) for key, value in broker.read("in.avro")])
+    assert [
+        *zip(*(column.to_pylist() for column in (*found.columns, found.words)), strict=True)
+    ] == [
+        *((1, "a", "update_postimage"), (2, "b", "update_postimage")),
+        *((1, "c", "update_postimage"), (2, None, "delete")),
+    ]
+    assert set(registry.subjects) == {"in.avro-key", "in.avro-value"}
 
 
 def test_a_changelog_and_messages_without_transactions(broker: Any) -> None:
@@ -171,6 +247,27 @@ def test_a_kill_within_a_transaction_leaves_nothing(broker: Any) -> None:
     assert after.write(*batch(("+I", 1, "b")), 0, "c")
     assert broker.read("killed") == [(b'{"k": 1}', b'{"k": 1, "v": "b"}')]
     assert not sink(broker, "killed").write(*batch(("+I", 1, "b")), 0, "c")
+
+
+def test_a_broker_that_was_away(broker: Any) -> None:
+    waits = sink(broker, "waits", partitions=1)
+    assert waits.write(*batch(("+I", 1, "a")), 0, "c")
+    struck = sink(broker, "struck", partitions=1, timeout=3)
+    produce = struck._produce
+
+    def strike(producer: Any, messages: Any) -> None:
+        produce(producer, messages)
+        producer.flush(30)
+        broker.stop()
+
+    struck._produce = strike  # type: ignore[method-assign]
+    with pytest.raises(SinkError, match="no answer of the group's coordinator within 3 seconds"):
+        struck.write(*batch(("+I", 2, "b")), 0, "c")
+    broker.start()
+    assert waits.write(*batch(("+I", 3, "c")), 1, "c"), "the client looks for it again"
+    assert sink(broker, "struck").write(*batch(("+I", 2, "b")), 0, "c")
+    found = {topic: [key for key, _ in broker.read(topic)] for topic in ("waits", "struck")}
+    assert found == {"waits": [b'{"k": 1}', b'{"k": 3}'], "struck": [b'{"k": 2}']}
 
 
 class Wrapped:

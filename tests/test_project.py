@@ -50,7 +50,7 @@ def test_a_project_is_green_as_it_is(project: Path) -> None:
     assert (tested.exit_code, tested.stdout.splitlines()[-1]) == (0, "3 passed")
     assert asked.exit_code == 0 and re.search(r"│ 5 +│ 153 +│", asked.stdout)
     again = CliRunner().invoke(main, ["init", "."], prog_name="aggloom")
-    assert again.exit_code == 2 and "job.yaml is there already" in again.stderr
+    assert again.exit_code == 2 and "is not empty; name a new or an empty directory" in again.stderr
     (project / "a file").touch()
     assert call("init", str(project / "a file" / "x")).exit_code == 2
 

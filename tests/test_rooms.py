@@ -102,7 +102,8 @@ ROOMS: dict[str, set[str]] = {
     | SHARED
     | CODEGEN
     | _in("runtime", *VALUES, "state", "operators"),
-    "runtime/formats": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "formats"),
+    "runtime/avro": KERNEL | SHARED | {"fastavro"} | _in("runtime", "avro"),
+    "runtime/formats": KERNEL | SHARED | CODEGEN | _in("runtime", *VALUES, "avro", "formats"),
     "runtime/local": KERNEL
     | SHARED
     | CODEGEN
@@ -113,7 +114,7 @@ ROOMS: dict[str, set[str]] = {
     | CODEGEN
     | _in("runtime", *VALUES, "state", "lookup", "operators"),
     "runtime/lakes": KERNEL | SHARED | _in("runtime", *VALUES, "lakes"),
-    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "lakes", "sinks"),
+    "runtime/sinks": KERNEL | SHARED | _in("runtime", *VALUES, "avro", "lakes", "sinks"),
     "runtime/sizing": KERNEL
     | SHARED
     | CODEGEN

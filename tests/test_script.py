@@ -195,6 +195,8 @@ def test_words_of_a_delta_table() -> None:
         sink_of(read_into(f"{delta},'sink.form'='log'"))
     with pytest.raises(OptionError, match="'table-path' is missing"):
         sink_of(read_into("'connector'='delta'"))
+    with pytest.raises(OptionError, match=r"'table-path' is missing \(there is 'path'\)"):
+        sink_of(read_into("'connector'='delta','path'='t'"))
     with pytest.raises(OptionError, match=r"Did you mean .sink.form."):
         sink_of(read_into(f"{delta},'sink.from'='x'"))
 

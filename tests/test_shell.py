@@ -91,6 +91,8 @@ def test_tables_of_options_and_what_explains(there: Path) -> None:
     assert json.loads(said.stdout) == {"n": 5}
     (there / "q.sql").write_text(f"{ORDERS} SELECT COUNT(*) AS n FROM orders;")
     assert CliRunner().invoke(main, ["sql", "q.sql", "--format", "csv"]).stdout == "n\n5\n"
+    mistaken = CliRunner().invoke(main, ["sql", "SELECT 1"])
+    assert mistaken.exit_code == 2 and "statements themselves go after -c" in mistaken.output
 
 
 def test_windows_end_with_the_input(there: Path) -> None:

@@ -318,10 +318,11 @@ def test_hostile_names(spark: Any) -> None:
 
 
 def stream_to_json(spark: Any, path: Path, **options: Any) -> list[tuple[Any, ...]]:
-    """Process what is there with a jsonl sink; everything that it holds then, in the order of the batches."""
+    """Process what is there with a jsonl sink, of a relative path; all that it holds then, in the order of batches."""
     source = read_changes(spark, str(path / "in"), "jsonl", DDL)
     out = group_aggregate(source, SPEC, output_profile="flink", **options)
-    write_changes(out, f"jsonl:{path}/out", path / "checkpoint").awaitTermination()
+    sink = f"jsonl:{os.path.relpath(path / 'out')}"
+    write_changes(out, sink, path / "checkpoint").awaitTermination()
     files = sorted((path / "out").glob("*.json"), key=lambda file: file.stat().st_mtime_ns)
     rows = [json.loads(line) for file in files for line in file.read_text().splitlines()]
     return [(row["op"], row.get("name"), row.get("total"), row.get("top")) for row in rows]

@@ -32,10 +32,15 @@ def row(number: int, v: int) -> dict[str, int]:
     return {"id": number, "v": v}
 
 
-def run(spark: Any, broker: Any, place: Path, **more: Any) -> tuple[list[Any], Any]:
+SUMS = "SELECT COUNT(*) AS n, SUM(v) AS s FROM t"
+
+
+def run(
+    spark: Any, broker: Any, place: Path, sql: str = SUMS, **more: Any
+) -> tuple[list[Any], Any]:
     told = {"format": "debezium-json", "schema": DDL, "keys": "id"} | more
     df = al.read_kafka(spark, broker.servers, **told)
-    out = al.sql("SELECT COUNT(*) AS n, SUM(v) AS s FROM t", t=df, buckets=1, backend="python")
+    out = al.sql(sql, t=df, buckets=1, backend="python")
     query = al.write_changes(out, "table", place)
     al.await_end(query)
     return [tuple(each.values()) for each in al.read_table(place).to_pylist()], al.progress(query)

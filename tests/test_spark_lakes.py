@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,6 @@ pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 
 import aggloom as al
-from aggloom.runtime.spark.each_batch import EachBatch
 
 SCRIPT = """
     CREATE TABLE source (k BIGINT, f DOUBLE, v STRING)
@@ -32,7 +33,9 @@ SCRIPT = """
 
 
 @pytest.mark.spark
-def test_from_delta_into_delta(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_delta_into_delta(
+    spark: Any, tmp_path: Path, killed_after_writing: Callable[[], AbstractContextManager[None]]
+) -> None:
     feed = {"delta.enableChangeDataFeed": "true"}
     sink = DeltaSink(
         delta_options({"path": tmp_path / "source", "properties": feed}), ("k", "f"), True
@@ -68,14 +71,7 @@ def test_from_delta_into_delta(spark: Any, tmp_path: Path, monkeypatch: pytest.M
     result = run(0, 4)
     assert result.exit_code == 0, result.output
     check(3)
-    written = EachBatch.__call__
-
-    def killed(self: EachBatch, batch: Any, number: int) -> None:
-        written(self, batch, number)
-        raise RuntimeError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(EachBatch, "__call__", killed)
+    with killed_after_writing():
         struck = run(4, 8)
         assert struck.exit_code and "killed" in struck.output + str(struck.exception)
     result = run(8, 10)

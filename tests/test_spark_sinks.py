@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from aggloom.cli import main
-from aggloom.errors import SpecError
+from aggloom.errors import SinkError, SpecError
 from aggloom.job import complete, read_job
 from aggloom.tables import read_table_option
 
 pytest.importorskip("pyspark")
 
 import aggloom as al
-from aggloom.runtime.spark.each_batch import EachBatch
 
 QUERY = "SELECT name, SUM(cnt) AS s FROM t GROUP BY name"
 DDL = "name STRING, cnt INT"
@@ -65,7 +67,7 @@ def test_what_a_job_says_of_its_sink(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_a_table_of_a_database_over_kills_and_restarts(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any, tmp_path: Path, killed_after_writing: Callable[[], AbstractContextManager[None]]
 ) -> None:
     file, source = tmp_path / "db", tmp_path / "in"
     sink = {"kind": "database", "driver": "sqlite3", "connect": str(file), "table": "totals"}
@@ -84,16 +86,8 @@ def test_a_table_of_a_database_over_kills_and_restarts(
     run("one")
     assert content(file) == [("a", 1), ("b", 2)]
     put(source, 1, ("a", 4, "+I"), ("b", 2, "-D"))
-    written = EachBatch.__call__
-
-    def killed(self: EachBatch, batch: Any, number: int) -> None:
-        written(self, batch, number)
-        raise RuntimeError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(EachBatch, "__call__", killed)
-        with pytest.raises(Exception, match="killed"):
-            run("one")
+    with killed_after_writing(), pytest.raises(Exception, match="killed"):
+        run("one")
     assert content(file) == [("a", 5)]
     connection = sqlite3.connect(file)
     connection.execute(
@@ -161,3 +155,46 @@ def test_a_run_without_a_checkpoint_leaves_nothing(
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["table"] == [{"name": "a", "cnt": 1}]
     assert not list((tmp_path / "temporary").glob("aggloom-run-*"))
+
+
+@pytest.mark.parametrize("query", [QUERY, "SELECT name, cnt FROM t"])
+def test_files_of_another_checkpoint_stay(
+    spark: Any, tmp_path: Path, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's sink of files knows batches by their numbers alone, and passes over those that it has.
+
+    Paths are relative to where this process is now, and not to where it started Spark.
+    """
+    monkeypatch.chdir(tmp_path)
+    source, sink = Path("in"), {"kind": "jsonl", "path": "out"}
+
+    def run(checkpoint: str) -> None:
+        df = al.read_changes(spark, source, "jsonl", DDL)
+        out = al.sql(query, t=df, buckets=1, backend="python")
+        al.await_end(al.write_changes(out, sink, checkpoint))
+
+    def written() -> list[Any]:
+        files = (tmp_path / "out").glob("*.json")
+        return sorted(
+            str(json.loads(line)) for file in files for line in file.read_text().splitlines()
+        )
+
+    put(source, 0, ("a", 1, "+I"))
+    run("one")
+    assert len(written()) == 1
+    assert query != QUERY or len(al.state("one", spark=spark).operators) == 1
+    for _ in range(2):
+        with pytest.raises(SinkError, match="batches of another checkpoint"):
+            run("two")
+        assert len(written()) == 1
+    shutil.copytree(tmp_path / "one", tmp_path / "older")
+    put(source, 1, ("b", 1, "+I"))
+    run("one")
+    now = written()
+    assert len(now) == 2
+    with pytest.raises(SinkError, match=r"has batch 1 already, .* put back from an older copy"):
+        run("older")
+    assert written() == now
+    put(source, 2, ("c", 1, "+I"))
+    run("one")
+    assert len(written()) == 3

@@ -18,19 +18,19 @@ _IGNORED = "state/\n"
 def write_project(directory: Path) -> list[Path]:
     """The files' paths, once they are in the directory, which is made if it is not there.
 
-    Raises SpecError if one of them is there already, or the directory cannot be written; nothing is overwritten.
+    Raises SpecError if more than hidden files is in it, or it cannot be written; nothing is overwritten.
     """
-    targets = [directory / place for place in (*_FILES.values(), ".gitignore", "changes")]
-    for target in targets:
-        if target.exists():
-            raise SpecError(f"init: {target} is there already; name a new directory")
     name = directory.resolve().name
+    ignored = directory / ".gitignore"
     try:
+        there = list(directory.iterdir()) if directory.exists() else []
+        if ignored in there or not all(each.name.startswith(".") for each in there):
+            raise SpecError(f"init: {directory} is not empty; name a new or an empty directory")
         written = [
             _write(directory / place, (Path(__file__).parent / file).read_text("utf-8"), name)
             for file, place in _FILES.items()
         ]
-        written.append(_write(directory / ".gitignore", _IGNORED, name))
+        written.append(_write(ignored, _IGNORED, name))
     except OSError as error:
         raise SpecError(
             f"init: {directory} cannot be written ({error.strerror}); name another directory"

@@ -18,8 +18,9 @@ from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 
 CONNECTORS = ("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "iceberg", "print")
-_APPENDS = ("json",)
+_APPENDS = ("json", "avro-confluent")
 """Formats whose messages say no kind of change: each is a row that is added."""
+_UPSERTS = ("upsert-json", "upsert-avro")
 _DELAY = re.compile(r"(?is)(?:-\s*INTERVAL\s*'([^']+)'\s*(\w+)(?:\s*\(\d+\))?\s*)?")
 Span = tuple[int, int]
 """Where a piece of the text stands."""
@@ -59,7 +60,7 @@ class CreatedTable:
         said = self.options.get("changes")
         if said is not None:
             return said
-        if self.connector == "upsert-kafka" or self.format == "upsert-json":
+        if self.connector == "upsert-kafka" or self.format in _UPSERTS:
             return "upsert"
         return "append" if self.format in _APPENDS else "retract"
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
+from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = CHANGE_TYPES
@@ -38,7 +39,7 @@ class Settings:
     lacks is an "error" or "null". concatenated: whether several objects in a message are a reason to "refuse" it, or
     "split". decimals: what texts in columns of decimals are: "text", "base64", or "auto", which refuses what may be
     both. truncate: whether the message that a table was emptied is an "error", or to "ignore". database, table:
-    patterns of names; messages of others are passed over.
+    patterns of names; messages of others are passed over. registry: what knows the schemas that messages name.
     """
 
     columns: pa.Schema
@@ -51,6 +52,7 @@ class Settings:
     truncate: str = "error"
     database: str | None = None
     table: str | None = None
+    registry: SchemaRegistry | None = None
 
     @property
     def lenient(self) -> bool:
@@ -68,14 +70,17 @@ CHOICES = {
 """The values of options that are words."""
 SHARED = ("time_unit", "missing", "concatenated", "decimals")
 CAPTURED = (*SHARED, "truncate", "database", "table")
-"""The options of every format, and of those that tell what became of a database's tables."""
+"""The options of formats of JSON, and of those that tell what became of a database's tables."""
+AVRO = ("time_unit", "missing", "registry")
+"""The options of formats of Avro."""
 
 
 class Format(ABC):
     """A format of messages, made for one table.
 
     name: as users write it. summary: what it is, in a line of the documentation. options: the settings that it reads.
-    needs_keys: whether it cannot tell rows apart without `keys`. separator: what is between key and value of a message
+    needs_keys: whether it cannot tell rows apart without `keys`. in_lines: whether files can hold it, a message a line.
+    separator: what is between key and value of a message
     in a file, unless it is told.
     """
 
@@ -84,6 +89,7 @@ class Format(ABC):
     options: ClassVar[tuple[str, ...]] = CAPTURED
     needs_keys: ClassVar[bool] = False
     takes_keys: ClassVar[bool] = True
+    in_lines: ClassVar[bool] = True
     separator: ClassVar[str | None] = None
 
     def __init__(self, settings: Settings) -> None:

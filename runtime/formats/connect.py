@@ -61,12 +61,20 @@ def _reader(field: Any, dtype: pa.DataType, settings: Settings, plain: Reader) -
         item = _reader(
             field.get("items"), dtype.value_type, settings, reader(dtype.value_type, settings)
         )
-        return lambda value: [None if one is None else item(one) for one in _listed(value)]
-    name = field.get("name")
+        return lambda value: [None if one is None else item(one) for one in listed(value)]
+    scale = (field.get("parameters") or {}).get("scale")
+    return named_reader(field.get("name"), scale, dtype) or plain
+
+
+def named_reader(name: Any, scale: Any, dtype: pa.DataType) -> Reader | None:
+    """What reads values whose meaning has a name, into a column's type; None for a name that says nothing more.
+
+    scale: of the name that is a decimal.
+    """
     if name == _DECIMAL:
-        scale = int((field.get("parameters") or {})["scale"])
+        scale = int(scale)
         return _as_decimal(
-            lambda v: unscaled(v, scale) if isinstance(v, str) else Decimal(v), dtype
+            lambda v: unscaled(v, scale) if isinstance(v, str | bytes) else Decimal(v), dtype
         )
     if name == _VARIABLE:
         return _as_decimal(lambda v: unscaled(v["value"], int(v["scale"])), dtype)
@@ -85,7 +93,7 @@ def _reader(field: Any, dtype: pa.DataType, settings: Settings, plain: Reader) -
         return _as_clock(lambda value: times.scaled(_whole(value), unit), dtype)
     if name in _TEXT_CLOCKS:
         return _as_clock(times.clock, dtype)
-    return plain
+    return None
 
 
 def _as_decimal(number: Callable[[Any], Decimal], dtype: pa.DataType) -> Reader:
@@ -99,7 +107,7 @@ def _as_decimal(number: Callable[[Any], Decimal], dtype: pa.DataType) -> Reader:
         whole = pa.decimal128(38, 0)
         bits = dtype.bit_width - 1
         return lambda value: _within(int(fitting(number(value), whole)), 1 << bits)
-    return _refused
+    return refused
 
 
 def _as_day(days: Reader, dtype: pa.DataType) -> Reader:
@@ -114,7 +122,7 @@ def _as_day(days: Reader, dtype: pa.DataType) -> Reader:
         return lambda value: checked(value) * times.DAY
     if pt.is_string(dtype):
         return lambda value: times.shown_day(checked(value))
-    return _whole if pt.is_integer(dtype) else _refused
+    return _whole if pt.is_integer(dtype) else refused
 
 
 def _as_moment(micros: Reader, dtype: pa.DataType, zoned: bool) -> Reader:
@@ -123,13 +131,13 @@ def _as_moment(micros: Reader, dtype: pa.DataType, zoned: bool) -> Reader:
 
     if pt.is_timestamp(dtype):
         # A clock on a wall is no instant, but for those who read it in Greenwich, as Debezium does; not the other way.
-        return _refused if zoned and dtype.tz is None else checked
+        return refused if zoned and dtype.tz is None else checked
     if pt.is_date(dtype):
         return lambda value: _midnight(checked(value))
     if pt.is_string(dtype):
         end = "Z" if zoned else ""
         return lambda value: times.shown_moment(checked(value)) + end
-    return _whole if pt.is_integer(dtype) else _refused
+    return _whole if pt.is_integer(dtype) else refused
 
 
 def _as_clock(micros: Reader, dtype: pa.DataType) -> Reader:
@@ -140,7 +148,7 @@ def _as_clock(micros: Reader, dtype: pa.DataType) -> Reader:
         return checked
     if pt.is_string(dtype):
         return lambda value: times.shown_clock(checked(value))
-    return _whole if pt.is_integer(dtype) else _refused
+    return _whole if pt.is_integer(dtype) else refused
 
 
 def _midnight(micros: int) -> int:
@@ -161,11 +169,13 @@ def _within(value: int, limit: int, lowest: int | None = None) -> int:
     return value
 
 
-def _listed(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """A value that is an array."""
     if not isinstance(value, list):
         raise ValueError(value)
     return value
 
 
-def _refused(value: Any) -> Any:
+def refused(value: Any) -> Any:
+    """The reader of what the column's type does not have."""
     raise ValueError(value)

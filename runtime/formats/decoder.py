@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import InputFormatError, SpecError
+from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.base import Format, Message, Unreadable
 from aggloom.runtime.formats.registry import format_of
 
@@ -108,6 +109,9 @@ def decoder(
     """The decoder of a format for a table's columns; raises SpecError and its kin."""
     if unreadable not in POLICIES:
         raise SpecError(f"unknown unreadable {unreadable!r}; known are {', '.join(POLICIES)}")
+    if options.get("registry") is not None:
+        # From here on what is secret in it is in no text.
+        options["registry"] = schema_registry(options["registry"])
     made = format_of(format, schema, keys, options)
     kept = tuple(sorted((n, v) for n, v in options.items() if v is not None))
     return Decoder(format, made.settings.columns, made.settings.keys, kept, unreadable, source)

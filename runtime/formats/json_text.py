@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections import Counter
 from decimal import Decimal
@@ -78,10 +79,12 @@ def shown(value: Any) -> str:
 
 
 def _written(value: Any) -> str:
-    """A JSON value as JSON, numbers as they came."""
+    """A JSON value as JSON, numbers as they came; bytes, which other formats have, in base64."""
     if isinstance(value, dict):
         parts = (f"{json.dumps(n, ensure_ascii=False)}:{_written(v)}" for n, v in value.items())
         return "{" + ",".join(parts) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_written, value)) + "]"
+    if isinstance(value, bytes):
+        value = base64.b64encode(value).decode()
     return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)

@@ -11,22 +11,31 @@ import pyarrow as pa
 
 from aggloom.codegen import to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.formats.avro_confluent import AvroConfluent
 from aggloom.runtime.formats.base import CHOICES, Format, Settings
 from aggloom.runtime.formats.canal_json import CanalJson
+from aggloom.runtime.formats.debezium_avro import DebeziumAvro
 from aggloom.runtime.formats.debezium_json import DebeziumJson
 from aggloom.runtime.formats.jsonl import JsonLines
 from aggloom.runtime.formats.maxwell_json import MaxwellJson
 from aggloom.runtime.formats.ogg_json import OggJson
+from aggloom.runtime.formats.upsert_avro import UpsertAvro
 from aggloom.runtime.formats.upsert_json import UpsertJson
 
 MESSAGES: dict[str, type[Format]] = {
     each.name: each
-    for each in (DebeziumJson, CanalJson, MaxwellJson, OggJson, UpsertJson, JsonLines)
+    for each in (
+        *(DebeziumJson, DebeziumAvro, CanalJson, MaxwellJson, OggJson),
+        *(UpsertJson, UpsertAvro, JsonLines, AvroConfluent),
+    )
 }
 FILES = ("parquet", "csv")
 FORMATS = (*MESSAGES, *FILES)
 """In what a table of changes may lie."""
-OPTIONS = (*CHOICES, "zone", "database", "table")
+LINES = tuple(name for name, each in MESSAGES.items() if each.in_lines)
+"""Those of messages that files can hold, a message a line."""
+OPTIONS = (*CHOICES, "zone", "database", "table", "registry")
 """The options of formats of messages, beside the columns and the keys."""
 
 
@@ -65,7 +74,22 @@ def format_of(
             raise SpecError(
                 f"{name}: no time zone {given['zone']!r}; name one such as UTC or Europe/Berlin"
             ) from None
+    if "registry" in kind.options:
+        if "registry" not in given:
+            raise SpecError(
+                f"{name}: its schemas are in a registry; say where: registry='https://registry:8081'"
+            )
+        given["registry"] = schema_registry(given["registry"])
     return kind(Settings(schema, listed, **given))
+
+
+def check_in_lines(name: str, where: str) -> None:
+    """Raise SpecError for a format of messages that lines of files cannot hold."""
+    if name in MESSAGES and not MESSAGES[name].in_lines:
+        raise SpecError(
+            f"{where}: {name} is bytes, which lines of files cannot hold; read a topic (read_kafka), or messages in a "
+            "column (read_messages)"
+        )
 
 
 def _check_pattern(what: str, pattern: Any) -> None:

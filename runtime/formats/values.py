@@ -141,9 +141,10 @@ def _decimal(dtype: pa.DataType, kind: str, texts: bool) -> Reader:
     return read
 
 
-def unscaled(text: str, scale: int) -> Decimal:
-    """A number whose digits without a point are bytes in base64, the first the highest, in two's complement."""
-    digits = int.from_bytes(base64.b64decode(text, validate=True), "big", signed=True)
+def unscaled(given: str | bytes, scale: int) -> Decimal:
+    """A number whose digits without a point are bytes (base64 in a text), the highest first, in two's complement."""
+    data = given if isinstance(given, bytes) else base64.b64decode(given, validate=True)
+    digits = int.from_bytes(data, "big", signed=True)
     return Decimal(digits).scaleb(-scale, _WIDE)
 
 

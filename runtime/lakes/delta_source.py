@@ -62,6 +62,8 @@ class DeltaSource:
         """The source of a table with the columns that it has now, or with these of them; raises SpecError."""
         if isinstance(start, str) and start not in ("snapshot", "latest"):
             start = int(start) if start.isdigit() else _moment(start, place.where)
+        if isinstance(start, int) and start < 0:
+            raise SpecError(f"{place.where}: start is version {start}; the first one is 0")
         table = place.table()
         columns = schema_of(table, place.where)
         changelog = CHANGE in columns.names

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from aggloom.codegen import type_name
 from aggloom.errors import DataError, TypeMismatchError, UnknownColumnError, nearest
-from aggloom.runtime.formats.jsonl import FLATTENED, FLATTENED_HINT
+from aggloom.runtime.formats.flat_rows import FLATTENED, FLATTENED_HINT
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 from aggloom.runtime.values.fitting import fits

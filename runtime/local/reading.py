@@ -15,9 +15,9 @@ from aggloom.codegen.planner import Scan
 from aggloom.errors import InputFormatError, SpecError, TypeMismatchError, nearest
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.formats.jsonl import FLATTENED
+from aggloom.runtime.formats.flat_rows import FLATTENED
 from aggloom.runtime.formats.lines import files_at, read_lines
-from aggloom.runtime.formats.registry import FORMATS, MESSAGES
+from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
@@ -30,6 +30,7 @@ def read_files(
     path: str | Path, format: str, scan: Scan, options: Mapping[str, Any]
 ) -> Iterator[Read]:
     """The changes of files as batches with their kinds, and the messages that were passed over; raises SpecError."""
+    check_in_lines(format, "a harness")
     if format not in FORMATS:
         raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
     if format == "csv":

@@ -44,6 +44,10 @@ class Watched:
         self.number, self.path, self.trust = number, path, trust
         self.name = path.rstrip("/").rpartition("/")[2] or path
 
+    def found(self) -> bool:
+        """Whether a checkpoint is there, as far as this machine can see."""
+        return not is_local(self.path) or _is_one(local(self.path))
+
     def told(self) -> Told:
         """All that is known of it."""
         if not is_local(self.path):

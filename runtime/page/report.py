@@ -21,10 +21,16 @@ def write_report(
     key: Mapping[str, Any] | None = None,
     reading: Reading | None = None,
 ) -> None:
-    """Write a report; reading: without one nothing is said of state and keys. key: one to tell of, by its columns."""
+    """Write a report; reading: without one nothing is said of state and keys. key: one to tell of, by its columns.
+
+    Raises CheckpointError if none of the checkpoints is there.
+    """
     listed = checkpoints.all()
-    if not listed:
-        raise CheckpointError("there is no checkpoint to report on; name one.")
+    if not any(each.found() for each in listed):
+        looked = ", ".join(repr(each.path) for each in listed) or "what was named"
+        raise CheckpointError(
+            f"report: there is no checkpoint in {looked}; name the directory that the query has as its checkpoint."
+        )
     entries = [_entry(each, key, reading) for each in listed]
     names = ", ".join(each.name for each in listed)
     told = {**about(), "policy": policy(live=False)}

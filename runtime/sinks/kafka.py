@@ -11,21 +11,22 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError, nearest
-from aggloom.runtime.sinks.json_rows import object_writer
+from aggloom.runtime.avro.settings import SchemaRegistry, schema_registry
+from aggloom.runtime.sinks.encodings import FORMATS, IN_AVRO, UPSERTS, Part, encoding
 from aggloom.runtime.sinks.net import net_by_key, tells_before
-from aggloom.runtime.values.changelog import CHANGE_TYPES, Kinds, is_retraction
+from aggloom.runtime.values.changelog import Kinds, is_retraction
 
-FORMATS = ("upsert-json", "debezium-json", "jsonl")
 GUARANTEES = ("exactly-once", "at-least-once")
 EXISTING = ("error", "keep")
 _WORDS = {"create": bool, "replay": bool, "partitions": int, "timeout": int}
 _OURS = ("bootstrap.servers", "transactional.id", "group.id", "enable.idempotence")
-Message = tuple[str | None, str | None]
+Message = tuple[Part | None, Part | None]
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,12 @@ class KafkaOptions:
     """What a Kafka sink is told.
 
     servers: host:port, several with commas. format: "upsert-json" (key and row, or a tombstone), "debezium-json" (op c
-    and d), "jsonl" (rows with `_change_type`). guarantee: "exactly-once", or "at-least-once" without transactions.
-    existing: what to do where a checkpoint first writes to a topic that has messages: "error" or "keep". replay:
-    whether a checkpoint that has gone back to an older batch, or whose last one comes out otherwise, may write its
-    batches again. create, partitions: whether the topic is made if it is not there, and with how many. timeout: how
-    many seconds to wait for the broker. prefix: of the name of transactions and of the group. properties: of Kafka's
-    client (librdkafka).
+    and d), "jsonl" (rows with `_change_type`), or the same in Avro: "upsert-avro", "debezium-avro", "avro-confluent".
+    registry: of the schemas of these. guarantee: "exactly-once", or "at-least-once" without transactions. existing:
+    what to do where a checkpoint first writes to a topic that has messages: "error" or "keep". replay: whether a
+    checkpoint that has gone back to an older batch, or whose last one comes out otherwise, may write its batches again.
+    create, partitions: whether the topic is made if it is not there, and with how many. timeout: how many seconds to
+    wait for the broker. prefix: of the name of transactions and of the group. properties: of its client, librdkafka.
     """
 
     servers: str
@@ -52,12 +53,13 @@ class KafkaOptions:
     timeout: int = 60
     prefix: str = "aggloom"
     properties: Mapping[str, Any] = field(default_factory=dict)
+    registry: SchemaRegistry | None = None
     kind = "kafka"
 
     @property
     def needs_key(self) -> bool:
         """Whether nothing can be written without a key of the result."""
-        return self.format == "upsert-json"
+        return self.format in UPSERTS
 
 
 def kafka_options(given: Mapping[str, Any]) -> KafkaOptions:
@@ -78,6 +80,12 @@ def kafka_options(given: Mapping[str, Any]) -> KafkaOptions:
             raise SpecError(
                 f"sink kafka: {name} is {getattr(made, name)!r}; known are {', '.join(allowed)}"
             )
+    if (made.registry is None) == (made.format in IN_AVRO):
+        raise SpecError(
+            f"sink kafka: {made.format} has its schemas in a registry; say where: registry='https://registry:8081'"
+            if made.registry is None
+            else f"sink kafka: a registry has the schemas of Avro; {made.format} has no use for it"
+        )
     for name in made.properties:
         if name in _OURS:
             raise SpecError(f"sink kafka: {name!r} is the sink's own; take it out of properties")
@@ -87,6 +95,8 @@ def kafka_options(given: Mapping[str, Any]) -> KafkaOptions:
 def _typed(name: str, value: Any) -> Any:
     """The value of an option, which a command line gives as text."""
     kind = _WORDS.get(name, str)
+    if name == "registry":
+        return schema_registry(value)
     if name == "properties":
         if isinstance(value, Mapping):
             return dict(value)
@@ -115,6 +125,7 @@ class KafkaSink:
         self.key = None if key is None else tuple(key)
         self._where = f"sink kafka, topic {options.topic}"
         self._producer: Any = None
+        self._interrupted = False
         _client()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -141,37 +152,31 @@ class KafkaSink:
     def messages(self, rows: pa.Table, kinds: Kinds) -> Iterator[Message]:
         """The keys and values that say what a batch does."""
         key, names = self.key, rows.column_names
-        write = object_writer(rows.schema)
-        own = pa.schema([rows.schema.field(name) for name in key or ()])
-        write_key = object_writer(own)
-        if self.options.format == "upsert-json":
+        options = self.options
+        made = encoding(options.format, rows.schema, key, options.topic, options.registry)
+        if options.format in UPSERTS:
             assert key is not None
             told = tells_before(kinds) if self.tells_before is None else self.tells_before
             for net in net_by_key(rows, kinds, key, told, self._where):
-                yield write_key(net.key), None if net.row is None else write(net.row)
+                yield made.key(net.key), None if net.row is None else made.row(net.row)
             return
         places = [names.index(name) for name in key or ()]
         columns = [column.to_pylist() for column in rows.columns]
         values = zip(*columns, strict=True) if columns else iter([()] * rows.num_rows)
         for row, kind, gone in zip(values, kinds, is_retraction(kinds), strict=True):
-            about = write_key([row[place] for place in places]) if key is not None else None
-            text = write(row)
-            if self.options.format == "jsonl":
-                comma = ", " if names else ""
-                yield about, f'{text[:-1]}{comma}"_change_type": "{CHANGE_TYPES[kind]}"}}'
-            elif gone:
-                yield about, f'{{"before": {text}, "after": null, "op": "d"}}'
-            else:
-                yield about, f'{{"before": null, "after": {text}, "op": "c"}}'
+            about = made.key([row[place] for place in places]) if key is not None else None
+            yield about, made.change(row, int(kind), bool(gone))
 
     def _transaction(self, messages: list[Message], batch: int, checkpoint: str) -> bool:
         # What is the same in another order says the same.
-        told = sorted(json.dumps(message) for message in messages)
+        told = sorted(json.dumps([_shown(part) for part in message]) for message in messages)
         digest = hashlib.sha256("\n".join(told).encode()).hexdigest()
         name = f"{self.options.prefix}-{checkpoint}-{self.options.topic}"
         group = self._consumer(name)
         try:
-            if self._producer is None:
+            if self._producer is not None:
+                self._producer.poll(0)
+            if self._producer is None or self._interrupted:
                 self._make_topic()
                 self._producer = self._opened(name)
             last = self._last(group)
@@ -187,9 +192,11 @@ class KafkaSink:
                 position = _client().TopicPartition(
                     self.options.topic, 0, batch + 1, metadata=digest
                 )
-                about = group.consumer_group_metadata()
-                producer.send_offsets_to_transaction([position], about, self.options.timeout)
+                self._note(producer, position, group.consumer_group_metadata())
                 producer.commit_transaction(self.options.timeout)
+            except TimeoutError as stuck:
+                # Nor would it answer to what comes after; who opens the next one aborts its transaction.
+                raise SinkError(f"{self._where}: {stuck}") from None
             except BaseException:
                 with suppress(Exception):
                     producer.abort_transaction(self.options.timeout)
@@ -201,9 +208,39 @@ class KafkaSink:
     def _opened(self, name: str) -> Any:
         """A producer under the name of the checkpoint; one of an earlier run can write no more from now on."""
         config = {"transactional.id": name, "transaction.timeout.ms": 900_000}
-        producer = _client().Producer(self._config(config))
+        # The client looks for a group's coordinator once, and never finds it again after it was away (librdkafka 5511).
+        producer = _client().Producer(self._config({**config, "error_cb": self._hear}))
         producer.init_transactions(self.options.timeout)
+        self._interrupted = False
         return producer
+
+    def _hear(self, _: Any) -> None:
+        """Note that a broker was away."""
+        self._interrupted = True
+
+    def _note(self, producer: Any, position: Any, about: Any) -> None:
+        """Make the batch's number part of the transaction. Raises TimeoutError.
+
+        The client's own timeout is none (librdkafka 5456): a broker that goes meanwhile would hold it for ever.
+        """
+        failed: list[BaseException] = []
+
+        def send() -> None:
+            try:
+                producer.send_offsets_to_transaction([position], about, self.options.timeout)
+            except BaseException as error:
+                failed.append(error)
+
+        sending = Thread(target=send, daemon=True)
+        sending.start()
+        sending.join(self.options.timeout)
+        if sending.is_alive():
+            raise TimeoutError(
+                f"no answer of the group's coordinator within {self.options.timeout} seconds. Nothing of the batch was "
+                "written; the next run writes it"
+            )
+        if failed:
+            raise failed[0]
 
     def _last(self, group: Any) -> tuple[int, str] | None:
         """The number and the digest of the batch that this checkpoint wrote last."""
@@ -243,7 +280,7 @@ class KafkaSink:
             return False
         if batch > last[0] or self.options.replay:
             return True
-        if batch == last[0] and self.options.format == "upsert-json":
+        if batch == last[0] and self.options.needs_key:
             return True
         what = "comes to it again with other rows" if batch == last[0] else f"is at {batch} again"
         raise CheckpointError(
@@ -289,7 +326,7 @@ class KafkaSink:
             return
         if not options.create:
             raise SinkError(f"{self._where}: there is no such topic; make it, or pass create=true")
-        config = {"cleanup.policy": "compact"} if options.format == "upsert-json" else {}
+        config = {"cleanup.policy": "compact"} if options.needs_key else {}
         made = admin.create_topics([NewTopic(name, options.partitions, -1, config=config)])
         try:
             made[name].result(options.timeout)
@@ -340,6 +377,10 @@ class KafkaSink:
         return SinkError(
             f"{self._where}: {said} ({code}). If the batch was written, the next run finds it and passes over it."
         )
+
+
+def _shown(part: Part | None) -> str | None:
+    return part.hex() if isinstance(part, bytes) else part
 
 
 def _client() -> Any:

@@ -1,4 +1,4 @@
-"""A checkpoint directory, and Spark's own records in it and in its file sink's output, looked at before a query starts.
+"""A checkpoint directory, and Spark's own records in it, looked at before a query starts.
 
 Spark writes a checksum beside each of them on a local disk, and does not read it: a batch number in which a bit is
 flipped would be another history, and the table wrong without a word. File systems of clusters check by themselves.
@@ -7,18 +7,15 @@ flipped would be another history, and the table wrong without a word. File syste
 from __future__ import annotations
 
 import json
-import os
 import struct
 import zlib
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from aggloom.errors import CheckpointError, StateCorruptError, StateMismatchError
 
 _RECORDS = ("metadata", "offsets/*", "commits/*", "sources/*/*", "state/*/_*/**/*")
 _HEADER = struct.Struct(">4si")
 _SUM = struct.Struct(">I")
-_SINK_LOG = "_spark_metadata"
 TABLE_FILE = "aggloom-table.arrow"
 QUERY_FILE = "aggloom-query.json"
 _STATE, _FORMER_STATE = (b"head", b"log"), b"snapshot"
@@ -91,51 +88,6 @@ def check_records(checkpoint: str | Path) -> None:
         raise corrupt(f"commits/{max(planned) - 1} is missing, and a batch was begun after it")
 
 
-def take_back(output: str | Path, checkpoint: str | Path) -> None:
-    """Delete from the output of Spark's file sink the batch that Spark has not committed, if it is there.
-
-    Spark runs that batch again. Its sink would pass over it, so that there would be no state to commit. Raises
-    StateCorruptError, and deletes nothing, if the output's log names anything else than files of the output.
-    """
-    root, log = local(checkpoint), local(output) / _SINK_LOG
-    begun, done = (max(batches(root / name), default=-1) for name in ("offsets", "commits"))
-    entries = {int(file.name.removesuffix(".compact")): file for file in log.glob("[0-9]*")}
-    if begun == done or not entries or max(entries) != begun:
-        return
-    last = entries.pop(begun)
-    home = log.parent.resolve()
-    known = {path for entry in entries.values() for path in _added(entry, home)}
-    for path in _added(last, home) - known:
-        path.unlink(missing_ok=True)
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
-    last.unlink()
-
-
-def _added(entry: Path, home: Path) -> set[Path]:
-    """The files that an entry of a file sink's log names; raises StateCorruptError for one that is not in `home`."""
-    try:
-        lines = entry.read_text(encoding="utf-8").splitlines()[1:]
-        named = [urlparse(json.loads(line)["path"]) for line in lines]
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise corrupt(f"{entry} is no entry of a file sink's log ({e})") from e
-    return {_inside(home, entry, url.scheme, url.netloc, unquote(url.path)) for url in named}
-
-
-def _inside(home: Path, entry: Path, scheme: str, host: str, text: str) -> Path:
-    """The file of this name; its directory is looked up, so that neither .. nor a link leads out of `home`."""
-    path = Path(os.path.normpath(text))
-    if (scheme, host) in (("file", ""), ("file", "localhost")) and "\0" not in text:
-        found = path.parent.resolve() / path.name
-        inner = found.relative_to(home).parts if found.is_relative_to(home) else ()
-        if inner and inner[0] != _SINK_LOG and not (found.is_dir() and not found.is_symlink()):
-            return found
-    raise StateCorruptError(
-        f"{entry} names {text}, which is no file of {home}: nothing was deleted. Restore the output from a copy, "
-        "or start over with an empty output and an empty checkpoint directory."
-    )
-
-
 def local(path: str | Path) -> Path:
     """A path on a local disk; one that is not there for any other."""
     return Path(str(path).removeprefix("file://").removeprefix("file:"))
@@ -144,6 +96,11 @@ def local(path: str | Path) -> Path:
 def is_local(path: str | Path) -> bool:
     """Whether a path is one on this machine, and no file system's of another."""
     return "://" not in str(path) or str(path).startswith("file:")
+
+
+def id_of(checkpoint: Path) -> str:
+    """The id that Spark has given to a local checkpoint, which no other has."""
+    return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
 
 
 def batches(directory: Path) -> list[int]:

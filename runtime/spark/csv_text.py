@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import UnknownColumnError, nearest
-from aggloom.runtime.formats.jsonl import FLATTENED_HINT
+from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
 from aggloom.runtime.spark.arrow_udf import arrow_udf
 from aggloom.runtime.spark.csv_plain import PlainFiles
 from aggloom.runtime.spark.files import METRIC

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from aggloom.errors import SpecError
 from aggloom.runtime.sinks.registry import Options, Sink, made_sink
-from aggloom.runtime.spark.checkpoint import is_local, local
+from aggloom.runtime.spark.checkpoint import id_of, is_local, local
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.lower import Lowering
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
@@ -103,7 +103,6 @@ def _key(
 def checkpoint_id(batch: DataFrame, checkpoint: str) -> str:
     """The id that Spark has given to a checkpoint, which no other has."""
     if is_local(checkpoint):
-        text = (local(checkpoint) / "metadata").read_text(encoding="utf-8")
-    else:
-        text = batch.sparkSession.read.text(f"{checkpoint}/metadata").collect()[0][0]
+        return id_of(local(checkpoint))
+    text = batch.sparkSession.read.text(f"{checkpoint}/metadata").collect()[0][0]
     return str(json.loads(text)["id"])

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -65,6 +68,8 @@ _WAITED = "Exception thrown in awaitResult"
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SHOWN = 400
+_FAREWELL_SECONDS = 2
+"""For so long a Java that no longer answers may take to end."""
 
 
 def started(writer: DataStreamWriter) -> StreamingQuery:
@@ -96,7 +101,7 @@ def await_end(query: StreamingQuery) -> None:
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """What fails inside, as the one typed error of a sink: foreachBatch keeps of it nothing but the text.
+    """What fails inside, as one typed error; of one in a sink foreachBatch keeps nothing but the text.
 
     what: the sink, and what it writes, for a disk that is full.
     """
@@ -108,6 +113,23 @@ def telling(what: str) -> Iterator[None]:
         if failure.errno not in _FULL:
             raise
         raise no_room(f"{what}: {failure.strerror or failure}") from None
+
+
+@contextmanager
+def while_java_lives(spark: SparkSession) -> Iterator[None]:
+    """Says in words that Spark's Java is gone: what is asked of it afterwards fails with the words of a socket."""
+    try:
+        yield
+    except (OSError, Py4JError) as failure:
+        java: Any = getattr(spark.sparkContext._gateway, "proc", None)
+        try:
+            java.wait(_FAREWELL_SECONDS)
+        except (AttributeError, subprocess.TimeoutExpired):
+            raise failure from None
+        raise AggloomError(
+            "Spark's Java has ended: it was killed, as by a kernel without memory (spark.driver.memory says how much "
+            "it takes). Nothing is lost; start the query again from the same checkpoint."
+        ) from failure
 
 
 def explained(failure: BaseException) -> AggloomError:

@@ -1,19 +1,28 @@
 """Spark's own sink of files, with its log of what each batch has written, called batch by batch.
 
 As a sink of a stream it is called by Spark alone, which leaves out of a batch the files that are gone and says nothing.
-Called from here, each batch is looked at first, as with the other sinks.
+Called from here, each batch is looked at first, as with the other sinks. Its log knows batches by their numbers alone:
+it passes over those that another checkpoint has written there. So the output says of which checkpoint it is.
 """
 
 from __future__ import annotations
 
+import json
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame
 
+from aggloom.errors import SinkError, StateCorruptError
+from aggloom.runtime.spark.checkpoint import batches, corrupt, id_of, is_local, local
+from aggloom.runtime.spark.each_batch import checkpoint_id
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.release import streaming_class
 
+_LOG, _OWNER = "_spark_metadata", "_aggloom"
 _FORMATS = {"jsonl": "json.JsonFileFormat", "parquet": "parquet.ParquetFileFormat"}
 _PACKAGE = "org.apache.spark.sql.execution.datasources"
 
@@ -24,24 +33,122 @@ class FileSink:
 
     kind: str
     path: str
+    checkpoint: str
     _sink: Any = field(default=None, repr=False)
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write one batch."""
+        """Write one batch; raises SinkError, before anything is written, if its number is taken."""
         with telling(f"{self.kind} sink: {self.path}"):
             if self._sink is None:
-                self._sink = self._made(batch.sparkSession)
+                self._sink = self._made(batch, batch_id)
             self._sink.addBatch(batch_id, batch._jdf)
 
-    def _made(self, session: Any) -> Any:
+    def _made(self, batch: DataFrame, batch_id: int) -> Any:
+        session: Any = batch.sparkSession
         jvm = session._jvm
+        path = jvm.org.apache.hadoop.fs.Path(self.path)
+        files = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+        # Spark's log of files knows whole paths only.
+        path = files.makeQualified(path)
+        self._claim(
+            files,
+            path,
+            jvm.org.apache.hadoop.fs.Path,
+            batch_id,
+            checkpoint_id(batch, self.checkpoint),
+        )
         format = getattr(jvm, f"{_PACKAGE}.{_FORMATS[self.kind]}")()
         columns = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
         options = jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
         sink = getattr(jvm, streaming_class("sinks", "FileStreamSink"))
-        return sink(session._jsparkSession, self.path, format, columns, options)
+        return sink(session._jsparkSession, path.toString(), format, columns, options)
+
+    def _claim(self, files: Any, home: Any, path: Any, batch_id: int, own: str) -> None:
+        """Write into the output whose it is; raises SinkError where the batch would be passed over."""
+        log, mark = path(home, _LOG), path(home, _OWNER)
+        names = (
+            [each.getPath().getName() for each in files.listStatus(log)]
+            if files.exists(log)
+            else []
+        )
+        numbers = [name.removesuffix(".compact") for name in names]
+        newest = max((int(each) for each in numbers if each.isdigit()), default=-1)
+        owner = _text(files.open(mark)) if files.exists(mark) else None
+        # Elsewhere than here the last batch, if it was not committed, is still there: it is passed over rightly.
+        taken = newest >= batch_id if is_local(self.path) else newest > batch_id
+        where = f"sink {self.kind}: {self.path} has"
+        if newest >= 0 and (taken if owner is None else owner != own):
+            raise SinkError(
+                f"{where} batches of another checkpoint, for which Spark would take those of this one. Give it a "
+                "directory that is empty or not there yet, or run the query with the checkpoint that wrote them."
+            )
+        if taken:
+            raise SinkError(
+                f"{where} batch {newest} already, and the checkpoint goes on with batch {batch_id}, which would be "
+                "passed over: it was put back from an older copy. Put the output back too, or begin with an empty "
+                "output and an empty checkpoint."
+            )
+        if owner != own:
+            mine = files.create(mark, True)
+            mine.write(own.encode())
+            mine.close()
+
+
+def _text(stream: Any) -> str:
+    try:
+        return bytes(stream.readAllBytes()).decode()
+    finally:
+        stream.close()
 
 
 def is_here(session: Any) -> bool:
     """Whether a session's JVM can be called; over Connect it cannot."""
     return hasattr(session, "_jsparkSession")
+
+
+def take_back(output: str | Path, checkpoint: str | Path) -> None:
+    """Delete from the output of Spark's file sink the batch that Spark has not committed, if it is there.
+
+    Spark runs that batch again. Its sink would pass over it, so that there would be no state to commit. The batches of
+    another checkpoint are left alone. Raises StateCorruptError, and deletes nothing, if the output's log names anything
+    else than files of the output.
+    """
+    root, log, owner = local(checkpoint), local(output) / _LOG, local(output) / _OWNER
+    begun, done = (max(batches(root / name), default=-1) for name in ("offsets", "commits"))
+    entries = {int(file.name.removesuffix(".compact")): file for file in log.glob("[0-9]*")}
+    if begun == done or not entries or max(entries) != begun:
+        return
+    if not owner.is_file() or owner.read_text(encoding="utf-8") != id_of(root):
+        return
+    last = entries.pop(begun)
+    home = log.parent.resolve()
+    known = {path for entry in entries.values() for path in _added(entry, home)}
+    for path in _added(last, home) - known:
+        path.unlink(missing_ok=True)
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+    last.unlink()
+
+
+def _added(entry: Path, home: Path) -> set[Path]:
+    """The files that an entry of a file sink's log names; raises StateCorruptError for one that is not in `home`."""
+    try:
+        lines = entry.read_text(encoding="utf-8").splitlines()[1:]
+        named = [urlparse(json.loads(line)["path"]) for line in lines]
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise corrupt(f"{entry} is no entry of a file sink's log ({e})") from e
+    return {_inside(home, entry, url.scheme, url.netloc, unquote(url.path)) for url in named}
+
+
+def _inside(home: Path, entry: Path, scheme: str, host: str, text: str) -> Path:
+    """The file of this name; its directory is looked up, so that neither .. nor a link leads out of `home`."""
+    path = Path(os.path.normpath(text))
+    if (scheme, host) in (("file", ""), ("file", "localhost")) and "\0" not in text:
+        found = path.parent.resolve() / path.name
+        inner = found.relative_to(home).parts if found.is_relative_to(home) else ()
+        if inner and inner[0] != _LOG and not (found.is_dir() and not found.is_symlink()):
+            return found
+    raise StateCorruptError(
+        f"{entry} names {text}, which is no file of {home}: nothing was deleted. Restore the output from a copy, "
+        "or start over with an empty output and an empty checkpoint directory."
+    )

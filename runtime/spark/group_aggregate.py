@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from aggloom.codegen import AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
-from aggloom.runtime.formats.jsonl import FLATTENED, FLATTENED_HINT
+from aggloom.runtime.formats.flat_rows import FLATTENED, FLATTENED_HINT
 from aggloom.runtime.spark.lower import Lowering, Settings
 from aggloom.runtime.spark.messages import upsert_keys
 from aggloom.runtime.spark.ordinary import Table

@@ -31,6 +31,7 @@ from aggloom.runtime.operators.base import Operator, OperatorSpec, blocks_of
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.spark.checkpoint import require_directory
 from aggloom.runtime.spark.framing import LAYOUT
+from aggloom.runtime.spark.paths import whole
 from aggloom.runtime.spark.session import session
 from aggloom.runtime.spark.state_reader import (
     BucketFiles,
@@ -316,7 +317,7 @@ def looks_at(
     spark = (
         spark or SparkSession.getActiveSession() or session("aggloom", **{"spark.log.level": "OFF"})
     )
-    opened = Checkpoint(spark, str(checkpoint))
+    opened = Checkpoint(spark, whole(spark, checkpoint))
     found = opened.operators()
     number = str(operator).partition(".")[0]
     chosen = [each for each in found if operator is None or number == str(each.number)]

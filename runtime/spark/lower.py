@@ -161,7 +161,7 @@ class Lowering:
     def about(self) -> Query:
         """What a checkpoint is to know of a plan that has been lowered."""
         operators = tuple(json.loads(factory.description) for factory in self.factories)
-        return Query(operators, above(self.plan.root))
+        return Query(operators, above(self.plan.root), self._zone)
 
     def _stands_still(self, table: Table) -> bool:
         """Whether a table is a batch beside streams."""

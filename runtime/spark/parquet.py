@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from aggloom.errors import InputFormatError, nearest
-from aggloom.runtime.formats.jsonl import FLATTENED, FLATTENED_HINT
+from aggloom.runtime.formats.flat_rows import FLATTENED, FLATTENED_HINT
 from aggloom.runtime.spark.blobs import empty_columns
 from aggloom.runtime.values.fitting import fits
 

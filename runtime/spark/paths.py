@@ -46,14 +46,28 @@ def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[s
                 f"read_changes: nothing matches {text!r}. To wait for files name their directory, with "
                 f"{_GLOB_FILTER} for their names."
             )
-        return text, options
+        return whole(spark, text), options
     if not place.exists():
         raise SpecError(f"read_changes: there is no file or directory {text!r}.{_sibling(place)}")
     if place.is_dir():
-        return text, options
+        return whole(spark, text), options
     if _GLOB_FILTER.lower() in map(str.lower, options):
         raise SpecError(f"read_changes: {text!r} is one file; leave {_GLOB_FILTER} out.")
     return str(place.absolute().parent), {**options, _GLOB_FILTER: place.name}
+
+
+def whole(spark: Any, path: str | Path) -> str:
+    """A relative path as this process has it: Spark's stays where it was started, though os.chdir is called here."""
+    text = str(path)
+    place = local(text)
+    if (
+        place is None
+        or place.is_absolute()
+        or not is_local(spark)
+        or not _reads_this_disk(spark, text)
+    ):
+        return text
+    return str(place.absolute())
 
 
 def local(path: str) -> Path | None:

@@ -7,6 +7,7 @@ has the query of the last committed batch, and that which is to run from the nex
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,13 +18,20 @@ from aggloom.runtime.operators.comparison import LINE, Description
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, batches, corrupt, is_local, local
 from aggloom.runtime.storage.checked import with_checksum, without_checksum
 
+_UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
+_ZONED = re.compile(
+    r"\b(TIMESTAMP|DATE)\b|(?i:\w*(date|time|unix|hour|minute|second|day|week|month|quarter|year|now)\w*\()"
+)
+"""Types and functions that may ask for the time zone."""
+
 
 @dataclass(frozen=True)
 class Query:
-    """A query: the description of each operator by its place, and what is above them as {what: text}."""
+    """A query: the description of each operator by its place, what is above them as {what: text}, the time zone."""
 
     operators: tuple[Description, ...]
     result: Mapping[str, str]
+    zone: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,10 +80,21 @@ def differing(old: Query, new: Query) -> StateMismatchError | None:
     elif not was:
         lines = [f"{what}: {a or 'none'} -> {b or 'none'}" for what, a, b in _above(old, new)]
     if not lines:
-        return None
+        return _elsewhere(old, new)
     return StateMismatchError(
         "the query differs from the one that wrote the checkpoint. Run the query that this checkpoint belongs to, or "
         "give this one a checkpoint directory of its own." + "".join(LINE + line for line in lines)
+    )
+
+
+def _elsewhere(old: Query, new: Query) -> StateMismatchError | None:
+    """The error for a query with days or hours in it, where the session's time zone is another than it was."""
+    was, now = ("UTC" if query.zone in _UTC else query.zone for query in (old, new))
+    if not was or was == now or not _ZONED.search(json.dumps(new.operators)):
+        return None
+    return StateMismatchError(
+        f"the session's time zone is {now}, and that of the checkpoint {was}: the same rows would fall on other days "
+        f"and hours. Set spark.sql.session.timeZone={was}, or give the query a checkpoint directory of its own."
     )
 
 
@@ -110,4 +129,6 @@ def _versions(root: Path) -> list[Version]:
 
 
 def _query(data: Mapping[str, Any] | None) -> Query | None:
-    return None if data is None else Query(tuple(data["operators"]), data["result"])
+    if data is None:
+        return None
+    return Query(tuple(data["operators"]), data["result"], data.get("zone", ""))

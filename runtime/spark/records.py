@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType
 
-from aggloom.runtime.formats.jsonl import FLATTENED
+from aggloom.runtime.formats.flat_rows import FLATTENED
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES, KIND_NAMES, SPELLINGS
 
 CHANGE_COLUMN = CHANGE_COLUMNS["spark"]

@@ -13,15 +13,16 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from aggloom.errors import SpecError, StateCorruptError
+from aggloom.errors import CheckpointError, SpecError, StateCorruptError
 from aggloom.runtime.sinks.registry import KNOWN, destination
-from aggloom.runtime.spark.checkpoint import TABLE_FILE, take_back
+from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
-from aggloom.runtime.spark.file_sink import FileSink, is_here
+from aggloom.runtime.spark.file_sink import FileSink, is_here, take_back
 from aggloom.runtime.spark.journal import followed
 from aggloom.runtime.spark.lower import lowered
+from aggloom.runtime.spark.paths import whole
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.starting import WithFiles, ready
 from aggloom.runtime.values.changelog import (
@@ -67,6 +68,9 @@ def write_changes(
             "For a function of your own use df.writeStream.foreachBatch"
         )
     kind, path, options = destination(sink)
+    path, checkpoint = whole(df.sparkSession, path) if path else "", whole(
+        df.sparkSession, checkpoint
+    )
     made = given = lowered(df)
     batches = None
     if options is not None:
@@ -89,7 +93,7 @@ def write_changes(
     elif batches is None:
         check_shared(df.sparkSession, "output", path)
         take_back(path, checkpoint)
-        each = FileSink(kind, path) if is_here(df.sparkSession) else None
+        each = FileSink(kind, path, str(checkpoint)) if is_here(df.sparkSession) else None
     if each is not None:
         writer = writer.foreachBatch(WithFiles(checkpoint, each))
     else:
@@ -271,8 +275,14 @@ def _checksum(table: pa.Table) -> bytes:
 
 
 def read_table(checkpoint: str | Path) -> pa.Table:
-    """The table that a `table` sink keeps under this checkpoint; a row that is there n times comes n times."""
-    stored = _read(Path(checkpoint) / TABLE_FILE)
+    """The table that a `table` sink keeps under this checkpoint; a row that is there n times comes n times.
+
+    Raises CheckpointError if no batch has run, StateCorruptError if the file is damaged or missing.
+    """
+    file = Path(checkpoint) / TABLE_FILE
+    if not file.exists() and not batches(file.with_name("commits")):
+        raise CheckpointError(f"{checkpoint}: no batch has run yet, so that there is no table.")
+    stored = _read(file)
     weights = stored.column(stored.num_columns - 1).to_pylist()
     positions = [place for place, weight in enumerate(weights) for _ in range(weight)]
     return stored.drop_columns([stored.column_names[-1]]).take(pa.array(positions, pa.int64()))

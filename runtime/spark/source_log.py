@@ -6,7 +6,6 @@ there any more it passes over without a word: files are missing for it only wher
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import json
 import logging
@@ -36,6 +35,14 @@ class Source(NamedTuple):
 
     path: str
     in_parts: bool
+
+
+class Listed(NamedTuple):
+    """A file in a source's log: under which number, and when it was written, in milliseconds."""
+
+    path: str
+    number: int
+    time: int
 
 
 def noted(read: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
@@ -69,7 +76,7 @@ def check_order(name: str, df: DataFrame, checkpoint: str | Path) -> None:
     source = _SOURCES.get(df)
     if source is None or not source.in_parts or not df.isStreaming:
         return
-    known = {path for log in local(checkpoint).glob("sources/*") for path, _ in _entries(log)}
+    known = set(_read_times(checkpoint))
     times: dict[int, Path] = {}
     for path, time in _files(local(source.path)):
         if str(path) in known:
@@ -83,6 +90,19 @@ def check_order(name: str, df: DataFrame, checkpoint: str | Path) -> None:
         times[time] = path
 
 
+def warn_changed(checkpoint: str | Path) -> None:
+    """Warn of files on this machine that were written again after a query had read them: it reads a file once."""
+    read = _read_times(checkpoint).items()
+    changed = [path for path, time in read if _time(Path(path)) not in (time, None)]
+    if changed:
+        _log.warning(
+            "%s: written again since they were read: %s. A stream reads a file once: what is new in them is not in the "
+            "result. Put new rows into new files.",
+            checkpoint,
+            _named(changed),
+        )
+
+
 def check_files(checkpoint: str | Path, batch: int, ignore: bool) -> None:
     """Raise MissingFileError if files that a batch has, by Spark's log, are no longer on this machine.
 
@@ -92,15 +112,18 @@ def check_files(checkpoint: str | Path, batch: int, ignore: bool) -> None:
     gone = [path for path in planned if not os.path.lexists(path)]
     if not gone:
         return
-    more = f" and {len(gone) - _SHOWN} more" if len(gone) > _SHOWN else ""
-    named = (
-        f"batch {batch}: {len(gone)} of its source files are gone: {', '.join(gone[:_SHOWN])}{more}"
-    )
+    named = f"batch {batch}: {len(gone)} of its source files are gone: {_named(gone)}"
     if not ignore:
         raise MissingFileError(
             f"{named}. Put them back, or set {_IGNORE}=true in the session to go on without their rows."
         )
     _log.warning("%s; the query goes on without their rows (%s)", named, _IGNORE)
+
+
+def _named(paths: list[str]) -> str:
+    """The first of some paths, and how many more there are."""
+    more = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return f"{', '.join(paths[:_SHOWN])}{more}"
 
 
 def ignores_missing(df: DataFrame) -> bool:
@@ -113,7 +136,14 @@ def _planned(root: Path, batch: int) -> Iterator[str]:
     after, before = _offsets(root, batch), _offsets(root, batch - 1)
     for source, end in after.items():
         wanted = range(before.get(source, -1) + 1, end + 1)
-        yield from (p for p, n in _entries(root / "sources" / str(source), wanted) if n in wanted)
+        log = root / "sources" / str(source)
+        yield from (each.path for each in _entries(log, wanted) if each.number in wanted)
+
+
+def _read_times(checkpoint: str | Path) -> dict[str, int]:
+    """The files that a query has read, or will with its next batch, each with its time as it was listed then."""
+    logs = local(checkpoint).glob("sources/*")
+    return {each.path: each.time for log in logs for each in _entries(log)}
 
 
 def _offsets(root: Path, batch: int) -> dict[int, int]:
@@ -131,20 +161,22 @@ def _offsets(root: Path, batch: int) -> dict[int, int]:
     return found
 
 
-def _entries(log: Path, wanted: range | None = None) -> Iterator[tuple[str, int]]:
-    """The local files that a source's log names, with the numbers under which it does; wanted: of these only."""
+def _entries(log: Path, wanted: range | None = None) -> Iterator[Listed]:
+    """The local files that a source's log names; wanted: under these numbers only. Other sources' logs name none."""
     for file in log.glob("[0-9]*"):
         try:
             number = int(file.name.removesuffix(".compact"))
             if wanted is not None and (not wanted or number < wanted[0]):
                 continue
             entries = list(map(json.loads, file.read_text(encoding="utf-8").splitlines()[1:]))
-            found = [(str(each["path"]), int(each["batchId"])) for each in entries]
+            if entries and not any(isinstance(each, dict) and "path" in each for each in entries):
+                return
+            found = [(str(e["path"]), int(e["batchId"]), int(e["timestamp"])) for e in entries]
         except (ValueError, KeyError, TypeError) as e:
             raise corrupt(f"sources/{log.name}/{file.name} cannot be read ({e})") from e
-        for path, batch in found:
+        for path, batch, time in found:
             if is_local(path):
-                yield os.path.normpath(local(unquote(path))), batch
+                yield Listed(os.path.normpath(local(unquote(path))), batch, time)
 
 
 def _files(directory: Path) -> list[tuple[Path, int]]:
@@ -153,6 +185,15 @@ def _files(directory: Path) -> list[tuple[Path, int]]:
     for place, inner, names in os.walk(directory.absolute()):
         inner[:] = [name for name in inner if name[0] not in "._"]
         for path in (Path(place) / name for name in names if name[0] not in "._"):
-            with contextlib.suppress(FileNotFoundError):
-                found.append((path, path.stat().st_mtime_ns // 1_000_000))
+            time = _time(path)
+            if time is not None:
+                found.append((path, time))
     return sorted(found)
+
+
+def _time(path: Path) -> int | None:
+    """The millisecond at which a file was written; None if it is gone."""
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return None

@@ -19,10 +19,11 @@ from aggloom.codegen import to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.formats.jsonl import FLATTENED_HINT
-from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES
+from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
+from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
 from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.expressions import quote, spark_schema
+from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.footers import lacks_column
 from aggloom.runtime.spark.messages import decoded, session_zone
@@ -38,6 +39,7 @@ from aggloom.runtime.spark.source_log import noted
 
 _ABSENT = "\0no such column"
 _PEEKED = 1_000
+_ANY_AGE = "36500d"
 
 
 @noted
@@ -78,7 +80,8 @@ def read_changes(
     table: as the format has them (docs/formats.md). Raises SpecError for these; what is wrong with a file fails the
     query with an InputFormatError.
     """
-    _one_of("format", format, FORMATS)
+    check_in_lines(format, "read_changes")
+    _one_of("format", format, (*LINES, *FILES))
     told: dict[str, str] = {
         "time_unit": time_unit,
         "missing": missing,
@@ -107,7 +110,10 @@ def read_changes(
         options["maxFilesPerTrigger"] = max_files_per_trigger
 
     def configured() -> Any:
-        return (spark.readStream if streaming else spark.read).options(**options)
+        if not streaming:
+            return spark.read.options(**options)
+        # Spark passes over files that are older than the newest by a week, and says nothing.
+        return spark.readStream.option("maxFileAge", _ANY_AGE).options(**options)
 
     if format == "parquet":
         if not lenient:
@@ -258,7 +264,8 @@ def _check_parquet(
 
 def _first_line(spark: SparkSession, path: str, options: Mapping[str, Any]) -> str | None:
     """The first line of one of the files that are there; None if there is none yet."""
-    found = spark.read.options(**options).text(path).limit(1).collect()
+    with telling(f"read_changes: {path}"):
+        found = spark.read.options(**options).text(path).limit(1).collect()
     return found[0][0] if found else None
 
 
@@ -267,7 +274,8 @@ def _check_json(
 ) -> None:
     """Refuse a column that none of the first lines has: writers leave out NULLs, but not all over."""
     lines = spark.read.options(**options).text(path).limit(_PEEKED)
-    keys = [row[0] for row in lines.select(F.json_object_keys("value")).collect()]
+    with telling(f"read_changes: {path}"):
+        keys = [row[0] for row in lines.select(F.json_object_keys("value")).collect()]
     found = list(dict.fromkeys(key for each in keys if each for key in each))
     if any(name.lower() in map(str.lower, found) for name in columns.names):
         _check_found(columns, found, f"the first {len(keys):,} lines of {path}")

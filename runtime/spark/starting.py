@@ -19,7 +19,7 @@ from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.evolution import changed_calls
 from aggloom.runtime.spark.lower import Lowering, lowered
 from aggloom.runtime.spark.query_file import Query
-from aggloom.runtime.spark.source_log import check_files, check_order, ignores_missing
+from aggloom.runtime.spark.source_log import check_files, check_order, ignores_missing, warn_changed
 
 _log = logging.getLogger("aggloom")
 
@@ -35,6 +35,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     check_shared(df.sparkSession, "checkpoint", checkpoint)
     check_directory(checkpoint)
     check_records(checkpoint)
+    warn_changed(checkpoint)
     batch = query_file.next_batch(checkpoint)
     query = lowered(df)
     if query is None:

@@ -1,0 +1,72 @@
+"""Words: the options of a created table, as those take them who read from it or write into it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aggloom.codegen import CreatedTable
+from aggloom.errors import OptionError, SpecError, nearest
+
+
+class Words:
+    """The options of a table, of which each is taken once; what nobody takes is refused by name."""
+
+    def __init__(self, table: CreatedTable, folder: Path | None) -> None:
+        self.table, self.folder = table, folder
+        self.given = {k: v for k, v in table.options.items() if k not in ("connector", "changes")}
+        self.known: list[str] = ["changes"]
+
+    def take(self, name: str) -> str | None:
+        """The value of an option, if it is given."""
+        self.known.append(name)
+        return self.given.pop(name, None)
+
+    def need(self, name: str) -> str:
+        """The value of an option that has to be there."""
+        found = self.take(name)
+        if not found:
+            there = next((f" (there is '{each}')" for each in self.given if each in name), "")
+            raise self.wrong(f"'{name}' is missing{there}; say it in WITH (..).")
+        return found
+
+    def choice(self, name: str, choices: Mapping[str, Any], otherwise: Any) -> Any:
+        """What the value of an option stands for."""
+        found = self.take(name)
+        if found is None:
+            return otherwise
+        if found.lower() not in choices:
+            raise self.wrong(f"'{name}' is {found!r}. {nearest(found.lower(), choices)}")
+        return choices[found.lower()]
+
+    def number(self, name: str) -> int | None:
+        """The value of an option that is a whole number."""
+        found = self.take(name)
+        if found is not None and not found.isdigit():
+            raise self.wrong(f"'{name}' is {found!r}; it must be a whole number.")
+        return None if found is None else int(found)
+
+    def prefixed(self, start: str) -> dict[str, str]:
+        """The options whose names begin so, under these names."""
+        self.known.append(f"{start}..")
+        return {name: self.given.pop(name) for name in list(self.given) if name.startswith(start)}
+
+    def storage(self) -> dict[str, str]:
+        """What is said to an object store."""
+        found = self.prefixed("storage.")
+        return {name.removeprefix("storage."): value for name, value in found.items()}
+
+    def refuse(self, name: str, why: str) -> None:
+        """Refuse an option of Flink's that has no meaning here."""
+        if self.take(name) is not None:
+            raise self.wrong(f"'{name}' is not supported: {why}")
+
+    def end(self) -> None:
+        """Refuse what nobody has taken."""
+        for name in self.given:
+            raise self.wrong(f"there is no option {name!r} here. {nearest(name, self.known)}")
+
+    def wrong(self, why: str) -> SpecError:
+        """The error of an option."""
+        return OptionError(f"CREATE TABLE {self.table.name}: {why}")

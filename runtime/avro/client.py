@@ -1,0 +1,233 @@
+"""A client of a schema registry: schemas by their ids, which it asks for once in a process, and new ones."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import ssl
+import time
+from collections.abc import Mapping
+from functools import cache
+from http.client import HTTPException
+from typing import Any, NoReturn
+from urllib.error import HTTPError, URLError
+from urllib.parse import quote
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, OpenerDirector, Request, build_opener
+
+from aggloom.errors import SchemaRegistryError
+from aggloom.runtime.avro.schemas import NotASchema
+from aggloom.runtime.avro.settings import SchemaRegistry, check_files
+
+_TYPE = "application/vnd.schemaregistry.v1+json"
+_UNKNOWN = 40403
+_LATER = (408, 425, 429, 500, 502, 503, 504)
+_LONGEST = 16 << 20
+_FIRST_WAIT, _LONGEST_WAIT = 0.2, 5.0
+_SHOWN = 200
+# A topic full of one bad message does not ask for each; whoever registers the schema is heard soon enough.
+_UNKNOWN_FOR, _UNKNOWN_KEPT = 5.0, 10_000
+
+
+class UnknownSchemaError(LookupError):
+    """An id that the registry does not have."""
+
+
+class IncompatibleSchemaError(ValueError):
+    """A schema that the registry does not take for a subject; the text is its reason."""
+
+
+class _NotNow(Exception):
+    """A failure that may be over at the next try."""
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """Goes nowhere else: the password is for this host."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+@cache
+def client_of(registry: SchemaRegistry) -> Client:
+    """The one client of a registry in this process."""
+    return Client(registry)
+
+
+class Client:
+    """Asks a registry; what it says of an id is true for ever, so that it is asked once."""
+
+    def __init__(self, registry: SchemaRegistry) -> None:
+        self.registry = registry
+        self._opener: OpenerDirector | None = None
+        self._first = 0
+        self._unknown: dict[int, float] = {}
+        self._registered: dict[tuple[str, str], int] = {}
+        self._schemas: dict[int, tuple[str, tuple[str, ...]]] = {}
+        self._versions: dict[tuple[str, int], tuple[str, tuple[str, ...]]] = {}
+
+    def schema(self, number: int) -> tuple[str, tuple[str, ...]]:
+        """The schema of an id as text, and those that it refers to.
+
+        Raises UnknownSchemaError, NotASchema for one that is not Avro's, and SchemaRegistryError.
+        """
+        if number not in self._schemas:
+            if self._unknown.get(number, 0) > time.monotonic():
+                raise UnknownSchemaError(number)
+            try:
+                told = self._ask(f"/schemas/ids/{number}", unknown=True)
+            except UnknownSchemaError:
+                if len(self._unknown) >= _UNKNOWN_KEPT:
+                    self._unknown.clear()
+                self._unknown[number] = time.monotonic() + _UNKNOWN_FOR
+                raise
+            self._schemas[number] = self._whole(told, f"schema {number}")
+        return self._schemas[number]
+
+    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
+        """The id of a schema under a subject, where it is registered if it is not.
+
+        Raises IncompatibleSchemaError and SchemaRegistryError.
+        """
+        text = json.dumps(schema)
+        if (subject, text) not in self._registered:
+            body = json.dumps({"schema": text}).encode()
+            number = self._ask(f"/subjects/{quote(subject, safe='')}/versions", body).get("id")
+            if type(number) is not int:
+                self._fail(self.registry.urls[0], "its answer to a schema has no id")
+            self._registered[subject, text] = number
+        return self._registered[subject, text]
+
+    def _whole(self, told: Mapping[str, Any], what: str) -> tuple[str, tuple[str, ...]]:
+        """A schema as the registry tells it, with all that it refers to before what refers to it."""
+        kind = told.get("schemaType") or "AVRO"
+        text = told.get("schema")
+        if kind != "AVRO":
+            raise NotASchema(f"{what} is {str(kind)[:20]}, not Avro")
+        if not isinstance(text, str):
+            self._fail(self.registry.urls[0], f"its answer has no {what}; is the URL right?")
+        found: list[str] = []
+        for subject, version in self._references(told):
+            own, before = self._version(subject, version)
+            found += [one for one in (*before, own) if one not in found]
+        return text, tuple(found)
+
+    def _references(self, told: Mapping[str, Any]) -> list[tuple[str, int]]:
+        try:
+            listed = told.get("references") or ()
+            return [(str(each["subject"]), int(each["version"])) for each in listed]
+        except (TypeError, KeyError, ValueError):
+            return self._fail(self.registry.urls[0], "its answer has references that name nothing")
+
+    def _version(self, subject: str, version: int) -> tuple[str, tuple[str, ...]]:
+        if (subject, version) not in self._versions:
+            told = self._ask(f"/subjects/{quote(subject, safe='')}/versions/{version}")
+            what = f"version {version} of {subject}"
+            self._versions[subject, version] = self._whole(told, what)
+        return self._versions[subject, version]
+
+    def _ask(
+        self, path: str, body: bytes | None = None, unknown: bool = False
+    ) -> Mapping[str, Any]:
+        """What the registry answers; raises SchemaRegistryError once each URL has failed as often as it may."""
+        urls = self.registry.urls
+        wait, said = _FIRST_WAIT, ""
+        for attempt in range(self.registry.attempts):
+            if attempt:
+                time.sleep(wait * random.uniform(0.5, 1))
+                wait = min(2 * wait, _LONGEST_WAIT)
+            for _ in urls:
+                url = urls[self._first % len(urls)]
+                try:
+                    return self._answer(url, path, body, unknown)
+                except _NotNow as failure:
+                    said = str(failure)
+                    # The one that answered last is asked first.
+                    self._first += 1
+        tries = f"{self.registry.attempts} tries"
+        why = f"{said}, {tries}; see that it runs, and that workers reach it"
+        return self._fail(str(self.registry), why)
+
+    def _answer(self, url: str, path: str, body: bytes | None, unknown: bool) -> Mapping[str, Any]:
+        headers = {"Accept": f"{_TYPE}, application/json", **self._credentials()}
+        if body is not None:
+            headers["Content-Type"] = _TYPE
+        if self._opener is None:
+            self._opener = self._opened()
+        try:
+            request = Request(url + path, body, headers)
+            with self._opener.open(request, timeout=self.registry.timeout) as answer:
+                return self._parsed(url, answer.read(_LONGEST))
+        except HTTPError as error:
+            self._refused(url, error, unknown, body is not None)
+        except (OSError, HTTPException) as error:
+            reason = error.reason if isinstance(error, URLError) else error
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                why = f"its certificate is not trusted ({reason.verify_message}); give the CA's as ca_file"
+                self._fail(url, why)
+            said = "no answer in time" if isinstance(reason, TimeoutError) else _line(reason)
+            raise _NotNow(f"cannot be reached ({said})") from None
+        except ValueError as error:
+            # Such as a host's name that is none.
+            self._fail(url, f"cannot be asked ({_line(error)})")
+
+    def _refused(self, url: str, error: HTTPError, unknown: bool, writes: bool) -> NoReturn:
+        """What an answer that is an error means."""
+        try:
+            told = json.loads(error.read(_LONGEST))
+        except (ValueError, OSError, HTTPException):
+            told = None
+        told = told if isinstance(told, dict) else {}
+        code, said = told.get("error_code"), _line(told.get("message") or error.reason)
+        if error.code in _LATER:
+            raise _NotNow(f"answers {error.code} ({said})") from None
+        if unknown and code == _UNKNOWN:
+            raise UnknownSchemaError(said) from None
+        if writes and error.code in (409, 422):
+            raise IncompatibleSchemaError(said) from None
+        if error.code in (401, 403):
+            self._fail(
+                url,
+                f"answers {error.code} ({said}); give user_info or token, and see what they may read",
+            )
+        if 300 <= error.code < 400:
+            self._fail(url, f"sends on to another place ({error.code}); give that as url")
+        self._fail(url, f"answers {error.code} ({said}); is the URL right, path and all?")
+
+    def _parsed(self, url: str, text: bytes) -> Mapping[str, Any]:
+        try:
+            told = json.loads(text)
+        except ValueError:
+            told = None
+        if not isinstance(told, dict):
+            self._fail(url, "answers with what is no JSON object; is the URL right, path and all?")
+        return told
+
+    def _credentials(self) -> dict[str, str]:
+        if self.registry.user_info is not None:
+            pair = base64.b64encode(self.registry.user_info.encode()).decode()
+            return {"Authorization": f"Basic {pair}"}
+        if self.registry.token is not None:
+            return {"Authorization": f"Bearer {self.registry.token}"}
+        return {}
+
+    def _opened(self) -> OpenerDirector:
+        """What opens URLs: with the certificates that are trusted, and the client's own."""
+        check_files(self.registry)
+        own = self.registry.certificate_file
+        try:
+            context = ssl.create_default_context(cafile=self.registry.ca_file)
+            if own is not None:
+                context.load_cert_chain(own, password=self.registry.certificate_password or "")
+        except ssl.SSLError as error:
+            files = " and ".join(filter(None, (self.registry.ca_file, own)))
+            self._fail(str(self.registry), f"{files} cannot be read as PEM ({_line(error.reason)})")
+        return build_opener(_NoRedirects, HTTPSHandler(context=context))
+
+    def _fail(self, url: str, why: str) -> NoReturn:
+        raise SchemaRegistryError(f"schema registry {url}: {why}") from None
+
+
+def _line(said: Any) -> str:
+    """What somebody else says, in a line."""
+    return " ".join(str(said).split())[:_SHOWN]

@@ -1,0 +1,180 @@
+"""A schema as it was written: what the library reads bodies by, and what each value in them means.
+
+The library gets the bare types alone, so that it hands out numbers and bytes as they are: a time or a decimal it would
+make of them is not of the column's type, and some there are none of in Python.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+PRIMITIVE = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_LOGICAL = {
+    "decimal": "org.apache.kafka.connect.data.Decimal",
+    "date": "io.debezium.time.Date",
+    "time-millis": "io.debezium.time.Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    **dict.fromkeys(("timestamp-millis", "local-timestamp-millis"), "io.debezium.time.Timestamp"),
+    **dict.fromkeys(
+        ("timestamp-micros", "local-timestamp-micros"), "io.debezium.time.MicroTimestamp"
+    ),
+    **dict.fromkeys(("timestamp-nanos", "local-timestamp-nanos"), "io.debezium.time.NanoTimestamp"),
+}
+"""Avro's own logical types, by the names that Kafka Connect has for the same numbers."""
+_CARRIED = {
+    "decimal": ("bytes", "fixed"),
+    "date": ("int",),
+    "time-millis": ("int",),
+}
+"""What some logical types are carried by; the others by long. Elsewhere the word means nothing, as Avro has it."""
+
+
+class NotASchema(Exception):
+    """What no message can be read by; the text is the reason."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A type: its kind by Avro's word, the name of what it means, and what it is made of.
+
+    kind: a union of a type and null is that type; "union" is one of several. scale: of a decimal. items: of an array
+    or a map. fields: of a record, by name.
+    """
+
+    kind: str
+    name: str | None = None
+    scale: int = 0
+    items: Node | None = None
+    fields: Mapping[str, Node] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A schema: what values mean by it, and what the library reads them by."""
+
+    node: Node
+    parsed: Any
+
+
+def written(text: str, before: Iterable[str] = ()) -> Written:
+    """A schema as text; before: those that it refers to. Raises NotASchema for what is none that can be read."""
+    from fastavro import parse_schema
+
+    try:
+        names = _Names()
+        for each in before:
+            names.collect(json.loads(each), "")
+        bare, node = names.walk(json.loads(text), "")
+        return Written(node, parse_schema(bare))
+    except NotASchema:
+        raise
+    except RecursionError:
+        raise NotASchema("a schema of Avro that is nested too deep") from None
+    except Exception as error:
+        # What is no schema fails in as many ways as there are.
+        raise NotASchema(f"no schema of Avro ({type(error).__name__}: {error})") from None
+
+
+class _Names:
+    """The named types of a schema: those that others defined, and those that were met in it."""
+
+    def __init__(self) -> None:
+        self._others: dict[str, tuple[Any, str]] = {}
+        self._met: dict[str, tuple[str, Node]] = {}
+        self._open: set[str] = set()
+
+    def collect(self, schema: Any, space: str) -> None:
+        """Take in the named types of a schema that is referred to."""
+        if isinstance(schema, list):
+            for each in schema:
+                self.collect(each, space)
+        elif isinstance(schema, dict):
+            kind = schema.get("type")
+            if kind in ("record", "error", "enum", "fixed"):
+                full = _full(schema["name"], schema.get("namespace", space))
+                self._others[full] = schema, space
+                space = full.rpartition(".")[0]
+                for each in schema.get("fields") or ():
+                    self.collect(each["type"], space)
+            elif kind in ("array", "map"):
+                self.collect(schema.get("items", schema.get("values")), space)
+            else:
+                self.collect(kind, space)
+
+    def walk(self, schema: Any, space: str) -> tuple[Any, Node]:
+        """A schema in bare types, and what it means."""
+        if isinstance(schema, list):
+            return self._union(schema, space)
+        if isinstance(schema, str):
+            return (schema, Node(schema)) if schema in PRIMITIVE else self._known(schema, space)
+        kind = schema["type"]
+        if not isinstance(kind, str):
+            return self.walk(kind, space)
+        if kind in ("record", "error"):
+            return self._record(schema, space)
+        name, scale = _meaning(schema)
+        if kind == "array":
+            bare, node = self.walk(schema["items"], space)
+            return {"type": "array", "items": bare}, Node("array", name, items=node)
+        if kind == "map":
+            bare, node = self.walk(schema["values"], space)
+            return {"type": "map", "values": bare}, Node("map", name, items=node)
+        if kind in ("enum", "fixed"):
+            own = {key: schema[key] for key in ("symbols", "size") if key in schema}
+            like = Node("string" if kind == "enum" else "bytes", name, scale)
+            full = _full(schema["name"], schema.get("namespace", space))
+            return self._define(full, {"type": kind, **own}, like), like
+        if kind in PRIMITIVE:
+            return kind, Node(kind, name, scale)
+        return self._known(kind, space)
+
+    def _union(self, branches: list[Any], space: str) -> tuple[Any, Node]:
+        pairs = [self.walk(each, space) for each in branches]
+        valued = [node for _, node in pairs if node.kind != "null"]
+        several = Node("union") if valued else Node("null")
+        return [bare for bare, _ in pairs], valued[0] if len(valued) == 1 else several
+
+    def _record(self, schema: Mapping[str, Any], space: str) -> tuple[Any, Node]:
+        full = _full(schema["name"], schema.get("namespace", space))
+        if full in self._open:
+            raise NotASchema(f"a schema whose {full} is in itself")
+        self._open.add(full)
+        inner = full.rpartition(".")[0]
+        found = {each["name"]: self.walk(each["type"], inner) for each in schema["fields"]}
+        self._open.discard(full)
+        fields = [{"name": name, "type": bare} for name, (bare, _) in found.items()]
+        node = Node("record", _meaning(schema)[0], fields={n: one for n, (_, one) in found.items()})
+        return self._define(full, {"type": "record", "fields": fields}, node), node
+
+    def _define(self, full: str, bare: dict[str, Any], node: Node) -> dict[str, Any]:
+        """A type under a name of its own: the writer's need not be one that the library takes."""
+        own = f"N{len(self._met)}"
+        self._met[full] = own, node
+        return {"name": own, **bare}
+
+    def _known(self, name: str, space: str) -> tuple[Any, Node]:
+        """A type by its name, which is in the same namespace, or in none."""
+        for full in dict.fromkeys((_full(name, space), name)):
+            if full in self._open:
+                raise NotASchema(f"a schema whose {full} is in itself")
+            if full in self._met:
+                return self._met[full]
+            if full in self._others:
+                return self.walk(*self._others[full])
+        raise NotASchema(f"a schema without its type {name!r}")
+
+
+def _full(name: str, space: str | None) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def _meaning(schema: Mapping[str, Any]) -> tuple[str | None, int]:
+    """What values of a type mean, by Kafka Connect's name for it, and the scale of a decimal."""
+    name, logical = schema.get("connect.name"), schema.get("logicalType")
+    if name is None and schema["type"] in _CARRIED.get(str(logical), ("long",)):
+        name = _LOGICAL.get(str(logical))
+    told = schema.get("connect.parameters") or {}
+    return name, int(told.get("scale", schema.get("scale", 0)))

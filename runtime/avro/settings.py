@@ -1,0 +1,142 @@
+"""Where a schema registry is, and how one may ask it; what is secret is in no text of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from aggloom.errors import SpecError, nearest
+
+_WHERE = "registry"
+_PLAIN = re.compile(r"[\x21-\x7e]+")
+_JAVA = (".jks", ".p12", ".pfx", ".keystore", ".truststore")
+
+
+@dataclass(frozen=True)
+class SchemaRegistry:
+    """A schema registry with Confluent's interface.
+
+    urls: several are tried in turn. user_info: USER:PASSWORD of basic authentication. token: a bearer's. ca_file:
+    certificates (PEM) that are trusted. certificate_file: the client's certificate and key (PEM); its key's password.
+    timeout: how many seconds to wait for an answer. attempts: how often each URL is asked before that is an error.
+    """
+
+    urls: tuple[str, ...]
+    user_info: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    certificate_password: str | None = field(default=None, repr=False)
+    timeout: float = 10.0
+    attempts: int = 5
+
+    def __str__(self) -> str:
+        return ", ".join(self.urls)
+
+
+OPTIONS = ("url", *(name for name in SchemaRegistry.__dataclass_fields__ if name != "urls"))
+"""What may be said of a registry."""
+_FILES = ("ca_file", "certificate_file")
+
+
+def schema_registry(given: Any) -> SchemaRegistry:
+    """The registry of a URL, of several with commas, or of a mapping; raises SpecError, which tells no secrets."""
+    if isinstance(given, SchemaRegistry):
+        return given
+    told = dict(given) if isinstance(given, Mapping) else {"url": given}
+    for name in told:
+        if name not in OPTIONS:
+            raise SpecError(f"{_WHERE}: there is no option {str(name)!r}. {nearest(name, OPTIONS)}")
+    urls, users = _urls(told.pop("url", None))
+    found = {name: value for name, value in told.items() if value is not None}
+    for name in ("timeout", "attempts"):
+        if name in found:
+            found[name] = _number(name, found[name])
+    for name, value in found.items():
+        if name not in ("timeout", "attempts") and not isinstance(value, str):
+            raise SpecError(f"{_WHERE}: {name} must be a text")
+    if users:
+        if "user_info" in found or "token" in found:
+            raise SpecError(f"{_WHERE}: the URL has a user and a password; leave out the others")
+        found["user_info"] = users
+    _check(found)
+    return SchemaRegistry(urls, **found)
+
+
+def _check(found: Mapping[str, Any]) -> None:
+    """Raise SpecError for what cannot be said together, or not so."""
+    user, token = found.get("user_info"), found.get("token")
+    if user is not None and token is not None:
+        raise SpecError(f"{_WHERE}: user_info and token are both given; leave one out")
+    if user is not None and (":" not in user or not user.isprintable()):
+        raise SpecError(f"{_WHERE}: user_info must read USER:PASSWORD")
+    if token is not None and not _PLAIN.fullmatch(token):
+        raise SpecError(f"{_WHERE}: token has characters that no token has, such as a line's end")
+    if "certificate_password" in found and "certificate_file" not in found:
+        raise SpecError(
+            f"{_WHERE}: certificate_password is of a certificate_file, which is missing"
+        )
+    for name in _FILES:
+        if str(found.get(name, "")).lower().endswith(_JAVA):
+            raise SpecError(
+                f"{_WHERE}: {name} is {found[name]!r}, a key store of Java's; give certificates as text (PEM): "
+                "keytool -exportcert -rfc -alias NAME -keystore FILE, or openssl pkcs12 -in FILE -out FILE.pem"
+            )
+
+
+def _urls(given: Any) -> tuple[tuple[str, ...], str | None]:
+    """The URLs without users, and the one user that they name."""
+    listed = given.split(",") if isinstance(given, str) else given
+    if (
+        not listed
+        or not isinstance(listed, Sequence)
+        or not all(isinstance(e, str) for e in listed)
+    ):
+        raise SpecError(f"{_WHERE}: give its url, as in 'https://registry:8081'")
+    urls, users = [], set()
+    for each in listed:
+        parts = _split(each.strip())
+        user, at, place = parts.netloc.rpartition("@")
+        if at:
+            users.add(unquote(user))
+        shown = urlunsplit((parts.scheme, place, parts.path.rstrip("/"), "", ""))
+        if parts.scheme not in ("http", "https") or not place or parts.query or parts.fragment:
+            raise SpecError(f"{_WHERE}: {shown!r} is no URL such as 'https://registry:8081'")
+        urls.append(shown)
+    if len(users) > 1:
+        raise SpecError(f"{_WHERE}: its URLs name several users; give one as user_info")
+    return tuple(urls), users.pop() if users else None
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        # Reading the port checks it.
+        _ = parts.port
+    except ValueError:
+        raise SpecError(f"{_WHERE}: its url is none such as 'https://registry:8081'") from None
+    return parts
+
+
+def _number(name: str, value: Any) -> float | int:
+    """A number above 0, which a command line gives as text."""
+    try:
+        made = float(value) if name == "timeout" else int(value)
+    except (TypeError, ValueError):
+        made = 0
+    if not 0 < made < 10_000 or isinstance(value, bool):
+        kind = "seconds" if name == "timeout" else "a whole number"
+        raise SpecError(f"{_WHERE}: {name} is {value!r}; it must be {kind} above 0")
+    return made
+
+
+def check_files(registry: SchemaRegistry) -> None:
+    """Raise SpecError for files of certificates that are not there."""
+    for name in _FILES:
+        path = getattr(registry, name)
+        if path is not None and not Path(path).is_file():
+            raise SpecError(f"{_WHERE}: {name} {path!r} is not there; workers need it at this path")

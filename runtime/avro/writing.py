@@ -1,0 +1,130 @@
+"""Rows in Avro: the schema of a table's columns, by Avro's own logical types, and their values in Confluent's frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from aggloom.errors import SinkError, SpecError
+from aggloom.runtime.avro.client import IncompatibleSchemaError, client_of
+from aggloom.runtime.avro.settings import SchemaRegistry
+from aggloom.runtime.avro.wire import library
+
+Schema = dict[str, Any]
+Made = Callable[[Any], Any]
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TIME = {"type": "long", "logicalType": "time-micros"}
+_INSTANT = {"type": "long", "logicalType": "timestamp-micros"}
+_CLOCK = {"type": "long", "logicalType": "local-timestamp-micros"}
+
+
+def record(name: str, columns: pa.Schema, space: str | None = None) -> Schema:
+    """The schema of rows: each column may be NULL; raises SpecError for what Avro has no name or type for."""
+    fields = []
+    for field in columns:
+        if not _NAME.fullmatch(field.name):
+            raise SpecError(
+                f"column {field.name!r} has a name that Avro has not (letters, digits and _); rename it in the query"
+            )
+        fields.append(
+            {
+                "name": field.name,
+                "type": _nullable(field.type, f"{name}_{field.name}"),
+                "default": None,
+            }
+        )
+    own = {"type": "record", "name": name, "fields": fields}
+    return own if space is None else {**own, "namespace": space}
+
+
+def namespace(topic: str) -> str:
+    """A namespace of Avro's that is called as a topic is, as far as it may be."""
+    parts = (re.sub(r"\W", "_", part, flags=re.ASCII) for part in topic.split("."))
+    return ".".join(f"_{part}" if not part or part[0].isdigit() else part for part in parts)
+
+
+def framed(registry: SchemaRegistry, subject: str, schema: Schema) -> Callable[[Any], bytes]:
+    """What writes values of a schema, which is registered first; raises SinkError and SchemaRegistryError."""
+    fastavro = library()
+    try:
+        number = client_of(registry).register(subject, schema)
+    except IncompatibleSchemaError as error:
+        raise SinkError(
+            f"schema registry {registry}: subject {subject} does not take the schema of the result ({error}). Keep to "
+            "what its compatibility allows, loosen that, or write to another topic."
+        ) from None
+    frame = b"\0" + number.to_bytes(4, "big")
+    parsed = fastavro.parse_schema(schema, named_schemas={})
+
+    def write(value: Any) -> bytes:
+        out = BytesIO()
+        out.write(frame)
+        fastavro.schemaless_writer(out, parsed, value)
+        return out.getvalue()
+
+    return write
+
+
+def row_maker(columns: pa.Schema) -> Callable[[Sequence[Any]], Mapping[str, Any]]:
+    """What makes of a row's values, as Arrow gives them, what the library writes."""
+    made = [(field.name, _made(field.type)) for field in columns]
+
+    def row(values: Sequence[Any]) -> Mapping[str, Any]:
+        return {
+            name: value if make is None or value is None else make(value)
+            for (name, make), value in zip(made, values, strict=True)
+        }
+
+    return row
+
+
+def _nullable(dtype: pa.DataType, name: str) -> list[Any]:
+    return ["null", _type(dtype, name)]
+
+
+def _type(dtype: pa.DataType, name: str) -> Any:
+    if pt.is_boolean(dtype):
+        return "boolean"
+    if pt.is_integer(dtype):
+        return "int" if dtype.bit_width <= 32 else "long"
+    if pt.is_floating(dtype):
+        return "double" if dtype.bit_width == 64 else "float"
+    if pt.is_decimal(dtype):
+        about = {"precision": dtype.precision, "scale": dtype.scale}
+        return {"type": "bytes", "logicalType": "decimal", **about}
+    if pt.is_string(dtype) or pt.is_large_string(dtype):
+        return "string"
+    if pt.is_binary(dtype) or pt.is_large_binary(dtype):
+        return "bytes"
+    if pt.is_date(dtype):
+        return {"type": "int", "logicalType": "date"}
+    if pt.is_time(dtype):
+        return _TIME
+    if pt.is_timestamp(dtype):
+        return _INSTANT if dtype.tz else _CLOCK
+    if pt.is_map(dtype) and pt.is_string(dtype.key_type):
+        return {"type": "map", "values": _nullable(dtype.item_type, name)}
+    if pt.is_list(dtype) or pt.is_large_list(dtype):
+        return {"type": "array", "items": _nullable(dtype.value_type, name)}
+    if pt.is_struct(dtype):
+        return record(name, pa.schema(list(dtype)))
+    raise SpecError(f"there is no Avro for a column of type {dtype}; cast it in the query")
+
+
+def _made(dtype: pa.DataType) -> Made | None:
+    """What changes values of a type for the library; None where it takes them as they are."""
+    if pt.is_map(dtype):
+        item = _made(dtype.item_type)
+        return lambda value: {n: v if item is None or v is None else item(v) for n, v in value}
+    if pt.is_list(dtype) or pt.is_large_list(dtype):
+        part = _made(dtype.value_type)
+        return None if part is None else lambda value: [v if v is None else part(v) for v in value]
+    if pt.is_struct(dtype):
+        row = row_maker(pa.schema(list(dtype)))
+        return lambda value: row([value[field.name] for field in dtype])
+    return None

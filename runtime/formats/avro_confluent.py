@@ -1,0 +1,34 @@
+"""avro-confluent: a record of Avro that is a row, its schema in a registry; as `jsonl`, but for the encoding."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from aggloom.runtime.formats.avro_messages import AvroMessages
+from aggloom.runtime.formats.base import AVRO, Change, Format, Message, Settings
+from aggloom.runtime.formats.flat_rows import FlatRows
+from aggloom.runtime.formats.rows import Rows
+
+
+class AvroConfluent(Format):
+    """Flat records; a message without a value says nothing."""
+
+    name: ClassVar[str] = "avro-confluent"
+    summary: ClassVar[str] = (
+        "a flat record of Avro, as `jsonl` has objects; its schema in a registry"
+    )
+    options: ClassVar[tuple[str, ...]] = AVRO
+    takes_keys: ClassVar[bool] = False
+    in_lines: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._avro = AvroMessages(settings)
+        self._flat = FlatRows(Rows(self._avro.settings))
+
+    def changes(self, message: Message) -> list[Change]:
+        """The message's row."""
+        if not message.value:
+            return []
+        number, node, found = self._avro.record(message.value)
+        return [self._flat.change(found, self._avro.readers(number, node))]

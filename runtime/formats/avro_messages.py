@@ -1,0 +1,52 @@
+"""AvroMessages: what formats of Avro do alike: messages as records, and the readers of their columns by schema."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from aggloom.runtime.avro.schemas import Node
+from aggloom.runtime.avro.wire import AvroReader, NotInAvro
+from aggloom.runtime.formats.avro_values import avro_readers
+from aggloom.runtime.formats.base import Settings, Unreadable
+from aggloom.runtime.formats.json_text import Object
+from aggloom.runtime.formats.values import Reader
+
+_SCHEMAS = 1_000
+
+
+class AvroMessages:
+    """The messages of a table in Avro."""
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.registry is not None
+        # Decimals in texts are texts: those in bytes are bytes.
+        self.settings = replace(settings, decimals="text")
+        self._reader = AvroReader(settings.registry)
+        self._readers: dict[tuple[int, str], list[Reader]] = {}
+
+    def record(self, data: bytes, what: str = "") -> tuple[int, Node, Object]:
+        """The schema's id, what it means, and the record; raises Unreadable."""
+        number, node, value = self.value(data, what)
+        if node.kind != "record" or not isinstance(value, dict):
+            raise Unreadable(f"{what}is no record (schema {number})")
+        return number, node, Object(value)
+
+    def value(self, data: bytes, what: str = "") -> tuple[int, Node, Any]:
+        """The schema's id, what it means, and the value, which may be of any type; raises Unreadable."""
+        try:
+            number, schema, value = self._reader.read(data)
+        except NotInAvro as error:
+            raise Unreadable(f"{what}{error}") from None
+        return number, schema.node, value
+
+    def readers(self, number: int, node: Node, image: str = "") -> list[Reader]:
+        """The readers of the columns; image: the field that holds them, if the record does not do so itself."""
+        found = self._readers.get((number, image))
+        if found is None:
+            if len(self._readers) > _SCHEMAS:
+                self._readers.clear()
+            row = node.fields.get(image) if image else node
+            found = avro_readers(self.settings.columns, row, self.settings)
+            self._readers[number, image] = found
+        return found

@@ -1,0 +1,117 @@
+"""Values of Avro as those of a column, by the type that they were written with: nothing is rounded, cut, or guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from aggloom.runtime.avro.schemas import Node
+from aggloom.runtime.formats.base import Settings
+from aggloom.runtime.formats.connect import listed, named_reader, refused
+from aggloom.runtime.formats.values import Reader, fitting, reader
+
+_MAP_ENTRY = ("key", "value")
+
+
+def avro_readers(columns: pa.Schema, row: Node | None, settings: Settings) -> list[Reader]:
+    """The readers of a row's columns by the record that it was written as; what that does not have is not read."""
+    fields = row.fields if row is not None else {}
+    lower = {name.lower(): node for name, node in fields.items()}
+    found = (fields.get(one.name) or lower.get(one.name.lower()) for one in columns)
+    return [
+        refused if node is None else avro_reader(node, one.type, settings)
+        for one, node in zip(columns, found, strict=True)
+    ]
+
+
+def avro_reader(node: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+    """What reads values of a type of Avro into a column's; what has no place there it refuses with ValueError."""
+    named = named_reader(node.name, node.scale, dtype)
+    if named is not None:
+        return named
+    if node.kind == "union":
+        return refused
+    if node.kind == "bytes":
+        return _as_it_is if pt.is_binary(dtype) else refused
+    if node.kind in ("float", "double") and not pt.is_boolean(dtype):
+        return _floating(node.kind, dtype)
+    if node.kind == "array" and node.items is not None:
+        if pt.is_map(dtype) and tuple(node.items.fields) == _MAP_ENTRY:
+            return _entries(node.items, dtype, settings)
+        return _list(node.items, dtype, settings)
+    if node.kind == "map" and pt.is_map(dtype) and node.items is not None:
+        return _map(node.items, dtype, settings)
+    if node.kind == "record" and pt.is_struct(dtype):
+        return _struct(node, dtype, settings)
+    # A text of base64 is one, where the writer had bytes to say so.
+    return refused if pt.is_binary(dtype) else reader(dtype, settings)
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _floating(kind: str, dtype: pa.DataType) -> Reader:
+    """What reads floats; those of 32 bits are decimals and texts by the digits that tell them apart."""
+
+    def shown(value: float) -> str:
+        return str(np.float32(value)) if kind == "float" else repr(value)
+
+    if pt.is_decimal(dtype):
+        return lambda value: fitting(Decimal(shown(value)), dtype)
+    if pt.is_string(dtype):
+        return shown
+    if pt.is_float32(dtype) and kind == "double":
+        return _narrowed
+    return _as_it_is if pt.is_floating(dtype) else refused
+
+
+def _narrowed(value: float) -> float:
+    with np.errstate(over="ignore"):
+        found = float(np.float32(value))
+    if found != value and value == value:
+        raise ValueError(value)
+    return found
+
+
+def _list(items: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+    if not pt.is_list(dtype):
+        return reader(dtype, settings) if pt.is_string(dtype) else refused
+    item = avro_reader(items, dtype.value_type, settings)
+    return lambda value: [None if one is None else item(one) for one in listed(value)]
+
+
+def _map(items: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+    key = reader(dtype.key_type, settings, texts=True)
+    item = avro_reader(items, dtype.item_type, settings)
+    return lambda value: [(key(n), None if one is None else item(one)) for n, one in value.items()]
+
+
+def _entries(entry: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+    """Kafka Connect's maps whose keys are no texts: arrays of a key and a value."""
+    name, one = (entry.fields[part] for part in _MAP_ENTRY)
+    key, item = avro_reader(name, dtype.key_type, settings), avro_reader(
+        one, dtype.item_type, settings
+    )
+
+    def read(value: Any) -> list[tuple[Any, Any]]:
+        pairs = [(key(each["key"]), each["value"]) for each in listed(value)]
+        return [(own, None if one is None else item(one)) for own, one in pairs]
+
+    return read
+
+
+def _struct(node: Node, dtype: pa.DataType, settings: Settings) -> Reader:
+    names: Sequence[str] = [each.name for each in dtype]
+    readers = dict(zip(names, avro_readers(pa.schema(list(dtype)), node, settings), strict=True))
+
+    def read(value: Any) -> dict[str, Any]:
+        found = {name: value.get(name) for name in names}
+        return {n: None if one is None else readers[n](one) for n, one in found.items()}
+
+    return read

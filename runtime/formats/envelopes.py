@@ -1,0 +1,136 @@
+"""Envelopes of Debezium: what became of a row, and the row before and after, however they are encoded.
+
+Where a table says little of the row before (PostgreSQL's REPLICA IDENTITY DEFAULT), its keys make upserts of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aggloom.runtime.formats.base import (
+    INSERT,
+    UPDATE_AFTER,
+    Change,
+    Format,
+    Message,
+    Unreadable,
+    Values,
+)
+from aggloom.runtime.formats.json_text import Object
+from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.values import Reader
+
+UNAVAILABLE = "__debezium_unavailable_value"
+_ENCODED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+_UNTOLD = (UNAVAILABLE, _ENCODED, UNAVAILABLE.encode())
+_WHOLE = "the table needs full row images (PostgreSQL: REPLICA IDENTITY FULL), or give its keys to read upserts"
+_KEYED = "a deletion has to have the columns in keys"
+_FULL = "unchanged, and so left out by the database; set REPLICA IDENTITY FULL, or leave the column out of the schema"
+Key = tuple[Object, list[Reader] | None]
+
+
+class Envelopes:
+    """Reads the envelopes of a format's messages; key_of: a message's key, and what reads its values, if it has one."""
+
+    def __init__(self, format: Format, rows: Rows, key_of: Callable[[Message], Key | None]) -> None:
+        self.format, self.rows, self._key_of = format, rows, key_of
+        self.settings, self.key_places = format.settings, format.key_places
+
+    def changes(
+        self, body: Object, message: Message, readers: dict[str, list[Reader]]
+    ) -> list[Change]:
+        """The changes that an envelope tells of; readers: of the images' columns, if its schema says more."""
+        op = body.get("op")
+        if op == "m":
+            return []
+        source = body.get("source")
+        if isinstance(source, dict) and self.format.is_other(source.get("db"), source.get("table")):
+            return []
+        if op == "t":
+            return self.format.emptied("`op` t")
+        if op not in ("c", "r", "u", "d"):
+            raise Unreadable("`op` is not one of c, r, u, d, t, m")
+        before, after = body.get("before"), body.get("after")
+        if op == "d":
+            return [self.format.delete(self._deleted(before, message, readers.get("before")))]
+        if after is None:
+            raise Unreadable("`after` is missing")
+        if op != "u":
+            return [(INSERT if not self.key_places else UPDATE_AFTER, self._after(after, readers))]
+        return self.format.update(
+            self._before(before, readers), self._after(after, readers, before)
+        )
+
+    def _after(self, image: Any, readers: dict[str, list[Reader]], before: Any = None) -> Values:
+        """The row after; a value that did not change, and so is not told, is that of the row before."""
+        if isinstance(image, Object):
+            named = self.rows.named(image, "`after` ")
+            untold = [name for name in self.rows.names if _is_untold(named.get(name))]
+            if untold:
+                old = self.rows.named(before, "`before` ") if isinstance(before, Object) else {}
+                lacks = [name for name in untold if name not in old or _is_untold(old[name])]
+                if lacks:
+                    raise Unreadable(f"`after` does not tell '{lacks[0]}': {_FULL}")
+                image = Object({**named, **{name: old[name] for name in untold}})
+        return self.rows.row(image, "`after` ", readers=readers.get("after"))
+
+    def _before(self, image: Any, readers: dict[str, list[Reader]]) -> Values | None:
+        """The row before an update; by keys it need not be there."""
+        if not self.key_places:
+            return self._whole(image, readers.get("before"))
+        if not isinstance(image, Object):
+            return None
+        named = self.rows.named(image, "`before` ")
+        if not set(self.settings.keys) <= named.keys():
+            return None
+        return self._keyed(image, readers.get("before"))
+
+    def _deleted(self, image: Any, message: Message, readers: list[Reader] | None) -> Values:
+        if not self.key_places:
+            row = self._whole(image, readers)
+            self._refuse_key_only(row, message)
+            return row
+        if image is None:
+            key = self._key_of(message)
+            if key is not None:
+                return self._keyed(*key, "the key ")
+            raise Unreadable(f"`before` is missing; {_KEYED}")
+        return self._keyed(image, readers)
+
+    def _whole(self, image: Any, readers: list[Reader] | None) -> Values:
+        if image is None:
+            raise Unreadable(f"`before` is missing; {_WHOLE}")
+        if isinstance(image, Object):
+            named = self.rows.named(image, "`before` ")
+            untold = [name for name in self.rows.names if _is_untold(named.get(name))]
+            if untold:
+                raise Unreadable(f"`before` does not tell '{untold[0]}': {_FULL}")
+        return self.rows.row(image, "`before` ", fix=_WHOLE, readers=readers)
+
+    def _keyed(self, image: Any, readers: list[Reader] | None, what: str = "`before` ") -> Values:
+        """A row of which its key counts."""
+        if not isinstance(image, Object):
+            raise Unreadable(f"{what}is no object")
+        named = self.rows.named(image, what)
+        only = Object({name: named[name] for name in self.settings.keys if name in named})
+        return self.rows.row(only, what, fix=_KEYED, needed=self.settings.keys, readers=readers)
+
+    def _refuse_key_only(self, row: Values, message: Message) -> None:
+        """Refuse a row of nothing but its key: the database did not tell the rest, and Debezium writes NULL for it."""
+        key = self._key_of(message)
+        if key is None:
+            return
+        names = {name.lower() for name in key[0]}
+        rest = [v for n, v in zip(self.rows.names, row, strict=True) if n.lower() not in names]
+        if rest and all(value is None for value in rest):
+            raise Unreadable(f"`before` holds nothing but the key; {_WHOLE}")
+
+
+def _is_untold(value: Any) -> bool:
+    """Whether a value stands for one that the database did not tell."""
+    if isinstance(value, list):
+        return len(value) == 1 and _is_untold(value[0])
+    if isinstance(value, dict):
+        return value == {UNAVAILABLE: UNAVAILABLE}
+    return value in _UNTOLD if isinstance(value, str | bytes) else False

@@ -1,0 +1,51 @@
+"""upsert-avro: a key with a row, or with nothing (a tombstone), both in Avro, their schemas in a registry.
+
+As Flink's upsert-kafka writes them with `avro-confluent`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from aggloom.runtime.avro.schemas import Node
+from aggloom.runtime.formats.avro_messages import AvroMessages
+from aggloom.runtime.formats.base import AVRO, Change, Format, Message, Settings
+from aggloom.runtime.formats.json_text import Object
+from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.upserts import Part, Upserts
+
+
+class UpsertAvro(Format):
+    """Keys with rows, and tombstones."""
+
+    name: ClassVar[str] = "upsert-avro"
+    summary: ClassVar[str] = (
+        "as `upsert-json`, keys and values in Avro, their schemas in a registry"
+    )
+    options: ClassVar[tuple[str, ...]] = AVRO
+    needs_keys: ClassVar[bool] = True
+    in_lines: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._avro = AvroMessages(settings)
+        rows = Rows(self._avro.settings)
+        self._upserts = Upserts(self, rows, rows)
+
+    def changes(self, message: Message) -> list[Change]:
+        """What the key's row is from now on."""
+        value = None
+        if message.value:
+            number, node, row = self._avro.record(message.value, "the value: ")
+            value = Part(row, self._avro.readers(number, node))
+        return self._upserts.changes(self._key(message.key), value)
+
+    def _key(self, data: bytes | None) -> Part | None:
+        """A key; one that is no record is that of the one column."""
+        if not data:
+            return None
+        number, node, found = self._avro.value(data, "the key: ")
+        if node.kind != "record" or not isinstance(found, dict):
+            node = Node("record", fields={self.settings.keys[0]: node})
+            return Part(found, self._avro.readers(number, node))
+        return Part(Object(found), self._avro.readers(number, node))

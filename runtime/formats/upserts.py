@@ -1,0 +1,71 @@
+"""Upserts: what becomes of keys: a key with a row, or with nothing, which takes its row away (a tombstone)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from aggloom.runtime.formats.base import DELETE, UPDATE_AFTER, Change, Format, Unreadable
+from aggloom.runtime.formats.json_text import Object
+from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.values import Reader
+
+_NO_KEY = "the message has no key"
+
+
+class Part(NamedTuple):
+    """A key or a value: what is in it, and what reads its columns, if its schema says more."""
+
+    found: Any
+    readers: Sequence[Reader] | None = None
+
+
+class Upserts:
+    """Reads keys and values of a format; rows: of values; keys: of keys."""
+
+    def __init__(self, format: Format, rows: Rows, keys: Rows) -> None:
+        self.format, self.rows, self._keys = format, rows, keys
+        self.names = format.settings.keys
+
+    def changes(self, key: Part | None, value: Part | None) -> list[Change]:
+        """What a key's row is from now on."""
+        own = None if key is None else self._key(key.found)
+        readers = None if key is None else key.readers
+        if value is None:
+            if own is None:
+                raise Unreadable(f"{_NO_KEY}, so that its tombstone says nothing")
+            return [(DELETE, self._row(own, readers))]
+        named = dict(self.rows.named(value.found, "the value "))
+        told = None if own is None else self._row(own, readers)
+        lacking = [] if own is None else [name for name in own if name not in named]
+        row = self.rows.row(
+            Object(named),
+            "the value ",
+            needed=[n for n in self.rows.names if n not in lacking],
+            readers=value.readers,
+        )
+        if told is not None:
+            for name in lacking:
+                place = self.rows.names.index(name)
+                row[place] = told[place]
+            if self.format.key(row) != self.format.key(told):
+                raise Unreadable("the key says another row than the value")
+        return [(UPDATE_AFTER, row)]
+
+    def _key(self, found: Any) -> Object | None:
+        """The key's columns by name; a key that is no object is that of the one column."""
+        if found is None:
+            return None
+        if not isinstance(found, Object):
+            if len(self.names) > 1:
+                raise Unreadable(f"the key is one value, for {', '.join(self.names)}")
+            return Object({self.names[0]: found})
+        named = self.rows.named(found, "the key ")
+        lacks = [name for name in self.names if name not in named]
+        if lacks:
+            raise Unreadable(f"the key lacks '{lacks[0]}'")
+        return Object({name: named[name] for name in self.names})
+
+    def _row(self, key: Object, readers: Sequence[Reader] | None) -> list[Any]:
+        fix = "it has to have the columns in keys"
+        return self._keys.row(key, "the key ", fix=fix, needed=self.names, readers=readers)
