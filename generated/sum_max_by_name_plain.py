@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "b76f103d5b305caf"
-DIGEST = "3254978d8675b126"
+SUPPORT = "006b5ac506c53e1a"
+DIGEST = "2cc3bd5c5f2b8920"
 
 
 class Inputs(NamedTuple):
