@@ -1,6 +1,6 @@
 """Kafka and PostgreSQL: topics read and added up, a result written into a table, beside Spark and Flink SQL.
 
-    python benchmarks/servers.py                 # about a quarter of an hour
+    python benchmarks/servers.py                 # some ten minutes
     python benchmarks/servers.py --quick
 
 The broker and the database are those of the tests, on this machine, and have a part of its cores.
@@ -310,7 +310,7 @@ class Case:
 
 def cases(quick: bool) -> list[Case]:
     """What is measured."""
-    many, few = (200_000, 100_000) if quick else (2_000_000, 400_000)
+    many, few = (200_000, 100_000) if quick else (1_000_000, 400_000)
     appends, changes = Rows(many, 10_000), Rows(many, 10_000, "retract")
     return [
         Case("read and counted, JSON", COUNT, appends),

@@ -12,8 +12,6 @@ from io import BytesIO
 from typing import Any
 from urllib.parse import unquote
 
-from fastavro import parse_schema, schemaless_writer
-
 
 class Registry:
     """Schemas by id and by subject; what was asked of it; answers that stand for its own, by path or for the next."""
@@ -67,6 +65,8 @@ class Registry:
 
 def frame(number: int, schema: Any, value: Any) -> bytes:
     """A value in Confluent's frame."""
+    from fastavro import parse_schema, schemaless_writer
+
     out = BytesIO()
     out.write(b"\0" + number.to_bytes(4, "big"))
     # The names of one schema are not those of the next.

@@ -21,10 +21,14 @@ pytest.importorskip("pyspark")
 
 import matrix
 import rows as rows_module
+import servers
 import throughput
 from measure import Run, Series, ratios, spread, take_turns
 from picture import Bar, draw
 from rows import Rows
+
+from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.decoder import decoder
 
 
 @pytest.fixture(autouse=True)
@@ -190,3 +194,18 @@ def test_contenders_agree_with_duckdb(spark: Any, name: str) -> None:
     tables = throughput.found(spark, None, few)
     assert len(tables) == 1 + len(few.own) + bool(few.by_hand)
     assert throughput.differences(throughput.expected(few.rows, few.query.sql), tables) == []
+
+
+@pytest.mark.parametrize("changes", ["append", "retract"])
+def test_messages_say_what_the_rows_say(changes: str) -> None:
+    rows = Rows(2_001, 40, changes)
+    topic = servers.Topic(rows, "", changes != "append")
+    made = decoder("debezium-json" if topic.changes else "jsonl", rows.schema)
+    found = made.decode([Message(value.encode()) for _, value in topic.messages()])
+    signs = [
+        1 if word in ("insert", "update_postimage") else -1 for word in found.words.to_pylist()
+    ]
+    left: Counter[Any] = Counter()
+    for sign, *row in zip(signs, *(column.to_pylist() for column in found.columns), strict=True):
+        left[tuple(row)] += sign
+    assert {row: n for row, n in left.items() if n} == dict(+replay(rows)[0])

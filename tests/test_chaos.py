@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from chaos import servers
 from chaos.run import Failure, Run, play
 from chaos.workload import QUERIES, Workload, folded
 
+from aggloom.errors import AggloomError, SinkError
+
 pytest.importorskip("pyspark")
+
+from aggloom.runtime.spark.failures import while_java_lives
 
 
 @pytest.mark.spark
@@ -56,6 +63,22 @@ def test_a_faulty_run_is_noticed(tmp_path: Path, fault: str) -> None:
     keep(tmp_path / "out", kept)
     with pytest.raises(Failure):
         run.check()
+
+
+def ended(*seconds: float) -> Any:
+    """A session whose Java is a process that ends after some seconds; or of a Java that somebody else has started."""
+    java = [subprocess.Popen(["sleep", str(each)]) for each in seconds]
+    return SimpleNamespace(_sc=SimpleNamespace(_gateway=SimpleNamespace(proc=(*java, None)[0])))
+
+
+def test_a_java_that_has_ended_is_told() -> None:
+    with pytest.raises(AggloomError, match="Spark's Java has ended"), while_java_lives(ended(0)):
+        raise ConnectionRefusedError
+    for session in (ended(), SimpleNamespace()):
+        with pytest.raises(ConnectionRefusedError), while_java_lives(session):
+            raise ConnectionRefusedError
+    with pytest.raises(SinkError), while_java_lives(ended(0)):
+        raise SinkError("its own")
 
 
 def told(op: str, *row: object) -> tuple[bytes, bytes]:

@@ -103,6 +103,18 @@ def test_a_stream_outlives_its_driver_and_a_worker(
     assert not (tmp_path / "the driver's").exists()
 
 
+def test_a_cluster_that_a_driver_starts_for_itself(tmp_path: Path) -> None:
+    if not os.environ.get("AGGLOOM_CLUSTER"):
+        pytest.skip("a driver and two executors take half a minute: make clusters runs them")
+    two_queries.write(tmp_path)
+    settings = (f"{name}={value}" for name, value in SMALL.items())
+    given = ("local-cluster[2,1,1024]", *settings)
+    found = two_queries.ended(sys.executable, tmp_path, *given, environment=dict(os.environ))
+    sums, windows = two_queries.expected(tmp_path)
+    assert two_queries.folded(found["sums"]) == sums
+    assert two_queries.folded(found["windows"]) == windows
+
+
 def _strike(place: Path, worker: Daemon) -> None:
     """End a worker with its executor in the middle of the second life; another worker is there in its place."""
     commit, until = place / "sums.checkpoint" / "commits" / "4", time.monotonic() + 240

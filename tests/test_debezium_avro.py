@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from fastavro import parse_schema, schemaless_writer
 from schema_registry import Registry, envelope, event, frame, serving
 
 from aggloom.errors import InputFormatError, SchemaRegistryError
 from aggloom.runtime.avro import client
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
+
+fastavro = pytest.importorskip("fastavro")
 
 SHORT = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "delete": "-D"}
 UNAVAILABLE = "__debezium_unavailable_value"
@@ -440,10 +441,12 @@ def test_schemas_that_refer_to_others(registry: Registry) -> None:
     number = registry.add(whole, references=[{"name": "v.Value", "subject": "value", "version": 1}])
     known: dict[str, Any] = {}
     for each in (money, value):
-        parse_schema(each, named_schemas=known)
+        fastavro.parse_schema(each, named_schemas=known)
     image = {"id": 1, "price": {"amount": Decimal("1.25"), "day": dt.date(2026, 1, 2)}, "old": None}
     body = BytesIO()
-    schemaless_writer(body, parse_schema(whole, named_schemas=known), {"op": "c", "after": image})
+    fastavro.schemaless_writer(
+        body, fastavro.parse_schema(whole, named_schemas=known), {"op": "c", "after": image}
+    )
     ddl = (
         "id INT, price STRUCT<amount: DECIMAL(10,2), day: DATE>, old STRUCT<amount: DECIMAL(10,2)>"
     )

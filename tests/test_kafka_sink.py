@@ -66,6 +66,7 @@ ROWS: list[tuple[Any, ...]] = [
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
+    pytest.importorskip("fastavro")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with serving() as made:
         yield made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,7 @@ def test_certificates(tmp_path: Path) -> None:
         assert "wrong" not in str(raised.value)
 
 
-def test_what_is_said_of_a_registry() -> None:
+def test_what_is_said_of_a_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     for given, said in (
         (None, "give its url"),
         ([], "give its url"),
@@ -208,6 +209,14 @@ def test_what_is_said_of_a_registry() -> None:
         with pytest.raises(SpecError, match=said) as raised:
             schema_registry(given)
         assert SECRET not in str(raised.value)
+    monkeypatch.setenv("REGISTRY_TOKEN", SECRET)
+    told: dict[str, Any] = {"url": "http://h", "token": {"env": "REGISTRY_TOKEN"}}
+    assert schema_registry(told).token == SECRET
+    for given in ({"env": "REGISTRY_TOKEM"}, {"env": 3}, {"environment": "REGISTRY_TOKEN"}):
+        with pytest.raises(
+            SpecError, match=r"token (must be a text, or name|is in the environ.*not set)"
+        ):
+            schema_registry(told | {"token": given})
     several = schema_registry("https://a:1/, http://b/apis/ccompat/v7/")
     assert several.urls == ("https://a:1", "http://b/apis/ccompat/v7")
     assert schema_registry(several) is several
@@ -378,3 +387,9 @@ def test_a_topics_bad_message_is_still_one(
         made = decoder("debezium-avro", DDL, None, "drop", registry=registry.url)
         assert len(made.decode([message(value)] * 3).refused) == 3
         assert len(registry.asked) == asked
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(SpecError, match=r"needs the package fastavro.*aggloom\[avro\].*workers"):
+        decoder("debezium-avro", DDL, registry="http://h")

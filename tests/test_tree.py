@@ -18,6 +18,14 @@ from aggloom.runtime.storage.blocks import (
     block_order,
     block_size,
 )
+from aggloom.runtime.storage.netting import (
+    CHANGES,
+    NET,
+    NET_CHANGES,
+    QUEUE_LENGTH,
+    WORDS,
+    net,
+)
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.queued_tree import QueuedTreeView
 from aggloom.runtime.storage.tree import tree_beside, tree_end
@@ -226,3 +234,23 @@ def test_words_in_order_leave_full_blocks() -> None:
         subject.check()
         rooms.append(int(subject.view.arrays.meta[USED]) / 20_000)
     assert rooms[0] < 2.5 and max(rooms) < 4.5, rooms
+
+
+@pytest.mark.parametrize("count", [12, 13, 40, 700])
+@pytest.mark.parametrize("spread", [1, 31, 32, 800, (1 << 14) - 1, 1 << 14, 1 << 63])
+def test_netting(count: int, spread: int) -> None:
+    rng, queue = random.Random(f"{count}-{spread}"), np.zeros(QUEUE_LENGTH, np.int64)
+    for low in (0, -(1 << 63), (1 << 63) - 1 - spread if spread < 1 << 63 else -1, -5):
+        # Cells and bits that a round leaves behind would be in the next one.
+        drawn = [min(low + rng.randrange(spread + 1), (1 << 63) - 1) for _ in range(count)]
+        changes = [rng.choice((-1, 1, 1, 5)) for _ in range(count)]
+        expected: Counter[int] = Counter()
+        for k, (word, change) in enumerate(zip(drawn, changes, strict=True)):
+            queue[WORDS + 3 + k], queue[CHANGES + 3 + k] = word, change
+            expected[word] += change
+        found = net(queue, np.int64(3), np.int64(count))
+        netted = (
+            queue[NET : NET + found].tolist(),
+            queue[NET_CHANGES : NET_CHANGES + found].tolist(),
+        )
+        assert list(zip(*netted, strict=True)) == sorted((w, c) for w, c in expected.items() if c)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ class SchemaRegistry:
 OPTIONS = ("url", *(name for name in SchemaRegistry.__dataclass_fields__ if name != "urls"))
 """What may be said of a registry."""
 _FILES = ("ca_file", "certificate_file")
+_SECRETS = ("user_info", "token", "certificate_password")
 
 
 def schema_registry(given: Any) -> SchemaRegistry:
@@ -52,7 +54,11 @@ def schema_registry(given: Any) -> SchemaRegistry:
         if name not in OPTIONS:
             raise SpecError(f"{_WHERE}: there is no option {str(name)!r}. {nearest(name, OPTIONS)}")
     urls, users = _urls(told.pop("url", None))
-    found = {name: value for name, value in told.items() if value is not None}
+    found = {
+        name: _secret(name, value) if name in _SECRETS else value
+        for name, value in told.items()
+        if value is not None
+    }
     for name in ("timeout", "attempts"):
         if name in found:
             found[name] = _number(name, found[name])
@@ -65,6 +71,22 @@ def schema_registry(given: Any) -> SchemaRegistry:
         found["user_info"] = users
     _check(found)
     return SchemaRegistry(urls, **found)
+
+
+def _secret(name: str, value: Any) -> Any:
+    """What is secret: as it is given, or {"env": NAME} of the environment, so that no file of a job has it."""
+    if not isinstance(value, Mapping):
+        return value
+    variable = value.get("env")
+    if list(value) != ["env"] or not isinstance(variable, str):
+        raise SpecError(
+            f"{_WHERE}: {name} must be a text, or name a variable: {{env: REGISTRY_TOKEN}}"
+        )
+    if not os.environ.get(variable):
+        raise SpecError(
+            f"{_WHERE}: {name} is in the environment's {variable}, which is not set here"
+        )
+    return os.environ[variable]
 
 
 def _check(found: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from aggloom.runtime.avro.settings import SchemaRegistry
 FRAME = 5
 _EIGHT = (
     "; a frame with an id of 8 bytes is another: let Apicurio's converter write Confluent's "
-    "(apicurio.registry.as-confluent=true)"
+    "(apicurio.registry.as-confluent=true, apicurio.registry.headers.enabled=false)"
 )
 
 

@@ -80,8 +80,8 @@ class Format(ABC):
 
     name: as users write it. summary: what it is, in a line of the documentation. options: the settings that it reads.
     needs_keys: whether it cannot tell rows apart without `keys`. in_lines: whether files can hold it, a message a line.
-    separator: what is between key and value of a message
-    in a file, unless it is told.
+    flat: whether an object of the table's columns, and nothing else, is an insertion. separator: what is between key
+    and value of a message in a file, unless it is told.
     """
 
     name: ClassVar[str]
@@ -90,6 +90,7 @@ class Format(ABC):
     needs_keys: ClassVar[bool] = False
     takes_keys: ClassVar[bool] = True
     in_lines: ClassVar[bool] = True
+    flat: ClassVar[bool] = False
     separator: ClassVar[str | None] = None
 
     def __init__(self, settings: Settings) -> None:

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.runtime.avro.settings import schema_registry
-from aggloom.runtime.formats.base import Format, Message, Unreadable
+from aggloom.runtime.formats.base import INSERT, Format, Message, Unreadable
+from aggloom.runtime.formats.plain_rows import is_plain, plain_rows
 from aggloom.runtime.formats.registry import format_of
 
 POLICIES: Final = ("error", "drop", "side")
@@ -25,6 +26,7 @@ SIDE: Final = pa.schema(
 )
 """The columns of a side table."""
 _SHOWN = 300
+_MADE = ("_format", "_plain")
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,15 @@ class Decoder:
     source: str = field(default="", compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_format"}
+        return {name: value for name, value in vars(self).items() if name not in _MADE}
 
     @cached_property
     def _format(self) -> Format:
         return format_of(self.format, self.schema, self.keys, dict(self.options))
+
+    @cached_property
+    def _plain(self) -> bool:
+        return self._format.flat and is_plain(self.schema)
 
     @property
     def separator(self) -> str | None:
@@ -74,12 +80,18 @@ class Decoder:
 
     def decode(self, messages: Iterable[Message]) -> Decoded:
         """The changes of messages, in their order; raises InputFormatError for one that cannot be read, by default."""
+        listed = list(messages)
+        if self._plain and (found_ := plain_rows(listed, self.schema)) is not None:
+            count = len(listed)
+            return Decoded(
+                found_, pa.repeat(pa.scalar(INSERT), count), np.ones(count, np.int64), []
+            )
         words: list[str] = []
         rows: list[list[Any]] = []
         lengths: list[int] = []
         refused: list[tuple[Message, str]] = []
         changes, check_keys = self._format.changes, self._format.check_keys
-        for message in messages:
+        for message in listed:
             try:
                 found = changes(message)
                 if self.keys:

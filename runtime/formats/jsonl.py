@@ -19,6 +19,7 @@ class JsonLines(Format):
     )
     options: ClassVar[tuple[str, ...]] = SHARED
     takes_keys: ClassVar[bool] = False
+    flat: ClassVar[bool] = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -120,10 +120,13 @@ def while_java_lives(spark: SparkSession) -> Iterator[None]:
     """Says in words that Spark's Java is gone: what is asked of it afterwards fails with the words of a socket."""
     try:
         yield
-    except (OSError, Py4JError) as failure:
-        java: Any = getattr(spark.sparkContext._gateway, "proc", None)
+    except AggloomError:
+        raise
+    except (ConnectionError, Py4JError) as failure:
+        # A gateway that somebody else has started has no process here, and a session over Connect no gateway.
+        java: Any = getattr(getattr(spark, "_sc", None), "_gateway", None)
         try:
-            java.wait(_FAREWELL_SECONDS)
+            java.proc.wait(_FAREWELL_SECONDS)
         except (AttributeError, subprocess.TimeoutExpired):
             raise failure from None
         raise AggloomError(

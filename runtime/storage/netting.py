@@ -15,11 +15,20 @@ from aggloom.runtime.storage.jit import kernel
 
 QUEUE: Final = 1 << 12
 SLOTS, WORDS, CHANGES, NET, NET_CHANGES, _CELLS = (1 + column * QUEUE for column in range(6))
-_SPREAD: Final = 4
-"""Words are counted in a cell each if so many times as many cells as changes hold them."""
-QUEUE_LENGTH: Final = _CELLS + _SPREAD * QUEUE + 1
-_FEW: Final = 24
+_MOST_CELLS: Final = 1 << 14
+_SPREAD: Final = 64
+"""Words are counted in a cell each if at most so many times as many cells as changes hold them."""
+_BITS: Final = _CELLS + _MOST_CELLS
+"""A bit for each cell that has been used, 32 in a number. Cells and bits are 0 between calls."""
+_GROUP: Final = 5
+_UNIQUE: Final = 0x077CB531
+"""Shifted by 0 to 31 it begins with 32 different groups of five bits, of which each says by how much: a bit's place."""
+_PLACES: Final = np.argsort([(_UNIQUE << shift & 0xFFFFFFFF) >> 27 for shift in range(32)])
 _DIGIT: Final = 8
+_DIGITS: Final = _BITS + (_MOST_CELLS >> _GROUP)
+MERGED: Final = _DIGITS + (1 << _DIGIT)
+QUEUE_LENGTH: Final = MERGED + 128
+_FEW: Final = 12
 
 
 @kernel
@@ -32,7 +41,7 @@ def net(queue: Array, first: int, count: int) -> int:
         least = min(least, queue[WORDS + k])
         most = max(most, queue[WORDS + k])
     spread = np.uint64(most) - np.uint64(least)
-    if spread < np.uint64(_SPREAD * count):
+    if spread < np.uint64(min(_SPREAD * count, _MOST_CELLS)):
         return _net_dense(queue, first, count, least, np.int64(spread))
     return _net_sparse(queue, first, count, least, spread)
 
@@ -72,16 +81,23 @@ def _changed(queue: Array, count: int) -> int:
 @kernel
 def _net_dense(queue: Array, first: int, count: int, least: int, spread: int) -> int:
     """In a cell for each word that there may be."""
-    for cell in range(spread + 1):
-        queue[_CELLS + cell] = 0
     for k in range(first, first + count):
-        queue[_CELLS + (queue[WORDS + k] - least)] += queue[CHANGES + k]
+        cell = queue[WORDS + k] - least
+        queue[_CELLS + cell] += queue[CHANGES + k]
+        queue[_BITS + (cell >> _GROUP)] |= 1 << (cell & 31)
     found = np.int64(0)
-    for cell in range(spread + 1):
-        # Written in any case and kept if it is a change: there is no branch to mispredict.
-        queue[NET + found] = least + cell
-        queue[NET_CHANGES + found] = queue[_CELLS + cell]
-        found += queue[_CELLS + cell] != 0
+    for group in range((spread >> _GROUP) + 1):
+        bits = queue[_BITS + group]
+        queue[_BITS + group] = 0
+        while bits != 0:
+            place = _PLACES[((bits & -bits) * _UNIQUE & 0xFFFFFFFF) >> 27]
+            cell = (group << _GROUP) + place
+            bits &= bits - 1
+            # Written in any case and kept if it is a change: there is no branch to mispredict.
+            queue[NET + found] = least + cell
+            queue[NET_CHANGES + found] = queue[_CELLS + cell]
+            found += queue[_CELLS + cell] != 0
+            queue[_CELLS + cell] = 0
     return found
 
 
@@ -110,18 +126,18 @@ def _net_sparse(queue: Array, first: int, count: int, least: int, spread: int) -
 def _by_digit(queue: Array, source: int, target: int, count: int, least: int, shift: int) -> None:
     """Put the changes at `source` to `target`, in the order of one digit of the words' distance to the least."""
     for digit in range(1 << _DIGIT):
-        queue[_CELLS + digit] = 0
+        queue[_DIGITS + digit] = 0
     for k in range(source, source + count):
-        queue[_CELLS + _digit(queue[k], least, shift)] += 1
+        queue[_DIGITS + _digit(queue[k], least, shift)] += 1
     place = target
     for digit in range(1 << _DIGIT):
         begin = place
-        place += queue[_CELLS + digit]
-        queue[_CELLS + digit] = begin
+        place += queue[_DIGITS + digit]
+        queue[_DIGITS + digit] = begin
     for k in range(source, source + count):
         digit = _digit(queue[k], least, shift)
-        at = queue[_CELLS + digit]
-        queue[_CELLS + digit] = at + 1
+        at = queue[_DIGITS + digit]
+        queue[_DIGITS + digit] = at + 1
         queue[at] = queue[k]
         queue[at + QUEUE] = queue[k + QUEUE]
 

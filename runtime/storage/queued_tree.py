@@ -19,12 +19,12 @@ from aggloom.runtime.storage.blocks import (
     block_size,
     give_back_block,
     grow_root,
-    lower_entry,
     move_block,
 )
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.netting import (
     CHANGES,
+    MERGED,
     NET,
     NET_CHANGES,
     QUEUE,
@@ -115,48 +115,43 @@ def _change(tree: Tree, pool: PoolArrays, slot: int, word: int, change: int) -> 
 
 @kernel
 def _apply(tree: Tree, pool: PoolArrays, slot: int, count: int) -> None:
-    """Make the netted changes of a slot."""
+    """Make the netted changes of a slot, leaf by leaf; from the root only where no leaf beside the last one is next."""
     k = np.int64(0)
     while k < count:
-        # The leaf of the next word: where it hangs, the first word of the leaf after it, whether there is none.
-        parent, leaf, bound, last, below = np.int64(0), np.int64(tree.root[slot]), 0, True, False
-        if leaf == 0:
-            leaf = allocate_block(tree, _order_of(min(count - k, LIMIT)), 0)
-            tree.root[slot] = leaf
-        while block_level(tree, leaf) > 0:
-            rank = block_rank(tree, pool, False, leaf, tree.queue[NET + k])
-            below = below or rank == 0
-            rank = max(rank, 1)
-            if rank < block_size(tree, leaf):
-                bound, last = tree.heap[leaf + 1 + rank * _ENTRY], False
-            parent = leaf + 1 + (rank - 1) * _ENTRY
-            leaf = tree.heap[parent + 1]
-        size = block_size(tree, leaf)
-        room = 0 if below else LIMIT - size
-        first, at, fresh, gone = k, np.int64(0), np.int64(0), np.int64(0)
-        while k < count:
-            word, change = tree.queue[NET + k], tree.queue[NET_CHANGES + k]
-            if not last and word >= bound:
-                break
-            while at < size and tree.heap[leaf + 1 + at * _ENTRY] < word:
-                at += 1
-            if at < size and tree.heap[leaf + 1 + at * _ENTRY] == word:
-                entry = leaf + 1 + at * _ENTRY
-                tree.heap[entry + 1] += change
-                gone += tree.heap[entry + 1] == 0
-            else:
-                if fresh == room:
-                    break
-                # New words move together.
-                tree.queue[NET + first + fresh] = word
-                tree.queue[NET_CHANGES + first + fresh] = change
-                fresh += 1
-            k += 1
-        if gone + fresh > 0:
-            _rewrite(tree, pool, slot, parent, leaf, first, fresh, gone)
-        if k < count and (last or tree.queue[NET + k] < bound):
-            more = k + _HALF < count and (last or tree.queue[NET + k + _HALF] < bound)
-            _make_room(tree, pool, slot, tree.queue[NET + k], more)
+        # The lowest inner block over the next word and the first word after that block; without it the root is a leaf.
+        inner, at, bound, last = np.int64(0), np.int64(0), 0, True
+        block = np.int64(tree.root[slot])
+        if block == 0:
+            block = allocate_block(tree, _order_of(min(count - k, LIMIT)), 0)
+            tree.root[slot] = block
+        while block_level(tree, block) > 0:
+            if inner != 0 and at + 1 < block_size(tree, inner):
+                bound, last = tree.heap[inner + 1 + (at + 1) * _ENTRY], False
+            rank = block_rank(tree, pool, False, block, tree.queue[NET + k])
+            if rank == 0:
+                # A word that is before all others is new.
+                rank = np.int64(1)
+                tree.heap[block + 1] = tree.queue[NET + k]
+            inner, at = block, rank - 1
+            block = tree.heap[block + 2 + at * _ENTRY]
+        intact = True
+        while intact and k < count and (last or tree.queue[NET + k] < bound):
+            parent, to, ends = np.int64(0), bound, last
+            if inner != 0:
+                while (
+                    at + 1 < block_size(tree, inner)
+                    and tree.heap[inner + 1 + (at + 1) * _ENTRY] <= tree.queue[NET + k]
+                ):
+                    at += 1
+                parent = inner + 1 + at * _ENTRY
+                if at + 1 < block_size(tree, inner):
+                    to, ends = tree.heap[parent + _ENTRY], False
+            leaf = tree.heap[parent + 1] if parent != 0 else np.int64(tree.root[slot])
+            most: int = min(count, k + LIMIT - 1)
+            first = k
+            while k < most and (ends or tree.queue[NET + k] < to):
+                k += 1
+            intact = _change_leaf(tree, pool, slot, parent, leaf, first, k, ends)
 
 
 @kernel
@@ -169,80 +164,103 @@ def _order_of(size: int) -> int:
 
 
 @kernel
-def _rewrite(
+def _change_leaf(
     tree: Tree,
     pool: PoolArrays,
     slot: int,
     parent: int,
     leaf: int,
     first: int,
-    fresh: int,
-    gone: int,
-) -> None:
-    """Take the entries of a leaf without a count out of it, and put in the netted words from `first` on."""
+    stop: int,
+    ends: bool,
+) -> bool:
+    """Make the netted changes from first to stop in the leaf of their words; whether it is the only block to change.
+
+    ends: it is the last leaf.
+    """
+    queue, heap = tree.queue, tree.heap
     size = block_size(tree, leaf)
-    left = size - gone + fresh
+    start, end = leaf + 1, leaf + 1 + size * _ENTRY
+    while start < end and heap[start] < queue[NET + first]:
+        start += _ENTRY
+    # From there on merged aside; each step writes, and keeps what is no 0: there is no branch to mispredict.
+    entry, k, to = start, first, np.int64(MERGED)
+    while entry < end and k < stop:
+        ours, theirs = heap[entry], queue[NET + k]
+        old, new = np.int64(ours <= theirs), np.int64(theirs <= ours)
+        count = heap[entry + 1] * old + queue[NET_CHANGES + k] * new
+        queue[to] = min(ours, theirs)
+        queue[to + 1] = count
+        to += (count != 0) * _ENTRY
+        entry += old * _ENTRY
+        k += new
+    for rest in range(entry, end):
+        queue[to] = heap[rest]
+        to += 1
+    for rest in range(k, stop):
+        queue[to] = queue[NET + rest]
+        queue[to + 1] = queue[NET_CHANGES + rest]
+        to += _ENTRY
+    before: int = (start - leaf) >> 1
+    left: int = before + ((to - MERGED) >> 1)
     if left == 0:
         # One stays to be found by, and goes with every block that this empties.
-        tree.meta[LIVE] -= gone - 1
-        tree.heap[leaf] -= gone - 1
-        drop_entry(tree, pool, False, False, slot, tree.heap[leaf + 1])
-        return
-    if gone > 0:
-        to = leaf + 1
-        for entry in range(leaf + 1, leaf + 1 + size * _ENTRY, _ENTRY):
-            tree.heap[to] = tree.heap[entry]
-            tree.heap[to + 1] = tree.heap[entry + 1]
-            to += _ENTRY * (tree.heap[entry + 1] != 0)
-    tree.meta[LIVE] += fresh - gone
-    tree.heap[leaf] -= gone
+        tree.meta[LIVE] -= size - 1
+        heap[leaf] -= size - 1
+        drop_entry(tree, pool, False, False, slot, heap[leaf + 1])
+        return False
+    tree.meta[LIVE] += left - size
+    kept: int = min(left, LIMIT)
     order = block_order(tree, leaf)
-    fitting = max(order, _order_of(left))
-    while gone > 0 and left << 2 <= 1 << fitting:
+    fitting = order
+    while 1 << fitting < kept:
+        fitting += 1
+    while left < size and left << 2 <= 1 << fitting:
         fitting -= 1
+    heap[leaf] += before - size
     if fitting != order:
         leaf = move_block(tree, slot, parent, leaf, fitting)
-    tree.heap[leaf] += fresh
-    old = leaf + 1 + (size - gone - 1) * _ENTRY
-    to = leaf + 1 + (left - 1) * _ENTRY
-    for k in range(first + fresh - 1, first - 1, -1):
-        word = tree.queue[NET + k]
-        while old > leaf and tree.heap[old] > word:
-            tree.heap[to] = tree.heap[old]
-            tree.heap[to + 1] = tree.heap[old + 1]
-            old -= _ENTRY
-            to -= _ENTRY
-        tree.heap[to] = word
-        tree.heap[to + 1] = tree.queue[NET_CHANGES + k]
-        to -= _ENTRY
+    heap[leaf] += kept - before
+    _put_merged(tree, leaf + 1 + before * _ENTRY, 0, kept - before)
+    if left <= LIMIT:
+        return True
+    in_order = ends and before == size
+    right = _split_leaf(tree, pool, slot, queue[NET + first], left, in_order)
+    _put_merged(tree, right + 1 + block_size(tree, right) * _ENTRY, kept - before, left - LIMIT)
+    heap[right] += left - LIMIT
+    return False
+
+
+@kernel
+def _put_merged(tree: Tree, to: int, first: int, count: int) -> None:
+    """Write so many of the merged entries, from `first` on, to a place of the heap."""
+    for k in range(count * _ENTRY):
+        tree.heap[to + k] = tree.queue[MERGED + first * _ENTRY + k]
 
 
 @cold_kernel
-def _make_room(tree: Tree, pool: PoolArrays, slot: int, word: int, more: bool) -> None:
-    """Split the full blocks on the way to a new word, and let it stand for the blocks that will hold it.
+def _split_leaf(
+    tree: Tree, pool: PoolArrays, slot: int, word: int, left: int, in_order: bool
+) -> int:
+    """Split the full leaf of a word, that is to have so many entries, and the full blocks above; the leaf after it.
 
-    Blocks are split in halves, but where half a block of words and `more` come, or words come in order at the end of
-    the tree: there where they go, so that they leave full blocks behind.
+    Blocks are split in halves, but where words come in order at the end of the tree, and where two full leaves will
+    be left: there they leave full blocks behind.
     """
     grow_root(tree, pool, False, slot)
-    parent, block, edge = np.int64(0), np.int64(tree.root[slot]), True
+    parent, block, right = np.int64(0), np.int64(tree.root[slot]), np.int64(0)
     while block_level(tree, block) > 0:
-        rank = block_rank(tree, pool, False, block, word)
-        if rank == 0:
-            rank = np.int64(1)
-            lower_entry(tree, pool, False, block + 1, word)
+        rank: int = max(block_rank(tree, pool, False, block, word), 1)
         at = rank - 1
         child = tree.heap[block + 2 + at * _ENTRY]
-        last = edge and rank == block_size(tree, block)
         if block_size(tree, child) == LIMIT:
-            kept = block_rank(tree, pool, False, child, word)
-            ends = last and kept == LIMIT
-            if not ends and not (more and block_level(tree, child) == 0):
-                kept = np.int64(_HALF)
-            kept = min(max(kept, 1), LIMIT - 1)
+            two_full = block_level(tree, child) == 0 and left >= LIMIT + _HALF
+            kept = np.int64(LIMIT - 1 if in_order or two_full else _HALF)
             block = split_child(tree, pool, False, slot, parent, block, at, kept)
+            right = tree.heap[block + 2 + (at + 1) * _ENTRY]
         else:
-            parent, block, edge = block + 1 + at * _ENTRY, child, last
+            parent, block = block + 1 + at * _ENTRY, child
+    return right
 
 
 class QueuedTreeView(TreeView):

@@ -236,8 +236,7 @@ class TreeView:
 
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
         self.arena, self.name = arena, name
-        self._queue = np.empty(self.queue_length, np.int64)
-        self._queue[0] = 0
+        self._queue = np.zeros(self.queue_length, np.int64)
         self._block = 1 + LIMIT * (1 + width)
         arena.array(f"{name}.heap", _FIRST_WORDS, "i8")
         arena.array(f"{name}.root", slots, "i8")

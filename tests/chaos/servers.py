@@ -253,7 +253,8 @@ class Siege:
 
 def _last_words(told: str) -> str:
     """The last line of what a job said, cut short."""
-    return (told.strip().splitlines() or ["without a word"])[-1][:200]
+    lines = [line for line in told.strip().splitlines() if not line.startswith("Picked up ")]
+    return (lines or ["without a word"])[-1][:200]
 
 
 def _patiently(start: Callable[[], None]) -> None:

@@ -1,0 +1,101 @@
+"""Plain rows: what Arrow reads of many messages at once is what is read of each alone."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from aggloom.errors import InputFormatError
+from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.decoder import Decoder, decoder
+from aggloom.runtime.formats.plain_rows import plain_rows
+
+DDL = "k BIGINT, s STRING, b BOOLEAN, i TINYINT"
+GOOD = {
+    "k": ("1", "-5", "0", "9223372036854775807"),
+    "s": ('"a"', '""', '"\\u00e9"', '"é"'),
+    "b": ("true", "false"),
+    "i": ("1", "-128"),
+}
+ODD = (
+    *("0", "-0", "01", "+1", "1.0", "1e2", "128", "9223372036854775808", "true", "null", "NaN"),
+    *("Infinity", "0x1", "1_0", "--1", "-", "1,", "1 ", "tru", "{}", "[]", '{"k":1}', '"1"'),
+    *('"\\u0000"', '"\\ud800"', '"\\ud83d\\ude00"', '"\x01"', '"\n"', '"a\\nb"', '"\\/"', '"\\x"'),
+    *('"{"', '"}{"', '"\ufeff"', '"\u2028"'),
+)
+NAMES = ("k", "s", "b", "i", "K", "x", "op", "_change_type", "__op", "\\u006b", "")
+BETWEEN = ("", " ", "\n", "\r\n", "\t", "}{", "//c", "\0", "\v", "\xa0", "\ufeff", ",")
+
+
+def one(draw: random.Random) -> list[bytes]:
+    """A message, mostly a good one; or two that are one cut in two."""
+    names = list(GOOD)
+    if draw.random() < 0.2:
+        draw.shuffle(names)
+    if draw.random() < 0.1:
+        names.insert(draw.randrange(5), draw.choice(NAMES))
+    if draw.random() < 0.05:
+        names.pop()
+    values = (draw.choice(GOOD.get(n, ODD) if draw.random() < 0.93 else ODD) for n in names)
+    text = ",".join(f'"{name}":{value}' for name, value in zip(names, values, strict=True))
+    text = f"{{{text}}}"
+    if draw.random() < 0.1:
+        at = draw.randrange(len(text) + 1)
+        text = text[:at] + draw.choice((*BETWEEN, *ODD)) + text[at + (draw.random() < 0.5) :]
+    found = text.encode()
+    if draw.random() < 0.02:
+        at = draw.randrange(len(found))
+        found = found[:at] + bytes([draw.randrange(256)]) + found[at + 1 :]
+    at = draw.randrange(len(found))
+    return [found[:at], found[at:]] if draw.random() < 0.03 else [found]
+
+
+def singly(reader: Decoder, messages: list[Message]) -> Any:
+    """What is read of each message by the rules, or None where one is refused."""
+    rows = []
+    try:
+        for message in messages:
+            # With a blank beside it no message is plain.
+            found = reader.decode([message, Message(b" ")])
+            words, columns = found.words.to_pylist(), [c.to_pylist() for c in found.columns]
+            rows += list(zip(words, *columns, strict=True))
+    except InputFormatError:
+        return None
+    return rows
+
+
+def test_many_at_once_are_what_each_is_alone() -> None:
+    draw, reader = random.Random(7), decoder("jsonl", DDL)
+    plain = 0
+    for _ in range(3_000):
+        messages = [Message(value) for _ in range(draw.randint(1, 3)) for value in one(draw)]
+        found = plain_rows(messages, reader.schema)
+        if found is None:
+            continue
+        plain += 1
+        assert [column.type for column in found] == reader.schema.types
+        rows = zip(*(column.to_pylist() for column in found), strict=True)
+        assert [("insert", *row) for row in rows] == singly(reader, messages), messages
+    assert plain > 500
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"", b"null", b" {}", None, b'{"k": null, "s": ""}', b'{"k": 1}', b'{"k":1,"s":"\xff"}'],
+)
+def test_one_that_is_odd_leaves_all_to_the_rules(odd: bytes | None) -> None:
+    reader = decoder("jsonl", "k INT, s STRING")
+    good = Message(b'{"s": "a", "k": 1}')
+    assert plain_rows([good, good], reader.schema) is not None
+    assert plain_rows([good, Message(odd)], reader.schema) is None
+    assert plain_rows([], reader.schema) is None
+
+
+@pytest.mark.parametrize("ddl", ["k DOUBLE", "k DECIMAL(5,1)", "k DATE", "k BIGINT, t TIMESTAMP"])
+def test_types_that_arrow_reads_otherwise_are_not_plain(ddl: str) -> None:
+    made = decoder("jsonl", ddl)
+    with pytest.raises(InputFormatError):
+        made.decode([Message(b'{"k": true, "t": 0}')])
+    assert not made._plain
