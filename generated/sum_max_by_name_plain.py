@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "006b5ac506c53e1a"
-DIGEST = "2cc3bd5c5f2b8920"
+SUPPORT = "a0544f9aa400067a"
+DIGEST = "ce77aee7438aab6b"
 
 
 class Inputs(NamedTuple):

@@ -88,7 +88,8 @@ def _compiled_anew(dispatcher: Any, compiled: Any, signature: Any) -> Any:
         entry = compiled(signature)
     finally:
         dispatcher._cache.enable()
-    dispatcher._cache.save_overload(signature, dispatcher.overloads[tuple(signature)])
+    with suppress(OSError):
+        dispatcher._cache.save_overload(signature, dispatcher.overloads[tuple(signature)])
     return entry
 
 
