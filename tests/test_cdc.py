@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import kafka
@@ -46,30 +45,3 @@ def test_kills_at_random(tmp_path: Path) -> None:
 
     said: list[str] = []
     assert servers.play(range(1, 3), tmp_path, said.append) == [], said
-
-
-@pytest.mark.usefixtures("wanted")
-def test_a_slot_that_is_lost_is_told(tmp_path: Path) -> None:
-    """Debezium, told to trust its own position, refuses to go on: what was written meanwhile is told by nobody."""
-    import cdc
-
-    with cdc.line(tmp_path / "cdc", "") as line:
-        line.start()
-        line.shop.trade(3)
-        # A connector that has noted no position begins anew.
-        debezium = tmp_path / "cdc" / "debezium"
-        while not (debezium / "offsets").exists():
-            time.sleep(0.1)
-        settings = debezium / "connector.properties"
-        settings.write_text(settings.read_text() + "offset.mismatch.strategy=trust_offset\n")
-        line.connect.stop()
-        with line.database.connect(autocommit=True) as db:
-            slot = "FROM pg_replication_slots WHERE NOT active"
-            while not db.execute(f"SELECT pg_drop_replication_slot(slot_name) {slot}").rowcount:
-                time.sleep(0.1)
-        line.shop.trade(3)
-        line.connect.start()
-        end = time.monotonic() + 60
-        while not line.connect.failed and time.monotonic() < end:
-            time.sleep(0.2)
-        assert "no longer available on the server" in line.connect.failed
