@@ -8,22 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from compilations import LISTENING
 
 from aggloom.codegen import AggSpec, generate
 
-SCRIPT = """
-import json, sys
-import numba.core.event as event
+SCRIPT = f"""{LISTENING}
 from aggloom.codegen import load
-
-class Compiled(event.Listener):
-    names = []
-    def on_start(self, event):
-        self.names.append(event.data["dispatcher"].py_func.__name__)
-    def on_end(self, event):
-        pass
-
-event.register("numba:compile", Compiled())
 handler = load(sys.argv[1])()
 print("ready", flush=True)
 sys.stdin.readline()

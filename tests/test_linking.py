@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from compilations import LISTENING
 
 FILES = {
     "callee": """
@@ -31,16 +32,7 @@ def calling(x):
     return inlined(x) + 5
 """,
 }
-SCRIPT = """
-import json, sys
-import numba.core.event as event
-class Compiled(event.Listener):
-    names = []
-    def on_start(self, event):
-        self.names.append(event.data["dispatcher"].py_func.__name__)
-    def on_end(self, event):
-        pass
-event.register("numba:compile", Compiled())
+SCRIPT = f"""{LISTENING}
 from caller import calling
 print(json.dumps([calling(1), sorted(Compiled.names)]))
 """

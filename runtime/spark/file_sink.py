@@ -50,28 +50,18 @@ class FileSink:
         files = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
         # Spark's log of files knows whole paths only.
         path = files.makeQualified(path)
-        self._claim(
-            files,
-            path,
-            jvm.org.apache.hadoop.fs.Path,
-            batch_id,
-            checkpoint_id(batch, self.checkpoint),
-        )
+        log, mark = (jvm.org.apache.hadoop.fs.Path(path, name) for name in (_LOG, _OWNER))
+        self._claim(files, log, mark, batch_id, checkpoint_id(batch, self.checkpoint))
         format = getattr(jvm, f"{_PACKAGE}.{_FORMATS[self.kind]}")()
         columns = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
         options = jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
         sink = getattr(jvm, streaming_class("sinks", "FileStreamSink"))
         return sink(session._jsparkSession, path.toString(), format, columns, options)
 
-    def _claim(self, files: Any, home: Any, path: Any, batch_id: int, own: str) -> None:
+    def _claim(self, files: Any, log: Any, mark: Any, batch_id: int, own: str) -> None:
         """Write into the output whose it is; raises SinkError where the batch would be passed over."""
-        log, mark = path(home, _LOG), path(home, _OWNER)
-        names = (
-            [each.getPath().getName() for each in files.listStatus(log)]
-            if files.exists(log)
-            else []
-        )
-        numbers = [name.removesuffix(".compact") for name in names]
+        entries = files.listStatus(log) if files.exists(log) else ()
+        numbers = [each.getPath().getName().removesuffix(".compact") for each in entries]
         newest = max((int(each) for each in numbers if each.isdigit()), default=-1)
         owner = _text(files.open(mark)) if files.exists(mark) else None
         # Elsewhere than here the last batch, if it was not committed, is still there: it is passed over rightly.

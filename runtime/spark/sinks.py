@@ -68,9 +68,8 @@ def write_changes(
             "For a function of your own use df.writeStream.foreachBatch"
         )
     kind, path, options = destination(sink)
-    path, checkpoint = whole(df.sparkSession, path) if path else "", whole(
-        df.sparkSession, checkpoint
-    )
+    path = whole(df.sparkSession, path) if path else path
+    checkpoint = whole(df.sparkSession, checkpoint)
     made = given = lowered(df)
     batches = None
     if options is not None:

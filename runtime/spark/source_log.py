@@ -10,7 +10,7 @@ import inspect
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import NamedTuple, ParamSpec
@@ -68,18 +68,27 @@ def same_files(df: DataFrame, derived: DataFrame) -> DataFrame:
     return derived
 
 
-def check_order(name: str, df: DataFrame, checkpoint: str | Path) -> None:
+def read_files(checkpoint: str | Path) -> dict[str, int]:
+    """The local files that a query has read, or will with its next batch, each with its time as it was listed then."""
+    root = local(checkpoint)
+    # Sources of other kinds have logs as well; which are of files their offsets say.
+    sources = _offsets(root, max(batches(root / "offsets"), default=-1))
+    logs = [root / "sources" / str(source) for source in sources]
+    return {each.path: each.time for log in logs for each in _entries(log)}
+
+
+def check_order(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
     """Raise FileOrderError if a stream's files on this machine have equal times and may come in several batches.
 
-    Spark sorts files by their times alone; equal ones come as a local disk lists them, which is no order.
+    Spark sorts files by their times alone; equal ones come as a local disk lists them, which is no order. read: the
+    files that have been read.
     """
     source = _SOURCES.get(df)
     if source is None or not source.in_parts or not df.isStreaming:
         return
-    known = set(_read_times(checkpoint))
     times: dict[int, Path] = {}
     for path, time in _files(local(source.path)):
-        if str(path) in known:
+        if str(path) in read:
             continue
         if time in times:
             raise FileOrderError(
@@ -90,10 +99,9 @@ def check_order(name: str, df: DataFrame, checkpoint: str | Path) -> None:
         times[time] = path
 
 
-def warn_changed(checkpoint: str | Path) -> None:
+def warn_changed(checkpoint: str | Path, read: Mapping[str, int]) -> None:
     """Warn of files on this machine that were written again after a query had read them: it reads a file once."""
-    read = _read_times(checkpoint).items()
-    changed = [path for path, time in read if _time(Path(path)) not in (time, None)]
+    changed = [path for path, time in read.items() if _time(Path(path)) not in (time, None)]
     if changed:
         _log.warning(
             "%s: written again since they were read: %s. A stream reads a file once: what is new in them is not in the "
@@ -140,12 +148,6 @@ def _planned(root: Path, batch: int) -> Iterator[str]:
         yield from (each.path for each in _entries(log, wanted) if each.number in wanted)
 
 
-def _read_times(checkpoint: str | Path) -> dict[str, int]:
-    """The files that a query has read, or will with its next batch, each with its time as it was listed then."""
-    logs = local(checkpoint).glob("sources/*")
-    return {each.path: each.time for log in logs for each in _entries(log)}
-
-
 def _offsets(root: Path, batch: int) -> dict[int, int]:
     """For each file source of a batch, by number, how far it reads in that source's log."""
     file = root / "offsets" / str(batch)
@@ -162,15 +164,13 @@ def _offsets(root: Path, batch: int) -> dict[int, int]:
 
 
 def _entries(log: Path, wanted: range | None = None) -> Iterator[Listed]:
-    """The local files that a source's log names; wanted: under these numbers only. Other sources' logs name none."""
+    """The local files that a source's log names; wanted: under these numbers only."""
     for file in log.glob("[0-9]*"):
         try:
             number = int(file.name.removesuffix(".compact"))
             if wanted is not None and (not wanted or number < wanted[0]):
                 continue
             entries = list(map(json.loads, file.read_text(encoding="utf-8").splitlines()[1:]))
-            if entries and not any(isinstance(each, dict) and "path" in each for each in entries):
-                return
             found = [(str(e["path"]), int(e["batchId"]), int(e["timestamp"])) for e in entries]
         except (ValueError, KeyError, TypeError) as e:
             raise corrupt(f"sources/{log.name}/{file.name} cannot be read ({e})") from e

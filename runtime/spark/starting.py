@@ -19,7 +19,13 @@ from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.evolution import changed_calls
 from aggloom.runtime.spark.lower import Lowering, lowered
 from aggloom.runtime.spark.query_file import Query
-from aggloom.runtime.spark.source_log import check_files, check_order, ignores_missing, warn_changed
+from aggloom.runtime.spark.source_log import (
+    check_files,
+    check_order,
+    ignores_missing,
+    read_files,
+    warn_changed,
+)
 
 _log = logging.getLogger("aggloom")
 
@@ -35,7 +41,8 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     check_shared(df.sparkSession, "checkpoint", checkpoint)
     check_directory(checkpoint)
     check_records(checkpoint)
-    warn_changed(checkpoint)
+    read = read_files(checkpoint)
+    warn_changed(checkpoint, read)
     batch = query_file.next_batch(checkpoint)
     query = lowered(df)
     if query is None:
@@ -46,7 +53,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     calls = _checked(old, query, new) if old else []
     check_files(checkpoint, batch, ignores_missing(df))
     for name in sorted(query.orderly):
-        check_order(name, query.tables[name].df, checkpoint)
+        check_order(name, query.tables[name].df, read)
     query_file.write(checkpoint, new)
     if batch and query.still:
         names = ", ".join(query.still)

@@ -8,22 +8,21 @@ be DuckDB's.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from chaos.command import command  # noqa: E402
 from chaos.processes import application, kill_all  # noqa: E402
 from chaos.workload import Batch, Workload, folded  # noqa: E402
 
@@ -193,31 +192,18 @@ def play(seed: int, root: Path, **options: Any) -> str:
     return said
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Kill runs on real Spark.")
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0, help="the first run's")
-    arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # So that no driver is left behind.
-    root = Path(tempfile.mkdtemp(prefix="aggloom-chaos-"))
+def play_all(seeds: range, root: Path, say: Callable[[str], None]) -> list[int]:
+    """Run seeds one by one; those that failed."""
     failed = []
-    began = time.monotonic()
-    for seed in range(arguments.seed, arguments.seed + arguments.runs):
+    for seed in seeds:
         try:
-            print(play(seed, root), flush=True)
+            say(play(seed, root))
         except Failure as failure:
             failed.append(seed)
-            print(f"seed {seed} FAILED: {failure}", flush=True)
-            print(
-                f"  again: make chaos RUNS=1 SEED={seed}; its files: {root / str(seed)}", flush=True
-            )
-    minutes = (time.monotonic() - began) / 60
-    print(f"{arguments.runs} runs in {minutes:.0f} min, {len(failed)} failed {failed or ''}")
-    if failed:
-        sys.exit(1)
-    root.rmdir()
+            say(f"seed {seed} FAILED: {failure}")
+            say(f"  again: make chaos RUNS=1 SEED={seed}; its files: {root / str(seed)}")
+    return failed
 
 
 if __name__ == "__main__":
-    main()
+    command("Kill runs on real Spark.", play_all)

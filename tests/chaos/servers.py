@@ -8,14 +8,12 @@ own tables, and in the changelog no change may come twice. Some runs share their
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -31,6 +29,7 @@ for place in (HERE.parent, HERE.parents[1] / "examples"):
     sys.path.insert(0, str(place))
 
 import cdc  # noqa: E402
+from chaos.command import command  # noqa: E402
 from chaos.processes import Process, application, kill_all  # noqa: E402
 from chaos.run import Failure  # noqa: E402
 
@@ -313,25 +312,7 @@ def play(seeds: range, root: Path, say: Callable[[str], None]) -> list[int]:
     return failed
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Kill runs of the line with its servers.")
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0, help="the first run's")
-    arguments = parser.parse_args()
+if __name__ == "__main__":
     # Drivers live for less time than Java takes to compile them well.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # So that no server is left behind.
-    root = Path(tempfile.mkdtemp(prefix="aggloom-chaos-"))
-    began = time.monotonic()
-    seeds = range(arguments.seed, arguments.seed + arguments.runs)
-    failed = play(seeds, root, lambda text: print(text, flush=True))
-    minutes = (time.monotonic() - began) / 60
-    print(f"{arguments.runs} runs in {minutes:.0f} min, {len(failed)} failed {failed or ''}")
-    if failed:
-        sys.exit(1)
-    root.rmdir()
-
-
-if __name__ == "__main__":
-    main()
+    command("Kill runs of the line with its servers.", play)
