@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 
 from aggloom.runtime.avro.settings import SchemaRegistry
+from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = CHANGE_TYPES
@@ -80,8 +81,7 @@ class Format(ABC):
 
     name: as users write it. summary: what it is, in a line of the documentation. options: the settings that it reads.
     needs_keys: whether it cannot tell rows apart without `keys`. in_lines: whether files can hold it, a message a line.
-    flat: whether an object of the table's columns, and nothing else, is an insertion. separator: what is between key
-    and value of a message in a file, unless it is told.
+    separator: what is between key and value of a message in a file, unless it is told.
     """
 
     name: ClassVar[str]
@@ -90,7 +90,6 @@ class Format(ABC):
     needs_keys: ClassVar[bool] = False
     takes_keys: ClassVar[bool] = True
     in_lines: ClassVar[bool] = True
-    flat: ClassVar[bool] = False
     separator: ClassVar[str | None] = None
 
     def __init__(self, settings: Settings) -> None:
@@ -101,6 +100,10 @@ class Format(ABC):
     @abstractmethod
     def changes(self, message: Message) -> Sequence[Change]:
         """The changes in a message, as (word, values of the columns); raises Unreadable."""
+
+    def block(self, messages: Sequence[Message]) -> Block | None:
+        """What `changes` would say of many messages, read at once; None where they are not plain enough."""
+        return None
 
     def update(self, before: Values | None, after: Values) -> list[Change]:
         """What an update is: the rows before and after, or by keys the row after, and the old key's end."""
