@@ -149,10 +149,10 @@ def _truncate(low: Lowering, node: exp.Expression) -> Lowered:
 
 
 def _truncate_time(low: Lowering, node: exp.Expression) -> Lowered:
-    """date_trunc(unit, instant)."""
+    """date_trunc(unit, instant); days and wall clocks become instants first, as Spark has it."""
     unit = _UNITS.get(node.args["unit"].name.upper())
-    value = low.lower(node.this)
-    if unit is None or value.type != INSTANT or not casts.is_utc(low.zone):
+    value = low.as_type(node.this, INSTANT)
+    if unit is None or not casts.is_utc(low.zone):
         raise unsupported(node, NEEDS_SPARK)
     return call(f'pc.floor_temporal({{0}}, unit="{unit}")', INSTANT, value)
 
@@ -164,8 +164,9 @@ def _to_date(low: Lowering, node: exp.Expression) -> Lowered:
 def _since(unit: str) -> Rule:
     def rule(low: Lowering, node: exp.Expression) -> Lowered:
         value = low.lower(node.this)
-        if value.type != INSTANT:
+        if value.type not in (INSTANT, WALL_CLOCK):
             raise unsupported(node, NEEDS_SPARK)
+        value = low.cast(value, INSTANT, node)
         return call(f'scalar.units_since_epoch({{0}}, "{unit}")', pa.int64(), value)
 
     return rule
@@ -219,7 +220,10 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     entry(
         exp.TimestampTrunc,
-        ("date_trunc('month', w)", "date_trunc('hour', w)", "date_trunc('WEEK', w)"),
+        (
+            *("date_trunc('month', w)", "date_trunc('hour', w)", "date_trunc('WEEK', w)"),
+            *("date_trunc('hour', n)", "date_trunc('YEAR', d)"),
+        ),
         _truncate_time,
         "unit",
     ),
@@ -229,7 +233,7 @@ ENTRIES: Final[tuple[Entry, ...]] = (
         "date_from_unix_date(i % 1000)",
         kernel("pc.cast({0}, pa.date32())", _DATE, _INT),
     ),
-    entry(exp.UnixSeconds, "unix_seconds(w)", _since("s")),
+    entry(exp.UnixSeconds, ("unix_seconds(w)", "unix_seconds(n)"), _since("s")),
     entry(exp.UnixMillis, "unix_millis(w)", _since("ms")),
     entry(exp.UnixMicros, "unix_micros(w)", _since("us")),
 )

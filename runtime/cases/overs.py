@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 
 from aggloom.runtime.cases.format import Case, NotSupported, Params
 
+SHIFTS = frozenset(("LAG", "LEAD"))
 OPERATOR_KINDS = frozenset(("over", "over_batch_frame"))
 _TIME = re.compile(r"`?(\w+)`? \(rowtime\)")
 _UNIT = re.compile(r"(\d+) ms\b")
@@ -24,6 +26,30 @@ def with_query(case: Case) -> Case:
         params["mini_batch_size"] = 1 << 20
     params["schema"] = {name: _typed(text) for name, text in case.params["schema"].items()}
     return replace(case, params=Params(params))
+
+
+def last_shift(case: Case) -> Case:
+    """A case of LAG by itself as a query: LAG OVER the rows in their order, its value at the last of them."""
+    params = case.params
+    names = [f"f{place}" for place in range(len(params["arg_types"]))]
+    call = str(params["sql"])
+    if any("op" in event and event["op"] != "+I" for p in case.phases for event in p.events):
+        raise NotSupported(f"{params['function']} over retractions by arrival")
+    count = itertools.count()
+    phases = tuple(
+        replace(
+            phase,
+            events=tuple(
+                {**event, "row": [*event["row"], next(count)]} if "row" in event else event
+                for event in phase.events
+            ),
+        )
+        for phase in case.phases
+    )
+    rows = f"SELECT {call} OVER (ORDER BY `$n`) AS r, ROW_NUMBER() OVER (ORDER BY `$n` DESC) AS `$k` FROM t"
+    schema = {**dict(zip(names, params["arg_types"], strict=True)), "$n": "BIGINT"}
+    query = {"sql": f"SELECT r FROM ({rows}) WHERE `$k` = 1", "schema": schema}
+    return replace(case, kind="over_sql", params=Params(query), phases=phases)
 
 
 def over_options(case: Case) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from aggloom.runtime.cases.format import (
     read_cases,
 )
 from aggloom.runtime.cases.overs import OPERATOR_KINDS as OVER_KINDS
-from aggloom.runtime.cases.overs import with_query
+from aggloom.runtime.cases.overs import SHIFTS, last_shift, with_query
 from aggloom.runtime.cases.program import (
     Program,
     first_line,
@@ -99,6 +99,8 @@ class Runner:
             unknown = set(phase.expect.extra) - _KNOWN_EXTRA
             if unknown:
                 raise NotSupported(f"expectation {', '.join(sorted(unknown))}")
+        if case.kind == "agg_function" and case.params["function"] in SHIFTS:
+            case = last_shift(case)
         if case.kind == "agg_function":
             self._run_function(case)
             return ""

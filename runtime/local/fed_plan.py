@@ -289,9 +289,12 @@ class FedPlan:
         if name is None and len(names) == 1:
             return names[0]
         if name is None or name not in names:
-            hint = "name it" if name is None else nearest(name, names)
+            if name is None:
+                raise UnknownTableError(
+                    f"process: the query reads the tables {', '.join(names)}; say which by table="
+                )
             raise UnknownTableError(
-                f"process: the query reads the tables {', '.join(names)}; {hint}"
+                f"process: the query reads no table {name!r}. {nearest(name, names)}"
             )
         return name
 
