@@ -35,6 +35,7 @@ from aggloom.runtime.values import changelog
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
 _IMAGES = ("before", "after")
+_BEFORE, _AFTER = 0, 1
 _SOURCE = pa.struct([("db", pa.string()), ("table", pa.string())])
 Mask = npt.NDArray[np.bool_]
 
@@ -275,36 +276,32 @@ class _Images:
         self, columns: list[list[pa.Array]], inserts: Mask, updates: Mask, deletes: Mask
     ) -> Block:
         """The changes of the messages that are not left."""
-        word = changelog.UPDATE_AFTER if self.keyed else changelog.INSERT
-        parts = [(inserts, word, 1, 1), (updates, changelog.UPDATE_AFTER, 1, 1)]
+        parts = [
+            (inserts, changelog.UPDATE_AFTER if self.keyed else changelog.INSERT, _AFTER),
+            (updates, changelog.UPDATE_AFTER, _AFTER),
+            (deletes, changelog.DELETE, _BEFORE),
+        ]
         if not self.keyed:
-            parts.append((updates, changelog.UPDATE_BEFORE, 0, 0))
-        parts.append((deletes, changelog.DELETE, 0, 0))
-        owners, kinds, images, seconds = [], [], [], []
-        for which, kind, image, second in parts:
-            own = np.flatnonzero(which)
-            owners.append(own)
-            for made, value in ((kinds, kind), (images, image), (seconds, second)):
-                made.append(np.full(len(own), value, np.int64))
-        owner, second, image, kind = map(np.concatenate, (owners, seconds, images, kinds))
-        order = np.lexsort((second, owner))
-        owner, image, kind = owner[order], image[order], kind[order].astype(np.int8)
-        places = owner + image * self.count
-        keyed_only = kind == changelog.DELETE if self.keyed else np.zeros(len(kind), np.bool_)
-        made_columns = []
+            parts.append((updates, changelog.UPDATE_BEFORE, _BEFORE))
+        told = np.concatenate(
+            [np.argwhere(which) * [1, 0, 0] + [0, kind, image] for which, kind, image in parts]
+        )
+        owners, kinds, images = told[np.lexsort((told[:, 2], told[:, 0]))].T
+        places = owners + images * self.count
+        # By keys no more than the key counts of a row that is gone.
+        untold = (kinds == changelog.DELETE) & bool(self.keyed)
+        made = []
         for place, own in enumerate(columns):
-            mask = keyed_only if place not in self.keyed else None
-            index = (
-                pa.array(places, mask=mask) if mask is not None and mask.any() else pa.array(places)
-            )
-            made_columns.append(pa.concat_arrays(own).take(index))
-        return Block(owner, WORDS.take(pa.array(kind)), made_columns, self.left)
+            index = pa.array(places, mask=None if place in self.keyed else untold)
+            made.append(pa.concat_arrays(own).take(index))
+        return Block(owners, WORDS.take(pa.array(kinds)), made, self.left)
 
 
 def _flags(values: pa.Array) -> Mask:
     """Arrow's truths; NULL is false."""
     found = pc.fill_null(values, False) if values.null_count else values
-    return found.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    flags: Mask = found.to_numpy(zero_copy_only=False)
+    return flags
 
 
 def _elsewhere(table: pa.Table, name: str, columns: int) -> list[pa.Array | None]:

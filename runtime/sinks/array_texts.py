@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from binascii import hexlify
-from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ def array_text(column: pa.Array, dialect: Dialect) -> str:
     return _arrays(column, [0, len(column)], dialect)[0].as_py() or ""
 
 
-def _arrays(values: pa.Array, offsets: Sequence[int], dialect: Dialect) -> pa.Array:
+def _arrays(values: pa.Array, offsets: Any, dialect: Dialect) -> pa.Array:
     """The texts of arrays that begin and end at some places."""
     texts = _texts(values, dialect)
     if not _is_bare(values.type):
