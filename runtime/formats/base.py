@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, overload
 
 import pyarrow as pa
 
@@ -29,6 +29,40 @@ class Message(NamedTuple):
     value: bytes | None
     key: bytes | None = None
     place: str = ""
+
+
+class Messages(Sequence[Message]):
+    """Messages in columns, which are put together where one is asked for; place: says where the nth lies."""
+
+    def __init__(
+        self,
+        values: list[bytes | None],
+        keys: list[bytes | None],
+        place: Callable[[int], str],
+    ) -> None:
+        self.values, self._keys, self._place = values, keys, place
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Messages: ...
+
+    def __getitem__(self, at: int | slice) -> Message | Messages:
+        if isinstance(at, slice):
+            first = at.indices(len(self))[0]
+            return Messages(self.values[at], self._keys[at], lambda n: self._place(first + n))
+        return Message(self.values[at], self._keys[at], self._place(at))
+
+
+def values_of(messages: Sequence[Message]) -> list[bytes | None]:
+    """The values of messages."""
+    if isinstance(messages, Messages):
+        return messages.values
+    return [message.value for message in messages]
 
 
 @dataclass(frozen=True)

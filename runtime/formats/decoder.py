@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.runtime.avro.settings import schema_registry
-from aggloom.runtime.formats.base import Format, Message, Unreadable
+from aggloom.runtime.formats.base import Format, Message, Messages, Unreadable
 from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.registry import format_of
 
@@ -78,7 +78,7 @@ class Decoder:
 
     def decode(self, messages: Iterable[Message]) -> Decoded:
         """The changes of messages, in their order; raises InputFormatError for one that cannot be read, by default."""
-        listed = list(messages)
+        listed = messages if isinstance(messages, Messages) else list(messages)
         parts, lengths, refused = [], [], list[tuple[Message, str]]()
         for some, block in self._blocks(listed):
             made = self._part(some, block, refused)
@@ -88,7 +88,9 @@ class Decoder:
         words = pa.concat_arrays([part.words for part in parts])
         return Decoded(columns, words, np.concatenate(lengths), refused)
 
-    def _blocks(self, listed: list[Message]) -> Iterator[tuple[list[Message], Block | None]]:
+    def _blocks(
+        self, listed: Sequence[Message]
+    ) -> Iterator[tuple[Sequence[Message], Block | None]]:
         """Some messages at a time, and what is known of them at once; an odd one leaves those around it."""
         whole = self._format.block(listed)
         if whole is not None or len(listed) <= _AROUND:
@@ -99,7 +101,7 @@ class Decoder:
             yield some, self._format.block(some)
 
     def _part(
-        self, messages: list[Message], block: Block | None, refused: list[tuple[Message, str]]
+        self, messages: Sequence[Message], block: Block | None, refused: list[tuple[Message, str]]
     ) -> Block:
         """What messages say: those of which a block does not know are read one by one."""
         if block is not None and not block.left.any():

@@ -8,7 +8,7 @@ which it is not sure whether they are absent or NULL.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from aggloom.runtime.formats.base import Format, Message, Unreadable
+from aggloom.runtime.formats.base import Format, Message, Unreadable, values_of
 from aggloom.runtime.formats.blocks import (
     WORDS,
     Block,
@@ -64,24 +64,23 @@ class PlainEnvelopes:
         """What messages say; None where there is nothing that Arrow could read."""
         if not self._possible:
             return None
-        empty = np.array([not message.value for message in messages], np.bool_)
-        places, texts = self._bodies(messages)
+        values = values_of(messages)
+        places, texts = self._bodies([value or b"" for value in values])
         if not texts:
             return None
         table = self._table(texts)
         if table is None:
             return None
-        found = _Images(self, table, texts, [messages[place] for place in places])
+        found = _Images(self, table, texts, lambda at: messages[places[at]])
         block = found.block()
         if block is None:
             return None
-        left = ~empty
+        left = np.array([bool(value) for value in values], np.bool_)
         left[places] = block.left
         return block._replace(owners=places[block.owners], left=left)
 
-    def _bodies(self, messages: Sequence[Message]) -> tuple[Places, list[bytes]]:
+    def _bodies(self, values: list[bytes]) -> tuple[Places, list[bytes]]:
         """The envelopes, out of what is around them, and where they are."""
-        values = [message.value or b"" for message in messages]
         first = next(filter(None, values), b"")
         if first[: len(_SCHEMA)] != _SCHEMA.encode():
             self._head = _Head(b"", {})
@@ -146,9 +145,13 @@ class _Images:
     """The rows before and after of a block's envelopes, in columns."""
 
     def __init__(
-        self, plain: PlainEnvelopes, table: pa.Table, texts: list[bytes], messages: list[Message]
+        self,
+        plain: PlainEnvelopes,
+        table: pa.Table,
+        texts: list[bytes],
+        message: Callable[[int], Message],
     ) -> None:
-        self.plain, self.table, self.texts, self.messages = plain, table, texts, messages
+        self.plain, self.table, self.texts, self.message = plain, table, texts, message
         self.names, self.count = plain.names, len(texts)
         self.keyed = [plain.names.index(name) for name in plain.settings.keys]
         self.there = {image: _flags(self._column(image).is_valid()) for image in _IMAGES}
@@ -241,13 +244,14 @@ class _Images:
 
     def _leave_deletions(self, columns: list[list[pa.Array]], deletes: Mask) -> None:
         """Leave deletions of whose rows the database may have told the key alone."""
-        places = [int(p) for p in np.flatnonzero(deletes & ~self.left) if self.messages[p].key]
+        candidates = np.flatnonzero(deletes & ~self.left).tolist()
+        places = [place for place in candidates if self.message(place).key]
         if not places:
             return
         rows = zip(*(own[0].take(pa.array(places)).to_pylist() for own in columns), strict=True)
         for place, row in zip(places, rows, strict=True):
             try:
-                self.plain.envelopes.refuse_key_only(list(row), self.messages[place])
+                self.plain.envelopes.refuse_key_only(list(row), self.message(place))
             except Unreadable:
                 self.left[place] = True
 

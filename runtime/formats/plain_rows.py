@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.base import Message, values_of
 from aggloom.runtime.formats.blocks import WORDS, Block, has_names, is_whole, read_block, token
 from aggloom.runtime.values.changelog import INSERT
 
@@ -23,7 +23,7 @@ def is_plain(columns: pa.Schema) -> bool:
 
 def plain_rows(messages: Sequence[Message], columns: pa.Schema) -> Block | None:
     """The rows of messages, one each; None if one of them is not plain."""
-    values = [value for value, _, _ in messages if value is not None and is_whole(value)]
+    values = [value for value in values_of(messages) if value is not None and is_whole(value)]
     if not values or len(values) != len(messages):
         return None
     table = read_block(values, columns, "error")
