@@ -28,7 +28,16 @@ _FORMATS = {
 _UPSERTS = {"upsert-json": "jsonl", "upsert-avro": "avro-confluent"}
 """Formats of upserts, and those that keys and values are in by themselves."""
 _TRUTH = {"true": True, "false": False}
-_READING = ("unreadable", "side", "missing", "decimals", "truncate", "database", "table")
+_READING = (
+    "unreadable",
+    "side",
+    "missing",
+    "decimals",
+    "truncate",
+    "snapshot",
+    "database",
+    "table",
+)
 """Options of ours by which messages are read, as read_messages has them."""
 _READERS = (*_READING, "time_unit", "key_separator", "max_files_per_trigger")
 _START = re.compile(r"partition:(\d+),offset:(\d+)")

@@ -38,17 +38,23 @@ topic.creation.default.replication.factor=1
 
 
 class Connect(Server):
-    """A worker of Kafka Connect that runs the connector of one database; what it has read lies in its directory."""
+    """A worker of Kafka Connect that runs the connector of one database; what it has read lies in its directory.
+
+    settings: more of the connector's, with `_` for each dot.
+    """
 
     name, within = "Kafka Connect", 90
 
-    def __init__(self, kafka: Kafka, postgres: Any, tables: str, directory: Path) -> None:
+    def __init__(
+        self, kafka: Kafka, postgres: Any, tables: str, directory: Path, **settings: str
+    ) -> None:
         super().__init__(directory)
         directory.mkdir(parents=True, exist_ok=True)
         told = {"servers": kafka.servers, "rest": free_port(), "directory": directory}
         (directory / "worker.properties").write_text(_WORKER.format(**told))
-        settings = _CONNECTOR.format(port=postgres.port, tables=tables)
-        (directory / "connector.properties").write_text(settings)
+        lines = [f"{name.replace('_', '.')}={value}\n" for name, value in settings.items()]
+        said = _CONNECTOR.format(port=postgres.port, tables=tables)
+        (directory / "connector.properties").write_text(said + "".join(lines))
         self._kafka, self._rest = kafka, told["rest"]
 
     def start(self, *topics: str) -> None:

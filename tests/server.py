@@ -56,6 +56,15 @@ class Server:
             self._process = None
 
 
+def until(true: Callable[[], object], seconds: float) -> None:
+    """Wait until something is true; raises RuntimeError where it is not in time."""
+    end = time.monotonic() + seconds
+    while not true():
+        if time.monotonic() > end:
+            raise RuntimeError(f"not within {seconds:g} s")
+        time.sleep(_PAUSE_SECONDS)
+
+
 def free_port() -> int:
     """A port that nobody listens on."""
     with socket.socket() as one:

@@ -17,6 +17,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from aggloom.runtime.spark.release import SPARK
+
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.skipif(importlib.util.find_spec("grpc") is None, reason="needs pyspark[connect]"),
@@ -42,18 +44,23 @@ source = al.read_changes(spark, str(home / "in"), "jsonl", "name STRING, cnt INT
 out = al.group_aggregate(source, spec)
 def ended(sink, starts):
     try:
-        al.await_end(al.write_changes(out, sink, home / sink.partition(":")[0]))
+        query = al.write_changes(out, sink, home / sink.partition(":")[0])
+        al.await_end(query)
     except WorkerStartError:
         if starts == 1:
             raise
-        ended(sink, starts - 1)
+        return ended(sink, starts - 1)
+    return query
 
-for sink in (f"parquet:{home / 'out'}", "table"):
-    ended(sink, starts=5)
+ended("table", starts=5)
+counts = al.progress(ended(f"parquet:{home / 'out'}", starts=5)).to_dict()
+checkpoint, key = home / "parquet", {"name": "a"}
+(part,) = al.why(checkpoint, key=key, spark=spark).now
+counted = [counts["rows"], counts["changes"], counts["operators"][0]["keys"], part.results["total"]]
 streamed = [list(row) for row in spark.read.parquet(str(home / "out")).collect()]
 from aggloom.runtime.spark import read_table
 table = [list(row.values()) for row in read_table(home / "table").to_pylist()]
-print("RESULT " + json.dumps([found, streamed, table]))
+print("RESULT " + json.dumps([found, streamed, table, counted]))
 """
 
 
@@ -72,6 +79,8 @@ def test_batch_and_streaming_over_connect(tmp_path: Path) -> None:
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(spark_home),
         "SPARK_LOCAL_IP": "127.0.0.1",
+        # The server's port is a free one then.
+        "SPARK_TESTING": "1",
     }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(tmp_path)],
@@ -82,9 +91,13 @@ def test_batch_and_streaming_over_connect(tmp_path: Path) -> None:
         cwd=tmp_path,
         check=False,
     )
+    if SPARK < (4, 1):
+        assert "SparkVersionError: Spark Connect: the client of Spark 4.0" in done.stderr
+        return
     results = [line for line in done.stdout.splitlines() if "RESULT " in line]
     assert results, done.stderr[-3000:]
-    found, streamed, table = json.loads(results[-1].partition("RESULT ")[2])
+    found, streamed, table, counted = json.loads(results[-1].partition("RESULT ")[2])
     assert found == [["a", 10, 4, "insert"]]
     assert streamed == [["a", 10, 5, "insert"]]
     assert table == [["a", 10, 5]]
+    assert counted == [4, 1, 2, 10]

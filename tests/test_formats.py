@@ -80,6 +80,13 @@ def ogg(kind: str, before: Any = None, after: Any = None) -> dict[str, Any]:
 # format, message, the reason; options
 BAD: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("debezium-json", debezium("t"), "the table was emptied", {}),
+    (
+        "debezium-json",
+        debezium("r", None, A, source={"snapshot": "first"}),
+        "the table is read anew, as after a lost replication slot",
+        {"snapshot": "error"},
+    ),
+    ("debezium-json", debezium("r", None, A), "the table is read anew", {"snapshot": "error"}),
     ("debezium-json", debezium("x", A), "`op` is not one of c, r, u, d, t, m", {}),
     ("debezium-json", debezium("u", None, A), "REPLICA IDENTITY FULL", {}),
     ("debezium-json", debezium("c"), "`after` is missing", {}),
@@ -166,7 +173,7 @@ def test_bad_messages_are_refused_by_name(
 ) -> None:
     with pytest.raises(InputFormatError, match=why):
         read(format, given, **options)
-    dropped = decoder(format, DDL, options.get("keys"), unreadable="drop").decode([message(given)])
+    dropped = decoder(format, DDL, unreadable="drop", **options).decode([message(given)])
     assert rows_of(dropped) == []
     (only,) = dropped.side_table().to_pylist()
     assert only["value"] == message(given).value and only["reason"]
@@ -177,6 +184,12 @@ UPSERT = {"keys": "id"}
 GOOD: list[tuple[str, list[Any], dict[str, Any], list[Any]]] = [
     ("debezium-json", [debezium("c", None, A)], {}, [("+I", 1, "a", 1)]),
     ("debezium-json", [debezium("r", None, A)], {}, [("+I", 1, "a", 1)]),
+    (
+        "debezium-json",
+        [debezium("r", None, A, source={"snapshot": "incremental"}), debezium("c", None, B)],
+        {"snapshot": "error"},
+        [("+I", 1, "a", 1), ("+I", 1, "a", 2)],
+    ),
     ("debezium-json", [FULL], {}, [("-U", 1, "a", 1), ("+U", 1, "a", 2)]),
     ("debezium-json", [{"schema": {"fields": []}, "payload": FULL}], UPSERT, [("+U", 1, "a", 2)]),
     ("debezium-json", [debezium("m"), (A, None), "null", {"schema": {}, "payload": None}], {}, []),
@@ -439,6 +452,8 @@ def test_times_in_texts_are_of_the_zone_that_is_given() -> None:
         ("upsert-json", {}, "give the columns of the key"),
         ("jsonl", {"keys": "id"}, "no use for keys"),
         ("jsonl", {"truncate": "ignore"}, "jsonl has no option 'truncate'"),
+        ("canal-json", {"snapshot": "error"}, "canal-json has no option 'snapshot'"),
+        ("debezium-json", {"snapshot": "again"}, "known are read, error"),
         ("canal-json", {"keys": "ID"}, "Did you mean 'id'"),
         ("canal-json", {"truncate": "maybe"}, "known are error, ignore"),
         ("canal-json", {"unreadable": "away"}, "known are error, drop, side"),

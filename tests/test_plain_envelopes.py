@@ -53,8 +53,8 @@ ODD = (
     "1e-999999999999999999999",
 )  # fmt: skip
 SOURCES = (
-    '{"name":"t","db":"shop","table":"orders","sequence":"[\\"1\\",\\"2\\"]","xmin":null,"ts_ms":1}',
-    '{"name":null,"db":"shop","table":"other"}',
+    '{"name":"t","db":"shop","table":"orders","sequence":"[\\"1\\",\\"2\\"]","xmin":null,"ts_ms":1,"snapshot":"false"}',
+    '{"name":null,"db":"shop","table":"other","snapshot":"incremental"}',
     '{"db":"shop","table":"orders","k":1}',
     '{"db":null}',
     "null",
@@ -211,6 +211,8 @@ def a_decoder(draw: random.Random, odd: float = 0.004) -> tuple[Decoder, Maker]:
         options["table"] = "orders"
     if draw.random() < 0.2:
         options["concatenated"] = "split"
+    if draw.random() < 0.2:
+        options["snapshot"] = "error"
     keys = draw.choice([None, "k", ["k", names[-1]]])
     ddl = ", ".join(f"`{name}` {TYPES[name][0]}" for name in names)
     made = decoder("debezium-json", ddl, keys, draw.choice(["error", "drop"]), **options)

@@ -73,8 +73,9 @@ class Settings:
     are times and do not say their unit. zone: of times in text that name none. missing: whether a column that a row
     lacks is an "error" or "null". concatenated: whether several objects in a message are a reason to "refuse" it, or
     "split". decimals: what texts in columns of decimals are: "text", "base64", or "auto", which refuses what may be
-    both. truncate: whether the message that a table was emptied is an "error", or to "ignore". database, table:
-    patterns of names; messages of others are passed over. registry: what knows the schemas that messages name.
+    both. truncate: whether the message that a table was emptied is an "error", or to "ignore". snapshot: whether to
+    "read" a snapshot's rows, or an "error" says that the table is read anew. database, table: patterns of names;
+    messages of others are passed over. registry: what knows the schemas that messages name.
     """
 
     columns: pa.Schema
@@ -85,6 +86,7 @@ class Settings:
     concatenated: str = "refuse"
     decimals: str = "auto"
     truncate: str = "error"
+    snapshot: str = "read"
     database: str | None = None
     table: str | None = None
     registry: SchemaRegistry | None = None
@@ -101,6 +103,7 @@ CHOICES = {
     "concatenated": ("refuse", "split"),
     "decimals": ("auto", "text", "base64"),
     "truncate": ("error", "ignore"),
+    "snapshot": ("read", "error"),
 }
 """The values of options that are words."""
 SHARED = ("time_unit", "missing", "concatenated", "decimals")

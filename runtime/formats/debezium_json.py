@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import Change, Message, Settings, Unreadable
+from aggloom.runtime.formats.base import CAPTURED, Change, Message, Settings, Unreadable
 from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.captured import CapturedJson, refuse_twice
 from aggloom.runtime.formats.connect import connect_readers
@@ -24,6 +24,8 @@ class DebeziumJson(CapturedJson):
     summary: ClassVar[str] = (
         "an envelope of Debezium, with or without its schema; tombstones are passed over"
     )
+
+    options: ClassVar[tuple[str, ...]] = (*CAPTURED, "snapshot")
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

@@ -29,6 +29,10 @@ _WHOLE = "the table needs full row images (PostgreSQL: REPLICA IDENTITY FULL), o
 _KEYED = "a deletion has to have the columns in keys"
 _FULL = "unchanged, and so left out by the database; set REPLICA IDENTITY FULL, or leave the column out of the schema"
 Readers = dict[str, list[Reader]]
+_AGAIN = (
+    "the table is read anew, as after a lost replication slot, and what was deleted before that is told by nobody. "
+    'Start over with an empty checkpoint from this snapshot on, or pass snapshot="read" to keep such rows'
+)
 Key = tuple[Object, list[Reader] | None]
 
 
@@ -51,6 +55,8 @@ class Envelopes:
             return self.format.emptied("`op` t")
         if op not in ("c", "r", "u", "d"):
             raise Unreadable("`op` is not one of c, r, u, d, t, m")
+        if op == "r" and self.settings.snapshot == "error":
+            _refuse_again(source)
         before, after = body.get("before"), body.get("after")
         if op == "d":
             return [self.format.delete(self._deleted(before, message, readers.get("before")))]
@@ -125,6 +131,13 @@ class Envelopes:
         rest = [v for n, v in zip(self.rows.names, row, strict=True) if n.lower() not in names]
         if rest and all(value is None for value in rest):
             raise Unreadable(f"`before` holds nothing but the key; {_WHOLE}")
+
+
+def _refuse_again(source: Any) -> None:
+    """Refuse a row of a snapshot, unless rows are read once more while changes are told on, which leaves no gap."""
+    kind = source.get("snapshot") if isinstance(source, dict) else None
+    if kind != "incremental":
+        raise Unreadable(f"`op` r: {_AGAIN}")
 
 
 def _is_untold(value: Any) -> bool:

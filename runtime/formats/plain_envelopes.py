@@ -173,8 +173,10 @@ class _Images:
                 return None
             columns.append(own)
         op = self._column("op")
+        # A row of a snapshot may have to say which.
+        new = ["c"] if self.plain.settings.snapshot == "error" else ["c", "r"]
         inserts, updates, deletes = (
-            _flags(pc.is_in(op, value_set=pa.array(each))) for each in (["c", "r"], ["u"], ["d"])
+            _flags(pc.is_in(op, value_set=pa.array(each))) for each in (new, ["u"], ["d"])
         )
         other = self._of_other_tables(op)
         self.left = ~(inserts | updates | deletes | other)

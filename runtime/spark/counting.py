@@ -168,9 +168,26 @@ def input_rows(progress: Any) -> int:
         for name, row in _observed(progress).items()
         if name.startswith(METRIC)
     )
-    return int(progress.get("numInputRows") or 0) + int(inside)
+    return read_rows(progress) + int(inside)
+
+
+def read_rows(progress: Any) -> int:
+    """Rows that Spark has taken from the sources for a batch; over Connect only they tell how many."""
+    told = progress.get("numInputRows")
+    if told is None:
+        told = sum(source["numInputRows"] or 0 for source in progress.get("sources") or ())
+    return int(told)
 
 
 def _observed(progress: Any) -> dict[str, dict[str, Any]]:
     """The observed metrics of a batch, by name."""
-    return {name: row.asDict() for name, row in (progress.get("observedMetrics") or {}).items()}
+    rows = (progress.get("observedMetrics") or {}).items()
+    return {name: _by_name(row.asDict()) for name, row in rows}
+
+
+def _by_name(row: dict[str, Any]) -> dict[str, Any]:
+    """A metric's values by name; over Connect they are a list, and their names a schema beside it."""
+    if row.keys() != {"values", "schema"}:
+        return row
+    names = [field["name"] for field in row["schema"]["fields"]]
+    return dict(zip(names, row["values"], strict=True))

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.runtime.operators.counts import Counts
-from aggloom.runtime.spark.counting import Totals, input_rows
+from aggloom.runtime.spark.counting import Totals, input_rows, read_rows
 
 _POLL_SECONDS = 0.5
 
@@ -85,5 +85,5 @@ class ProgressPrinter:
         for progress in recent:
             first = not self._totals.counts.batches
             new = self._totals.add(progress)
-            if new and self._active and progress.get("numInputRows"):
+            if new and self._active and read_rows(progress):
                 print(describe(progress, self._totals.rows, first), file=self._out, flush=True)

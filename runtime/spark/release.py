@@ -34,11 +34,11 @@ def require(feature: str, since: Release, session: Any = None) -> None:
 
 
 def for_state(groups: Any) -> Any:
-    """Groups of rows, if stateful Python may be given them: clients of Spark Connect have learned it since 4.0."""
+    """Groups of rows, if stateful Python may be given them: clients of Spark Connect have learned it with 4.1."""
     if not hasattr(groups, "transformWithStateInPandas"):
         raise SparkVersionError(
             f"Spark Connect: the client of Spark {pyspark.__version__} has no stateful Python. "
-            "Install pyspark 4.2 or newer for it, or use a classic session."
+            "Install pyspark 4.1 or newer for it, or use a classic session."
         )
     return groups
 

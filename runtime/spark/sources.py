@@ -60,6 +60,7 @@ def read_changes(
     key_separator: str | None = None,
     decimals: str | None = None,
     truncate: str | None = None,
+    snapshot: str | None = None,
     database: str | None = None,
     table: str | None = None,
     **options: Any,
@@ -76,9 +77,9 @@ def read_changes(
 
     keys: the columns of the key where messages lack the row before, which are upserts then. unreadable: a message that
     cannot be read is an "error", a counted "drop", or goes with its bytes and the reason to the "side", Parquet files
-    in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, database,
-    table: as the format has them (docs/formats.md). Raises SpecError for these; what is wrong with a file fails the
-    query with an InputFormatError.
+    in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, snapshot,
+    database, table: as the format has them (docs/formats.md). Raises SpecError for these; what is wrong with a file
+    fails the query with an InputFormatError.
     """
     check_in_lines(format, "read_changes")
     _one_of("format", format, (*LINES, *FILES))
@@ -89,7 +90,13 @@ def read_changes(
     }
     for name, word in told.items():
         _one_of(name, word, CHOICES[name])
-    more = {"decimals": decimals, "truncate": truncate, "database": database, "table": table}
+    more = {
+        "decimals": decimals,
+        "truncate": truncate,
+        "snapshot": snapshot,
+        "database": database,
+        "table": table,
+    }
     only: dict[str, Any] = {
         "unreadable": None if unreadable == "error" else unreadable,
         "side": side,
