@@ -96,7 +96,7 @@ _BASE: Columns = {
 }
 
 
-class _Steps:
+class Steps:
     """The named queries of a script as they are drawn; each reads tables or earlier ones."""
 
     def __init__(self, seed: int) -> None:
@@ -280,7 +280,7 @@ class _Steps:
 
 def query_of(seed: int, depth: int = 2) -> Query:
     """A random query of up to `depth` steps above its tables."""
-    steps = _Steps(seed)
+    steps = Steps(seed)
     last, _ = steps.block(steps.random.randint(0, depth))
     query = Query(tuple(steps.made), last, steps.any("with", "views"))
     # Flink's means of integers are integers, DuckDB's are none.
