@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from aggloom.errors import InputFormatError
@@ -74,16 +76,20 @@ def test_many_at_once_are_what_each_is_alone() -> None:
         found = plain_rows(messages, reader.schema)
         if found is None:
             continue
-        plain += 1
-        assert [column.type for column in found] == reader.schema.types
-        rows = zip(*(column.to_pylist() for column in found), strict=True)
-        assert [("insert", *row) for row in rows] == singly(reader, messages), messages
+        plain += not found.left.any()
+        assert [column.type for column in found.columns] == reader.schema.types
+        rows = list(
+            zip(found.words.to_pylist(), *map(pa.Array.to_pylist, found.columns), strict=True)
+        )
+        wanted = [singly(reader, [messages[place]]) for place in found.owners]
+        assert [[row] for row in rows] == wanted, messages
+        assert sorted([*found.owners, *np.flatnonzero(found.left)]) == list(range(len(messages)))
     assert plain > 500
 
 
 @pytest.mark.parametrize(
     "odd",
-    [b"", b"null", b" {}", None, b'{"k": null, "s": ""}', b'{"k": 1}', b'{"k":1,"s":"\xff"}'],
+    [b"", b"null", b" {}", None, b'{"k":1,"s":"","x":1}', b'{"K": 1}', b'{"k":1,"s":"\xff"}'],
 )
 def test_one_that_is_odd_leaves_all_to_the_rules(odd: bytes | None) -> None:
     reader = decoder("jsonl", "k INT, s STRING")
@@ -98,4 +104,19 @@ def test_types_that_arrow_reads_otherwise_are_not_plain(ddl: str) -> None:
     made = decoder("jsonl", ddl)
     with pytest.raises(InputFormatError):
         made.decode([Message(b'{"k": true, "t": 0}')])
-    assert not made._plain
+    assert made._format.block([Message(b'{"k": true, "t": 0}')]) is None
+
+
+def test_null_is_told_from_a_column_that_is_not_there() -> None:
+    reader = decoder("jsonl", "k INT, s STRING", unreadable="drop")
+    texts = [
+        b'{"k":1,"s":null}',
+        b'{"k":2}',
+        b'{"k":3,"s":"\\"s\\":"}',
+        b'{"k" :null,"s":"\\"k\\":"}',
+        b'{"k":null}',
+    ]
+    messages = list(map(Message, texts))
+    found = plain_rows(messages, reader.schema)
+    assert found is not None and found.left.tolist() == [False, True, False, True, True]
+    assert reader.decode(messages).columns[0].to_pylist() == [1, 2, 3, None, None]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, overload
 
 import pyarrow as pa
 
 from aggloom.runtime.avro.settings import SchemaRegistry
+from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = CHANGE_TYPES
@@ -28,6 +29,40 @@ class Message(NamedTuple):
     value: bytes | None
     key: bytes | None = None
     place: str = ""
+
+
+class Messages(Sequence[Message]):
+    """Messages in columns, which are put together where one is asked for; place: says where the nth lies."""
+
+    def __init__(
+        self,
+        values: list[bytes | None],
+        keys: list[bytes | None],
+        place: Callable[[int], str],
+    ) -> None:
+        self.values, self._keys, self._place = values, keys, place
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Messages: ...
+
+    def __getitem__(self, at: int | slice) -> Message | Messages:
+        if isinstance(at, slice):
+            first = at.indices(len(self))[0]
+            return Messages(self.values[at], self._keys[at], lambda n: self._place(first + n))
+        return Message(self.values[at], self._keys[at], self._place(at))
+
+
+def values_of(messages: Sequence[Message]) -> list[bytes | None]:
+    """The values of messages."""
+    if isinstance(messages, Messages):
+        return messages.values
+    return [message.value for message in messages]
 
 
 @dataclass(frozen=True)
@@ -83,8 +118,7 @@ class Format(ABC):
 
     name: as users write it. summary: what it is, in a line of the documentation. options: the settings that it reads.
     needs_keys: whether it cannot tell rows apart without `keys`. in_lines: whether files can hold it, a message a line.
-    flat: whether an object of the table's columns, and nothing else, is an insertion. separator: what is between key
-    and value of a message in a file, unless it is told.
+    separator: what is between key and value of a message in a file, unless it is told.
     """
 
     name: ClassVar[str]
@@ -93,7 +127,6 @@ class Format(ABC):
     needs_keys: ClassVar[bool] = False
     takes_keys: ClassVar[bool] = True
     in_lines: ClassVar[bool] = True
-    flat: ClassVar[bool] = False
     separator: ClassVar[str | None] = None
 
     def __init__(self, settings: Settings) -> None:
@@ -104,6 +137,10 @@ class Format(ABC):
     @abstractmethod
     def changes(self, message: Message) -> Sequence[Change]:
         """The changes in a message, as (word, values of the columns); raises Unreadable."""
+
+    def block(self, messages: Sequence[Message]) -> Block | None:
+        """What `changes` would say of many messages, read at once; None where they are not plain enough."""
+        return None
 
     def update(self, before: Values | None, after: Values) -> list[Change]:
         """What an update is: the rows before and after, or by keys the row after, and the old key's end."""

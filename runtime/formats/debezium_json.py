@@ -5,14 +5,16 @@ With or without the schema that Kafka Connect sends along.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import CAPTURED, Change, Message, Settings, Unreadable
+from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.captured import CapturedJson, refuse_twice
 from aggloom.runtime.formats.connect import connect_readers
-from aggloom.runtime.formats.envelopes import Envelopes, Key
+from aggloom.runtime.formats.envelopes import Envelopes, Key, Readers
 from aggloom.runtime.formats.json_text import Object, scalar_or_object, text_of
-from aggloom.runtime.formats.values import Reader
+from aggloom.runtime.formats.plain_envelopes import PlainEnvelopes
 
 
 class DebeziumJson(CapturedJson):
@@ -28,7 +30,12 @@ class DebeziumJson(CapturedJson):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._envelopes = Envelopes(self, self.rows, _key_of)
-        self._by_schema: dict[str, dict[str, list[Reader]]] = {}
+        self._by_schema: dict[str, Readers] = {}
+        self._plain = PlainEnvelopes(self, self.rows, self._envelopes, self._readers)
+
+    def block(self, messages: Sequence[Message]) -> Block | None:
+        """The changes of plain envelopes."""
+        return self._plain.read(messages)
 
     def _message(self, found: Object, message: Message) -> list[Change]:
         body: Any = found.get("payload")
@@ -43,7 +50,7 @@ class DebeziumJson(CapturedJson):
         readers = self._readers(schema) if isinstance(schema, Object) else {}
         return self._envelopes.changes(body, message, readers)
 
-    def _readers(self, schema: Object) -> dict[str, list[Reader]]:
+    def _readers(self, schema: Object) -> Readers:
         """The readers of the images by the schema that came with them."""
         identity = repr(schema)
         if identity not in self._by_schema:

@@ -5,7 +5,7 @@ It stops with an error (the default), is counted and passed over, or goes with t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.runtime.avro.settings import schema_registry
-from aggloom.runtime.formats.base import INSERT, Format, Message, Unreadable
-from aggloom.runtime.formats.plain_rows import is_plain, plain_rows
+from aggloom.runtime.formats.base import Format, Message, Messages, Unreadable
+from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.registry import format_of
 
 POLICIES: Final = ("error", "drop", "side")
@@ -26,7 +26,9 @@ SIDE: Final = pa.schema(
 )
 """The columns of a side table."""
 _SHOWN = 300
-_MADE = ("_format", "_plain")
+_AROUND = 250
+"""How many messages are read at once next to one that is odd."""
+_NONE = np.zeros(0, np.bool_)
 
 
 @dataclass(frozen=True)
@@ -58,15 +60,11 @@ class Decoder:
     source: str = field(default="", compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in _MADE}
+        return {name: value for name, value in vars(self).items() if name != "_format"}
 
     @cached_property
     def _format(self) -> Format:
         return format_of(self.format, self.schema, self.keys, dict(self.options))
-
-    @cached_property
-    def _plain(self) -> bool:
-        return self._format.flat and is_plain(self.schema)
 
     @property
     def separator(self) -> str | None:
@@ -80,34 +78,73 @@ class Decoder:
 
     def decode(self, messages: Iterable[Message]) -> Decoded:
         """The changes of messages, in their order; raises InputFormatError for one that cannot be read, by default."""
-        listed = list(messages)
-        if self._plain and (found_ := plain_rows(listed, self.schema)) is not None:
-            count = len(listed)
-            return Decoded(
-                found_, pa.repeat(pa.scalar(INSERT), count), np.ones(count, np.int64), []
-            )
+        listed = messages if isinstance(messages, Messages) else list(messages)
+        parts, lengths, refused = [], [], list[tuple[Message, str]]()
+        for some, block in self._blocks(listed):
+            made = self._part(some, block, refused)
+            parts.append(made)
+            lengths.append(np.bincount(made.owners, minlength=len(some)))
+        columns = [pa.concat_arrays(own) for own in zip(*(p.columns for p in parts), strict=True)]
+        words = pa.concat_arrays([part.words for part in parts])
+        return Decoded(columns, words, np.concatenate(lengths), refused)
+
+    def _blocks(
+        self, listed: Sequence[Message]
+    ) -> Iterator[tuple[Sequence[Message], Block | None]]:
+        """Some messages at a time, and what is known of them at once; an odd one leaves those around it."""
+        whole = self._format.block(listed)
+        if whole is not None or len(listed) <= _AROUND:
+            yield listed, whole
+            return
+        for at in range(0, len(listed), _AROUND):
+            some = listed[at : at + _AROUND]
+            yield some, self._format.block(some)
+
+    def _part(
+        self, messages: Sequence[Message], block: Block | None, refused: list[tuple[Message, str]]
+    ) -> Block:
+        """What messages say: those of which a block does not know are read one by one."""
+        if block is not None and not block.left.any():
+            return block
+        left = range(len(messages)) if block is None else np.flatnonzero(block.left).tolist()
+        owners: list[int] = []
         words: list[str] = []
         rows: list[list[Any]] = []
-        lengths: list[int] = []
-        refused: list[tuple[Message, str]] = []
-        changes, check_keys = self._format.changes, self._format.check_keys
-        for message in listed:
-            try:
-                found = changes(message)
-                if self.keys:
-                    check_keys(found)
-            except Unreadable as error:
-                if self.unreadable == "error":
-                    raise InputFormatError(told(message, str(error))) from None
-                refused.append((message, str(error)))
-                found = ()
-            lengths.append(len(found))
-            for word, row in found:
+        for place in left:
+            for word, row in self._changes(messages[place], refused):
+                owners.append(place)
                 words.append(word)
                 rows.append(row)
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.schema)
         arrays = [pa.array(c, f.type) for c, f in zip(columns, self.schema, strict=False)]
-        return Decoded(arrays, pa.array(words, pa.string()), np.array(lengths, np.int64), refused)
+        alone = Block(np.array(owners, np.int64), pa.array(words, pa.string()), arrays, _NONE)
+        return alone if block is None else _together(block, alone)
+
+    def _changes(
+        self, message: Message, refused: list[tuple[Message, str]]
+    ) -> Sequence[tuple[str, list[Any]]]:
+        """The changes in one message, by the rules; none of one that is refused."""
+        try:
+            found = self._format.changes(message)
+            if self.keys:
+                self._format.check_keys(found)
+        except Unreadable as error:
+            if self.unreadable == "error":
+                raise InputFormatError(told(message, str(error))) from None
+            refused.append((message, str(error)))
+            return ()
+        return found
+
+
+def _together(block: Block, alone: Block) -> Block:
+    """The changes of both, by their messages."""
+    owners = np.concatenate([block.owners, alone.owners])
+    order = pa.array(np.argsort(owners, kind="stable"))
+    words = pa.concat_arrays([block.words, alone.words]).take(order)
+    columns = [
+        pa.concat_arrays(own).take(order) for own in zip(block.columns, alone.columns, strict=True)
+    ]
+    return Block(owners[order.to_numpy()], words, columns, _NONE)
 
 
 def decoder(

@@ -23,10 +23,12 @@ from aggloom.runtime.formats.values import Reader
 
 UNAVAILABLE = "__debezium_unavailable_value"
 _ENCODED = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
-_UNTOLD = (UNAVAILABLE, _ENCODED, UNAVAILABLE.encode())
+UNTOLD_TEXTS = (UNAVAILABLE, _ENCODED)
+_UNTOLD = (*UNTOLD_TEXTS, UNAVAILABLE.encode())
 _WHOLE = "the table needs full row images (PostgreSQL: REPLICA IDENTITY FULL), or give its keys to read upserts"
 _KEYED = "a deletion has to have the columns in keys"
 _FULL = "unchanged, and so left out by the database; set REPLICA IDENTITY FULL, or leave the column out of the schema"
+Readers = dict[str, list[Reader]]
 _AGAIN = (
     "the table is read anew, as after a lost replication slot, and what was deleted before that is told by nobody. "
     'Start over with an empty checkpoint from this snapshot on, or pass snapshot="read" to keep such rows'
@@ -41,9 +43,7 @@ class Envelopes:
         self.format, self.rows, self._key_of = format, rows, key_of
         self.settings, self.key_places = format.settings, format.key_places
 
-    def changes(
-        self, body: Object, message: Message, readers: dict[str, list[Reader]]
-    ) -> list[Change]:
+    def changes(self, body: Object, message: Message, readers: Readers) -> list[Change]:
         """The changes that an envelope tells of; readers: of the images' columns, if its schema says more."""
         op = body.get("op")
         if op == "m":
@@ -68,7 +68,7 @@ class Envelopes:
             self._before(before, readers), self._after(after, readers, before)
         )
 
-    def _after(self, image: Any, readers: dict[str, list[Reader]], before: Any = None) -> Values:
+    def _after(self, image: Any, readers: Readers, before: Any = None) -> Values:
         """The row after; a value that did not change, and so is not told, is that of the row before."""
         if isinstance(image, Object):
             named = self.rows.named(image, "`after` ")
@@ -81,7 +81,7 @@ class Envelopes:
                 image = Object({**named, **{name: old[name] for name in untold}})
         return self.rows.row(image, "`after` ", readers=readers.get("after"))
 
-    def _before(self, image: Any, readers: dict[str, list[Reader]]) -> Values | None:
+    def _before(self, image: Any, readers: Readers) -> Values | None:
         """The row before an update; by keys it need not be there."""
         if not self.key_places:
             return self._whole(image, readers.get("before"))
@@ -95,7 +95,7 @@ class Envelopes:
     def _deleted(self, image: Any, message: Message, readers: list[Reader] | None) -> Values:
         if not self.key_places:
             row = self._whole(image, readers)
-            self._refuse_key_only(row, message)
+            self.refuse_key_only(row, message)
             return row
         if image is None:
             key = self._key_of(message)
@@ -122,7 +122,7 @@ class Envelopes:
         only = Object({name: named[name] for name in self.settings.keys if name in named})
         return self.rows.row(only, what, fix=_KEYED, needed=self.settings.keys, readers=readers)
 
-    def _refuse_key_only(self, row: Values, message: Message) -> None:
+    def refuse_key_only(self, row: Values, message: Message) -> None:
         """Refuse a row of nothing but its key: the database did not tell the rest, and Debezium writes NULL for it."""
         key = self._key_of(message)
         if key is None:

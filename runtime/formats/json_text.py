@@ -27,7 +27,7 @@ def _object(pairs: list[tuple[str, Any]]) -> Object:
     return made
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal)
+DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=Decimal)
 
 
 def text_of(value: bytes) -> str:
@@ -68,7 +68,7 @@ def scalar_or_object(text: str) -> Any:
 
 def _decoded(text: str, at: int) -> tuple[Any, int]:
     try:
-        return _DECODER.raw_decode(text, at)
+        return DECODER.raw_decode(text, at)
     except (ValueError, RecursionError, ArithmeticError) as error:
         raise Unreadable(f"malformed line, or a value of the wrong type ({error})") from None
 

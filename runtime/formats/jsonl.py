@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from aggloom.runtime.formats.base import SHARED, Change, Format, Message, Settings
+from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.flat_rows import FlatRows
 from aggloom.runtime.formats.json_text import objects, text_of
+from aggloom.runtime.formats.plain_rows import is_plain, plain_rows
 from aggloom.runtime.formats.rows import Rows
 
 
@@ -19,14 +22,18 @@ class JsonLines(Format):
     )
     options: ClassVar[tuple[str, ...]] = SHARED
     takes_keys: ClassVar[bool] = False
-    flat: ClassVar[bool] = True
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.rows = Rows(settings)
         self._flat = FlatRows(self.rows)
+        self._is_plain = is_plain(settings.columns)
 
     def changes(self, message: Message) -> list[Change]:
         """The rows of the message's objects."""
         found = objects(text_of(message.value or b""), self.settings.concatenated == "split")
         return [self._flat.change(one) for one in found]
+
+    def block(self, messages: Sequence[Message]) -> Block | None:
+        """The rows of plain objects."""
+        return plain_rows(messages, self.settings.columns) if self._is_plain else None

@@ -1,20 +1,16 @@
-"""Plain rows: messages of JSON that Arrow reads all at once, flat objects with each column of the table, and no other.
-
-Whatever is odd in one of them, and be it a NULL, leaves all of them to the reader of single messages, which knows the
-rules. What is read here is what that one would read.
-"""
+"""Plain rows: blocks of flat objects with columns of the table and no other field, which are insertions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
-from pyarrow import json as pa_json
 
-from aggloom.runtime.formats.base import Message
-
-_OPEN = b"{"
+from aggloom.runtime.formats.base import Message, values_of
+from aggloom.runtime.formats.blocks import WORDS, Block, has_names, is_whole, read_block, token
+from aggloom.runtime.values.changelog import INSERT
 
 
 def is_plain(columns: pa.Schema) -> bool:
@@ -25,23 +21,23 @@ def is_plain(columns: pa.Schema) -> bool:
     )
 
 
-def plain_rows(messages: Sequence[Message], columns: pa.Schema) -> list[pa.Array] | None:
-    """The columns of plain messages, a row for each; None if one of them is not plain."""
-    values = [value for value, _, _ in messages if value is not None and value[:1] == _OPEN]
+def plain_rows(messages: Sequence[Message], columns: pa.Schema) -> Block | None:
+    """The rows of messages, one each; None if one of them is not plain."""
+    values = [value for value in values_of(messages) if value is not None and is_whole(value)]
     if not values or len(values) != len(messages):
         return None
-    # An object cannot reach into the next message: what begins there would be within it, or in a text a line's end.
-    text = b"\n".join(values)
-    try:
-        text.decode()
-        table = pa_json.read_json(
-            pa.BufferReader(text),
-            pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
-            pa_json.ParseOptions(explicit_schema=columns, unexpected_field_behavior="error"),
-        )
-    except (pa.ArrowException, UnicodeDecodeError, OverflowError):
+    table = read_block(values, columns, "error")
+    if table is None:
         return None
-    found = [table.column(name) for name in columns.names]
-    if table.num_rows != len(values) or any(column.null_count for column in found):
-        return None
-    return [column.combine_chunks() for column in found]
+    found = [table.column(name).combine_chunks() for name in columns.names]
+    left = np.zeros(len(values), np.bool_)
+    for name, column in zip(columns.names, found, strict=True):
+        if column.null_count:
+            own = token(name)
+            for place in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+                # Or else it may not be there, which is no NULL.
+                left[place] |= not has_names(values[place], own, 1)
+    owners = np.flatnonzero(~left)
+    if left.any():
+        found = [column.take(pa.array(owners)) for column in found]
+    return Block(owners, pa.repeat(WORDS[INSERT], len(owners)), found, left)

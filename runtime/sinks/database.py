@@ -6,7 +6,6 @@ again after a kill is found by the number, under the checkpoint's own id, and pa
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -17,13 +16,19 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError, nearest
+from aggloom.runtime.sinks.blocks import FEWEST, fit_blocks, write_blocks
 from aggloom.runtime.sinks.dialects import DRIVERS, MARKS, dialect_of
-from aggloom.runtime.sinks.net import Net, net_by_key, tells_before
+from aggloom.runtime.sinks.net import Net, NetRows, net_rows, tells_before
 from aggloom.runtime.sinks.statements import Statements
 from aggloom.runtime.values.changelog import Kinds
 
 EXISTING = ("error", "keep", "replace")
 _ANEW = "Start with an empty checkpoint and existing=replace."
+_TWICE = "21000"
+"""What PostgreSQL says of a statement that writes a row a second time."""
+_CROSSED = ("40P01", "40001")
+"""What it says where others write the same rows in another order, and this transaction has to begin again."""
+_TRIES = 10
 _WORDS = {"create": bool, "replay": bool, "table": str, "log_table": str, "driver": str}
 
 
@@ -101,6 +106,7 @@ class DatabaseSink:
     ) -> None:
         self.options, self.key, self.tells_before = options, tuple(key), tells_before
         self._checked: pa.Schema | None = None
+        self._may_block, self._fits_blocks = bool(self.key), False
         self._where = f"sink database, table {options.table}"
 
     def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
@@ -109,9 +115,22 @@ class DatabaseSink:
         Raises SinkError for what the database does not take, CheckpointError for a checkpoint that does not fit it.
         """
         told = tells_before(kinds) if self.tells_before is None else self.tells_before
-        net = net_by_key(rows, kinds, self.key, told, self._where)
-        digest = hashlib.sha256(repr((rows.schema.names, net)).encode(errors="replace")).hexdigest()
-        say = self._statements(rows.schema)
+        net = net_rows(rows, kinds, self.key, told, self._where)
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._write_once(net, batch, checkpoint)
+            except SinkError as error:
+                state = _state(error.__cause__)
+                if state == _TWICE and self._may_block:
+                    # Keys that differ are one to the table, as where cases do not count: one by one the last is right.
+                    self._may_block = False
+                elif state not in _CROSSED or not left:
+                    raise
+        raise AssertionError
+
+    def _write_once(self, net: NetRows, batch: int, checkpoint: str) -> bool:
+        """Write a batch in a transaction."""
+        digest, say = net.digest, self._statements(net.rows.schema)
         with self._transaction() as cursor:
             self._make(cursor, say)
             last = self._last(cursor, say, checkpoint)
@@ -200,6 +219,7 @@ class DatabaseSink:
     def _check_columns(self, cursor: Any, say: Statements) -> None:
         cursor.execute(say.any_row)
         there = [column[0] for column in cursor.description]
+        self._fits_blocks = fit_blocks(say, cursor.description)
         lacks = [name for name in say.schema.names if name not in there]
         if lacks:
             fixes = "; ".join(map(say.add_column, lacks))
@@ -232,7 +252,13 @@ class DatabaseSink:
                 "the first batch, existing=keep leaves those of other keys where they are"
             )
 
-    def _write(self, cursor: Any, say: Statements, net: list[Net]) -> None:
+    def _write(self, cursor: Any, say: Statements, net: NetRows) -> None:
+        """Write the keys in blocks; a few, and those that blocks cannot hold, one by one."""
+        many = self._may_block and self._fits_blocks and len(net.gone) >= FEWEST
+        if not (many and write_blocks(cursor, say, net)):
+            self._write_each(cursor, say, net.each())
+
+    def _write_each(self, cursor: Any, say: Statements, net: list[Net]) -> None:
         """Write the keys in their order, those that are written alike together."""
         makers = [say.dialect.value_of(field.type) for field in say.schema]
         own = [makers[say.schema.names.index(name)] for name in self.key]
@@ -244,6 +270,11 @@ class DatabaseSink:
             if not gone:
                 rows = [_values(one.row or (), makers) for one in each]
                 cursor.executemany(say.insert if nulls else say.upsert, rows)
+
+
+def _state(error: BaseException | None) -> str | None:
+    """The five letters by which a driver tells an error."""
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
 
 def _kind(net: Net) -> tuple[bool, bool]:

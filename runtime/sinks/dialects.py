@@ -22,7 +22,7 @@ class Dialect:
 
     types: names of the columns' types by Arrow's. arrays, documents: the type of lists of another, and of structs and
     maps. nulls_equal: how to compare values of which NULL equals NULL. writes_dates: whether the driver takes dates,
-    times, numbers with a point and lists as they are.
+    times, numbers with a point and lists as they are. in_blocks: whether it takes many rows as a few arrays.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Dialect:
     arrays: str | None
     nulls_equal: str
     writes_dates: bool
+    in_blocks: bool = False
 
     def type_of(self, dtype: pa.DataType) -> str:
         """The type of a column; raises SpecError for one that the database does not have."""
@@ -119,6 +120,7 @@ DIALECTS = {
         arrays="{}[]",
         nulls_equal="IS NOT DISTINCT FROM",
         writes_dates=True,
+        in_blocks=True,
     ),
     "sqlite": Dialect(
         name="sqlite",

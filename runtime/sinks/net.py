@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from aggloom.runtime.values.changelog import (
@@ -19,6 +25,7 @@ from aggloom.runtime.values.changelog import (
 )
 
 Row = tuple[Any, ...]
+Places = npt.NDArray[np.int64]
 
 
 class Net(NamedTuple):
@@ -26,6 +33,49 @@ class Net(NamedTuple):
 
     key: Row
     row: Row | None
+
+
+@dataclass(frozen=True)
+class NetRows:
+    """The keys of a batch as rows, sorted by key; gone: of which only the key counts, for it has no row any more."""
+
+    rows: pa.Table
+    gone: npt.NDArray[np.bool_]
+    key: tuple[str, ...]
+
+    def each(self) -> list[Net]:
+        """Key by key."""
+        columns = [column.to_pylist() for column in self.rows.columns]
+        rows = list(zip(*columns, strict=True)) if columns else [()] * len(self.gone)
+        places = [self.rows.column_names.index(name) for name in self.key]
+        keys = [tuple(row[place] for place in places) for row in rows]
+        return [
+            Net(key, None if gone else row)
+            for key, row, gone in zip(keys, rows, self.gone.tolist(), strict=True)
+        ]
+
+    @cached_property
+    def digest(self) -> str:
+        """What tells these rows from any others, however they lie in memory."""
+        found = hashlib.sha256(repr(self.rows.schema.names).encode(errors="replace"))
+        found.update(np.packbits(self.gone).tobytes())
+        there = pa.array(~self.gone)
+        for name, column in zip(self.rows.column_names, self.rows.columns, strict=True):
+            told = column if name in self.key else column.filter(there)
+            found.update(np.packbits(told.is_null().to_numpy()).tobytes())
+            _add(found, told.drop_null().combine_chunks())
+        return found.hexdigest()
+
+
+def _add(digest: Any, values: pa.Array) -> None:
+    """Add values of which none is NULL to a digest."""
+    digest.update(f"{len(values)} {values.type}".encode())
+    if pt.is_nested(values.type):
+        digest.update(repr(values.to_pylist()).encode(errors="replace"))
+        return
+    plain = values.cast(pa.int8()) if pt.is_boolean(values.type) else values
+    batch = pa.RecordBatch.from_arrays([plain], names=[""])
+    digest.update(batch.serialize())
 
 
 def tells_before(kinds: Kinds) -> bool:
@@ -36,61 +86,98 @@ def tells_before(kinds: Kinds) -> bool:
 def net_by_key(
     rows: pa.Table, kinds: Kinds, key: Sequence[str], tells_before: bool, where: str
 ) -> list[Net]:
+    """The keys of a batch with their rows, one by one, as of `net_rows`."""
+    return net_rows(rows, kinds, key, tells_before, where).each()
+
+
+def net_rows(
+    rows: pa.Table, kinds: Kinds, key: Sequence[str], tells_before: bool, where: str
+) -> NetRows:
     """The keys of a batch with their rows, sorted by key, so that two writers meet them in one order.
 
     tells_before: whether each row that is replaced is told, too. Then the order of changes does not count. Otherwise
     the last change of a key does. Raises ChangelogLawError where a key has several rows in the end.
     """
-    names = rows.column_names
-    places = [names.index(name) for name in key]
-    columns = [column.to_pylist() for column in rows.columns]
-    values = _rows(columns, rows.num_rows)
-    alike = _rows(
-        [_comparable(column, c.type) for column, c in zip(columns, rows.columns, strict=True)],
-        len(values),
-    )
-    retracts = is_retraction(kinds).tolist()
-    found = _weighed(values, alike, retracts, places, where) if tells_before else {}
-    if not tells_before:
-        for row, same, gone, kind in zip(values, alike, retracts, kinds.tolist(), strict=True):
-            if kind != UPDATE_BEFORE:
-                own = tuple(row[place] for place in places)
-                found[tuple(same[place] for place in places)] = Net(own, None if gone else row)
-    return sorted(found.values(), key=lambda each: [sort_key(value) for value in each.key])
-
-
-def _rows(columns: list[list[Any]], count: int) -> list[Row]:
-    return list(zip(*columns, strict=True)) if columns else [()] * count
-
-
-def _comparable(column: list[Any], dtype: pa.DataType) -> list[Any]:
-    """The values of a column as dictionary keys; of most types they are ones themselves."""
-    if pt.is_floating(dtype) or pt.is_nested(dtype):
-        return list(map(same_value, column))
-    return column
+    rows = rows.combine_chunks()
+    own = rows.select(list(key))
+    keys = _numbers(own.columns, rows.num_rows)
+    if tells_before:
+        places, gone = _weighed(rows, keys, kinds, own, where)
+    else:
+        told = np.flatnonzero(kinds != UPDATE_BEFORE)
+        places = _last(keys[told], told)
+        gone = is_retraction(kinds[places])
+    order = _by_key(own.take(pa.array(places))) if key else slice(None)
+    return NetRows(rows.take(pa.array(places[order])), gone[order], tuple(key))
 
 
 def _weighed(
-    values: list[Row], alike: list[Row], retracts: list[bool], places: list[int], where: str
-) -> dict[Any, Net]:
-    weights: dict[Any, int] = {}
-    shown: dict[Any, Row] = {}
-    for row, identity, gone in zip(values, alike, retracts, strict=True):
-        weights[identity] = weights.get(identity, 0) + (-1 if gone else 1)
-        shown[identity] = row
-    found: dict[Any, Net] = {}
-    for identity, weight in weights.items():
-        row = shown[identity]
-        key = tuple(row[place] for place in places)
-        same = tuple(identity[place] for place in places)
-        before = found.get(same)
-        if weight > 1 or (weight > 0 and before is not None and before.row is not None):
-            raise ChangelogLawError(
-                f"{where}: key {key!r} has several rows, so that it is no key of the result; "
-                "give the columns that tell its rows apart as key_columns"
-            )
-        if weight > 0:
-            found[same] = Net(key, row)
-        elif weight < 0 and before is None:
-            found[same] = Net(key, None)
-    return found
+    rows: pa.Table, keys: Places, kinds: Kinds, own: pa.Table, where: str
+) -> tuple[Places, npt.NDArray[np.bool_]]:
+    """A row of each key that is not as it was, and which keys have none any more."""
+    alike = _numbers(rows.columns, rows.num_rows)
+    shown = _last(alike, np.arange(len(alike)))
+    weights = np.bincount(alike, np.where(is_retraction(kinds), -1, 1), len(shown))
+    there = shown[weights > 0]
+    first = np.zeros(len(there), np.bool_)
+    first[np.unique(keys[there], return_index=True)[1]] = True
+    several = np.flatnonzero((weights[weights > 0] > 1) | ~first)
+    if len(several):
+        values = tuple(column[int(there[several[0]])].as_py() for column in own.columns)
+        raise ChangelogLawError(
+            f"{where}: key {values!r} has several rows, so that it is no key of the result; "
+            "give the columns that tell its rows apart as key_columns"
+        )
+    gone = shown[weights < 0]
+    gone = gone[~np.isin(keys[gone], keys[there])]
+    gone = gone[np.unique(keys[gone], return_index=True)[1]]
+    return np.concatenate([there, gone]), np.arange(len(there) + len(gone)) >= len(there)
+
+
+def _last(numbers: Places, places: Places) -> Places:
+    """The last place of each number, in the order of numbers."""
+    found: Places = np.full(int(numbers.max(initial=-1)) + 1, -1, np.int64)
+    found[numbers] = places
+    return found[found >= 0]
+
+
+def _numbers(columns: Sequence[pa.ChunkedArray], count: int) -> Places:
+    """A number for each row, the same for rows that are alike, in the order in which they come."""
+    made: Places = np.zeros(count, np.int64)
+    for column in columns:
+        codes = _encoded(_comparable(column))
+        made = _encoded(pa.array(made * (int(codes.max(initial=0)) + 1) + codes))
+    return made
+
+
+def _encoded(values: pa.Array) -> Places:
+    codes = values.dictionary_encode(null_encoding="encode").indices
+    return codes.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _comparable(column: pa.ChunkedArray) -> pa.Array:
+    """Values that are equal where those of the column are: NaN equals NaN, -0.0 equals 0.0, maps have no order."""
+    if pt.is_nested(column.type):
+        numbers: dict[Any, int] = {}
+        marks = [numbers.setdefault(same_value(v), len(numbers)) for v in column.to_pylist()]
+        return pa.array(marks, pa.int64())
+    array = column.combine_chunks()
+    if pt.is_floating(column.type):
+        array = pc.add(array, pa.scalar(0.0, column.type))
+        array = pc.if_else(pc.is_nan(array), pa.scalar(float("nan"), column.type), array)
+    return array
+
+
+def _by_key(own: pa.Table) -> Places:
+    """The order of rows by the values of all columns: NULL first, NaN last."""
+    if any(pt.is_nested(each) or pt.is_floating(each) for each in own.schema.types):
+        rows = list(zip(*(column.to_pylist() for column in own.columns), strict=True))
+        order = sorted(range(len(rows)), key=lambda place: [sort_key(v) for v in rows[place]])
+        return np.array(order, np.int64)
+    parts: dict[str, Any] = {}
+    for number, column in enumerate(own.columns):
+        if column.null_count:
+            parts[f"{number} there"] = column.is_valid()
+        parts[str(number)] = column
+    found = pc.sort_indices(pa.table(parts), sort_keys=[(name, "ascending") for name in parts])
+    return found.to_numpy().astype(np.int64)

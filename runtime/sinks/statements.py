@@ -53,13 +53,18 @@ class Statements:
     @property
     def upsert(self) -> str:
         """Writes a row over the one of its key."""
+        return f"{self.insert}{self._over}"
+
+    @property
+    def _over(self) -> str:
+        """What becomes of a row whose key there is already."""
         if not self.key:
-            return self.insert
+            return ""
         rest = [self._said(name) for name in self.schema.names if name not in self.key]
         setting = ", ".join(f"{name} = EXCLUDED.{name}" for name in rest)
         then = f"UPDATE SET {setting}" if rest else "NOTHING"
         key = ", ".join(map(self._said, self.key))
-        return f"{self.insert} ON CONFLICT ({key}) DO {then}"
+        return f" ON CONFLICT ({key}) DO {then}"
 
     @property
     def insert(self) -> str:
@@ -76,6 +81,55 @@ class Statements:
         wanted = [f"{self._said(n)} {equal} {m}" for n, m in zip(self.key, marks, strict=True)]
         where = f" WHERE {' AND '.join(wanted)}" if wanted else ""
         return f"DELETE FROM {self._table}{where}"
+
+    @property
+    def upsert_many(self) -> str:
+        """Writes rows, whose columns are texts of arrays, over those of their keys, in their order."""
+        names = ", ".join(map(self._said, self.schema.names))
+        values = ", ".join(self._of_block(place, f.type) for place, f in enumerate(self.schema))
+        block = self._block(self.schema.types)
+        return f"INSERT INTO {self._table} ({names}) SELECT {values} FROM {block}{self._over}"
+
+    def delete_many(self, nulls: Sequence[bool]) -> str:
+        """Deletes the rows of keys, whose columns are texts of arrays. nulls: which of them are all NULL."""
+        types = [self.schema.field(name).type for name in self.key]
+        return (
+            f"DELETE FROM {self._table} AS old USING {self._block(types)} WHERE {self._same(nulls)}"
+        )
+
+    def lock_many(self, nulls: Sequence[bool]) -> str:
+        """Locks the rows of keys, in their order."""
+        types = [self.schema.field(name).type for name in self.key]
+        rows = (
+            f"SELECT 1 FROM {self._table} AS old, {self._block(types, ordered=True)} WHERE {self._same(nulls)} "
+            "ORDER BY new.place FOR UPDATE OF old"
+        )
+        return f"SELECT COUNT(*) FROM ({rows}) AS locked"
+
+    def _block(self, types: Sequence[pa.DataType], ordered: bool = False) -> str:
+        """Rows out of parameters that are texts of arrays, by the name of `new`."""
+        arrays = ", ".join(f"CAST({self.mark} AS {self._in_array(each)}[])" for each in types)
+        names = [f"c{place}" for place in range(len(types))]
+        if ordered:
+            return f"UNNEST({arrays}) WITH ORDINALITY AS new ({', '.join([*names, 'place'])})"
+        return f"UNNEST({arrays}) AS new ({', '.join(names)})"
+
+    def _in_array(self, dtype: pa.DataType) -> str:
+        """The type of a column's values in an array; an array of arrays would be taken apart whole."""
+        return "TEXT" if pa.types.is_list(dtype) else self.dialect.type_of(dtype)
+
+    def _of_block(self, place: int, dtype: pa.DataType) -> str:
+        """A value of a block's row."""
+        own = f"new.c{place}"
+        return f"CAST({own} AS {self.dialect.type_of(dtype)})" if pa.types.is_list(dtype) else own
+
+    def _same(self, nulls: Sequence[bool]) -> str:
+        """Whether an old row and one of a block have one key."""
+        wanted = []
+        for place, (name, null) in enumerate(zip(self.key, nulls, strict=True)):
+            value = self._of_block(place, self.schema.field(name).type)
+            wanted.append(f"old.{self._said(name)} " + ("IS NULL" if null else f"= {value}"))
+        return " AND ".join(wanted)
 
     @property
     def delete_all(self) -> str:

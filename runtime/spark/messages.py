@@ -35,7 +35,7 @@ from aggloom.runtime.spark.expressions import spark_arrow, spark_schema
 from aggloom.runtime.spark.file_order import file_order
 from aggloom.runtime.spark.files import remember_packed
 from aggloom.runtime.spark.moment import part_name
-from aggloom.runtime.spark.packed_messages import PackedMessages
+from aggloom.runtime.spark.packed_messages import A_MESSAGE, PackedMessages
 from aggloom.runtime.spark.records import CHANGE_COLUMN
 
 _UPSERTS: WeakKeyDictionary[DataFrame, tuple[str, ...]] = WeakKeyDictionary()
@@ -69,14 +69,13 @@ def read_messages(
     keyed = F.col(key).cast("binary") if key in df.columns else F.lit(None).cast("binary")
     known = [name for name in _PLACES if name in df.columns]
     parts = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in known]
-    place = F.concat_ws(", ", *parts) if parts else F.lit("a message")
+    place = F.concat_ws(", ", *parts) if parts else F.lit(A_MESSAGE)
     changes = decoded(df, made, F.col(value), keyed, place, side)
     if file_order(df):
         # Rows of files are put in order before they are packed.
         return changes
-    messages = df.select(
-        F.col(value).cast("binary").alias("value"), keyed.alias("key"), place.alias("place")
-    )
+    # Texts of places are made where they are asked for, of messages that cannot be read.
+    messages = df.select(F.col(value).cast("binary").alias("value"), keyed.alias("key"), *known)
     table = side_table(side, made, made.unreadable)
     return remember_packed(changes, PackedMessages(messages, made, table))
 

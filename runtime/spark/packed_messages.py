@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.base import Messages
 from aggloom.runtime.formats.decoder import Decoder
 from aggloom.runtime.formats.side import SideTable
 from aggloom.runtime.spark.blobs import empty_columns
@@ -23,12 +23,14 @@ from aggloom.runtime.spark.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.values.changelog import Kinds
 
 _COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT, refused BIGINT"
+A_MESSAGE = "a message"
+"""The place of one of which nothing tells it."""
 _COUNTS = ("rows", "files", "refused")
 
 
 @dataclass(frozen=True)
 class PackedMessages:
-    """A DataFrame of messages once more: their values, keys and places, and what reads them."""
+    """A DataFrame of messages once more: their values, keys, what tells their places, and what reads them."""
 
     messages: DataFrame
     decoder: Decoder
@@ -74,8 +76,8 @@ class PackMessages:
 
     def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds, int]:
         """The rows of some messages, their kinds, and how many messages are refused."""
-        listed = (column.to_pylist() for column in batch.columns)
-        found = self.decoder.decode(map(Message, *listed))
+        values, keys = (batch.column(place).to_pylist() for place in range(2))
+        found = self.decoder.decode(Messages(values, keys, lambda at: place_of(batch, at)))
         if found.refused and self.side is not None:
             self.side.write(found.side_table(), part_name(self.side.token))
         names = self.decoder.schema.names
@@ -89,6 +91,13 @@ class PackMessages:
         if self.pack.change_column:
             kinds = self.pack.kinds(found.words)
         return rows if columns else empty_columns(total), kinds, len(found.refused)
+
+
+def place_of(batch: pa.RecordBatch, at: int) -> str:
+    """Where a message lies, by the columns that tell it."""
+    told = {f.name: batch.column(n)[at].as_py() for n, f in enumerate(batch.schema) if n > 1}
+    parts = [f"{name} {value}" for name, value in told.items() if value is not None]
+    return ", ".join(parts) or A_MESSAGE
 
 
 def _counted(packed: PackedRow, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:

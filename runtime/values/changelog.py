@@ -155,7 +155,8 @@ def sort_key(value: Any) -> Any:
         value = list(value.values())
     if isinstance(value, list | tuple):
         return (True, False, [sort_key(inner) for inner in value])
-    return (value is not None, value != value, value)
+    # NaN is not even itself, and would leave what comes after it in no order.
+    return (True, True) if value != value else (value is not None, False, value)
 
 
 def fold(
