@@ -166,6 +166,29 @@ def test_one_file_a_pattern_and_parquet_without_a_schema(spark: Any, tmp_path: P
     assert set(merged.columns) == {"k", "v", "w", "_change_type"}
 
 
+@pytest.mark.parametrize(
+    ("said", "kind", "told"),
+    [
+        (
+            "java.lang.IllegalArgumentException: Wrong basePath /in/b for the root path: file:/in/a/x.jsonl\n\tat a.b",
+            CheckpointError,
+            "the checkpoint has read file:/in/a/x.jsonl, and the query reads /in/b now",
+        ),
+        (
+            'Failed merging schemas:\nInitial schema:\n"STRUCT<v: BIGINT>"\nSchema that cannot be merged with the '
+            'initial schema:\n"STRUCT<v: DOUBLE>". SQLSTATE: 42KD9',
+            InputFormatError,
+            "files have columns of other types: STRUCT<v: BIGINT> and STRUCT<v: DOUBLE>",
+        ),
+    ],
+)
+def test_what_spark_says_of_files_is_put_in_words(
+    said: str, kind: type[AggloomError], told: str
+) -> None:
+    error = explained(Exception(said))
+    assert isinstance(error, kind) and told in str(error)
+
+
 @pytest.mark.spark
 def test_what_cannot_be_read_or_run_is_said_before_anything_runs(
     spark: Any, tmp_path: Path

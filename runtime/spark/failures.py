@@ -20,6 +20,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import aggloom.errors as errors
 from aggloom.errors import (
     AggloomError,
+    CheckpointError,
     DataError,
     ExecutorError,
     InputFormatError,
@@ -67,6 +68,8 @@ _THROWN = re.compile(r".*(?:terminated with exception: |calling \S+\n: )(.*)", r
 _TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?!py4j\.protocol)(\S.*)")
 _CAUSED = re.compile(r"^Caused by: (?:[\w.$]+: )?(.*)", re.MULTILINE)
 _WAITED = "Exception thrown in awaitResult"
+_APART = re.compile(r'Initial schema:\s*"(STRUCT<.*?>)"\s*Schema that cannot .*?"(STRUCT<.*?>)"')
+_ELSEWHERE = re.compile(r"Wrong basePath (\S+) for the root path: ([^\s]+)")
 _LOST = re.compile(r"Some data may have been lost.*?Reason: ([^\n]*)", re.DOTALL)
 _PARTITIONS = re.compile(
     r"startingOffsets contains specific offsets.*?Set\((.*?)\) Assigned: \w*Set\((.*?)\)", re.DOTALL
@@ -189,6 +192,15 @@ def explained(failure: BaseException) -> AggloomError:
         return WorkerStartError(
             "a Python process of Spark's did not start within ten seconds, Spark's limit: the machine is busy. "
             "Nothing is lost; start the query again from the same checkpoint."
+        )
+    found = _APART.search(text)
+    if found:
+        return InputFormatError(f"files have columns of other types: {found[1]} and {found[2]}")
+    found = _ELSEWHERE.search(text)
+    if found:
+        return CheckpointError(
+            f"the checkpoint has read {found[2]}, and the query reads {found[1]} now. Put the files where they were, "
+            "or start over with an empty checkpoint."
         )
     found = _LOST.search(text)
     if found:
