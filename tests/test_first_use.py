@@ -132,6 +132,16 @@ def test_a_disk_that_fills_up_leaves_the_old_table(
             AggloomError,
             "table sink: 1 +U rows",
         ),
+        (
+            "java.lang.IllegalArgumentException: Wrong basePath /b for the root path: file:/a/x.jsonl\n\tat a.b",
+            CheckpointError,
+            "the checkpoint has read file:/a/x.jsonl, and the query reads /b now",
+        ),
+        (
+            'Initial schema:\n"STRUCT<v: BIGINT>"\nSchema that cannot be merged with the initial schema:\n"STRUCT<>".',
+            InputFormatError,
+            "files have columns of other types: STRUCT<v: BIGINT> and STRUCT<>",
+        ),
     ],
 )
 def test_the_deepest_cause_is_told(said: str, kind: type[AggloomError], expected: str) -> None:
@@ -164,29 +174,6 @@ def test_one_file_a_pattern_and_parquet_without_a_schema(spark: Any, tmp_path: P
     assert [tuple(row)[:2] for row in batch.collect()] == [("b", 2)]
     merged = al.read_changes(spark, f"{tmp_path}/with*/*.parquet", "parquet", streaming=False)
     assert set(merged.columns) == {"k", "v", "w", "_change_type"}
-
-
-@pytest.mark.parametrize(
-    ("said", "kind", "told"),
-    [
-        (
-            "java.lang.IllegalArgumentException: Wrong basePath /in/b for the root path: file:/in/a/x.jsonl\n\tat a.b",
-            CheckpointError,
-            "the checkpoint has read file:/in/a/x.jsonl, and the query reads /in/b now",
-        ),
-        (
-            'Failed merging schemas:\nInitial schema:\n"STRUCT<v: BIGINT>"\nSchema that cannot be merged with the '
-            'initial schema:\n"STRUCT<v: DOUBLE>". SQLSTATE: 42KD9',
-            InputFormatError,
-            "files have columns of other types: STRUCT<v: BIGINT> and STRUCT<v: DOUBLE>",
-        ),
-    ],
-)
-def test_what_spark_says_of_files_is_put_in_words(
-    said: str, kind: type[AggloomError], told: str
-) -> None:
-    error = explained(Exception(said))
-    assert isinstance(error, kind) and told in str(error)
 
 
 @pytest.mark.spark
