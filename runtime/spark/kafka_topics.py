@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -65,25 +66,21 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
     Raises CheckpointError for a topic that was made anew since it was read, SpecError for one that is not there.
     Nothing is looked at over Connect, nor where the brokers do not say.
     """
-    streams = [df for df in tables if df in _TOPICS and is_here(df.sparkSession)]
-    if not streams or not is_local(checkpoint):
+    sources = [df for df in tables if df in _TOPICS and is_here(df.sparkSession)]
+    if not sources or not is_local(checkpoint):
         return
-    root = local(checkpoint)
-    read = _read_topics(root)
-    known = _known(root / TOPICS_FILE)
+    root, session = local(checkpoint), sources[0].sparkSession
+    streams = [_TOPICS[df] for df in sources]
+    read, known = _read_topics(root), _known(root / TOPICS_FILE)
     found: dict[str, str] = {}
-    for df in streams:
-        topics = _TOPICS[df]
-        ids = _ids(df.sparkSession, topics, topics.among(read))
-        for name, number in ids.items():
-            was = known.get(_place(topics, name))
-            if topics.strict and name in read and was not in (None, number):
-                raise CheckpointError(
-                    f"{checkpoint}: topic {name} was deleted and made again since it was read, so that offsets mean "
-                    "other messages: those before where the query stopped would be passed over. Start over with an "
-                    'empty checkpoint, or pass lost_data="ignore" to go on at the old offset.'
-                )
-            found[_place(topics, name)] = number
+    for _, same in groupby(sorted(streams, key=_cluster), _cluster):
+        listed = list(same)
+        names = sorted({name for topics in listed for name in topics.among(read)})
+        ids = _ids(session, listed[0], names)
+        for topics in listed:
+            told = {name: ids[name] for name in topics.among(read) if name in ids}
+            _check(str(checkpoint), topics, told, read, known)
+            found |= {f"{name} {topics.servers}": number for name, number in told.items() if number}
     if found.items() <= known.items():
         return
     file = root / TOPICS_FILE
@@ -93,9 +90,28 @@ def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
     draft.replace(file)
 
 
-def _place(topics: Topics, name: str) -> str:
-    """What a topic is known by: clusters may have topics of one name."""
-    return f"{name} {topics.servers}"
+def _cluster(topics: Topics) -> tuple[str, str]:
+    """By what topics are asked for together."""
+    return topics.servers, repr(sorted(topics.properties.items()))
+
+
+def _check(
+    checkpoint: str, topics: Topics, ids: dict[str, str], read: set[str], known: dict[str, str]
+) -> None:
+    """Hold topics against those that were read; an empty id: there is no such topic."""
+    for name, number in ids.items() if topics.strict else ():
+        if not number:
+            raise SpecError(
+                f"read_kafka: there is no topic {name!r} at {topics.servers}; make it, or correct the name"
+            )
+        # Clusters may have topics of one name.
+        was = known.get(f"{name} {topics.servers}")
+        if name in read and was not in (None, number):
+            raise CheckpointError(
+                f"{checkpoint}: topic {name} was deleted and made again since it was read, so that offsets mean other "
+                "messages: those before where the query stopped would be passed over. Start over with an empty "
+                'checkpoint, or pass lost_data="ignore" to go on at the old offset.'
+            )
 
 
 def _known(file: Path) -> dict[str, str]:
@@ -126,7 +142,7 @@ def _read_topics(root: Path) -> set[str]:
 
 
 def _ids(session: Any, topics: Topics, names: list[str]) -> dict[str, str]:
-    """The ids of topics, as far as the brokers tell them; raises SpecError for a name that they do not know."""
+    """The ids of topics, as far as the brokers tell them; empty for a name that they do not know."""
     jvm = session._jvm
     told = jvm.java.util.HashMap()
     for key, value in {
@@ -135,32 +151,24 @@ def _ids(session: Any, topics: Topics, names: list[str]) -> dict[str, str]:
         "bootstrap.servers": topics.servers,
     }.items():
         told.put(key, str(value))
-    found: dict[str, str] = {}
     try:
         admin = jvm.org.apache.kafka.clients.admin.Admin.create(told)
     except (Py4JError, TypeError):
         # Whatever is wrong with the client's properties, or with its jars, Spark's own client says it.
-        return found
+        return {}
     try:
         asked = admin.describeTopics(jvm.java.util.ArrayList(names)).topicNameValues()
-        for name in names:
-            number = _id_of(jvm, asked.get(name), name, topics)
-            if number is not None:
-                found[name] = number
+        ids = {name: _id_of(jvm, asked.get(name)) for name in names}
     finally:
         admin.close(jvm.java.time.Duration.ZERO)
-    return found
+    return {name: number for name, number in ids.items() if number is not None}
 
 
-def _id_of(jvm: Any, asked: Any, name: str, topics: Topics) -> str | None:
-    """The id of one topic; None if the brokers do not say."""
+def _id_of(jvm: Any, asked: Any) -> str | None:
+    """The id of a topic, empty where there is none; None if the brokers do not say."""
     try:
-        seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
-        number = str(asked.get(_SECONDS, seconds).topicId().toString())
+        found = asked.get(_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
+        number = str(found.topicId().toString())
     except Py4JError as error:
-        if "UnknownTopicOrPartitionException" in str(error) and topics.strict:
-            raise SpecError(
-                f"read_kafka: there is no topic {name!r} at {topics.servers}; make it, or correct the name"
-            ) from None
-        return None
+        return "" if "UnknownTopicOrPartitionException" in str(error) else None
     return None if number == _NONE else number
