@@ -18,6 +18,7 @@ _HEADER = struct.Struct(">4si")
 _SUM = struct.Struct(">I")
 TABLE_FILE = "aggloom-table.arrow"
 QUERY_FILE = "aggloom-query.json"
+TOPICS_FILE = "aggloom-topics.json"
 _STATE, _FORMER_STATE = (b"head", b"log"), b"snapshot"
 _SHOWN = 5
 _OWN = "Give the query a checkpoint directory of its own: one that is empty, or not there yet."
