@@ -54,6 +54,8 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         # Spark 4.0 cannot look into a state of format 2.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": 1 if SPARK < (4, 1) else 2,
         "spark.sql.streaming.stateStore.rowChecksum.enabled": "true",
+        # To count rows, Spark reads what a key has before each write: here that is the whole state of a bucket.
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.execution.arrow.maxRecordsPerBatch": 100_000,
         "spark.sql.execution.arrow.maxBytesPerBatch": 256 << 20,
