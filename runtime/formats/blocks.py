@@ -48,6 +48,18 @@ def is_whole(text: bytes) -> bool:
     return text[:1] == _OPEN and text[-1:] == _CLOSE
 
 
+def all_whole(texts: Sequence[bytes | None]) -> bool:
+    """Whether all texts may be one object each, told without looking at each; False where it would take that."""
+    if not texts or None in texts:
+        return False
+    text, between = b"\n".join(texts), len(texts) - 1  # type: ignore[arg-type]
+    return (
+        is_whole(text)
+        and text.count(b"\n") == between
+        and text.count(_CLOSE + b"\n" + _OPEN) == between
+    )
+
+
 def token(name: str) -> bytes | None:
     """A name in front of its value; None for one that may look like something else."""
     plain = not set(name) & set('\\",:') and name.isprintable()

@@ -9,7 +9,15 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.runtime.formats.base import Message, values_of
-from aggloom.runtime.formats.blocks import WORDS, Block, has_names, is_whole, read_block, token
+from aggloom.runtime.formats.blocks import (
+    WORDS,
+    Block,
+    all_whole,
+    has_names,
+    is_whole,
+    read_block,
+    token,
+)
 from aggloom.runtime.values.changelog import INSERT
 
 
@@ -23,8 +31,8 @@ def is_plain(columns: pa.Schema) -> bool:
 
 def plain_rows(messages: Sequence[Message], columns: pa.Schema) -> Block | None:
     """The rows of messages, one each; None if one of them is not plain."""
-    values = [value for value in values_of(messages) if value is not None and is_whole(value)]
-    if not values or len(values) != len(messages):
+    values = [value for value in values_of(messages) if value is not None]
+    if len(values) != len(messages) or not (all_whole(values) or all(map(is_whole, values))):
         return None
     table = read_block(values, columns, "error")
     if table is None:
