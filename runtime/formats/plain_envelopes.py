@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from aggloom.runtime.formats.envelopes import Envelopes, Readers
 from aggloom.runtime.formats.json_text import DECODER, Object
 from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.plain_images import IMAGES, Images
+from aggloom.runtime.formats.plain_rows import some_objects
 from aggloom.runtime.formats.rows import Rows
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
@@ -101,16 +101,25 @@ class PlainEnvelopes:
         return self._head.readers.get(image) or self.rows.readers
 
     def _table(self, texts: list[bytes]) -> pa.Table | None:
-        for again in (False, True):
-            fields = [(image, self._columns.row(self.readers(image))) for image in IMAGES]
-            fields += [("op", pa.string()), *([("source", _SOURCE)] if self.filtered else [])]
-            table = read_block(texts, pa.schema(fields), "infer")
-            if table is not None or again:
-                return table
-            kinds = self._columns.kinds
-            self._columns.learn(_some_images(texts))
-            if kinds == self._columns.kinds:
-                return None
+        """The envelopes in columns."""
+        table = self._read(texts)
+        if table is None and self._columns.learn(_some_images(texts)):
+            table = self._read(texts)
+        return table
+
+    def _read(self, texts: list[bytes]) -> pa.Table | None:
+        fields: list[Any] = [("op", pa.string()), *([("source", _SOURCE)] * self.filtered)]
+        rows = {image: self._columns.row(self.readers(image)) for image in IMAGES}
+        table = read_block(texts, pa.schema([*rows.items(), *fields]), "infer")
+        bare = {image: self._columns.row(self.readers(image), numbers=False) for image in IMAGES}
+        if table is None or bare == rows:
+            return table
+        shown = read_block(texts, pa.schema([*bare.items(), *fields]), "infer")
+        if shown is not None and all(
+            self._columns.are_numbers(self.readers(image), shown.schema.field(image).type)
+            for image in IMAGES
+        ):
+            return table
         return None
 
     def values(self, image: str, place: int, read: pa.Array) -> pa.Array | None:
@@ -119,11 +128,4 @@ class PlainEnvelopes:
 
 
 def _some_images(texts: Sequence[bytes]) -> list[Any]:
-    found: list[Any] = []
-    for text in texts[:50]:
-        try:
-            body = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        found += [body.get("after"), body.get("before")] if isinstance(body, dict) else []
-    return found
+    return [body.get(image) for body in some_objects(texts) for image in reversed(IMAGES)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
 
 from aggloom.runtime.formats.base import Message, values_of
 from aggloom.runtime.formats.blocks import (
@@ -18,34 +18,67 @@ from aggloom.runtime.formats.blocks import (
     read_block,
     token,
 )
+from aggloom.runtime.formats.plain_columns import PlainColumns
+from aggloom.runtime.formats.rows import Rows
 from aggloom.runtime.values.changelog import INSERT
 
 
-def is_plain(columns: pa.Schema) -> bool:
-    """Whether a table's columns are all of types that Arrow reads as strictly as we do."""
-    types = [field.type for field in columns]
-    return bool(types) and all(
-        pt.is_signed_integer(t) or pt.is_string(t) or pt.is_boolean(t) for t in types
-    )
+class PlainRows:
+    """Reads blocks of a format's messages."""
+
+    def __init__(self, columns: PlainColumns, rows: Rows) -> None:
+        self._columns, self._rows = columns, rows
+        self._tokens = list(map(token, rows.names))
+
+    def read(self, messages: Sequence[Message]) -> Block | None:
+        """The rows of messages, one each; None if one of them is not plain."""
+        if not self._columns.possible:
+            return None
+        texts = [value for value in values_of(messages) if value is not None]
+        if len(texts) != len(messages) or not (all_whole(texts) or all(map(is_whole, texts))):
+            return None
+        table = self._read(texts) if texts else None
+        if table is None and self._columns.learn(some_objects(texts)):
+            table = self._read(texts)
+        if table is None:
+            return None
+        found = []
+        left = np.zeros(len(texts), np.bool_)
+        for place, own in enumerate(self._tokens):
+            read = table.column(place).combine_chunks()
+            column = self._columns.values(place, read, self._rows.readers)
+            if column is None:
+                return None
+            found.append(column)
+            if column.null_count:
+                for at in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    # Or else it may not be there, which is no NULL.
+                    left[at] |= not has_names(texts[at], own, 1)
+        owners = np.flatnonzero(~left)
+        if left.any():
+            found = [column.take(pa.array(owners)) for column in found]
+        return Block(owners, pa.repeat(WORDS[INSERT], len(owners)), found, left)
+
+    def _read(self, texts: list[bytes]) -> pa.Table | None:
+        readers = self._rows.readers
+        row, bare = self._columns.row(readers), self._columns.row(readers, numbers=False)
+        table = read_block(texts, pa.schema(list(row)), "error")
+        if table is None or bare == row:
+            return table
+        shown = read_block(texts, pa.schema(list(bare)), "infer")
+        if shown is None or not self._columns.are_numbers(readers, pa.struct(list(shown.schema))):
+            return None
+        return table
 
 
-def plain_rows(messages: Sequence[Message], columns: pa.Schema) -> Block | None:
-    """The rows of messages, one each; None if one of them is not plain."""
-    values = [value for value in values_of(messages) if value is not None]
-    if len(values) != len(messages) or not (all_whole(values) or all(map(is_whole, values))):
-        return None
-    table = read_block(values, columns, "error")
-    if table is None:
-        return None
-    found = [table.column(name).combine_chunks() for name in columns.names]
-    left = np.zeros(len(values), np.bool_)
-    for name, column in zip(columns.names, found, strict=True):
-        if column.null_count:
-            own = token(name)
-            for place in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
-                # Or else it may not be there, which is no NULL.
-                left[place] |= not has_names(values[place], own, 1)
-    owners = np.flatnonzero(~left)
-    if left.any():
-        found = [column.take(pa.array(owners)) for column in found]
-    return Block(owners, pa.repeat(WORDS[INSERT], len(owners)), found, left)
+def some_objects(texts: Sequence[bytes]) -> list[dict[str, object]]:
+    """The first objects of texts."""
+    found = []
+    for text in texts[:50]:
+        try:
+            one = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(one, dict):
+            found.append(one)
+    return found
