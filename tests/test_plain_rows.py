@@ -33,20 +33,22 @@ ODD = (
     *('"\\u0000"', '"\\ud800"', '"\\ud83d\\ude00"', '"\x01"', '"\n"', '"a\\nb"', '"\\/"', '"\\x"'),
     *('"{"', '"}{"', '"\ufeff"', '"\u2028"'),
 )
+WORDS = ('"+I"', '"-D"', '"insert"', '"UPDATE_AFTER"', '"+U"')
 NAMES = ("k", "s", "b", "i", "K", "x", "op", "_change_type", "__op", "\\u006b", "")
 BETWEEN = ("", " ", "\n", "\r\n", "\t", "}{", "//c", "\0", "\v", "\xa0", "\ufeff", ",")
 
 
-def one(draw: random.Random, columns: list[str]) -> list[bytes]:
+def one(draw: random.Random, columns: list[str], word: str | None) -> list[bytes]:
     """A message, mostly a good one; or two that are one cut in two."""
-    names = list(columns)
+    names = [*columns, *([word] if word and draw.random() < 0.95 else [])]
     if draw.random() < 0.2:
         draw.shuffle(names)
     if draw.random() < 0.1:
         names.insert(draw.randrange(len(names) + 1), draw.choice(NAMES))
     if draw.random() < 0.05:
         names.pop()
-    values = (draw.choice(GOOD.get(n, ODD) if draw.random() < 0.93 else ODD) for n in names)
+    good = {**GOOD, **dict.fromkeys(("op", "_change_type"), WORDS)}
+    values = (draw.choice(good.get(n, ODD) if draw.random() < 0.93 else ODD) for n in names)
     text = ",".join(f'"{name}":{value}' for name, value in zip(names, values, strict=True))
     text = f"{{{text}}}"
     if draw.random() < 0.1:
@@ -79,7 +81,10 @@ def test_many_at_once_are_what_each_is_alone(ddl: str, rounds: int) -> None:
     draw, reader = random.Random(7), decoder("jsonl", ddl)
     plain, names = 0, reader.schema.names
     for _ in range(rounds):
-        messages = [Message(value) for _ in range(draw.randint(1, 3)) for value in one(draw, names)]
+        word = draw.choice([None, None, "op", "_change_type"])
+        messages = [
+            Message(value) for _ in range(draw.randint(1, 3)) for value in one(draw, names, word)
+        ]
         found = reader._format.block(messages)
         if found is None:
             continue

@@ -28,7 +28,8 @@ class JsonLines(Format):
         super().__init__(settings)
         self.rows = Rows(settings)
         self._flat = FlatRows(self.rows)
-        self._plain = PlainRows(PlainColumns(settings, self.rows.readers), self.rows)
+        columns = PlainColumns(settings, self.rows.readers)
+        self._plain = PlainRows(columns, self.rows, self._flat.words)
 
     def changes(self, message: Message) -> list[Change]:
         """The rows of the message's objects."""

@@ -9,7 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.runtime.formats.base import Format, Message, values_of
-from aggloom.runtime.formats.blocks import Block, Places, all_whole, is_whole, read_block, token
+from aggloom.runtime.formats.blocks import (
+    Block,
+    Places,
+    all_whole,
+    is_whole,
+    joined,
+    read_block,
+    token,
+)
 from aggloom.runtime.formats.envelopes import Envelopes, Readers
 from aggloom.runtime.formats.json_text import DECODER, Object
 from aggloom.runtime.formats.plain_columns import PlainColumns
@@ -102,19 +110,22 @@ class PlainEnvelopes:
 
     def _table(self, texts: list[bytes]) -> pa.Table | None:
         """The envelopes in columns."""
-        table = self._read(texts)
+        text = joined(texts)
+        if text is None:
+            return None
+        table = self._read(text, len(texts))
         if table is None and self._columns.learn(_some_images(texts)):
-            table = self._read(texts)
+            table = self._read(text, len(texts))
         return table
 
-    def _read(self, texts: list[bytes]) -> pa.Table | None:
+    def _read(self, text: bytes, count: int) -> pa.Table | None:
         fields: list[Any] = [("op", pa.string()), *([("source", _SOURCE)] * self.filtered)]
         rows = {image: self._columns.row(self.readers(image)) for image in IMAGES}
-        table = read_block(texts, pa.schema([*rows.items(), *fields]), "infer")
+        table = read_block(text, count, pa.schema([*rows.items(), *fields]), "infer")
         bare = {image: self._columns.row(self.readers(image), numbers=False) for image in IMAGES}
         if table is None or bare == rows:
             return table
-        shown = read_block(texts, pa.schema([*bare.items(), *fields]), "infer")
+        shown = read_block(text, count, pa.schema([*bare.items(), *fields]), "infer")
         if shown is not None and all(
             self._columns.are_numbers(self.readers(image), shown.schema.field(image).type)
             for image in IMAGES
