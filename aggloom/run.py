@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import ExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -14,15 +15,19 @@ import pyarrow as pa
 
 from aggloom.drawn import in_order, show_table
 from aggloom.errors import AggloomError, UntoldTypeError
+from aggloom.inferred import is_here
 from aggloom.interrupts import Interrupts
 from aggloom.planned import plan_of_job, tables_told
+from aggloom.runtime.formats.lines import files_at
 
 if TYPE_CHECKING:
     from aggloom.job import Job
     from aggloom.runtime.operators.counts import Counts
 
-_SPARK = "aggloom.runtime.spark"
+_NEEDED = ("aggloom.runtime.spark.query", "aggloom.runtime.spark.sinks")
+"""What is imported while Spark starts."""
 _PAUSE_SECONDS = 0.1
+_FEW_BYTES = 8 << 20
 _NO_CHECKPOINT = "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
 _REST = "--json gives all, and with --checkpoint al.read_table"
 
@@ -44,10 +49,6 @@ def run(*jobs: Job) -> None:
 
 
 def _run(jobs: list[tuple[Job, Path]]) -> None:
-    for job, _ in jobs:
-        # What is wrong with the query is said before Spark starts, unless only Spark knows.
-        with suppress(UntoldTypeError):
-            plan_of_job(job)
     with Interrupts() as interrupts:
         from aggloom.runtime.spark.command_session import session_to_run
         from aggloom.runtime.spark.connector import kafka_settings
@@ -55,7 +56,15 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
         _say("starting Spark")
         topics = any(table.kafka for job, _ in jobs for table in job.tables)
         needed = kafka_settings() if topics else {}
-        spark = session_to_run("aggloom run", f"{_SPARK}.query", f"{_SPARK}.sinks", **needed)
+        few = all(_has_few_rows(job) for job, _ in jobs)
+        with session_to_run("aggloom run", few, **needed) as session:
+            for job, _ in jobs:
+                # What is wrong with the query is said at once, unless only Spark knows.
+                with suppress(UntoldTypeError):
+                    plan_of_job(job)
+            for module in _NEEDED:
+                import_module(module)
+            spark = session()
         interrupts.take()
 
         from aggloom.runtime.spark.checkpoint import TABLE_FILE
@@ -83,6 +92,16 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
         _tell(counts, job, table, checkpoint.name if len(jobs) > 1 else "")
     if interrupts.asked.is_set() and not any(job.continuous for job, _ in jobs):
         raise KeyboardInterrupt
+
+
+def _has_few_rows(job: Job) -> bool:
+    """Whether a job ends after files of a few megabytes, all of them on this machine."""
+    if job.continuous or any(table.kafka or table.lake for table in job.tables):
+        return False
+    if not all(is_here(table.path) for table in job.tables):
+        return False
+    files = [file for table in job.tables for file in files_at(table.path)]
+    return sum(file.stat().st_size for file in files) <= _FEW_BYTES
 
 
 def _started(spark: Any, job: Job, checkpoint: Path) -> Any:

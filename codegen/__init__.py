@@ -23,6 +23,7 @@ from aggloom.codegen.scalar.calc import (
 )
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.quick import quickened
 from aggloom.codegen.scalar.result_types import ANALYSER, Analyser
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
@@ -123,6 +124,7 @@ __all__ = [
     "parse_type",
     "plan_of",
     "prepare",
+    "quickened",
     "quoted",
     "rank_sql",
     "read_script",

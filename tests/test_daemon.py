@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,17 @@ def test_workers_have_what_they_need_when_they_start(spark: Any) -> None:
     ((has_host, file),) = one.mapInArrow(told, "has_host BOOLEAN, file STRING").collect()
     assert has_host
     assert ".zip" not in file
+
+
+@pytest.mark.spark
+def test_workers_of_all_kinds_of_nodes_come_from_one_daemon(spark: Any) -> None:
+    def told(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"parent": [os.getppid()]})
+
+    ((parent,),) = spark.range(0, 1, 1, 1).mapInArrow(told, "parent BIGINT").collect()
+    # Spark tells these as little as it tells stateful workers.
+    bare = spark.sparkContext.parallelize([0], 1).map(lambda _: os.getppid())
+    assert bare.collect() == [parent]
 
 
 def test_garbage_is_collected_for_no_more_than_a_share_of_the_time(

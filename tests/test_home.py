@@ -12,6 +12,7 @@ import pytest
 from pyspark import SparkContext
 
 from aggloom.runtime.spark.home import quick_home
+from aggloom.runtime.spark.launch import java_launched
 
 MAGIC = b"\xa8\xab\x0b\xf0"
 
@@ -87,8 +88,8 @@ def test_a_home_that_the_user_names_stays(tmp_path: Path, monkeypatch: pytest.Mo
 def test_nothing_is_done_where_java_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gateway: Any = object()
     monkeypatch.setattr(SparkContext, "_gateway", gateway)
-    with quick_home({}) as options:
-        assert options == "" and "SPARK_HOME" not in os.environ
+    settings = {"spark.driver.memory": "1g"}
+    assert java_launched("name", "local[1]", settings, quiet=True) == settings
     assert list(tmp_path.iterdir()) == []
 
 

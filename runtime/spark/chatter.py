@@ -1,19 +1,16 @@
 """What Spark says of its own start and of its Python workers, kept from the terminal.
 
-Spark's Java inherits the standard error of the process that starts it, and its workers write there, too. It is given a
-pipe, out of which a thread hands on every line but those that are always said and tell a user nothing.
+Spark's Java would inherit the standard error of the process that starts it, and its workers write there, too. It is
+given a pipe, out of which a thread hands on every line but those that are always said and tell a user nothing.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
-
-from pyspark import SparkContext
 
 _ALWAYS = (
     b"WARNING: Using incubator modules: jdk.incubator.vector",
@@ -29,36 +26,27 @@ _SECONDS_FOR_LAST_WORDS = 2.0
 
 
 @contextmanager
-def without_chatter() -> Iterator[None]:
-    """While Spark's Java starts: what it and its workers write, from now on, comes without what they always say.
+def without_chatter() -> Iterator[dict[str, int]]:
+    """While Spark's Java starts: where it and its workers write, so that it comes without what they always say.
 
-    Does nothing where Java runs already, or where this process has no standard error.
+    What it yields is for the process of Java; nothing, where this process has no standard error.
     """
     try:
         terminal = os.dup(2)
     except OSError:
-        yield
+        yield {}
         return
-    if SparkContext._gateway is not None:
-        os.close(terminal)
-        yield
-        return
-    sys.stderr.flush()
     reading, writing = os.pipe()
-    os.dup2(writing, 2)
-    os.close(writing)
     thread = threading.Thread(target=_hand_on, args=(reading, terminal), daemon=True)
     thread.start()
     try:
-        yield
+        yield {"stderr": writing}
     except BaseException:
         # Java has gone; what it said stands before the error that is raised.
-        os.dup2(terminal, 2)
+        os.close(writing)
         thread.join(_SECONDS_FOR_LAST_WORDS)
         raise
-    finally:
-        sys.stderr.flush()
-        os.dup2(terminal, 2)
+    os.close(writing)
 
 
 def telling(lines: Iterable[bytes]) -> Iterator[bytes]:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
 
-from aggloom.codegen import ANALYSER, Analyser, having_kinds, parse_type
+from aggloom.codegen import ANALYSER, Analyser, having_kinds, parse_type, quickened
 from aggloom.codegen.planner import Calc
 from aggloom.errors import (
     SpecError,
@@ -152,7 +152,7 @@ def asking(spark: SparkSession) -> Iterator[None]:
 def projected(node: Calc) -> list[str]:
     """The columns of a Calc as Spark SQL, in the types that the plan says they have."""
     return [
-        f"CAST(({sql}) AS {spark_type(field.type).simpleString()}) AS {quote(field.name)}"
+        f"CAST(({quickened(sql)}) AS {spark_type(field.type).simpleString()}) AS {quote(field.name)}"
         for (_, sql), field in zip(node.select, node.schema, strict=True)
     ]
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Final
 
 import pyspark
-from pyspark import SparkContext
 
 from aggloom.private import cache_directory
 
@@ -45,11 +44,8 @@ _LATER: Final = {
 def quick_home(settings: Mapping[str, object]) -> Iterator[str]:
     """While Spark's Java starts: it finds this home; yields options for it. Settings: those of the session.
 
-    Does nothing where Java runs already, or where the user has said what the home is.
+    Has no home where the user has said what it is.
     """
-    if SparkContext._gateway is not None:
-        yield ""
-        return
     later = [f"-XX:{name}={calls}" for name, calls in _LATER.items()]
     if _HOME in os.environ:
         yield " ".join(later)

@@ -25,7 +25,9 @@ from aggloom.runtime.spark.deferred import Deferred, Variables
 from aggloom.runtime.spark.evolution import evolved
 from aggloom.runtime.spark.factory import FragmentFactory
 from aggloom.runtime.spark.framing import Owner
+from aggloom.runtime.spark.kept_memory import keep_memory
 from aggloom.runtime.spark.leaving import AsBlobs, Way, leaving
+from aggloom.runtime.spark.list_state import BlobList
 from aggloom.runtime.spark.partitioning import hash_int
 from aggloom.runtime.spark.residency import (
     Residence,
@@ -78,6 +80,7 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def begin(self, handle: StatefulProcessorHandle, variables: Variables) -> None:
         """Take the state variables of a task."""
+        keep_memory()
         self._handle, self._variables = handle, variables
         self._query = _query_id()
         if self._query:
@@ -119,7 +122,8 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         if not self._query:
             yield from self._run_once(bucket, came, clock)
             return
-        store = BucketStore(*self._variables, owner, factory.description)
+        head, log = self._variables
+        store = BucketStore(head, BlobList(log), owner, factory.description)
         directory = directory_of(self._query, options.place, factory.digest, options.buckets)
         with residence(self._root(), directory, bucket, self._limit) as home:
             head = store.head()

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ByteType, StringType
 
-from aggloom.codegen import AggSpec
+from aggloom.codegen import AggSpec, quickened
 from aggloom.codegen.planner import (
     ONE_ROW,
     Calc,
@@ -204,7 +204,7 @@ class Lowering:
             rows = self._rows(node.inputs[0])
             return replace(rows, df=stepped(rows.df, node, *extra_fields(rows)))
         below = self._rows(node.input)
-        df = below.df if node.where is None else below.df.where(node.where)
+        df = below.df if node.where is None else below.df.where(quickened(node.where))
         df = df.selectExpr(*projected(node), *(quote(name) for name in below.extra))
         return replace(below, df=df)
 

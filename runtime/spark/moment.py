@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aggloom.runtime.lookup.batch import working_for
+from aggloom.runtime.spark.kept_memory import keep_memory
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -25,6 +26,7 @@ def work_for_this_batch() -> None:
     context = TaskContext.get()
     if context is None:
         return
+    keep_memory()
     number, query = batch_number(), context.getLocalProperty(_QUERY_ID)
     working_for(("stage", context.stageId()) if number is None else (query, number))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
-from aggloom.runtime.spark.chatter import without_chatter
-from aggloom.runtime.spark.home import quick_home
+from aggloom.runtime.spark.launch import java_launched
 from aggloom.runtime.spark.local_files import without_processes
 from aggloom.runtime.spark.release import SPARK, streaming_class
 
@@ -24,8 +22,11 @@ _LOGS = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _BY_FILE_SYSTEM = streaming_class("checkpointing", "FileSystemBasedCheckpointFileManager")
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _CHATTER = "aggloom.chatter"
+_SIMPLE = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+# Spark says so to workers, but for those of stateful nodes. Workers that are told other things are forked from another
+# process, which imports everything once more.
+_SIMPLE_EVERYWHERE = "spark.executorEnv.SPARK_SIMPLIFIED_TRACEBACK"
 _PYTHON = "spark.pyspark.python"
 _DRIVER_WORKER_PYTHON = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 
@@ -53,6 +54,8 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         # Spark 4.0 cannot look into a state of format 2.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": 1 if SPARK < (4, 1) else 2,
         "spark.sql.streaming.stateStore.rowChecksum.enabled": "true",
+        # To count rows, Spark reads what a key has before each write: here that is the whole state of a bucket.
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.execution.arrow.maxRecordsPerBatch": 100_000,
         "spark.sql.execution.arrow.maxBytesPerBatch": 256 << 20,
@@ -68,6 +71,8 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
         # The other manager starts four processes (readlink) for every file that it renames on a local disk.
         settings[_FILE_MANAGER] = _BY_FILE_SYSTEM
     settings |= {key.replace("__", "."): value for key, value in conf.items()}
+    if str(settings.get(_SIMPLE, "true")).lower() == "true":
+        settings.setdefault(_SIMPLE_EVERYWHERE, "1")
     if not here and _PYTHON in settings:
         # Spark reads it where a program is submitted, and not where one starts a session.
         os.environ["PYSPARK_PYTHON"] = str(settings[_PYTHON])
@@ -75,14 +80,11 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
     # A line of Spark's progress has no end until the next thing is said.
     quiet = not chatter and settings["spark.ui.showConsoleProgress"] == "false"
     try:
-        with without_chatter() if quiet else nullcontext(), quick_home(settings) as options:
-            if options:
-                # The user's own come last: they win.
-                settings[_JAVA_OPTIONS] = f"{options} {settings.get(_JAVA_OPTIONS, '')}".strip()
-            builder = SparkSession.builder.appName(name).master(master)
-            for key, value in settings.items():
-                builder = builder.config(key, str(value))
-            made = builder.getOrCreate()
+        told = java_launched(name, master, settings, quiet)
+        builder = SparkSession.builder.appName(name).master(master)
+        for key, value in told.items():
+            builder = builder.config(key, str(value))
+        made = builder.getOrCreate()
     except PySparkRuntimeError as failure:
         if failure.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
