@@ -28,7 +28,7 @@ Places = npt.NDArray[np.int64]
 
 
 @cache
-def words() -> pa.Array:
+def kind_words() -> pa.Array:
     """The words of changes, by the number of their kind; made late, for Arrow imports pandas with the first array."""
     return pa.array(CHANGE_TYPES, pa.string())
 
@@ -51,6 +51,18 @@ def is_whole(text: bytes) -> bool:
     return text[:1] == _OPEN and text[-1:] == _CLOSE
 
 
+def all_whole(texts: Sequence[bytes | None]) -> bool:
+    """Whether all texts may be one object each, told without looking at each; False where it would take that."""
+    if not texts or None in texts:
+        return False
+    text, between = b"\n".join(texts), len(texts) - 1  # type: ignore[arg-type]
+    return (
+        is_whole(text)
+        and text.count(b"\n") == between
+        and text.count(_CLOSE + b"\n" + _OPEN) == between
+    )
+
+
 def token(name: str) -> bytes | None:
     """A name in front of its value; None for one that may look like something else."""
     plain = not set(name) & set('\\",:') and name.isprintable()
@@ -66,20 +78,25 @@ def has_names(text: bytes, own: bytes | None, times: int) -> bool:
     return own is not None and text.count(own) - text.count(b"\\" + own) == times
 
 
-def read_block(texts: Sequence[bytes], columns: pa.Schema, others: str) -> pa.Table | None:
-    """A row for each text; None if one of them is not one object of these columns.
-
-    The texts are whole: what follows an object that is not closed, or another in the same text, is no JSON, or makes
-    other rows than there are texts. others: "error" or "infer", of fields that are no columns.
-    """
-    text = b"\n".join(texts)
-    longest = max(map(len, texts), default=0)
-    if longest > _LONG and any(
-        len(each) > _LONG and each.count(b"[") + each.count(_OPEN) > _DEEP for each in texts
-    ):
+def joined(texts: Sequence[bytes]) -> bytes | None:
+    """Whole texts as one; None if one of them may be no UTF-8, or deeper than Arrow can go."""
+    if any(len(each) > _LONG and each.count(b"[") + each.count(_OPEN) > _DEEP for each in texts):
         return None
+    text = b"\n".join(texts)
     try:
         text.decode()
+    except UnicodeDecodeError:
+        return None
+    return text
+
+
+def read_block(text: bytes, count: int, columns: pa.Schema, others: str) -> pa.Table | None:
+    """A row for each of so many texts that are joined; None if one of them is not one object of these columns.
+
+    What follows an object that is not closed, or another in the same text, is no JSON, or makes other rows than there
+    are texts. others: "error" or "infer", of fields that are no columns.
+    """
+    try:
         table = pa_json.read_json(
             pa.BufferReader(text),
             pa_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
@@ -88,7 +105,7 @@ def read_block(texts: Sequence[bytes], columns: pa.Schema, others: str) -> pa.Ta
     except (pa.ArrowException, UnicodeDecodeError, OverflowError):
         return None
     numbers = [each for column in table.columns for each in _floats(column)]
-    if table.num_rows != len(texts) or not all(np.isfinite(each).all() for each in numbers):
+    if table.num_rows != count or not all(np.isfinite(each).all() for each in numbers):
         return None
     if any((each == 0).any() for each in numbers) and _EXPONENT.search(text):
         return None

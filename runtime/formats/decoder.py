@@ -28,6 +28,8 @@ SIDE: Final = pa.schema(
 _SHOWN = 300
 _AROUND = 250
 """How many messages are read at once next to one that is odd."""
+_ODD = 3
+"""After how many of these in a row that Arrow cannot read it is not asked any more."""
 _NONE = np.zeros(0, np.bool_)
 
 
@@ -96,9 +98,15 @@ class Decoder:
         if whole is not None or len(listed) <= _AROUND:
             yield listed, whole
             return
+        odd = 0
         for at in range(0, len(listed), _AROUND):
+            if odd == _ODD:
+                yield listed[at:], None
+                return
             some = listed[at : at + _AROUND]
-            yield some, self._format.block(some)
+            block = self._format.block(some)
+            odd = odd + 1 if block is None else 0
+            yield some, block
 
     def _part(
         self, messages: Sequence[Message], block: Block | None, refused: list[tuple[Message, str]]

@@ -26,9 +26,9 @@ class FlatRows:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         taken = {name.lower() for name in rows.names}
-        self._changes = [name for name in CHANGE_COLUMNS.values() if name not in taken]
+        self.words = [name for name in CHANGE_COLUMNS.values() if name not in taken]
         self._flattened = [name for name in FLATTENED if name not in taken]
-        self._spelling = Spelling([*rows.names, *self._changes, *self._flattened])
+        self._spelling = Spelling([*rows.names, *self.words, *self._flattened])
 
     def change(self, found: Object, readers: Sequence[Reader] | None = None) -> Change:
         """What an object says; raises Unreadable."""
@@ -42,7 +42,7 @@ class FlatRows:
                 f"no column of the schema is in the line, which has '{listed}'; "
                 'missing="null" takes them for NULL'
             )
-        there = [name for name in self._changes if name in row]
+        there = [name for name in self.words if name in row]
         if len(there) > 1:
             raise Unreadable(f"both {there[0]!r} and {there[1]!r} are there; keep one")
         word = word_of(row[there[0]], there[0]) if there else INSERT

@@ -9,7 +9,8 @@ from aggloom.runtime.formats.base import SHARED, Change, Format, Message, Settin
 from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.flat_rows import FlatRows
 from aggloom.runtime.formats.json_text import objects, text_of
-from aggloom.runtime.formats.plain_rows import is_plain, plain_rows
+from aggloom.runtime.formats.plain_columns import PlainColumns
+from aggloom.runtime.formats.plain_rows import PlainRows
 from aggloom.runtime.formats.rows import Rows
 
 
@@ -27,7 +28,8 @@ class JsonLines(Format):
         super().__init__(settings)
         self.rows = Rows(settings)
         self._flat = FlatRows(self.rows)
-        self._is_plain = is_plain(settings.columns)
+        columns = PlainColumns(settings, self.rows.readers)
+        self._plain = PlainRows(columns, self.rows, self._flat.words)
 
     def changes(self, message: Message) -> list[Change]:
         """The rows of the message's objects."""
@@ -36,4 +38,4 @@ class JsonLines(Format):
 
     def block(self, messages: Sequence[Message]) -> Block | None:
         """The rows of plain objects."""
-        return plain_rows(messages, self.settings.columns) if self._is_plain else None
+        return self._plain.read(messages)

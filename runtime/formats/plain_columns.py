@@ -25,29 +25,32 @@ class PlainColumns:
     def __init__(self, settings: Settings, plain: Sequence[Reader]) -> None:
         self.fields, self._plain = list(settings.columns), list(plain)
         self.possible = bool(self.fields) and not any(pt.is_nested(f.type) for f in self.fields)
-        self.kinds: dict[int, pa.DataType] = {}
+        self._kinds: dict[int, pa.DataType] = {}
 
-    def learn(self, images: Sequence[Any]) -> None:
-        """See by some rows what the values are in JSON of columns that may have several kinds."""
-        self.kinds = dict(self.kinds)
+    def learn(self, images: Sequence[Any]) -> bool:
+        """See by some rows what the values are in JSON of columns that may have several kinds; whether that is new."""
+        known = dict(self._kinds)
         for place, field in enumerate(self.fields):
             for image in images[:_SAMPLES]:
                 value = image.get(field.name) if isinstance(image, Mapping) else None
                 if value is not None:
-                    self.kinds[place] = pa.int64() if type(value) is int else pa.string()
+                    self._kinds[place] = _kind_of(value, field.type)
                     break
+        return known != self._kinds
 
-    def row(self, readers: Sequence[Reader]) -> pa.DataType:
-        """The type by which Arrow reads a row."""
-        return pa.struct(
-            [
-                (
-                    field.name,
-                    _read(field.type) if self._is_own(place, readers) else self._kind(place),
-                )
-                for place, field in enumerate(self.fields)
-            ]
-        )
+    def row(self, readers: Sequence[Reader], numbers: bool = True) -> pa.StructType:
+        """The type by which Arrow reads a row.
+
+        numbers: with columns that have to be numbers in JSON, which Arrow takes in texts, too.
+        """
+        told = [(f.name, self._type(place, readers)) for place, f in enumerate(self.fields)]
+        return pa.struct([each for each in told if numbers or not pt.is_decimal(each[1])])
+
+    def are_numbers(self, readers: Sequence[Reader], found: pa.DataType) -> bool:
+        """Whether what Arrow found of a row shows columns as numbers that have to be."""
+        kinds = [found.field(place) for place in range(found.num_fields)]
+        wanted = {f.name for f in self.row(readers) if pt.is_decimal(f.type)}
+        return all(f.name not in wanted or _is_number(f.type) for f in kinds)
 
     def values(self, place: int, read: pa.Array, readers: Sequence[Reader]) -> pa.Array | None:
         """The values of a column; None if one of them is none of its type, or may be another than it seems."""
@@ -57,6 +60,8 @@ class PlainColumns:
                 # A whole number -0 is 0.
                 zeros = read.filter(pc.equal(read, 0.0)).to_numpy(zero_copy_only=False)
                 return None if np.signbit(zeros).any() else read.cast(field.type, safe=False)
+            return read
+        if pt.is_decimal(read.type):
             return read
         reader = readers[place]
         try:
@@ -68,9 +73,27 @@ class PlainColumns:
     def _is_own(self, place: int, readers: Sequence[Reader]) -> bool:
         return _own(self.fields[place].type) and readers[place] is self._plain[place]
 
-    def _kind(self, place: int) -> pa.DataType:
+    def _type(self, place: int, readers: Sequence[Reader]) -> pa.DataType:
+        """As what Arrow reads the values of a column."""
         dtype = self.fields[place].type
-        return self.kinds.get(place, pa.int64() if pt.is_integer(dtype) else pa.string())
+        if self._is_own(place, readers):
+            # A number with a point is one of 64 bits before it is one of 32.
+            return pa.float64() if pt.is_floating(dtype) else dtype
+        kind = self._kinds.get(place, pa.int64() if pt.is_integer(dtype) else pa.string())
+        return (
+            pa.int64() if pt.is_decimal(kind) and readers[place] is not self._plain[place] else kind
+        )
+
+
+def _kind_of(value: Any, dtype: pa.DataType) -> pa.DataType:
+    """As what Arrow reads values such as one."""
+    if pt.is_decimal128(dtype) and isinstance(value, int | float) and not isinstance(value, bool):
+        return dtype
+    return pa.int64() if type(value) is int else pa.string()
+
+
+def _is_number(dtype: pa.DataType) -> bool:
+    return pt.is_integer(dtype) or pt.is_floating(dtype) or pt.is_null(dtype)
 
 
 def _own(dtype: pa.DataType) -> bool:
@@ -81,8 +104,3 @@ def _own(dtype: pa.DataType) -> bool:
         or pt.is_boolean(dtype)
         or pt.is_floating(dtype)
     )
-
-
-def _read(dtype: pa.DataType) -> pa.DataType:
-    """The type as which Arrow reads values: a number with a point is one of 64 bits before it is one of 32."""
-    return pa.float64() if pt.is_floating(dtype) else dtype

@@ -1,43 +1,32 @@
-"""Plain envelopes: blocks of Debezium's messages, read by Arrow with the rows before and after as structs.
-
-A message of which it cannot be told from the columns what the reader of single messages would say is left to that one:
-other operations, keys that change or say what is to be known of a deletion, values that were not told, columns of
-which it is not sure whether they are absent or NULL.
-"""
+"""Plain envelopes: blocks of Debezium's messages, read by Arrow with the rows before and after as structs."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as pt
 
-from aggloom.runtime.formats.base import Format, Message, Unreadable, values_of
+from aggloom.runtime.formats.base import Format, Message, values_of
 from aggloom.runtime.formats.blocks import (
     Block,
     Places,
-    has_names,
+    all_whole,
     is_whole,
+    joined,
     read_block,
     token,
-    words,
 )
-from aggloom.runtime.formats.envelopes import UNTOLD_TEXTS, Envelopes, Readers
+from aggloom.runtime.formats.envelopes import Envelopes, Readers
 from aggloom.runtime.formats.json_text import DECODER, Object
 from aggloom.runtime.formats.plain_columns import PlainColumns
+from aggloom.runtime.formats.plain_images import IMAGES, Images
+from aggloom.runtime.formats.plain_rows import some_objects
 from aggloom.runtime.formats.rows import Rows
-from aggloom.runtime.values import changelog
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
-_IMAGES = ("before", "after")
-_BEFORE, _AFTER = 0, 1
 _SOURCE = pa.struct([("db", pa.string()), ("table", pa.string())])
-Mask = npt.NDArray[np.bool_]
 
 
 class _Head(NamedTuple):
@@ -65,21 +54,23 @@ class PlainEnvelopes:
         if not self._possible:
             return None
         values = values_of(messages)
-        places, texts = self._bodies([value or b"" for value in values])
+        places, texts = self._bodies(values)
         if not texts:
             return None
         table = self._table(texts)
         if table is None:
             return None
-        found = _Images(self, table, texts, lambda at: messages[places[at]])
+        found = Images(self, table, texts, lambda at: messages[places[at]])
         block = found.block()
         if block is None:
             return None
+        if len(texts) == len(values):
+            return block
         left = np.array([bool(value) for value in values], np.bool_)
         left[places] = block.left
         return block._replace(owners=places[block.owners], left=left)
 
-    def _bodies(self, values: list[bytes]) -> tuple[Places, list[bytes]]:
+    def _bodies(self, values: Sequence[bytes | None]) -> tuple[Places, list[bytes]]:
         """The envelopes, out of what is around them, and where they are."""
         first = next(filter(None, values), b"")
         if first[: len(_SCHEMA)] != _SCHEMA.encode():
@@ -91,10 +82,15 @@ class PlainEnvelopes:
             found = [
                 (place, value[cut:-1])
                 for place, value in enumerate(values)
-                if value.startswith(head) and value[-1:] == b"}" and is_whole(value[cut:-1])
+                if value
+                and value.startswith(head)
+                and value[-1:] == b"}"
+                and is_whole(value[cut:-1])
             ]
+        elif all_whole(values):
+            return np.arange(len(values)), list(filter(None, values))
         else:
-            found = [(place, value) for place, value in enumerate(values) if is_whole(value)]
+            found = [(place, v) for place, v in enumerate(values) if v and is_whole(v)]
         return np.array([place for place, _ in found], np.int64), [text for _, text in found]
 
     def _begin(self, first: bytes) -> _Head:
@@ -113,16 +109,28 @@ class PlainEnvelopes:
         return self._head.readers.get(image) or self.rows.readers
 
     def _table(self, texts: list[bytes]) -> pa.Table | None:
-        for again in (False, True):
-            fields = [(image, self._columns.row(self.readers(image))) for image in _IMAGES]
-            fields += [("op", pa.string()), *([("source", _SOURCE)] if self.filtered else [])]
-            table = read_block(texts, pa.schema(fields), "infer")
-            if table is not None or again:
-                return table
-            kinds = self._columns.kinds
-            self._columns.learn(_some_images(texts))
-            if kinds == self._columns.kinds:
-                return None
+        """The envelopes in columns."""
+        text = joined(texts)
+        if text is None:
+            return None
+        table = self._read(text, len(texts))
+        if table is None and self._columns.learn(_some_images(texts)):
+            table = self._read(text, len(texts))
+        return table
+
+    def _read(self, text: bytes, count: int) -> pa.Table | None:
+        fields: list[Any] = [("op", pa.string()), *([("source", _SOURCE)] * self.filtered)]
+        rows = {image: self._columns.row(self.readers(image)) for image in IMAGES}
+        table = read_block(text, count, pa.schema([*rows.items(), *fields]), "infer")
+        bare = {image: self._columns.row(self.readers(image), numbers=False) for image in IMAGES}
+        if table is None or bare == rows:
+            return table
+        shown = read_block(text, count, pa.schema([*bare.items(), *fields]), "infer")
+        if shown is not None and all(
+            self._columns.are_numbers(self.readers(image), shown.schema.field(image).type)
+            for image in IMAGES
+        ):
+            return table
         return None
 
     def values(self, image: str, place: int, read: pa.Array) -> pa.Array | None:
@@ -131,198 +139,4 @@ class PlainEnvelopes:
 
 
 def _some_images(texts: Sequence[bytes]) -> list[Any]:
-    found: list[Any] = []
-    for text in texts[:50]:
-        try:
-            body = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        found += [body.get("after"), body.get("before")] if isinstance(body, dict) else []
-    return found
-
-
-class _Images:
-    """The rows before and after of a block's envelopes, in columns."""
-
-    def __init__(
-        self,
-        plain: PlainEnvelopes,
-        table: pa.Table,
-        texts: list[bytes],
-        message: Callable[[int], Message],
-    ) -> None:
-        self.plain, self.table, self.texts, self.message = plain, table, texts, message
-        self.names, self.count = plain.names, len(texts)
-        self.keyed = [plain.names.index(name) for name in plain.settings.keys]
-        self.there = {image: _flags(self._column(image).is_valid()) for image in _IMAGES}
-        self.left: Mask = np.zeros(self.count, np.bool_)
-
-    def _column(self, name: str) -> pa.Array:
-        column = self.table.column(name)
-        return column.chunk(0) if column.num_chunks else column.combine_chunks()
-
-    def block(self) -> Block | None:
-        """What the messages say; None where names or values are odd."""
-        if not self._has_plain_names():
-            return None
-        read = {image: self._column(image).flatten()[: len(self.names)] for image in _IMAGES}
-        columns = []
-        for place in range(len(self.names)):
-            own = [self.plain.values(image, place, read[image][place]) for image in _IMAGES]
-            if own[0] is None or own[1] is None:
-                return None
-            columns.append(own)
-        op = self._column("op")
-        # A row of a snapshot may have to say which.
-        new = ["c"] if self.plain.settings.snapshot == "error" else ["c", "r"]
-        inserts, updates, deletes = (
-            _flags(pc.is_in(op, value_set=pa.array(each))) for each in (new, ["u"], ["d"])
-        )
-        other = self._of_other_tables(op)
-        self.left = ~(inserts | updates | deletes | other)
-        self._leave((inserts | updates) & ~self.there["after"])
-        self._leave(deletes & ~self.there["before"])
-        if not self.keyed:
-            self._leave(updates & ~self.there["before"])
-        inserts, updates, deletes = (each & ~other for each in (inserts, updates, deletes))
-        self._leave_untold(read)
-        before = updates & self.there["before"] | deletes
-        if self.keyed:
-            self._leave_keys(columns, inserts | updates, before)
-        else:
-            self._leave_deletions(columns, deletes)
-        self._leave_absent(columns, inserts | updates, before)
-        return self._said(columns, *(each & ~self.left for each in (inserts, updates, deletes)))
-
-    def _leave(self, which: Mask) -> None:
-        self.left |= which
-
-    def _has_plain_names(self) -> bool:
-        """Whether no field may be a column in another case, and no envelope is within another."""
-        names = self.table.schema.names
-        if "payload" in names or "schema" in names:
-            return False
-        for image in _IMAGES:
-            others = self.table.schema.field(image).type
-            fields = [others.field(place).name for place in range(others.num_fields)]
-            if self.names != fields[: len(self.names)]:
-                return False
-            if any(name.lower() in self.plain.lower for name in fields[len(self.names) :]):
-                return False
-        return True
-
-    def _of_other_tables(self, op: pa.Array) -> Mask:
-        """Which messages are of tables that are not asked for; without words for others."""
-        none: Mask = np.zeros(self.count, np.bool_)
-        if "source" not in self.table.column_names or not self.plain.filtered:
-            return none
-        source = self._column("source")
-        told = source.is_valid().to_pylist()
-        names = [each.to_pylist() for each in source.flatten()[:2]]
-        known: dict[Any, bool] = {}
-        for place, (there, *name) in enumerate(zip(told, *names, strict=True)):
-            if there:
-                own = tuple(name)
-                if own not in known:
-                    known[own] = self.plain.format.is_other(*own)
-                none[place] = known[own]
-        return none
-
-    def _leave_untold(self, read: dict[str, list[pa.Array]]) -> None:
-        """Leave messages with values that the database did not tell."""
-        for columns in read.values():
-            for column in columns:
-                if pt.is_string(column.type):
-                    self._leave(_flags(pc.is_in(column, value_set=pa.array(UNTOLD_TEXTS))))
-
-    def _leave_keys(self, columns: list[list[pa.Array]], after: Mask, before: Mask) -> None:
-        """Leave messages whose keys are not whole, or change."""
-        both = after & before
-        for place in self.keyed:
-            old, new = columns[place]
-            self._leave(before & _flags(old.is_null()))
-            self._leave(after & _flags(new.is_null()))
-            self._leave(both & ~_flags(pc.equal(old, new)))
-
-    def _leave_deletions(self, columns: list[list[pa.Array]], deletes: Mask) -> None:
-        """Leave deletions of whose rows the database may have told the key alone."""
-        candidates = np.flatnonzero(deletes & ~self.left).tolist()
-        places = [place for place in candidates if self.message(place).key]
-        if not places:
-            return
-        rows = zip(*(own[0].take(pa.array(places)).to_pylist() for own in columns), strict=True)
-        for place, row in zip(places, rows, strict=True):
-            try:
-                self.plain.envelopes.refuse_key_only(list(row), self.message(place))
-            except Unreadable:
-                self.left[place] = True
-
-    def _leave_absent(self, columns: list[list[pa.Array]], after: Mask, before: Mask) -> None:
-        """Leave messages with a NULL that may be a column that is not there, where it has to be."""
-        images = self.there["before"].astype(np.int64) + self.there["after"]
-        for place, (old, new) in enumerate(columns):
-            nulls: Mask = np.zeros(self.count, np.bool_)
-            if not self.plain.settings.lenient:
-                nulls |= after & _flags(new.is_null())
-            if not self.keyed:
-                nulls |= before & _flags(old.is_null())
-            unsure = np.flatnonzero(nulls & ~self.left)
-            if not len(unsure):
-                continue
-            times = images.copy()
-            for others in _elsewhere(self.table, self.names[place], len(self.names)):
-                # Others of this name are told apart from absent ones by their values, too.
-                self.left[unsure] |= True if others is None else ~_flags(others.is_valid())[unsure]
-                times += 1
-            own = self.plain.tokens[place]
-            for at in unsure[~self.left[unsure]].tolist():
-                self.left[at] = not has_names(self.texts[at], own, int(times[at]))
-
-    def _said(
-        self, columns: list[list[pa.Array]], inserts: Mask, updates: Mask, deletes: Mask
-    ) -> Block:
-        """The changes of the messages that are not left."""
-        parts = [
-            (inserts, changelog.UPDATE_AFTER if self.keyed else changelog.INSERT, _AFTER),
-            (updates, changelog.UPDATE_AFTER, _AFTER),
-            (deletes, changelog.DELETE, _BEFORE),
-        ]
-        if not self.keyed:
-            parts.append((updates, changelog.UPDATE_BEFORE, _BEFORE))
-        told = np.concatenate(
-            [np.argwhere(which) * [1, 0, 0] + [0, kind, image] for which, kind, image in parts]
-        )
-        owners, kinds, images = told[np.lexsort((told[:, 2], told[:, 0]))].T
-        places = owners + images * self.count
-        # By keys no more than the key counts of a row that is gone.
-        untold = (kinds == changelog.DELETE) & bool(self.keyed)
-        made = []
-        for place, own in enumerate(columns):
-            index = pa.array(places, mask=None if place in self.keyed else untold)
-            made.append(pa.concat_arrays(own).take(index))
-        return Block(owners, words().take(pa.array(kinds)), made, self.left)
-
-
-def _flags(values: pa.Array) -> Mask:
-    """Arrow's truths; NULL is false."""
-    found = pc.fill_null(values, False) if values.null_count else values
-    flags: Mask = found.to_numpy(zero_copy_only=False)
-    return flags
-
-
-def _elsewhere(table: pa.Table, name: str, columns: int) -> list[pa.Array | None]:
-    """The fields of a name that are no columns of an image; None: some in a list."""
-    found: list[pa.Array | None] = []
-
-    def look(field: pa.Field, values: pa.Array, own: int = 0) -> None:
-        if field.name == name:
-            found.append(values)
-        if pt.is_struct(field.type):
-            for inner, each in list(zip(field.type, values.flatten(), strict=True))[own:]:
-                look(inner, each)
-        elif pt.is_list(field.type) and name in str(field.type):
-            found.append(None)
-
-    for field, column in zip(table.schema, table.columns, strict=True):
-        look(field, column.chunk(0), columns if field.name in _IMAGES else 0)
-    return found
+    return [body.get(image) for body in some_objects(texts) for image in reversed(IMAGES)]

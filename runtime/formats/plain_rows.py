@@ -1,43 +1,113 @@
-"""Plain rows: blocks of flat objects with columns of the table and no other field, which are insertions."""
+"""Plain rows: blocks of flat objects with columns of the table, perhaps the kind of change, and no other field."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
+import pyarrow.compute as pc
 
 from aggloom.runtime.formats.base import Message, values_of
-from aggloom.runtime.formats.blocks import Block, has_names, is_whole, read_block, token, words
-from aggloom.runtime.values.changelog import INSERT
+from aggloom.runtime.formats.blocks import (
+    Block,
+    all_whole,
+    has_names,
+    is_whole,
+    joined,
+    kind_words,
+    read_block,
+    token,
+)
+from aggloom.runtime.formats.plain_columns import PlainColumns
+from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.values.changelog import INSERT, SPELLINGS
+
+@cache
+def _known() -> pa.Array:
+    return pa.array(SPELLINGS, pa.string())
 
 
-def is_plain(columns: pa.Schema) -> bool:
-    """Whether a table's columns are all of types that Arrow reads as strictly as we do."""
-    types = [field.type for field in columns]
-    return bool(types) and all(
-        pt.is_signed_integer(t) or pt.is_string(t) or pt.is_boolean(t) for t in types
-    )
+class PlainRows:
+    """Reads blocks of a format's messages; words: the names of fields that may say what kind of change a row is."""
 
+    def __init__(self, columns: PlainColumns, rows: Rows, words: Sequence[str]) -> None:
+        self._columns, self._rows = columns, rows
+        self._tokens = list(map(token, rows.names))
+        # With none of them rows are insertions; what was there last is looked for first.
+        self._words: list[str | None] = [None, *words]
 
-def plain_rows(messages: Sequence[Message], columns: pa.Schema) -> Block | None:
-    """The rows of messages, one each; None if one of them is not plain."""
-    values = [value for value in values_of(messages) if value is not None and is_whole(value)]
-    if not values or len(values) != len(messages):
+    def read(self, messages: Sequence[Message]) -> Block | None:
+        """The rows of messages, one each; None if one of them is not plain."""
+        if not self._columns.possible:
+            return None
+        texts = [value for value in values_of(messages) if value is not None]
+        if len(texts) != len(messages) or not (all_whole(texts) or all(map(is_whole, texts))):
+            return None
+        text = joined(texts)
+        if text is None or not texts:
+            return None
+        table = self._table(text, len(texts))
+        if table is None and self._columns.learn(some_objects(texts)):
+            table = self._table(text, len(texts))
+        return None if table is None else self._block(table, texts)
+
+    def _block(self, table: pa.Table, texts: list[bytes]) -> Block | None:
+        found = []
+        left = np.zeros(len(texts), np.bool_)
+        for place, own in enumerate(self._tokens):
+            read = table.column(place).combine_chunks()
+            column = self._columns.values(place, read, self._rows.readers)
+            if column is None:
+                return None
+            found.append(column)
+            if column.null_count:
+                for at in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
+                    # Or else it may not be there, which is no NULL.
+                    left[at] |= not has_names(texts[at], own, 1)
+        words = pa.repeat(kind_words()[INSERT], len(texts))
+        if self._words[0] is not None:
+            words = table.column(len(found)).combine_chunks()
+            left |= ~pc.is_in(words, value_set=_known()).to_numpy(zero_copy_only=False)
+        owners = np.flatnonzero(~left)
+        if left.any():
+            found, words = [c.take(pa.array(owners)) for c in found], words.take(pa.array(owners))
+        return Block(owners, words, found, left)
+
+    def _table(self, text: bytes, count: int) -> pa.Table | None:
+        """The rows in columns, and behind them their words, if they say them."""
+        for word in list(self._words):
+            more = [] if word is None else [(word, pa.string())]
+            table = self._read(text, count, more)
+            # A field that is in no row is not there, or NULL, which is no word: another reading knows.
+            if table is not None and (word is None or table.column(word).null_count < count):
+                self._words.sort(key=lambda each: each != word)
+                return table
         return None
-    table = read_block(values, columns, "error")
-    if table is None:
-        return None
-    found = [table.column(name).combine_chunks() for name in columns.names]
-    left = np.zeros(len(values), np.bool_)
-    for name, column in zip(columns.names, found, strict=True):
-        if column.null_count:
-            own = token(name)
-            for place in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
-                # Or else it may not be there, which is no NULL.
-                left[place] |= not has_names(values[place], own, 1)
-    owners = np.flatnonzero(~left)
-    if left.any():
-        found = [column.take(pa.array(owners)) for column in found]
-    return Block(owners, pa.repeat(words()[INSERT], len(owners)), found, left)
+
+    def _read(self, text: bytes, count: int, more: list[Any]) -> pa.Table | None:
+        readers = self._rows.readers
+        row, bare = self._columns.row(readers), self._columns.row(readers, numbers=False)
+        table = read_block(text, count, pa.schema([*row, *more]), "error")
+        if table is None or bare == row:
+            return table
+        shown = read_block(text, count, pa.schema([*bare, *more]), "infer")
+        if shown is None or not self._columns.are_numbers(readers, pa.struct(list(shown.schema))):
+            return None
+        return table
+
+
+def some_objects(texts: Sequence[bytes]) -> list[dict[str, object]]:
+    """The first objects of texts."""
+    found = []
+    for text in texts[:10]:
+        try:
+            one = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(one, dict):
+            found.append(one)
+    return found

@@ -221,7 +221,13 @@ def _places(table: list[dict[str, Any]], root: Path) -> Iterator[tuple[str, int]
 
 
 def _nth(table: list[dict[str, Any]], row: dict[str, Any], lines: list[bytes], value: bytes) -> int:
-    same = [n for n, line in enumerate(lines, 1) if line.endswith(value)]
+    # A value that is none is the word for it, or nothing, behind its key.
+    nothing = (b"null", b"\t", b"|")
+    same = [
+        n
+        for n, line in enumerate(lines, 1)
+        if (line.endswith(value) if value else line.rstrip(b" ").endswith(nothing))
+    ]
     before = [o for o in table if o["value"] == row["value"] and o["place"] == row["place"]]
     return same[min(next(n for n, o in enumerate(before) if o is row), len(same) - 1)]
 
