@@ -47,6 +47,7 @@ _PARQUET: Final = (
     "WITH ('connector' = 'filesystem', 'path' = 'file://{path}', 'format' = 'parquet')"
 )
 _JARS: Final = DATA.parent / "peers" / "parquet"
+_NEEDED: Final = ("hadoop-client-api", "hadoop-client-runtime", "aircompressor")
 FORMATS: Final = ("csv", "parquet")
 _FILES: Final = (
     "CREATE TABLE filed (auction BIGINT, bidder BIGINT, price BIGINT, date_time TIMESTAMP_LTZ(3), extra STRING, "
@@ -132,14 +133,15 @@ class Beside:
 
 
 def parquet_jars() -> list[Path]:
-    """Flink's Parquet format, fetched when it is first wanted, and the Hadoop that it needs, which Spark has."""
+    """Flink's Parquet format, fetched when it is first wanted, and what it needs and Spark has: Hadoop, and LZ4."""
     if not _JARS.exists():
         try:
             fetch(_ROOT / ".ci" / "peers.xml", "parquet", _JARS)
         except UnavailableError as why:
             raise click.ClickException(f"no Parquet format for Flink: {why}") from None
-    hadoop = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-*.jar")
-    return sorted([*_JARS.glob("*.jar"), *hadoop])
+    spark = Path(pyspark.__file__).parent / "jars"
+    needed = (jar for name in _NEEDED for jar in spark.glob(f"{name}-*.jar"))
+    return sorted([*_JARS.glob("*.jar"), *needed])
 
 
 def tables(query: Query, events: Events, form: str = "csv") -> list[str]:

@@ -31,8 +31,8 @@ _NOTES: Final = (
 )
 _READS: Final = {
     "csv": "CSV, where aggloom reads Parquet",
-    "parquet": "the same rows as Parquet, too, in two files for each stream instead of ten, for its readers do not wait "
-    "for each other",
+    "parquet": "the same rows as Parquet, too, in two files for each stream instead of ten, for its readers do not "
+    "wait for each other",
 }
 _USUAL: Final = 1_000_000
 _FORMS: Final = {
