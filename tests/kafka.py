@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,6 +89,18 @@ class Kafka(Server):
         admin = self.admin()
         admin.create_topics([made])[name].result()
         return name
+
+    def again(self, name: str) -> None:
+        """Make a topic of a name whose topic was deleted, which takes its time."""
+        from confluent_kafka import KafkaException
+
+        for _ in range(100):
+            try:
+                self.topic(name)
+                return
+            except KafkaException:
+                time.sleep(0.1)
+        raise RuntimeError(f"the topic {name} is still there")
 
     def partitions(self, name: str, count: int) -> None:
         """Give a topic more partitions."""

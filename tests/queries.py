@@ -17,7 +17,7 @@ from handlers import Backend, handler_class
 from hypothesis import strategies as st
 from strategies import net_rows
 
-from aggloom.codegen.planner import Join, MultiJoin, Plan, PlanOptions, plan_query, walk
+from aggloom.codegen.planner import Join, MultiJoin, Over, Plan, PlanOptions, plan_query, walk
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.values.changelog import check_laws, fold, same_value
 
@@ -96,7 +96,7 @@ _BASE: Columns = {
 }
 
 
-class _Steps:
+class Steps:
     """The named queries of a script as they are drawn; each reads tables or earlier ones."""
 
     def __init__(self, seed: int) -> None:
@@ -280,7 +280,7 @@ class _Steps:
 
 def query_of(seed: int, depth: int = 2) -> Query:
     """A random query of up to `depth` steps above its tables."""
-    steps = _Steps(seed)
+    steps = Steps(seed)
     last, _ = steps.block(steps.random.randint(0, depth))
     query = Query(tuple(steps.made), last, steps.any("with", "views"))
     # Flink's means of integers are integers, DuckDB's are none.
@@ -445,10 +445,10 @@ def agree(query: Query, batches: Sequence[Batch], way: Way, changes: str, **opti
 def assert_laws(plan: Plan, changes: Sequence[Change]) -> None:
     """A result with a unique key obeys the laws of a keyed changelog.
 
-    Row by row a join sends on the kind of the row that caused a change, as Flink does: a +U may be the first.
+    Row by row a join and OVER send on the kind of the row that caused a change, as Flink does: a +U may be the first.
     """
     by_row = not plan.options.mini_batch_enabled
-    if by_row and any(isinstance(node, Join | MultiJoin) for node in walk(plan.root)):
+    if by_row and any(isinstance(node, Join | MultiJoin | Over) for node in walk(plan.root)):
         return
     if plan.key is not None and plan.key in plan.root.ordered_keys:
         check_laws(key_first(plan, changes), len(plan.key), False)

@@ -98,7 +98,7 @@ class Recorded:
         for bucket, (head, log) in enumerate(self.variables):
             if head.rows:
                 blobs = [row[0] for row in log.rows]
-                yield bucket, StoredBucket.of(bucket, Head(*head.rows[0]), blobs)
+                yield bucket, StoredBucket.of(bucket, Head.of(head.rows[0][0]), blobs)
 
     def _record(self, bucket: int, fragment: Any) -> None:
         about = self.about

@@ -29,10 +29,10 @@ PackedRow = tuple[int, int, int, bytes]
 
 
 STEPS = [
-    *(f"{name}.get" for name in ("head", "log")),
+    *(f"{name}.get" for name in ("commit", "log")),
     *("run", "run, done", "snapshot", "snapshot, done", "close", "close, done"),
     *("log.appendList", "log.appendList, done", "log.put", "log.put, done"),
-    *("head.update", "head.update, done"),
+    *("commit.update", "commit.update, done"),
     *("registerTimer", "deleteTimer", "room for an array", "flush", "flush, done"),
     *("holds", "holds, done", "mark_dirty", "mark_dirty, done", "wipe", "wipe, done"),
     *("mark_clean", "mark_clean, done", "release"),

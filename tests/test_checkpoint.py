@@ -145,10 +145,10 @@ def test_only_an_empty_directory_or_one_of_ours_is_a_checkpoint(tmp_path: Path) 
     log(other / "state" / "0" / "_metadata" / "v2", 0, r'{"x": "\"stateName\":\"head\""}')
     with pytest.raises(CheckpointError, match="of another query of Spark's; found there: offsets"):
         check_directory(other)
-    ours = r'v2\n{"x": "\"head\" \"log\""}'
+    ours = r'v2\n{"x": "\"commit\" \"log\""}'
     log(other / "state" / "1" / "_metadata" / "v2", 0, ours)
     check_directory(other)
-    former = r'v2\n{"x": "\"head\" \"log\" \"snapshot\""}'
+    former = r'v2\n{"x": "\"head\" \"log\""}'
     log(other / "state" / "2" / "_metadata" / "v2", 0, former)
     with pytest.raises(StateMismatchError, match="an earlier version of aggloom"):
         check_directory(other)

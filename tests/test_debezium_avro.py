@@ -1,223 +1,39 @@
-"""debezium-avro: as debezium-json reads the same events, by schemas that change, and what it refuses, by name."""
+"""debezium-avro by schemas that change, and what it refuses, by name; flat records and upserts."""
 
 from __future__ import annotations
 
-import base64
 import datetime as dt
 import json
 import random
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from io import BytesIO
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-from schema_registry import Registry, envelope, event, frame, serving
+from avro_events import (
+    AVRO_DECIMAL,
+    DDL,
+    FIELDS,
+    KEY,
+    KINDS,
+    UNAVAILABLE,
+    decoded,
+    message,
+    quick_registry,
+    row,
+    rows_of,
+    some_history,
+)
+from schema_registry import Registry, envelope, event, frame
 
 from aggloom.errors import InputFormatError, SchemaRegistryError
-from aggloom.runtime.avro import client
-from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 
 fastavro = pytest.importorskip("fastavro")
 
-SHORT = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "delete": "-D"}
-UNAVAILABLE = "__debezium_unavailable_value"
-DDL = "id INT, name STRING, cnt INT"
-FIELDS = [
-    {"name": "id", "type": "int"},
-    {"name": "name", "type": ["null", "string"]},
-    {"name": "cnt", "type": ["null", "int"]},
-]
-KEY = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(client, "_FIRST_WAIT", 0.001)
-    with serving() as made:
-        yield made
-
-
-def row(*values: Any) -> dict[str, Any]:
-    return dict(zip(("id", "name", "cnt"), values, strict=True))
-
-
-def decoded(
-    registry: Any, *messages: Any, ddl: str = DDL, keys: Any = None, **options: Any
-) -> list[Any]:
-    """The changes of messages: values, or (key, value)."""
-    told = {"registry": getattr(registry, "url", registry)} | options
-    return rows_of(decoder("debezium-avro", ddl, keys, **told).decode(map(message, messages)))
-
-
-def message(given: Any) -> Message:
-    key, value = given if isinstance(given, tuple) else (None, given)
-    return Message(value, key, "topic t, offset 3")
-
-
-def rows_of(found: Any) -> list[Any]:
-    columns = [column.to_pylist() for column in found.columns]
-    return list(zip((SHORT[word] for word in found.words.to_pylist()), *columns, strict=True))
-
-
-class Kind(NamedTuple):
-    """A column's type: as declared, as Avro and Kafka Connect have it, and values of both: Avro's, JSON's."""
-
-    ddl: str
-    avro: Any
-    connect: dict[str, Any]
-    make: Any
-
-
-def named(base: str, avro: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"type": avro, "connect.name": name, "connect.version": 1, **more}
-
-
-def plain(ddl: str, avro: str, connect: str, make: Any) -> Kind:
-    return Kind(ddl, avro, {"type": connect}, lambda r: (v := make(r), v))
-
-
-def known(ddl: str, avro: str, connect: str, name: str, make: Any) -> Kind:
-    told = {"type": connect, "name": name, "version": 1}
-    return Kind(ddl, named(ddl, avro, name), told, lambda r: (v := make(r), v))
-
-
-def unscaled(r: random.Random) -> tuple[bytes, str]:
-    number = r.randrange(-(10**9), 10**9)
-    data = number.to_bytes(5, "big", signed=True)
-    return data, base64.b64encode(data).decode()
-
-
-def some_bytes(r: random.Random) -> tuple[bytes, str]:
-    data = r.randbytes(r.randrange(5))
-    return data, base64.b64encode(data).decode()
-
-
-def listed(r: random.Random) -> tuple[Any, Any]:
-    pairs = [(None, None) if r.random() < 0.2 else unscaled(r) for _ in range(r.randrange(3))]
-    return [one for one, _ in pairs], [one for _, one in pairs]
-
-
-def scaled(r: random.Random) -> tuple[Any, Any]:
-    data, text = unscaled(r)
-    return {"scale": 3, "value": data}, {"scale": 3, "value": text}
-
-
-_TIME, _CONNECT = "io.debezium.time", "org.apache.kafka.connect.data"
-_DECIMAL = f"{_CONNECT}.Decimal"
-AVRO_DECIMAL = {"type": "bytes", "scale": 2, "precision": 10, "logicalType": "decimal"}
-DECIMAL = AVRO_DECIMAL | {"connect.name": _DECIMAL, "connect.parameters": {"scale": "2"}}
-C_DECIMAL = {"type": "bytes", "name": _DECIMAL, "parameters": {"scale": "2"}}
-VARIABLE = {
-    "type": "record",
-    "name": "VariableScaleDecimal",
-    "namespace": "io.debezium.data",
-    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
-    "connect.name": "io.debezium.data.VariableScaleDecimal",
-}
-DAYS, MICROS = (lambda r: r.randrange(-9000, 9000)), (lambda r: r.randrange(10**15))
-KINDS = [
-    plain("BIGINT", "long", "int64", lambda r: r.randrange(-(1 << 63), 1 << 63)),
-    plain("BIGINT", "int", "int32", lambda r: r.randrange(1 << 31)),
-    plain(
-        "STRING", "string", "string", lambda r: r.choice(["", "a", "é\0😀", '"', UNAVAILABLE[:5]])
-    ),
-    plain("BOOLEAN", "boolean", "boolean", lambda r: r.random() < 0.5),
-    plain("DOUBLE", "double", "double", lambda r: r.uniform(-9, 9)),
-    plain("FLOAT", "float", "float", lambda r: r.randrange(-99, 99) / 8),
-    plain("DECIMAL(20,17)", "double", "double", lambda r: r.randrange(-99, 99) / 8),
-    Kind("BINARY", "bytes", {"type": "bytes"}, some_bytes),
-    Kind("DECIMAL(10,2)", DECIMAL, C_DECIMAL, unscaled),
-    Kind("STRING", DECIMAL, C_DECIMAL, unscaled),
-    Kind("DECIMAL(12,3)", VARIABLE, {"type": "struct", "name": VARIABLE["connect.name"]}, scaled),
-    known("DATE", "int", "int32", f"{_TIME}.Date", DAYS),
-    known("STRING", "int", "int32", f"{_CONNECT}.Date", DAYS),
-    known("TIMESTAMP", "long", "int64", f"{_TIME}.MicroTimestamp", MICROS),
-    known("TIMESTAMP_NTZ", "long", "int64", f"{_TIME}.NanoTimestamp", MICROS),
-    known("TIMESTAMP_NTZ", "long", "int64", f"{_CONNECT}.Timestamp", lambda r: r.randrange(10**12)),
-    known("BIGINT", "long", "int64", f"{_TIME}.MicroTime", lambda r: r.randrange(86_400 * 10**6)),
-    known("STRING", "int", "int32", f"{_TIME}.Time", lambda r: r.randrange(86_400_000)),
-    known(
-        *("TIMESTAMP", "string", "string", f"{_TIME}.ZonedTimestamp"),
-        lambda r: f"2026-01-0{r.randrange(1, 9)}T10:11:12.123456Z",
-    ),
-    known("STRING", "string", "string", "io.debezium.data.Uuid", lambda r: r.choice("ab")),
-    Kind(
-        "ARRAY<DECIMAL(10,2)>",
-        {"type": "array", "items": ["null", DECIMAL]},
-        {"type": "array", "items": C_DECIMAL},
-        listed,
-    ),
-    Kind(
-        "MAP<STRING, INT>",
-        {"type": "map", "values": ["null", "int"]},
-        {"type": "map", "keys": {"type": "string"}, "values": {"type": "int32"}},
-        lambda r: (v := {r.choice("abc"): r.choice([None, 1]) for _ in range(2)}, v),
-    ),
-]
-
-
-def some_history(r: random.Random, kinds: list[Kind]) -> Iterator[tuple[str, Any, Any]]:
-    """Operations with the rows before and after, each in both forms."""
-    rows: dict[int, tuple[Any, Any]] = {}
-
-    def made(number: int) -> tuple[Any, Any]:
-        pairs = [(None, None) if r.random() < 0.2 else kind.make(r) for kind in kinds]
-        own = {"id": number}
-        return (
-            own | {f"c{at}": one for at, (one, _) in enumerate(pairs)},
-            own | {f"c{at}": one for at, (_, one) in enumerate(pairs)},
-        )
-
-    for _ in range(40):
-        number = r.randrange(6)
-        before = rows.pop(number, None)
-        if before is not None and r.random() < 0.4:
-            yield "d", before, (None, None)
-            continue
-        rows[number] = made(number)
-        yield ("u" if before else r.choice("cr")), before or (None, None), rows[number]
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_as_debezium_json_reads_the_same_events(registry: Registry, seed: int) -> None:
-    r = random.Random(seed)
-    kinds = r.sample(KINDS, r.randrange(1, len(KINDS))) if seed else KINDS
-    fields = [{"name": "id", "type": "int"}]
-    told: list[dict[str, Any]] = [{"type": "int32", "field": "id"}]
-    for at, kind in enumerate(kinds):
-        fields.append({"name": f"c{at}", "type": ["null", kind.avro], "default": None})  # type: ignore[dict-item]
-        told.append({**kind.connect, "field": f"c{at}", "optional": True})
-    # A record stands once in a schema, and by its name after that.
-    number, key = registry.add(envelope(fields)), registry.add(KEY, "t-key")
-    images = [{"type": "struct", "field": image, "fields": told} for image in ("before", "after")]
-    schema = {"type": "struct", "fields": images}
-    avro, text = [], []
-    for op, before, after in some_history(r, kinds):
-        own = {"id": (after[0] or before[0])["id"]}
-        avro.append(
-            (registry.frame(key, own), registry.frame(number, event(op, before[0], after[0])))
-        )
-        body = {"schema": schema, "payload": event(op, before[1], after[1])}
-        text.append((json.dumps(own).encode(), json.dumps(body).encode()))
-        if op == "d":
-            avro.append((registry.frame(key, own), None))  # type: ignore[arg-type]
-            text.append((json.dumps(own).encode(), None))  # type: ignore[arg-type]
-    ddl = ", ".join(["id INT", *(f"c{at} {kind.ddl}" for at, kind in enumerate(kinds))])
-    avro_of = decoder("debezium-avro", ddl, None, "drop", registry=registry.url)
-    text_of = decoder("debezium-json", ddl, None, "drop")
-    for keys in ((), ("id",)):
-        found = replace(avro_of, keys=keys).decode(map(message, avro))
-        expected = replace(text_of, keys=keys).decode(map(message, text))
-        assert rows_of(found) == rows_of(expected)
-        assert [why for _, why in found.refused] == [why for _, why in expected.refused]
-    assert len(registry.asked) == 2, "each schema is asked for once"
+registry = quick_registry
 
 
 def test_schemas_that_change_in_the_middle(registry: Registry) -> None:
@@ -460,68 +276,6 @@ def test_schemas_that_refer_to_others(registry: Registry) -> None:
         decoded(registry, b"\0" + lacking.to_bytes(4, "big") + body.getvalue(), unreadable="drop")
 
 
-def test_avros_own_logical_types_and_maps_of_pairs(registry: Registry) -> None:
-    entry = {
-        "type": "record",
-        "name": "MapEntry",
-        "namespace": "io.confluent.connect.avro",
-        "fields": [{"name": "key", "type": "int"}, {"name": "value", "type": ["null", "string"]}],
-    }
-    types: dict[str, tuple[str, Any, Any, Any]] = {
-        "a": ("TIMESTAMP", {"type": "long", "logicalType": "timestamp-millis"}, 1_000, 1_000_000),
-        "b": ("TIMESTAMP_NTZ", {"type": "long", "logicalType": "local-timestamp-micros"}, 7, 7),
-        "c": ("BIGINT", {"type": "int", "logicalType": "time-millis"}, 5, 5),
-        "d": ("BIGINT", {"type": "long", "logicalType": "time-micros"}, 5, 5),
-        "e": (
-            "DECIMAL(9,2)",
-            {
-                "type": "fixed",
-                "name": "D",
-                "size": 3,
-                "logicalType": "decimal",
-                "precision": 6,
-                "scale": 2,
-            },
-            b"\xff\xff\x85",
-            Decimal("-1.23"),
-        ),
-        "f": ("STRING", {"type": "enum", "name": "E", "symbols": ["X", "Y"]}, "Y", "Y"),
-        "g": ("BINARY", {"type": "fixed", "name": "F", "size": 2}, b"\0\1", b"\0\1"),
-        "h": (
-            "MAP<INT, STRING>",
-            {"type": "array", "items": entry},
-            [{"key": 1, "value": None}],
-            [(1, None)],
-        ),
-        "i": ("DECIMAL(4,1)", "float", 0.1, Decimal("0.1")),
-        "j": ("STRING", ["null", {"type": "string", "logicalType": "uuid"}], "u", "u"),
-        "k": ("BIGINT", {"type": "int", "logicalType": "timestamp-millis"}, 5, 5),
-    }
-    fields = [{"name": name, "type": avro} for name, (_, avro, _, _) in types.items()]
-    ddl = ", ".join(f"{name} {each[0]}" for name, each in types.items())
-    bare = json.loads(json.dumps(envelope(fields)).replace('"logicalType"', '"was"'))
-    number = registry.add(envelope(fields))
-    told = frame(number, bare, event("c", None, {name: each[2] for name, each in types.items()}))
-    made = decoder("debezium-avro", ddl, registry=registry.url)
-    found = made.decode([message(told)])
-    values = [
-        column.cast("int64") if str(column.type).startswith("timestamp") else column
-        for column in found.columns
-    ]
-    assert [one.to_pylist()[0] for one in values] == [each[3] for each in types.values()]
-    for name, dtype in (
-        ("j", "BINARY"),
-        ("g", "STRING"),
-        ("e", "DECIMAL(1,0)"),
-        ("h", "ARRAY<INT>"),
-    ):
-        with pytest.raises(InputFormatError, match=f"'{name}' cannot hold .* as {dtype[:5]}"):
-            decoded(registry, told, ddl=f"{name} {dtype}")
-    several = registry.add(envelope([{"name": "u", "type": ["null", "int", "string"]}]))
-    with pytest.raises(InputFormatError, match="'u' cannot hold '3' as INT"):
-        decoded(registry, registry.frame(several, event("c", None, {"u": 3})), ddl="u INT")
-
-
 def test_flat_records_and_upserts(registry: Registry) -> None:
     """As `jsonl` and `upsert-json` read the same."""
     flat = {"type": "record", "name": "F", "fields": FIELDS}
@@ -567,36 +321,3 @@ def test_flat_records_and_upserts(registry: Registry) -> None:
     ):
         with pytest.raises(InputFormatError, match=why):
             upserts.decode([message(pair)])
-
-
-RECORDED = Path(__file__).with_name("recorded_avro.jsonl")
-"""Events that Debezium's own classes made, in Avro by Apicurio's converter and as JSON by Kafka Connect's.
-
-RecordedAvro.java made them.
-"""
-COLUMNS = """id INT, flag BOOLEAN, total DECIMAL(8,2), tiny TINYINT, small SMALLINT, big BIGINT, real FLOAT, dbl DOUBLE,
-    txt STRING, raw BINARY, price DECIMAL(10,2), any DECIMAL(9,5), day DATE, cday DATE, ms TIMESTAMP, us TIMESTAMP,
-    ns TIMESTAMP_NTZ, cts TIMESTAMP, zoned TIMESTAMP, tms BIGINT, tus BIGINT, ctime STRING, ztime STRING, uid STRING,
-    bits BINARY, words ARRAY<STRING>, sums ARRAY<DECIMAL(9,2)>, tags MAP<STRING, STRING>,
-    place STRUCT<x: DOUBLE, at: DATE, label: STRING>"""
-
-
-@pytest.mark.parametrize("keys", [None, "id"])
-def test_what_debezium_and_a_converter_made(registry: Registry, keys: Any) -> None:
-    avro, text = [], []
-    for line in RECORDED.read_text("utf-8").splitlines():
-        told = json.loads(line)
-        parts = []
-        for part in ("key", "value"):
-            number = registry.add(told[part]["schema"], f"t-{part}")
-            parts.append(b"\0" + number.to_bytes(4, "big") + base64.b64decode(told[part]["body"]))
-        avro.append(tuple(parts))
-        text.append(tuple(json.dumps(told[part]).encode() for part in ("json_key", "json")))
-    expected = rows_of(decoder("debezium-json", COLUMNS, keys).decode(map(message, text)))
-    assert decoded(registry, *avro, ddl=COLUMNS, keys=keys) == expected
-    ops = ["+U", "+U", "+U", "-D"] if keys else ["+I", "+I", "-U", "+U", "-D"]
-    assert [each[0] for each in expected] == ops
-    names = decoder("debezium-json", COLUMNS).schema.names
-    first = dict(zip(names, expected[0][1:], strict=True))
-    assert (first["price"], first["any"]) == (Decimal("-1234567.89"), Decimal("3.14159"))
-    assert (first["ctime"], first["sums"]) == ("01:00:00.001000", [Decimal("1.50"), None])

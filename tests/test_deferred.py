@@ -33,7 +33,7 @@ def test_state_variables_are_told_without_what_operators_need() -> None:
     done = subprocess.run(
         [sys.executable, "-c", ASKED], input=travelling, capture_output=True, check=True
     )
-    assert done.stdout.decode().strip() == "['head', 'log'] []"
+    assert done.stdout.decode().strip() == "['commit', 'log'] []"
 
 
 def test_rows_and_timers_reach_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +52,7 @@ def test_rows_and_timers_reach_the_processor(monkeypatch: pytest.MonkeyPatch) ->
         getListState = getValueState  # noqa: N815
 
     deferred.init(Handle())
-    variables = ("head", "log")
+    variables = ("commit", "log")
     rows = iter([1])
     assert list(deferred.handleInputRows((5,), rows, "now")) == [
         ("a factory", 3, variables, ((5,), rows, "now"))

@@ -132,6 +132,16 @@ def test_a_disk_that_fills_up_leaves_the_old_table(
             AggloomError,
             "table sink: 1 +U rows",
         ),
+        (
+            "java.lang.IllegalArgumentException: Wrong basePath /b for the root path: file:/a/x.jsonl\n\tat a.b",
+            CheckpointError,
+            "the checkpoint has read file:/a/x.jsonl, and the query reads /b now",
+        ),
+        (
+            'Initial schema:\n"STRUCT<v: BIGINT>"\nSchema that cannot be merged with the initial schema:\n"STRUCT<>".',
+            InputFormatError,
+            "files have columns of other types: STRUCT<v: BIGINT> and STRUCT<>",
+        ),
     ],
 )
 def test_the_deepest_cause_is_told(said: str, kind: type[AggloomError], expected: str) -> None:

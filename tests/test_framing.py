@@ -18,7 +18,7 @@ from aggloom.runtime.operators.base import Bundle
 from aggloom.runtime.spark import store as store_module
 from aggloom.runtime.spark.blobs import with_kinds, write_blob
 from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
-from aggloom.runtime.spark.store import Blob, BucketStore, Came, gather
+from aggloom.runtime.spark.store import Blob, BucketStore, Came, Head, gather
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
@@ -152,6 +152,21 @@ def test_snapshot_and_log_give_the_state_back(monkeypatch: pytest.MonkeyPatch) -
         store, operator, log = _committed(batches)
         assert _rebuilt(store) == operator.seen
         assert len(log.rows) < 10
+
+
+def test_a_head_is_what_was_written_or_refused() -> None:
+    head = Head("a token", "0123456789abcdef", 1, 2, 3, 4)
+    assert Head.of(head.text) == head
+    for damaged in (
+        "",
+        "{}",
+        "null",
+        head.text[:-1],
+        head.text.replace("4", "true"),
+        head.text.replace("4", "4, 5"),
+    ):
+        with pytest.raises(StateCorruptError, match="head of a bucket's state is damaged"):
+            Head.of(damaged)
 
 
 def test_an_empty_batch_is_written_only_where_nothing_is_yet() -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from avro_events import DDL, FIELDS, message, row, rows_of
 from schema_registry import Registry, envelope, event, serving
 from server import free_port
-from test_debezium_avro import DDL, FIELDS, message, row, rows_of
 from test_script import table
 
 from aggloom.connectors import sink_of, source_of

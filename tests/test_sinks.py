@@ -168,6 +168,19 @@ def test_a_checkpoint_that_was_put_back(tmp_path: Path) -> None:
     assert into(file).write(*batch(("+I", "k1", 1, Decimal(6))), 1, "id")
 
 
+def test_a_table_that_was_dropped_is_not_made_again(tmp_path: Path) -> None:
+    """It would lack what earlier batches had written."""
+    file = tmp_path / "db"
+    into(file).write(*batch(("+I", *A)), 0, "id")
+    connection = sqlite3.connect(file)
+    connection.execute("DROP TABLE t")
+    connection.commit()
+    with pytest.raises(SinkError, match=r"no such table.*would be missing.*existing=replace"):
+        into(file).write(*batch(("+I", *B)), 1, "id")
+    assert into(file).write(*batch(("+I", *B)), 0, "new")
+    assert len(content(file)) == 1
+
+
 def test_one_row_without_a_key(tmp_path: Path) -> None:
     schema = pa.schema([("n", pa.int64())])
     sink = into(tmp_path / "db", key=())
@@ -290,6 +303,9 @@ def test_keys_with_nulls_and_a_table_of_ones_own(postgres: Any) -> None:
     sink.write(*batch(("-U", *C), ("+U", "b", None, Decimal(3)), ("-D", *A)), 1, "id")
     with postgres.connect() as connection:
         assert connection.execute("SELECT k, n, v FROM s.t").fetchall() == [("b", None, 3)]
+        connection.execute("DROP TABLE s.t")
+    with pytest.raises(SinkError, match=r"does not exist.*would be missing.*existing=replace"):
+        DatabaseSink(database_options(told), KEY, True).write(*batch(("+I", *A)), 2, "id")
 
 
 def test_two_runs_of_a_checkpoint_do_not_mix(postgres: Any) -> None:

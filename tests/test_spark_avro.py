@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from avro_events import DDL, FIELDS, KEY, row
 from schema_registry import envelope, event, serving
-from test_debezium_avro import DDL, FIELDS, KEY, row
 from test_spark_kafka import run
 
 from aggloom.errors import SchemaRegistryError

@@ -16,7 +16,7 @@ import kafka_driver
 import pytest
 
 import aggloom as al
-from aggloom.errors import AggloomError, SpecError
+from aggloom.errors import AggloomError, CheckpointError, DataError, SpecError
 
 pytestmark = pytest.mark.spark
 
@@ -99,6 +99,33 @@ def test_where_reading_starts(spark: Any, broker: Any, tmp_path: Path) -> None:
     ):
         with pytest.raises(SpecError, match=said):
             run(spark, broker, tmp_path / "f", **(told | more))
+
+
+def test_messages_that_are_gone(spark: Any, broker: Any, tmp_path: Path) -> None:
+    """A topic that is made anew, with as many messages as were read; messages that are deleted; none such."""
+    from confluent_kafka import TopicPartition
+
+    told: dict[str, Any] = {"topic": "gone", "format": "jsonl", "keys": None}
+    values = [json.dumps(row(number, 1)) for number in range(3)]
+    broker.topic("gone")
+    broker.send("gone", *values)
+    assert run(spark, broker, tmp_path / "a", **told)[0] == [(3, 3)]
+    admin = broker.admin()
+    admin.delete_topics(["gone"])["gone"].result()
+    broker.again("gone")
+    broker.send("gone", *values, *values)
+    with pytest.raises(CheckpointError, match="topic gone was deleted and made again"):
+        run(spark, broker, tmp_path / "a", **told)
+    assert run(spark, broker, tmp_path / "a", **told, lost_data="ignore")[0] == [(6, 6)]
+    admin.delete_records([TopicPartition("gone", 0, 2)])[TopicPartition("gone", 0)].result()
+    with pytest.raises(DataError, match=r"Kafka does not have .*gone-0.*lost_data"):
+        run(spark, broker, tmp_path / "b", **told, start={0: 1})
+    with pytest.raises(
+        SpecError, match="start has offsets of gone-0, gone-7, and there are gone-0"
+    ):
+        run(spark, broker, tmp_path / "c", **told, start={0: 2, 7: 0})
+    with pytest.raises(SpecError, match="there is no topic 'never' at"):
+        run(spark, broker, tmp_path / "d", **(told | {"topic": "never"}))
 
 
 def numbers(broker: Any) -> dict[int, int]:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.spark
 
 from aggloom.runtime.spark import read_changes, read_table, write_changes  # noqa: E402
 from aggloom.runtime.spark.group_aggregate import group_aggregate  # noqa: E402
+from aggloom.runtime.spark.store import Head  # noqa: E402
 
 Change = tuple[Any, ...]
 SETTINGS = [(1, 1, "mini_batch"), (2, 5, "per_record"), (7, 7, "mini_batch"), (7, 3, "per_record")]
@@ -148,9 +149,9 @@ def test_a_snapshot_takes_the_place_of_a_long_log(spark: Any, tmp_path: Path) ->
         changes += batch
     found = run("first")
     assert same_table(spec, found, expected(spec, changes)) is None
-    head = spark.read.format("statestore").option("stateVarName", "head")
-    (row,) = head.load(str(tmp_path / "checkpoint")).select("value.*").collect()
-    assert row.snapshot_chunks > 0
+    head = spark.read.format("statestore").option("stateVarName", "commit")
+    (row,) = head.load(str(tmp_path / "checkpoint")).select("value.head").collect()
+    assert Head.of(row.head).snapshot_chunks > 0
     write(tmp_path / "in", 5, spec, [("-D", *changes[0][1:])])
     found = run("second")
     assert same_table(spec, found, expected(spec, [*changes, ("-D", *changes[0][1:])])) is None

@@ -1,10 +1,10 @@
-"""Many random timed joins beside the plain models of `test_timed_join`: python tests/timed_rounds.py FIRST LAST."""
+"""Many random timed joins beside the plain models of `timed_joins`: python tests/timed_rounds.py FIRST LAST."""
 
 from __future__ import annotations
 
 import sys
 
-from test_timed_join import check, check_changes, check_windows
+from timed_joins import check, check_changes, check_windows
 
 if __name__ == "__main__":
     first, last = map(int, sys.argv[1:])

@@ -195,7 +195,8 @@ class Over(Stateful):
     @property
     def _known(self) -> tuple[Key, ...]:
         """The unique key by which a row that changes is known again, if there is one."""
-        return self.input.unique_keys[:1]
+        # The only row of a table has no columns by which it would be known.
+        return tuple(key for key in self.input.unique_keys[:1] if key)
 
     @property
     def trends(self) -> dict[str, Trend]:

@@ -139,8 +139,16 @@ class Rank(RowsByKey):
         # Messages go by number or else row by row: of another key the new row may come first.
         if self.numbers_rows and self.number is not None:
             return ((*self.partition, self.number),)
+        if self._by_place:
+            return ()
+        # The only row of a table has no columns by which it would be known.
         known = (self.row_key,) if self.row_key else self.input.unique_keys[:1]
-        return tuple(key for key in known if set(self.partition) <= set(key))
+        return tuple(key for key in known if key and set(self.partition) <= set(key))
+
+    @property
+    def _by_place(self) -> bool:
+        """Whether messages go by a number that nobody reads, as Flink's do row by row: a row may be there twice."""
+        return self.function == "ROW_NUMBER" and self.number is None and self.asked.start > 1
 
     @property
     def trends(self) -> dict[str, Trend]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +27,10 @@ _EXPONENT = re.compile(rb"[eE][+-]?\d{5}")
 Places = npt.NDArray[np.int64]
 
 
-WORDS = pa.array(CHANGE_TYPES, pa.string())
-"""The words of changes, by the number of their kind."""
+@cache
+def words() -> pa.Array:
+    """The words of changes, by the number of their kind; made late, for Arrow imports pandas with the first array."""
+    return pa.array(CHANGE_TYPES, pa.string())
 
 
 class Block(NamedTuple):

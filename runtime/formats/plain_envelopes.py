@@ -19,13 +19,13 @@ import pyarrow.types as pt
 
 from aggloom.runtime.formats.base import Format, Message, Unreadable, values_of
 from aggloom.runtime.formats.blocks import (
-    WORDS,
     Block,
     Places,
     has_names,
     is_whole,
     read_block,
     token,
+    words,
 )
 from aggloom.runtime.formats.envelopes import UNTOLD_TEXTS, Envelopes, Readers
 from aggloom.runtime.formats.json_text import DECODER, Object
@@ -300,7 +300,7 @@ class _Images:
         for place, own in enumerate(columns):
             index = pa.array(places, mask=None if place in self.keyed else untold)
             made.append(pa.concat_arrays(own).take(index))
-        return Block(owners, WORDS.take(pa.array(kinds)), made, self.left)
+        return Block(owners, words().take(pa.array(kinds)), made, self.left)
 
 
 def _flags(values: pa.Array) -> Mask:

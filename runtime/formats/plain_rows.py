@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.runtime.formats.base import Message, values_of
-from aggloom.runtime.formats.blocks import WORDS, Block, has_names, is_whole, read_block, token
+from aggloom.runtime.formats.blocks import Block, has_names, is_whole, read_block, token, words
 from aggloom.runtime.values.changelog import INSERT
 
 
@@ -40,4 +40,4 @@ def plain_rows(messages: Sequence[Message], columns: pa.Schema) -> Block | None:
     owners = np.flatnonzero(~left)
     if left.any():
         found = [column.take(pa.array(owners)) for column in found]
-    return Block(owners, pa.repeat(WORDS[INSERT], len(owners)), found, left)
+    return Block(owners, pa.repeat(words()[INSERT], len(owners)), found, left)

@@ -7,6 +7,7 @@ again after a kill is found by the number, under the checkpoint's own id, and pa
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -132,8 +133,10 @@ class DatabaseSink:
         """Write a batch in a transaction."""
         digest, say = net.digest, self._statements(net.rows.schema)
         with self._transaction() as cursor:
-            self._make(cursor, say)
+            if self._checked != say.schema:
+                cursor.execute(say.create_log)
             last = self._last(cursor, say, checkpoint)
+            self._make(cursor, say, last is None)
             if last is None:
                 cursor.execute(say.first_batch, (batch, digest, checkpoint, self.options.table))
                 self._begin(cursor, say, batch, checkpoint)
@@ -160,13 +163,15 @@ class DatabaseSink:
             self._write(cursor, say, net)
         return True
 
-    def _make(self, cursor: Any, say: Statements) -> None:
-        """Make the tables that are not there, once in a run, and see that this one has the result's columns."""
+    def _make(self, cursor: Any, say: Statements, first: bool) -> None:
+        """Make the table if it is not there, once in a run, and see that it has the result's columns.
+
+        One that the checkpoint has written into is not made: it was dropped, and its rows would be missing.
+        """
         if self._checked == say.schema:
             return
-        if self.options.create:
+        if self.options.create and first:
             cursor.execute(say.create)
-        cursor.execute(say.create_log)
         self._check_columns(cursor, say)
         self._checked = say.schema
 
@@ -205,6 +210,11 @@ class DatabaseSink:
         if "no unique or exclusion constraint" in said or "does not match any PRIMARY KEY" in said:
             columns = ", ".join(self.key)
             return f"The table needs a unique index of the result's key ({columns}): CREATE UNIQUE INDEX. "
+        if "no such table" in said or re.search(r"relation .* does not exist", said):
+            return (
+                "Where the checkpoint has written into it, what it had would be missing from a new one. "
+                f"{_ANEW} "
+            )
         return ""
 
     def _connection(self) -> Any:

@@ -18,7 +18,8 @@ _HEADER = struct.Struct(">4si")
 _SUM = struct.Struct(">I")
 TABLE_FILE = "aggloom-table.arrow"
 QUERY_FILE = "aggloom-query.json"
-_STATE, _FORMER_STATE = (b"head", b"log"), b"snapshot"
+TOPICS_FILE = "aggloom-topics.json"
+_STATE, _FORMER_STATE = (b"commit", b"log"), (b"head", b"log")
 _SHOWN = 5
 _OWN = "Give the query a checkpoint directory of its own: one that is empty, or not there yet."
 
@@ -47,7 +48,7 @@ def _check_version(root: Path) -> None:
     """Raise StateMismatchError where the state of an operator of ours lies as an earlier version left it."""
     for path in root.glob("state/*/_metadata/v*/[0-9]*"):
         text = path.read_bytes()
-        if all(_names(text, name) for name in (*_STATE, _FORMER_STATE)):
+        if all(_names(text, name) for name in _FORMER_STATE):
             raise StateMismatchError(
                 f"{root}: written by an earlier version of aggloom, whose state lies otherwise. "
                 "Run the version that wrote it, or start over with an empty checkpoint directory."

@@ -11,30 +11,17 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import (
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 _BLOB = StructType([StructField("blob", BinaryType())])
-_HEAD = StructType(
-    [
-        StructField("token", StringType()),
-        StructField("description", StringType()),
-        StructField("snapshot_chunks", IntegerType()),
-        StructField("log_frames", IntegerType()),
-        StructField("log_entries", IntegerType()),
-        StructField("log_bytes", LongType()),
-    ]
-)
+_COMMIT = StructType([StructField("head", StringType())])
 
 
 class Variables(NamedTuple):
-    """The state variables of a bucket: as few as can be, for Spark analyses a plan for each of them in each task."""
+    """The state variables of a bucket: as few as can be, of as few columns.
+
+    For each of them Spark analyses a plan in each task, and generates code for its columns.
+    """
 
     head: Any
     log: Any
@@ -43,7 +30,7 @@ class Variables(NamedTuple):
     def of(cls, handle: StatefulProcessorHandle) -> Variables:
         """Declare them."""
         return cls(
-            handle.getValueState("head", _HEAD),
+            handle.getValueState("commit", _COMMIT),
             handle.getListState("log", _BLOB),
         )
 

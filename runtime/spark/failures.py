@@ -20,8 +20,11 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import aggloom.errors as errors
 from aggloom.errors import (
     AggloomError,
+    CheckpointError,
+    DataError,
     ExecutorError,
     InputFormatError,
+    SpecError,
     StateCorruptError,
     StateError,
     StateRoomError,
@@ -65,6 +68,12 @@ _THROWN = re.compile(r".*(?:terminated with exception: |calling \S+\n: )(.*)", r
 _TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?!py4j\.protocol)(\S.*)")
 _CAUSED = re.compile(r"^Caused by: (?:[\w.$]+: )?(.*)", re.MULTILINE)
 _WAITED = "Exception thrown in awaitResult"
+_APART = re.compile(r'Initial schema:\s*"(STRUCT<.*?>)"\s*Schema that cannot [^"]*"(STRUCT<.*?>)"')
+_ELSEWHERE = re.compile(r"Wrong basePath (\S+) for the root path: ([^\s]+)")
+_LOST = re.compile(r"Some data may have been lost.*?Reason: ([^\n]*)", re.DOTALL)
+_PARTITIONS = re.compile(
+    r"startingOffsets contains specific offsets.*?Set\((.*?)\) Assigned: \w*Set\((.*?)\)", re.DOTALL
+)
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SHOWN = 400
@@ -183,6 +192,28 @@ def explained(failure: BaseException) -> AggloomError:
         return WorkerStartError(
             "a Python process of Spark's did not start within ten seconds, Spark's limit: the machine is busy. "
             "Nothing is lost; start the query again from the same checkpoint."
+        )
+    found = _APART.search(text)
+    if found:
+        return InputFormatError(f"files have columns of other types: {found[1]} and {found[2]}")
+    found = _ELSEWHERE.search(text)
+    if found:
+        return CheckpointError(
+            f"the checkpoint has read {found[2]}, and the query reads {found[1]} now. Put the files where they were, "
+            "or start over with an empty checkpoint."
+        )
+    found = _LOST.search(text)
+    if found:
+        return DataError(
+            f"Kafka does not have messages any more that were to be read: {found[1].rstrip('.')}. Keep messages for "
+            "longer than a query may rest. Start over with an empty checkpoint, or go on without them: "
+            'lost_data="ignore", which is read_kafka\'s.'
+        )
+    found = _PARTITIONS.search(text)
+    if found:
+        return SpecError(
+            f"read_kafka: start has offsets of {found[1]}, and there are {found[2]}; give each partition one "
+            "(-2: its earliest, -1: its latest)"
         )
     cause = _cause(text)
     if _NO_ROOM.search(text):

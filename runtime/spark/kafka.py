@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.formats.registry import MESSAGES
 from aggloom.runtime.spark.connector import CONNECTOR
+from aggloom.runtime.spark.kafka_topics import Topics, remember_topics
 from aggloom.runtime.spark.messages import read_messages
 
 STARTS = ("earliest", "latest")
@@ -81,9 +82,11 @@ def read_kafka(
     reader = (spark.readStream if streaming else spark.read).format("kafka").options(**told)
     with _with_connector():
         messages = reader.load()
-    return read_messages(
+    made = read_messages(
         messages, format, schema, keys, unreadable=unreadable, side=side, **options
     )
+    about = Topics(servers, listed, pattern, lost_data == "error", dict(properties or {}))
+    return remember_topics(made, about)
 
 
 def _from(what: str, where: Any, topics: tuple[str, ...] | None) -> dict[str, str]:

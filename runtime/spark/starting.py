@@ -17,6 +17,7 @@ from aggloom.runtime.spark import query_file
 from aggloom.runtime.spark.checkpoint import check_directory, check_records
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.evolution import changed_calls
+from aggloom.runtime.spark.kafka_topics import check_topics
 from aggloom.runtime.spark.lower import Lowering, lowered
 from aggloom.runtime.spark.query_file import Query
 from aggloom.runtime.spark.source_log import (
@@ -55,6 +56,7 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     for name in sorted(query.orderly):
         check_order(name, query.tables[name].df, read)
     query_file.write(checkpoint, new)
+    check_topics(checkpoint, [table.df for table in query.tables.values()])
     if batch and query.still:
         names = ", ".join(query.still)
         _log.warning(

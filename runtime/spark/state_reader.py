@@ -22,7 +22,7 @@ from aggloom.runtime.spark.partitioning import bucket_keys, hash_int
 from aggloom.runtime.spark.store import BucketStore, Head
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
-_VARIABLES = {"head", "log"}
+_VARIABLES, _FORMER = {"commit", "log"}, {"head", "log"}
 _BYTES_AT_ONCE = 256 << 20
 
 
@@ -92,13 +92,13 @@ class Checkpoint:
         found, foreign = [], []
         for row in rows:
             variables = _variables(row["operatorProperties"])
-            if not variables >= _VARIABLES:
-                foreign.append(row["operatorName"])
-            elif "snapshot" in variables:
+            if variables >= _FORMER:
                 raise CheckpointError(
                     f"{self.path}: operator {row['operatorId']} was written by an older version of aggloom, "
                     "whose state lies otherwise. Read it with that version."
                 )
+            if not variables >= _VARIABLES:
+                foreign.append(row["operatorName"])
             else:
                 batches = row["minBatchId"], row["maxBatchId"]
                 found.append(StoredOperator(row["operatorId"], row["numPartitions"], batches))
@@ -111,8 +111,8 @@ class Checkpoint:
 
     def files(self, operator: int, batch: int) -> list[BucketFiles]:
         """All buckets that were ever written, with their sizes; no state leaves the JVM."""
-        heads = self._variable("head", operator, batch).select(
-            "key.bucket", "partition_id", "value.*"
+        heads = self._variable("commit", operator, batch).select(
+            "key.bucket", "partition_id", "value.head"
         )
         blobs = self._variable("log", operator, batch)
         sized = blobs.select(
@@ -124,11 +124,11 @@ class Checkpoint:
             BucketFiles(
                 hash_int(key),
                 partition,
-                Head(*head),
+                Head.of(head),
                 sizes.get((key, SNAPSHOT), 0),
                 sizes.get((key, LOG), 0),
             )
-            for key, partition, *head in self._collect(heads)
+            for key, partition, head in self._collect(heads)
         ]
         return sorted(found)
 

@@ -9,6 +9,7 @@ all else, for each state variable costs a task time: a description of what the s
 from __future__ import annotations
 
 import hashlib
+import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -41,6 +42,8 @@ from aggloom.runtime.values.clock import NO_TIME, Clock
 
 LOG_MINIMUM_BYTES = 4 << 20
 LOG_MAXIMUM_ENTRIES = 256
+_HEAD_TYPES = [str, str, int, int, int, int]
+_SHOWN = 80
 
 
 class Blob(NamedTuple):
@@ -80,6 +83,25 @@ class Head:
     log_entries: int = 0
     log_bytes: int = 0
 
+    @classmethod
+    def of(cls, text: str) -> Head:
+        """The head that a text says; raises StateCorruptError."""
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, list) or [type(each) for each in found] != _HEAD_TYPES:
+            raise StateCorruptError(
+                f"the head of a bucket's state is damaged: {text[:_SHOWN]!r}. "
+                "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+            )
+        return cls(*found)
+
+    @property
+    def text(self) -> str:
+        """All of it: one column, for which Spark does less than for six."""
+        return json.dumps(astuple(self))
+
 
 class BucketStore:
     """The state variables of a stateful processor, seen as one bucket's snapshot and log."""
@@ -94,7 +116,7 @@ class BucketStore:
     def head(self) -> Head | None:
         """The last commit, or None for a bucket that was never written."""
         row = self._head.get()
-        return None if row is None else Head(*row)
+        return None if row is None else Head.of(row[0])
 
     def former(self, head: Head) -> BucketStore:
         """This bucket as the query that wrote it last would see it: under its digest, with its description."""
@@ -186,7 +208,7 @@ class BucketStore:
         self._update_head(Head(token, self.described, len(starts)))
 
     def _update_head(self, head: Head) -> None:
-        self._head.update(astuple(head))
+        self._head.update((head.text,))
 
     def _about(self) -> tuple[bytes]:
         """The description as a row."""

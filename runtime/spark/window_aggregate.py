@@ -23,6 +23,7 @@ from aggloom.runtime.spark.group_aggregate import (
     handler_text,
     hosting,
 )
+from aggloom.runtime.spark.kafka_topics import same_topics
 from aggloom.runtime.spark.lower import LATE_ROW, Lowering
 from aggloom.runtime.spark.ordinary import Table
 from aggloom.runtime.spark.session import ensure_query_settings
@@ -120,7 +121,7 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
     delay = f"{ms} milliseconds"
     moving = timed.withWatermark(quote(column), delay).select(*map(quote, df.columns))
     remember_watermark(df, moving, time, delay)
-    return Table(same_files(df, moving), change_column, time)
+    return Table(same_topics(df, same_files(df, moving)), change_column, time)
 
 
 def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:

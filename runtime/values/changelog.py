@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,6 @@ CHANGE_COLUMNS = {"spark": "_change_type", "flink": "op"}
 _FLINK_LONG = ("INSERT", "UPDATE_BEFORE", "UPDATE_AFTER", "DELETE")
 _ICEBERG = ("INSERT", "UPDATE_PREIMAGE", "UPDATE_POSTIMAGE", "DELETE")
 SPELLINGS = (*KIND_NAMES, *CHANGE_TYPES, *_FLINK_LONG, *_ICEBERG)
-_VALUE_SET = pa.array(SPELLINGS, pa.string())
 _KIND_OF_SPELLING = np.array([index % 4 for index in range(len(SPELLINGS))], np.int8)
 
 Kinds = npt.NDArray[np.int8]
@@ -112,10 +112,16 @@ def parse_kinds(column: pa.Array | pa.ChunkedArray, where: str) -> Kinds:
             f"{where}: the change column has type {column.type}, not STRING; "
             f"it should hold {', '.join(CHANGE_TYPES)} or {', '.join(KIND_NAMES)}"
         )
-    codes = pc.index_in(column, value_set=_VALUE_SET.cast(column.type))
+    codes = pc.index_in(column, value_set=_spellings().cast(column.type))
     if codes.null_count:
         _raise_unknown(column.filter(pc.is_null(codes)), where)
     return _KIND_OF_SPELLING[codes.to_numpy(zero_copy_only=False)]
+
+
+@cache
+def _spellings() -> pa.Array:
+    """What a change column may say; made late, for Arrow imports pandas with the first array."""
+    return pa.array(SPELLINGS, pa.string())
 
 
 def _raise_unknown(unknown: pa.Array, where: str) -> None:
