@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
@@ -16,6 +17,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.proto import StateMessage_pb2 as messages
 
 from aggloom.runtime.spark import list_state
+from aggloom.runtime.spark.blobs import binaries
 from aggloom.runtime.spark.list_state import BlobList
 
 BLOBS = [b"", b"\x00" * 5, b"x" * 127, b"y" * 128, b"z" * 70_000]
@@ -108,6 +110,16 @@ def test_another_spark_writes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None
     state = Listed(Server())
     BlobList(state).put([(b"x",)])
     assert state.written == [[(b"x",)]] and not state.server.requests()
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
+def test_binaries_are_read_where_they_lie(kind: pa.DataType) -> None:
+    column = pa.array(BLOBS, kind)
+    assert [each.to_pybytes() for each in binaries(column)] == BLOBS
+    assert [each.to_pybytes() for each in binaries(column.slice(2, 2))] == BLOBS[2:4]
+    assert next(binaries(column.slice(4))).address >= column.buffers()[2].address
+    assert [each.to_pybytes() for each in binaries(pa.array([b"", b""], kind))] == [b"", b""]
+    assert list(binaries(pa.array([], kind))) == []
 
 
 def test_memory_is_kept() -> None:

@@ -15,7 +15,7 @@ from flink import interpreter
 from rich.console import Console
 
 from nexmark import alone
-from nexmark.beside import Beside
+from nexmark.beside import FORMATS, Beside
 from nexmark.book import Book
 from nexmark.catalogue import NAMES, QUERIES, Query
 from nexmark.events import Events
@@ -26,10 +26,10 @@ from nexmark.stream import BATCHES, differences, measure, session
 class _Run:
     """What all queries of a run share: events, the oracle, a session, a Flink, each made when it is first wanted."""
 
-    def __init__(self, events: Events, limit: float, flink: Path | None) -> None:
+    def __init__(self, events: Events, limit: float, flink: Path | None, form: str) -> None:
         self.events, self.limit = events, limit
-        self.book = Book(events)
-        self.beside = Beside(flink)
+        self.book = Book(events, form)
+        self.beside = Beside(flink, form)
         self._oracle: Oracle | None = None
         self.spark = session()
 
@@ -106,12 +106,15 @@ def _each(
             # The other queries are worth running whatever happened to this one.
             _say(f"{query.name}: {type(error).__name__}: {str(error)[:500]}")
             run.book.add(query.name, error=f"{type(error).__name__}: {str(error)[:200]}")
-        run.book.publish(_command(run.events, flink), run.beside.version if flink else "")
+        run.book.publish(
+            _command(run.events, flink, run.book.form), run.beside.version if flink else ""
+        )
 
 
-def _command(events: Events, flink: bool) -> str:
+def _command(events: Events, flink: bool, form: str) -> str:
     target = "nexmark-flink" if flink else "nexmark"
-    return f"make {target} EVENTS={events.count}" + (" CORRECTIONS=1" if events.corrections else "")
+    more = " CORRECTIONS=1" if events.corrections else ""
+    return f"make {target} EVENTS={events.count}{more}{'' if form == 'csv' else f' FORMAT={form}'}"
 
 
 @click.command()
@@ -119,6 +122,9 @@ def _command(events: Events, flink: bool) -> str:
 @click.option("--queries", default="", help="Such as 'q4 q5'; all of them otherwise.")
 @click.option("--corrections", is_flag=True, help="A tenth of the rows are corrected later.")
 @click.option("--flink", is_flag=True, help="Flink SQL beside it, in the same run.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), default="csv", help="What Flink reads."
+)
 @click.option("--rounds", default=1, show_default=True, help="0: only compare the tables.")
 @click.option("--limit", default=600.0, show_default=True, help="Seconds that a run may take.")
 @click.option("--again", is_flag=True, help="Ask again what is known.")
@@ -133,6 +139,7 @@ def main(
     queries: str,
     corrections: bool,
     flink: bool,
+    form: str,
     rounds: int,
     limit: float,
     again: bool,
@@ -142,7 +149,7 @@ def main(
     """Run the queries on Spark, check their tables against DuckDB, and measure."""
     wanted = _wanted(queries)
     python = (flink_python or interpreter()) if flink else None
-    run = _Run(Events(events, corrections), limit, python)
+    run = _Run(Events(events, corrections), limit, python, form)
     try:
         _each(run, wanted, rounds, flink, again, not unchecked)
     finally:

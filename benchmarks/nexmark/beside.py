@@ -1,8 +1,9 @@
-"""Flink SQL on the same events: its tables over CSV, its best plan of those it has, and what it refuses."""
+"""Flink SQL on the same events: its tables over files, its best plan of those it has, and what it refuses."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 import threading
 from dataclasses import dataclass
@@ -12,10 +13,16 @@ from typing import Any, Final
 import click
 import pyarrow as pa
 import pyarrow.csv
+import pyspark
 from flink import Flink, Setup
 
 from nexmark.catalogue import Query
 from nexmark.events import DATA, Events
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path.append(str(_ROOT / "tests"))
+
+from older_sparks import UnavailableError, fetch  # noqa: E402
 
 _TYPES: Final = {
     "person": "id BIGINT, name STRING, email STRING, credit_card STRING, city STRING, `state` STRING, "
@@ -29,12 +36,19 @@ _TIMES: Final = (
     "WATERMARK FOR date_time AS date_time - INTERVAL '2' SECOND"
 )
 _EXPIRES: Final = "expires AS TO_TIMESTAMP_LTZ(expires_ms, 3)"
+_READY_TIMES: Final = _TIMES.removeprefix("date_time AS TO_TIMESTAMP_LTZ(at_ms, 3), ")
 _CHANGELOG: Final = (
     "CREATE VIEW {name} AS SELECT *, PROCTIME() AS seen FROM FROM_CHANGELOG(input => TABLE {name}_files, "
     "op => DESCRIPTOR(op), op_mapping => "
     "MAP['+I', 'INSERT', '-U', 'UPDATE_BEFORE', '+U', 'UPDATE_AFTER', '-D', 'DELETE'])"
 )
 _CSV: Final = "WITH ('connector' = 'filesystem', 'path' = 'file://{path}', 'format' = 'csv')"
+_PARQUET: Final = (
+    "WITH ('connector' = 'filesystem', 'path' = 'file://{path}', 'format' = 'parquet')"
+)
+_JARS: Final = DATA.parent / "peers" / "parquet"
+_NEEDED: Final = ("hadoop-client-api", "hadoop-client-runtime", "aircompressor")
+FORMATS: Final = ("csv", "parquet")
 _FILES: Final = (
     "CREATE TABLE filed (auction BIGINT, bidder BIGINT, price BIGINT, date_time TIMESTAMP_LTZ(3), extra STRING, "
     "`day` STRING, `minute` STRING) PARTITIONED BY (`day`, `minute`) "
@@ -60,8 +74,8 @@ class Flinks:
 class Beside:
     """A Flink that is started anew where it fails or takes too long."""
 
-    def __init__(self, python: Path | None) -> None:
-        self._python = python
+    def __init__(self, python: Path | None, form: str = "csv") -> None:
+        self._python, self._form = python, form
         self._flink: Flink | None = None
 
     @property
@@ -96,7 +110,9 @@ class Beside:
         timer.start()
         with tempfile.TemporaryDirectory(prefix="nexmark-flink-") as made:
             settings = {**Setup("two-phase").settings(f"{made}/checkpoints"), **PLANS[plan]}
-            statements = tables(query, events)
+            if self._form == "parquet":
+                settings["pipeline.jars"] = ";".join(f"file://{jar}" for jar in parquet_jars())
+            statements = tables(query, events, self._form)
             sink = "filed" if query.files else ""
             if sink:
                 statements.append(_FILES + _CSV.format(path=f"{made}/filed"))
@@ -116,26 +132,39 @@ class Beside:
         return self._flink
 
 
-def tables(query: Query, events: Events) -> list[str]:
+def parquet_jars() -> list[Path]:
+    """Flink's Parquet format, fetched when it is first wanted, and what it needs and Spark has: Hadoop, and LZ4."""
+    if not _JARS.exists():
+        try:
+            fetch(_ROOT / ".ci" / "peers.xml", "parquet", _JARS)
+        except UnavailableError as why:
+            raise click.ClickException(f"no Parquet format for Flink: {why}") from None
+    spark = Path(pyspark.__file__).parent / "jars"
+    needed = (jar for name in _NEEDED for jar in spark.glob(f"{name}-*.jar"))
+    return sorted([*_JARS.glob("*.jar"), *needed])
+
+
+def tables(query: Query, events: Events, form: str = "csv") -> list[str]:
     """The statements that make the tables which a query reads."""
-    made = [statement for table in query.streams for statement in _stream(table, events)]
+    made = [statement for table in query.streams for statement in _stream(table, events, form)]
     if "side" in query.tables:
         columns = "`key` BIGINT, `value` STRING"
         made.append(f"CREATE TABLE side ({columns}) {_CSV.format(path=_side(events))}")
     return made
 
 
-def _stream(table: str, events: Events) -> list[str]:
-    columns = _TYPES[table]
-    if table == "auction":
-        columns += f", {_EXPIRES}" if not events.changes(table) else ""
-    path = _CSV.format(path=events.csv / table)
+def _stream(table: str, events: Events, form: str) -> list[str]:
+    columns, times, expires = _TYPES[table], _TIMES, f", {_EXPIRES}" if table == "auction" else ""
+    path = _CSV.format(path=events.csv / table) if form == "csv" else ""
+    if form == "parquet":
+        path = _PARQUET.format(path=events.halves / table)
+        for name, ms in (("date_time", "at_ms"), ("expires", "expires_ms")):
+            columns = columns.replace(f"{ms} BIGINT", f"{name} TIMESTAMP_LTZ(3)")
+        times, expires = _READY_TIMES, ""
+    own = "id BIGINT, " if events.corrections and table == "bid" else ""
     if not events.changes(table):
-        own = "id BIGINT, " if events.corrections and table == "bid" else ""
-        return [f"CREATE TABLE {table} ({own}{columns}, {_TIMES}) {path}"]
-    own = "id BIGINT, " if table == "bid" else ""
-    computed = _TIMES.replace("seen AS PROCTIME(), ", "")
-    computed += f", {_EXPIRES}" if table == "auction" else ""
+        return [f"CREATE TABLE {table} ({own}{columns}{expires}, {times}) {path}"]
+    computed = times.replace("seen AS PROCTIME(), ", "") + expires
     files = f"CREATE TABLE {table}_files ({own}{columns}, op STRING, {computed}) {path}"
     return [files, _CHANGELOG.format(name=table)]
 

@@ -26,9 +26,14 @@ _NOTES: Final = (
     "reads. Rates are once under way: on Spark without the first of the batches; in Flink the net runtime of the "
     "job. Both throw results away (q10 writes files), run with two cores and take checkpoints. JVM and Python: "
     "shares of processor time; of it operators: what the same plan takes of one core without Spark, over all of "
-    "it. Flink reads CSV, and runs mini-batches in two phases, or the fastest of its plans where several may win;"
+    "it. Flink reads {reads}, and runs mini-batches in two phases, or the fastest of its plans where several may win;"
     " q0 shows what reading alone costs it. {mean}"
 )
+_READS: Final = {
+    "csv": "CSV, where aggloom reads Parquet",
+    "parquet": "the same rows as Parquet, too, in two files for each stream instead of ten, for its readers do not "
+    "wait for each other",
+}
 _USUAL: Final = 1_000_000
 _FORMS: Final = {
     False: "Rows are only added.",
@@ -41,12 +46,15 @@ class Book:
     """The records of one size and form."""
 
     events: Events
+    form: str = "csv"
+    """In which Flink has the rows."""
 
     @property
     def name(self) -> str:
         """The page's; of another number of events than the usual one it says how many."""
         size = "" if self.events.count == _USUAL else f"-{self.events.count}"
-        return f"nexmark{'-corrections' if self.events.corrections else ''}{size}"
+        kind = "-corrections" if self.events.corrections else ""
+        return f"nexmark{kind}{'' if self.form == 'csv' else f'-{self.form}'}{size}"
 
     @property
     def _file(self) -> Path:
@@ -89,7 +97,10 @@ class Book:
                 f"least {min(middles):.2f}."
             )
         notes = _NOTES.format(
-            count=self.events.count, form=_FORMS[self.events.corrections], mean=mean
+            count=self.events.count,
+            form=_FORMS[self.events.corrections],
+            reads=_READS[self.form],
+            mean=mean,
         )
         raw = [{"query": name, **each} for name, each in self.records().items()]
         facts = {"command": command} | ({"flink": flink} if flink else {})

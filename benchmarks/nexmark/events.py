@@ -97,6 +97,11 @@ class Events:
         return _once(DATA / f"{self._tag}-csv", self._write_csv)
 
     @property
+    def halves(self) -> Path:
+        """The Parquet files once more as two for each stream, cut as the CSV files are."""
+        return _once(DATA / f"{self._tag}-halves", self._write_halves)
+
+    @property
     def _tag(self) -> str:
         form = "nexmark-corrections" if self.corrections else "nexmark"
         return f"{form}-{self.count}-{self.rate}-{self.seed}-{self.files}"
@@ -175,13 +180,31 @@ class Events:
                 own = {name: [_share(held, file, self.files)] for name, held in whole.items()}
                 _write_file(folder, file, own)
 
+    def _write_halves(self, folder: Path) -> None:
+        for name in SCHEMAS:
+            (folder / name).mkdir()
+            files = sorted((self.folder / name).glob("*.parquet"))
+            schema = pq.read_schema(files[0])
+            writers = [
+                pq.ParquetWriter(
+                    folder / name / f"part-{reader}.parquet", schema, **_stored(schema)
+                )
+                for reader in range(2)
+            ]
+            for file in files:
+                table = pq.read_table(file)
+                place = _reader(table)
+                for reader, writer in enumerate(writers):
+                    writer.write_table(table.filter(pa.array(place == reader)))
+            for writer in writers:
+                writer.close()
+
     def _write_csv(self, folder: Path) -> None:
         bare = pa.csv.WriteOptions(include_header=False, quoting_style="none")
         writers: dict[tuple[str, int], Any] = {}
         for block in self.blocks():
             for name, table in block.items():
-                key = table["id"] if "id" in table.column_names else table["auction"]
-                place = key.to_numpy() % 2
+                place = _reader(table)
                 for column, field in enumerate(table.schema):
                     if pa.types.is_timestamp(field.type):
                         ms = pc.divide(pc.cast(table[field.name], pa.int64()), 1000)
@@ -198,6 +221,13 @@ class Events:
             writer.close()
 
 
+def _reader(table: pa.Table) -> rows.Ints:
+    """Which of two readers gets each row: all changes of a row go to one."""
+    key = table["id"] if "id" in table.column_names else table["auction"]
+    place: rows.Ints = key.to_numpy() % 2
+    return place
+
+
 def _epochs(count: int) -> int:
     return -(-count // rows.EPOCH) * rows.EPOCH
 
@@ -207,12 +237,17 @@ def _share(table: pa.Table, part: int, parts: int) -> pa.Table:
     return table.slice(begin, end - begin)
 
 
+def _stored(schema: pa.Schema) -> dict[str, Any]:
+    """How columns lie in a Parquet file."""
+    few = [each for each in ("channel", "state", "city", "op") if each in schema.names]
+    return {"compression": "lz4", "use_dictionary": few}
+
+
 def _write_file(folder: Path, number: int, parts: dict[str, list[pa.Table]]) -> None:
     for name, tables in parts.items():
         file = folder / name / f"part-{number:03}.parquet"
         whole = pa.concat_tables(tables)
-        few = [each for each in ("channel", "state", "city", "op") if each in whole.column_names]
-        pq.write_table(whole, file, compression="lz4", use_dictionary=few)
+        pq.write_table(whole, file, **_stored(whole.schema))
         # Spark reads files in order of their time.
         os.utime(file, (_EARLIEST + number, _EARLIEST + number))
 

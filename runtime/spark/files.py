@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.spark.blobs import binaries, empty_columns
 from aggloom.runtime.spark.pack import NO_ROWS, Pack, order_key, packed_batch
 from aggloom.runtime.spark.parquet import read_parquet
 from aggloom.runtime.spark.routes import PACKED_DDL, PackedRow, Packer
@@ -141,9 +141,10 @@ class PackFiles:
         rows = files = 0
         greatest = _BEFORE_ALL
         for batch in batches:
-            for path, time, content in zip(*batch.columns, strict=True):
+            paths, times, contents = batch.columns
+            for path, time, content in zip(paths, times, binaries(contents), strict=True):
                 order = order_key(time, path) if self.pack.ordered else b""
-                for piece, kinds in self.rows(content.as_buffer(), path.as_py()):
+                for piece, kinds in self.rows(content, path.as_py()):
                     if self.time is not None:
                         greatest = max(greatest, _greatest(piece.column(self.time)))
                     for packed in packer.add(piece, kinds, order):

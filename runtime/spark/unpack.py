@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from aggloom.codegen import having_kinds
 from aggloom.codegen.planner import Node
 from aggloom.runtime.operators.stateless import run_steps
-from aggloom.runtime.spark.blobs import concat, is_late, read_blob, split_kinds
+from aggloom.runtime.spark.blobs import binaries, concat, is_late, read_blob, split_kinds
 from aggloom.runtime.spark.moment import work_for_this_batch
 from aggloom.runtime.values.changelog import (
     UPDATE_BEFORE,
@@ -38,8 +38,8 @@ class Unpack:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Open every blob."""
         for packed in batches:
-            for blob in packed.column(0):
-                for whole, _ in read_blob(blob.as_buffer()):
+            for blob in binaries(packed.column(0)):
+                for whole, _ in read_blob(blob):
                     yield self._rows(whole)
 
     def _rows(self, whole: pa.RecordBatch) -> pa.RecordBatch:
