@@ -26,6 +26,7 @@ from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.rows import Rows
 from aggloom.runtime.values.changelog import INSERT, SPELLINGS
 
+
 @cache
 def _known() -> pa.Array:
     return pa.array(SPELLINGS, pa.string())
