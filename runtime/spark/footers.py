@@ -1,7 +1,8 @@
-"""What Parquet files that Spark reads row by row have to have: every column; it gives NULLs for one that is not there.
+"""What Parquet files that Spark reads row by row have to have: every column, and every group of rows within the file.
 
-The worker that meets a file's first row looks at its footer. Of a file that it cannot open, as on a file system that
-Arrow does not know, nothing is said.
+Spark gives NULLs for a column that is not there, and passes over a group that seems to lie behind the file's end. The
+worker that meets a file's first row looks at its footer. Of a file that it cannot open, as on a file system that Arrow
+does not know, nothing is said.
 """
 
 from __future__ import annotations
@@ -53,9 +54,35 @@ def _columns(path: str) -> list[str] | None:
     try:
         system, place = fs.FileSystem.from_uri(path)
         with system.open_input_file(place) as file:
-            return list(pq.ParquetFile(file).schema_arrow.names)
+            opened = pq.ParquetFile(file)
+            size = file.size()
     except (pa.ArrowException, OSError, ValueError):
         return None
+    _check_groups(path, opened.metadata, size)
+    return list(opened.schema_arrow.names)
+
+
+def _check_groups(path: str, metadata: pq.FileMetaData, size: int) -> None:
+    """Raise InputFormatError unless the groups of rows have the file's rows, and begin within it."""
+    try:
+        groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
+        rows = sum(group.num_rows for group in groups)
+        firsts = [group.column(0) for group in groups if group.num_columns]
+        ends = [_begin(each) + each.total_compressed_size for each in firsts]
+        sound = rows == metadata.num_rows and all(0 < end <= size for end in ends)
+    except (pa.ArrowException, OSError):
+        sound = False
+    if not sound:
+        raise InputFormatError(
+            f"{path}: cannot be read as Parquet: its footer is damaged, and Spark would pass over rows. "
+            "Take the file away, or write it anew."
+        )
+
+
+def _begin(column: pq.ColumnChunkMetaData) -> int:
+    """Where a column's pages begin: with its dictionary, if it has one."""
+    own = column.dictionary_page_offset if column.has_dictionary_page else None
+    return int(column.data_page_offset if own is None else min(own, column.data_page_offset))
 
 
 def lacks_column(names: list[str]) -> Column:
