@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hypothesis import strategies as st
-from queries import Columns, Query, _Steps
+from queries import Columns, Query, Steps
 
 _KINDS = (
     *("JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"),
@@ -14,7 +14,7 @@ _KINDS = (
 _COMPARED = ("<", "<=", ">", ">=", "<>")
 
 
-class _Joins(_Steps):
+class _Joins(Steps):
     """Queries as they are drawn, of which most join."""
 
     def block(self, depth: int) -> tuple[str, Columns]:
