@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
+from itertools import count
 from typing import Any
 from urllib.parse import unquote
+
+_NUMBERS = count()
 
 
 class Registry:
@@ -78,6 +82,8 @@ def frame(number: int, schema: Any, value: Any) -> bytes:
 def serving(tls: tuple[str, str] | None = None, client_ca: str | None = None) -> Iterator[Registry]:
     """A registry that answers; tls: files of its certificate and key; client_ca: it asks for certificates of this."""
     registry = Registry()
+    # A port comes again; what a client has learned of a registry is true of its URL for ever.
+    own = f"/{os.getpid()}-{next(_NUMBERS)}"
 
     class Handler(BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
@@ -90,8 +96,9 @@ def serving(tls: tuple[str, str] | None = None, client_ca: str | None = None) ->
             self._reply(self.rfile.read(int(self.headers["Content-Length"])))
 
         def _reply(self, body: bytes | None) -> None:
-            registry.asked.append((self.path, dict(self.headers)))
-            code, told = registry.answer(self.path, body, self.headers.get("Authorization"))
+            path = self.path.removeprefix(own)
+            registry.asked.append((path, dict(self.headers)))
+            code, told = registry.answer(path, body, self.headers.get("Authorization"))
             data = told if isinstance(told, bytes) else json.dumps(told).encode()
             self.send_response(code)
             if 300 <= code < 400:
@@ -112,7 +119,7 @@ def serving(tls: tuple[str, str] | None = None, client_ca: str | None = None) ->
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(client_ca)
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    registry.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
+    registry.url = f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}{own}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:

@@ -32,7 +32,7 @@ def test_a_version_is_its_first_two_numbers(told: str, numbers: tuple[int, int])
 def test_a_connect_client_without_stateful_python_is_refused_by_name() -> None:
     groups = SimpleNamespace(transformWithStateInPandas=print)
     assert release.for_state(groups) is groups
-    with pytest.raises(SparkVersionError, match=r"^Spark Connect: .* Install pyspark 4\.2"):
+    with pytest.raises(SparkVersionError, match=r"^Spark Connect: .* Install pyspark 4\.1"):
         release.for_state(SimpleNamespace())
 
 
