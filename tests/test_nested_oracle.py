@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from nested_queries import nested_queries, nested_query
 from queries import ONE_PHASE, PER_RECORD, TWO_PHASE, Query, agree, batches_of, plan_of
 from strategies import examples
 
-from aggloom.codegen.planner import walk
+from aggloom.codegen.planner import Stateful, described, walk
 
 NOT_BY_KEY = {
     "a limit behind an offset": """
@@ -50,5 +52,7 @@ def test_random_queries_have_operators_of_all_kinds_above_one_another() -> None:
         for each in node.inputs
         for below in walk(each)
     }
+    nodes = [node for plan in plans for node in walk(plan.root) if isinstance(node, Stateful)]
+    assert all(json.dumps(described(node)) for node in nodes)
     kinds = {"Join", "Over", "Rank", "GroupAggregate"}
     assert {(above, below) for above in kinds for below in kinds} <= pairs

@@ -27,6 +27,7 @@ from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.exchange import Exchange
 from aggloom.codegen.operators.footprint import TEXT, WORD, index_bytes, state_of
 from aggloom.codegen.operators.numbered import shown_order
+from aggloom.codegen.operators.rows_by_key import spec_of_rows
 from aggloom.codegen.operators.words import shown, shown_names
 from aggloom.codegen.spec.agg_call import AggCall, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec
@@ -250,7 +251,7 @@ class Over(Stateful):
 
     @property
     def described(self) -> dict[str, Any]:
-        spec = self.spec or AggSpec(self.input.schema, self.partition, (), "retract")
+        spec = self.spec or spec_of_rows(self.input.schema, self.partition, "retract")
         return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
 
     def state(self, backend: str, ttl: int) -> dict[str, Any]:

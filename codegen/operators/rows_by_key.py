@@ -18,6 +18,11 @@ from aggloom.codegen.spec.choices import Changes
 from aggloom.physical import is_pooled
 
 
+def spec_of_rows(rows: pa.Schema, keys: tuple[str, ...], changes: Changes) -> AggSpec:
+    """What stands for rows by key where a description asks for a spec, which has a key or a call."""
+    return AggSpec(rows, keys, () if keys else (AggCall("COUNT"),), changes)
+
+
 class RowsByKey(Stateful):
     """A keyed operator without a handler. The first columns of its rows are the key.
 
@@ -63,9 +68,7 @@ class RowsByKey(Stateful):
 
     @property
     def described(self) -> dict[str, Any]:
-        # A spec has a key or a call.
-        calls = () if self.keys else (AggCall("COUNT"),)
-        spec = AggSpec(self.remembered, self.keys, calls, self.takes)
+        spec = spec_of_rows(self.remembered, self.keys, self.takes)
         return {"spec": json.loads(spec.to_json()), "windows": None, "steps": [self.lineage]}
 
     def local_half(self, rows: Node) -> Node:
