@@ -7,7 +7,7 @@ Columns are found by name, whatever the case; one that the file does not have is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -26,7 +26,7 @@ _NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 
 def read_parquet(
-    content: pa.Buffer,
+    content: pa.Buffer | Path,
     path: str,
     base: str,
     schema: pa.Schema,
@@ -35,12 +35,19 @@ def read_parquet(
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
     """The rows of the file at `path`, below the directory `base`, each piece with its change column if there is one.
 
+    content: the file's bytes, or where it is on this disk. Only the columns of the schema are read there.
     changes: the names that a change column may have, and those of Debezium's flattened records, which are refused.
     lenient: a column that the file lacks is NULL.
     Raises InputFormatError.
     """
     try:
-        yield from _Reader(content, path, base, schema, changes, lenient).pieces()
+        with _source(content) as source:
+            yield from _Reader(source, path, base, schema, changes, lenient).pieces()
+    except FileNotFoundError as error:
+        raise InputFormatError(
+            f"{path}: the file is not there any more, or may not be seen. Files belong to a batch once they are "
+            "listed: put it back, or start over with an empty checkpoint directory."
+        ) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(
             f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}. "
@@ -53,7 +60,7 @@ class _Reader:
 
     def __init__(
         self,
-        content: pa.Buffer,
+        source: pa.NativeFile,
         path: str,
         base: str,
         schema: pa.Schema,
@@ -61,7 +68,7 @@ class _Reader:
         lenient: bool,
     ) -> None:
         self._file = pq.ParquetFile(
-            pa.BufferReader(content),
+            source,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
@@ -164,6 +171,11 @@ class _Reader:
                 f"{self._path}: column {field.name!r} is in the calendar of Spark 2; "
                 "pass whole_files=False, so that Spark reads it."
             )
+
+
+def _source(content: pa.Buffer | Path) -> pa.NativeFile:
+    """A file to read from. It is not mapped: one that became shorter would end the worker without a word."""
+    return pa.OSFile(str(content)) if isinstance(content, Path) else pa.BufferReader(content)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
