@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.blobs import binaries, empty_columns
 from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.pack import NO_ROWS, Pack, order_key, packed_batch
@@ -75,8 +76,10 @@ class WholeFiles:
         # Spark does not read the bytes of a file if nobody asks for them.
         columns = self.files.select("path", "modificationTime", *([] if self.here else ["content"]))
         ddl = f"{_COUNTED_DDL}, {_TIME} TIMESTAMP" if self.time else _COUNTED_DDL
+        read = columns_read(pack.route.steps, pack.schema)
+        wanted = tuple(n for n in pack.schema.names if n in (*read, self.time))
         packed = columns.mapInArrow(
-            PackFiles(pack, self.base, self.changes, self.lenient, self.time), ddl
+            PackFiles(pack, self.base, self.changes, self.lenient, wanted, self.time), ddl
         )
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
         packed = packed.observe(f"{METRIC} {table}", *counts)
@@ -132,12 +135,13 @@ def packable(df: DataFrame, columns: Sequence[str] = ()) -> Packable | None:
 
 @dataclass(frozen=True)
 class PackFiles:
-    """The `mapInArrow` stage over whole files, as Pack is over rows."""
+    """The `mapInArrow` stage over whole files, as Pack is over rows. wanted: the columns that anybody reads."""
 
     pack: Pack
     base: str
     changes: tuple[str, ...]
     lenient: bool
+    wanted: tuple[str, ...]
     time: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -167,15 +171,13 @@ class PackFiles:
         if files:
             yield self._counted((0, 0, 0, NO_ROWS, b""), greatest, rows, files)
 
-    def rows(
-        self, content: pa.Buffer | None, path: str
-    ) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
+    def rows(self, content: pa.Buffer | None, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
         """The rows of a file, whose bytes are given or on this disk, and their kinds; raises DataError and its kin."""
         width = len(self.pack.schema)
         file = local(path) if content is None else content
         assert file is not None
         for piece, change in read_parquet(
-            file, path, self.base, self.pack.schema, self.changes, self.lenient
+            file, path, self.base, self.pack.schema, self.changes, self.lenient, self.wanted
         ):
             kinds = np.zeros(piece.num_rows, np.int8)
             if change is not None and self.pack.change_column:

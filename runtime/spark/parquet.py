@@ -32,17 +32,19 @@ def read_parquet(
     schema: pa.Schema,
     changes: Sequence[str] = (),
     lenient: bool = False,
+    wanted: Sequence[str] | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
     """The rows of the file at `path`, below the directory `base`, each piece with its change column if there is one.
 
     content: the file's bytes, or where it is on this disk. Only the columns of the schema are read there.
     changes: the names that a change column may have, and those of Debezium's flattened records, which are refused.
-    lenient: a column that the file lacks is NULL.
+    lenient: a column that the file lacks is NULL. wanted: the columns of the schema that are read; the file has to
+    have all of them.
     Raises InputFormatError.
     """
     try:
         with _source(content) as source:
-            yield from _Reader(source, path, base, schema, changes, lenient).pieces()
+            yield from _Reader(source, path, base, schema, changes, lenient).pieces(wanted)
     except FileNotFoundError as error:
         raise InputFormatError(
             f"{path}: the file is not there any more, or may not be seen. Files belong to a batch once they are "
@@ -109,8 +111,14 @@ class _Reader:
             )
         return there[0] if there else None
 
-    def pieces(self) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
-        """The rows, some at a time."""
+    def pieces(
+        self, wanted: Sequence[str] | None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+        """The rows, some at a time, in the wanted columns."""
+        if wanted is not None:
+            names = {*wanted, self._change}
+            self._schema = pa.schema([field for field in self._schema if field.name in names])
+            self._read = {name: own for name, own in self._read.items() if name in names}
         for group in range(self._file.num_row_groups):
             rows = self._file.metadata.row_group(group).num_rows
             names = list(self._read.values())
