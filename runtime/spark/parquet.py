@@ -116,9 +116,9 @@ class _Reader:
     ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
         """The rows, some at a time, in the wanted columns."""
         if wanted is not None:
-            names = {*wanted, self._change}
-            self._schema = pa.schema([field for field in self._schema if field.name in names])
-            self._read = {name: own for name, own in self._read.items() if name in names}
+            kept = {*wanted, self._change}
+            self._schema = pa.schema([field for field in self._schema if field.name in kept])
+            self._read = {name: own for name, own in self._read.items() if name in kept}
         for group in range(self._file.num_row_groups):
             rows = self._file.metadata.row_group(group).num_rows
             names = list(self._read.values())

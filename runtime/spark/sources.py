@@ -129,7 +129,9 @@ def read_changes(
         df = _parquet(configured(), path, columns, lenient)
         names = (*change_names(columns.names), *flattened_names(columns.names))
         here = on_this_disk(spark, path)
-        return remember(df, configured(), path, options, names, lenient, here) if whole_files else df
+        return (
+            remember(df, configured(), path, options, names, lenient, here) if whole_files else df
+        )
     if format == "csv":
         if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
             files = _texts(configured().option("wholetext", True), path)
