@@ -23,8 +23,9 @@ from aggloom.errors import (
     UnknownColumnError,
 )
 from aggloom.runtime.spark import sinks
+from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.paths import local, located
+from aggloom.runtime.spark.paths import located
 from aggloom.runtime.spark.session import MissingJavaError
 
 SUM = "SELECT k, SUM(v) AS s FROM t GROUP BY k"

@@ -13,15 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from aggloom.codegen import AggSpec
+from aggloom.codegen.planner import Calc, Scan
 from aggloom.errors import DataError, InputFormatError
 
 pytest.importorskip("pyspark")
 
+from aggloom.runtime.operators.stateless import columns_read, step_of
 from aggloom.runtime.spark import (
     ProgressPrinter,
     explained,
     read_changes,
     read_table,
+    sources,
     sql,
     write_changes,
 )
@@ -114,6 +117,44 @@ def test_no_columns_are_still_rows() -> None:
         p for p, _ in read_parquet(_bytes(pa.table({"v": [1, 2, 3]})), "f", BASE, pa.schema([]))
     ]
     assert [piece.num_rows for piece in pieces] == [3]
+
+
+def test_only_wanted_columns_are_read_of_files_on_the_disk(tmp_path: Path) -> None:
+    table = pa.table({"v": range(5000), "w": range(5000, 10000), "op": ["+I"] * 5000})
+    file = tmp_path / "f.parquet"
+    options: Any = {"compression": None, "use_dictionary": False, "write_page_checksum": True}
+    pq.write_table(table, file, **options)
+    whole, schema = file.read_bytes(), pa.schema([("v", pa.int64()), ("w", pa.int64())])
+    # What lies in the other column is not looked at.
+    middle = whole.index((7000).to_bytes(8, "little"))
+    file.write_bytes(whole[:middle] + bytes(80) + whole[middle + 80 :])
+    given: dict[str, Any] = {"path": str(file), "base": str(tmp_path), "schema": schema}
+    given["changes"] = ("op",)
+    [(piece, change)] = read_parquet(file, **given, wanted=("v",))
+    assert (piece.to_pydict(), len(change or ())) == ({"v": list(range(5000))}, 5000)
+    with pytest.raises(InputFormatError, match="cannot be read as Parquet"):
+        list(read_parquet(file, **given))
+    # But a column of the table has to be there.
+    given["schema"] = schema.append(pa.field("x", pa.int64()))
+    with pytest.raises(InputFormatError, match="the file lacks column 'x'"):
+        list(read_parquet(file, **given, wanted=("v",)))
+    file.unlink()
+    with pytest.raises(InputFormatError, match="is not there any more"):
+        list(read_parquet(file, **given))
+
+
+def test_columns_that_a_first_step_reads() -> None:
+    rows = pa.schema([(name, pa.int64()) for name in "abcd"])
+    scan = Scan("t", rows, "append")
+    out = pa.schema([("x", pa.int64())])
+    for select, where, read in (
+        ((("x", "c"),), None, "c"),
+        ((("x", "d + a"),), "b > 1", "abd"),
+        ((("x", "1"),), None, "abcd"),
+    ):
+        step = step_of(Calc(scan, select, out, where))
+        assert columns_read((step,), rows) == tuple(read)
+    assert columns_read((), rows) == tuple("abcd")
 
 
 def test_old_timestamps_are_read_and_old_calendars_refused() -> None:
@@ -221,7 +262,9 @@ def test_whole_files_are_applied_in_the_order_they_were_written(spark: Any, tmp_
 
 
 @pytest.mark.spark
-def test_directories_and_used_columns_alone(spark: Any, tmp_path: Path) -> None:
+def test_directories_and_used_columns_alone(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for day, values in ((1, [1, 2]), (2, [30])):
         _write(
             tmp_path / "in" / f"day={day}",
@@ -239,6 +282,15 @@ def test_directories_and_used_columns_alone(spark: Any, tmp_path: Path) -> None:
     for condition in ("v > 1 AND day < 9", "v > 1 AND CAST(v AS DOUBLE) < power(2, 9)"):
         above = sql(f"SELECT COUNT(*) AS n FROM t WHERE {condition}", t=source)
         assert [row.n for row in above.collect()] == [2]
+    # Where workers do not have the disk, the bytes of files come from Spark.
+    monkeypatch.setattr(sources, "on_this_disk", lambda *_: False)
+    elsewhere = read_changes(
+        spark, str(tmp_path / "in"), "parquet", "v BIGINT, unused STRING, day INT", streaming=False
+    )
+    for table, reads in ((source, False), (elsewhere, True)):
+        out = sql("SELECT SUM(v) AS s FROM t WHERE day = 1", t=table)
+        assert ("content" in _plan(out).partition("== Physical Plan ==")[2]) == reads
+        assert [row.s for row in out.collect()] == [3]
 
 
 @pytest.mark.spark

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import LoweredCalc, lower_calc
+from aggloom.codegen import LoweredCalc, columns_of, lower_calc
 from aggloom.codegen.planner import (
     Bucket,
     Calc,
@@ -41,6 +41,18 @@ def step_of(node: Node, zone: str = "UTC") -> Step:
     if isinstance(node, Calc) and node.picked is None:
         return lower_calc(node.where, node.select, node.schema, node.input.schema, zone=zone)
     return bare(node)
+
+
+def columns_read(steps: tuple[Step, ...], rows: pa.Schema) -> tuple[str, ...]:
+    """Those columns of the rows that go into steps which the first of them reads; all where that is not told."""
+    every = tuple(rows.names)
+    first = steps[0] if steps else None
+    if not isinstance(first, Calc | LoweredCalc):
+        return every
+    texts = [*(sql for _, sql in first.select), *([first.where] if first.where else [])]
+    read = {name for sql in texts for name in columns_of(sql)}
+    # Where there are no columns nobody knows how many rows there are.
+    return tuple(name for name in every if name in read) or every
 
 
 def bare(node: Node) -> Node:

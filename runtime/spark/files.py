@@ -1,13 +1,15 @@
 """Parquet files read whole in the Python worker, so that no row crosses from the JVM into Python by itself.
 
-Spark lists the files, keeps track of which batch has which, and hands over their bytes (its `binaryFile` source); what
-its own Parquet reader would do row by row, Arrow does column by column where the rows are packed.
+Spark lists the files, keeps track of which batch has which, and hands over their bytes (its `binaryFile` source), or,
+where workers have its disk, only their paths; what its own Parquet reader would do row by row, Arrow does column by
+column where the rows are packed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -17,7 +19,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
+from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.blobs import binaries, empty_columns
+from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.pack import NO_ROWS, Pack, order_key, packed_batch
 from aggloom.runtime.spark.parquet import read_parquet
 from aggloom.runtime.spark.routes import PACKED_DDL, PackedRow, Packer
@@ -54,23 +58,28 @@ class WholeFiles:
     """A DataFrame of Parquet files once more, as their bytes.
 
     base: where directories whose names are columns (`day=1/`) begin. changes: names under which a file may say what
-    kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL. time: the column
-    by whose greatest value Spark's watermark moves, `delay` behind it.
+    kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL. here: whether
+    workers open the files themselves, and so read only the columns that are needed. time: the column by whose greatest
+    value Spark's watermark moves, `delay` behind it.
     """
 
     files: DataFrame
     base: str
     changes: tuple[str, ...]
     lenient: bool
+    here: bool = False
     time: str | None = None
     delay: str = ""
 
     def packed(self, pack: Pack, table: str) -> DataFrame:
         """The files' rows, packed; how many there are is an observed metric of the query."""
-        columns = self.files.select("path", "modificationTime", "content")
+        # Spark does not read the bytes of a file if nobody asks for them.
+        columns = self.files.select("path", "modificationTime", *([] if self.here else ["content"]))
         ddl = f"{_COUNTED_DDL}, {_TIME} TIMESTAMP" if self.time else _COUNTED_DDL
+        read = columns_read(pack.route.steps, pack.schema)
+        wanted = tuple(n for n in pack.schema.names if n in (*read, self.time))
         packed = columns.mapInArrow(
-            PackFiles(pack, self.base, self.changes, self.lenient, self.time), ddl
+            PackFiles(pack, self.base, self.changes, self.lenient, wanted, self.time), ddl
         )
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
         packed = packed.observe(f"{METRIC} {table}", *counts)
@@ -87,14 +96,16 @@ def remember(
     options: Iterable[str],
     changes: tuple[str, ...],
     lenient: bool,
+    here: bool = False,
 ) -> DataFrame:
     """Note of a DataFrame that it is nothing but the Parquet files at `path`, if they can be read here as Spark does.
 
-    reader: a DataFrameReader or DataStreamReader that has been given `options`.
+    reader: a DataFrameReader or DataStreamReader that has been given `options`. here: whether workers have the disk
+    that the files are on.
     """
     if {name.lower() for name in options} <= FILE_OPTIONS and not set("*?[{") & set(path):
         files = reader.format("binaryFile").schema(_FILE_DDL).load(path)
-        remember_packed(df, WholeFiles(files, path, changes, lenient))
+        remember_packed(df, WholeFiles(files, path, changes, lenient, here))
     return df
 
 
@@ -124,12 +135,13 @@ def packable(df: DataFrame, columns: Sequence[str] = ()) -> Packable | None:
 
 @dataclass(frozen=True)
 class PackFiles:
-    """The `mapInArrow` stage over whole files, as Pack is over rows."""
+    """The `mapInArrow` stage over whole files, as Pack is over rows. wanted: the columns that anybody reads."""
 
     pack: Pack
     base: str
     changes: tuple[str, ...]
     lenient: bool
+    wanted: tuple[str, ...]
     time: str | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,8 +153,9 @@ class PackFiles:
         rows = files = 0
         greatest = _BEFORE_ALL
         for batch in batches:
-            paths, times, contents = batch.columns
-            for path, time, content in zip(paths, times, binaries(contents), strict=True):
+            paths, times, *contents = batch.columns
+            bytes_of = binaries(contents[0]) if contents else repeat(None, len(paths))
+            for path, time, content in zip(paths, times, bytes_of, strict=True):
                 order = order_key(time, path) if self.pack.ordered else b""
                 for piece, kinds in self.rows(content, path.as_py()):
                     if self.time is not None:
@@ -158,11 +171,13 @@ class PackFiles:
         if files:
             yield self._counted((0, 0, 0, NO_ROWS, b""), greatest, rows, files)
 
-    def rows(self, content: pa.Buffer, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
-        """The rows of a file, and their kinds; raises DataError and its kin."""
+    def rows(self, content: pa.Buffer | None, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
+        """The rows of a file, whose bytes are given or on this disk, and their kinds; raises DataError and its kin."""
         width = len(self.pack.schema)
+        file = local(path) if content is None else content
+        assert file is not None
         for piece, change in read_parquet(
-            content, path, self.base, self.pack.schema, self.changes, self.lenient
+            file, path, self.base, self.pack.schema, self.changes, self.lenient, self.wanted
         ):
             kinds = np.zeros(piece.num_rows, np.int8)
             if change is not None and self.pack.change_column:

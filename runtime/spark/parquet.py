@@ -7,7 +7,7 @@ Columns are found by name, whatever the case; one that the file does not have is
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -26,21 +26,30 @@ _NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 
 def read_parquet(
-    content: pa.Buffer,
+    content: pa.Buffer | Path,
     path: str,
     base: str,
     schema: pa.Schema,
     changes: Sequence[str] = (),
     lenient: bool = False,
+    wanted: Sequence[str] | None = None,
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
     """The rows of the file at `path`, below the directory `base`, each piece with its change column if there is one.
 
+    content: the file's bytes, or where it is on this disk. Only the columns of the schema are read there.
     changes: the names that a change column may have, and those of Debezium's flattened records, which are refused.
-    lenient: a column that the file lacks is NULL.
+    lenient: a column that the file lacks is NULL. wanted: the columns of the schema that are read; the file has to
+    have all of them.
     Raises InputFormatError.
     """
     try:
-        yield from _Reader(content, path, base, schema, changes, lenient).pieces()
+        with _source(content) as source:
+            yield from _Reader(source, path, base, schema, changes, lenient).pieces(wanted)
+    except FileNotFoundError as error:
+        raise InputFormatError(
+            f"{path}: the file is not there any more, or may not be seen. Files belong to a batch once they are "
+            "listed: put it back, or start over with an empty checkpoint directory."
+        ) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(
             f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}. "
@@ -53,7 +62,7 @@ class _Reader:
 
     def __init__(
         self,
-        content: pa.Buffer,
+        source: pa.NativeFile,
         path: str,
         base: str,
         schema: pa.Schema,
@@ -61,7 +70,7 @@ class _Reader:
         lenient: bool,
     ) -> None:
         self._file = pq.ParquetFile(
-            pa.BufferReader(content),
+            source,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
@@ -102,8 +111,14 @@ class _Reader:
             )
         return there[0] if there else None
 
-    def pieces(self) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
-        """The rows, some at a time."""
+    def pieces(
+        self, wanted: Sequence[str] | None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+        """The rows, some at a time, in the wanted columns."""
+        if wanted is not None:
+            kept = {*wanted, self._change}
+            self._schema = pa.schema([field for field in self._schema if field.name in kept])
+            self._read = {name: own for name, own in self._read.items() if name in kept}
         for group in range(self._file.num_row_groups):
             rows = self._file.metadata.row_group(group).num_rows
             names = list(self._read.values())
@@ -164,6 +179,11 @@ class _Reader:
                 f"{self._path}: column {field.name!r} is in the calendar of Spark 2; "
                 "pass whole_files=False, so that Spark reads it."
             )
+
+
+def _source(content: pa.Buffer | Path) -> pa.NativeFile:
+    """A file to read from. It is not mapped: one that became shorter would end the worker without a word."""
+    return pa.OSFile(str(content)) if isinstance(content, Path) else pa.BufferReader(content)
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:

@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from aggloom.errors import InputFormatError, SpecError, nearest
+from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.session import is_local
 
 CHANGE_NAMES = ("_change_type", "op")
 """Under which a file may say what kind of change a row is."""
@@ -32,7 +32,7 @@ def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[s
         )
     text = str(path)
     place = local(text)
-    if place is None or not is_local(spark) or not _reads_this_disk(spark, text):
+    if place is None or not on_this_disk(spark, text):
         return text, options
     if has_magic(text) or "{" in text:
         if place.exists():
@@ -60,30 +60,9 @@ def whole(spark: Any, path: str | Path) -> str:
     """A relative path as this process has it: Spark's stays where it was started, though os.chdir is called here."""
     text = str(path)
     place = local(text)
-    if (
-        place is None
-        or place.is_absolute()
-        or not is_local(spark)
-        or not _reads_this_disk(spark, text)
-    ):
+    if place is None or place.is_absolute() or not on_this_disk(spark, text):
         return text
     return str(place.absolute())
-
-
-def local(path: str) -> Path | None:
-    """The path on this machine's disk, None for another file system's."""
-    scheme, colon, rest = path.partition(":")
-    if not colon or "/" in scheme or len(scheme) < 2:
-        return Path(path)
-    if scheme != "file":
-        return None
-    return Path("/" + rest.lstrip("/"))
-
-
-def _reads_this_disk(spark: Any, path: str) -> bool:
-    """Whether a path without a scheme is one of this machine's for Spark, too."""
-    default = spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or "file:"
-    return path.startswith("file:") or str(default).startswith("file:")
 
 
 def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> StructType:

@@ -22,6 +22,7 @@ from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
 from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
+from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.files import FILE_OPTIONS, remember
@@ -127,7 +128,10 @@ def read_changes(
             _check_parquet(spark, path, looked, columns)
         df = _parquet(configured(), path, columns, lenient)
         names = (*change_names(columns.names), *flattened_names(columns.names))
-        return remember(df, configured(), path, options, names, lenient) if whole_files else df
+        here = on_this_disk(spark, path)
+        return (
+            remember(df, configured(), path, options, names, lenient, here) if whole_files else df
+        )
     if format == "csv":
         if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
             files = _texts(configured().option("wholetext", True), path)
