@@ -7,11 +7,16 @@ A worker that has nothing to do for a minute ends, and one that is forked from h
 from __future__ import annotations
 
 import gc
+import os
+import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from typing import BinaryIO
 
 _IMPORTED = ("pyspark.worker", "pyarrow.parquet", "aggloom.runtime.spark.query")
 _SHARE = 0.05
@@ -47,11 +52,37 @@ class SparingCollector:
         return found
 
 
+Task = Callable[[BinaryIO, BinaryIO], None]
+
+
+def answering_at_once(task: Task) -> Task:
+    """A worker's task over sockets whose ends do not wait for each other.
+
+    Java writes what a task is, and then its rows. The second write waits until the first is acknowledged, and the
+    system acknowledges it 40 ms later, for an answer may come that it could travel with.
+    """
+
+    @wraps(task)
+    def prompt(infile: BinaryIO, outfile: BinaryIO) -> None:
+        # A socket may be one of Unix's, which waits for nothing.
+        with suppress(OSError), socket.socket(fileno=os.dup(infile.fileno())) as ours:
+            ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            # It holds until the next answer: for the time in which a worker waits for rows.
+            quick = getattr(socket, "TCP_QUICKACK", None)
+            if quick is not None:
+                ours.setsockopt(socket.IPPROTO_TCP, quick, 1)
+        task(infile, outfile)
+
+    return prompt
+
+
 def main() -> None:
     """Import, and be the daemon."""
     sys.path[:] = without_archives(sys.path)
     for name in _IMPORTED:
         import_module(name)
+    worker = import_module("pyspark.worker")
+    vars(worker)["main"] = answering_at_once(worker.main)
     daemon = import_module("pyspark.daemon")
     vars(daemon)["gc"] = SparingCollector()
     # What has been imported stays: no worker needs to look at it again, nor to copy the pages that it is on.

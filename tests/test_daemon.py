@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pytest
@@ -87,3 +88,35 @@ def test_what_was_imported_before_a_worker_is_no_garbage_to_look_for(spark: Any)
     ((kept, how),) = one.mapInArrow(told, "kept BIGINT, how STRING").collect()
     assert kept > 50_000
     assert how == "SparingCollector"
+
+
+def test_a_worker_acknowledges_what_java_writes_at_once() -> None:
+    told = []
+
+    def task(infile: BinaryIO, outfile: BinaryIO) -> None:
+        with socket.socket(fileno=os.dup(infile.fileno())) as ours:
+            told.append(ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        _echoed(infile, outfile)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        java = socket.create_connection(server.getsockname())
+        ours, _ = server.accept()
+    with java, ours, ours.makefile("rb") as infile, ours.makefile("wb") as outfile:
+        java.sendall(b"rows!")
+        daemon.answering_at_once(task)(infile, outfile)
+        outfile.flush()
+        assert java.recv(5) == b"rows!"
+    assert told == [1]
+
+
+def _echoed(infile: BinaryIO, outfile: BinaryIO) -> None:
+    outfile.write(infile.read(5))
+
+
+def test_a_worker_of_another_kind_of_socket_works_as_ever() -> None:
+    java, ours = socket.socketpair(socket.AF_UNIX)
+    with java, ours, ours.makefile("rb") as infile, ours.makefile("wb") as outfile:
+        java.sendall(b"rows!")
+        daemon.answering_at_once(_echoed)(infile, outfile)
+        outfile.flush()
+        assert java.recv(5) == b"rows!"
