@@ -145,6 +145,7 @@ TOOLS = {
     "runtime/lakes/iceberg.py": {"pyiceberg"},
     "runtime/lakes/iceberg_source.py": {"pyiceberg"},
     "runtime/sinks/delta.py": {"deltalake"},
+    "runtime/storage/loading.py": {"llvmlite"},
     "runtime/sinks/iceberg.py": {"pyiceberg"},
     "runtime/sinks/kafka.py": {"confluent_kafka"},
     "codegen/user/probe.py": {"numba"},

@@ -6,6 +6,7 @@ import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from aggloom.private import refuse_foreign
 from aggloom.runtime.storage.indexing import Compiler
 from aggloom.runtime.storage.linking import LinkedCompiler, StaleKernelError, link
+from aggloom.runtime.storage.loading import is_own, load_alone
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
@@ -44,6 +46,13 @@ def inner_kernel(function: F) -> F:
     return _compiled_once(njit(cache=True, no_cpython_wrapper=True, **_CALLED)(function))
 
 
+def array_kernel(function: F) -> F:
+    """A kernel that makes arrays, so that references are counted in it."""
+    return _compiled_once(
+        njit(cache=True, no_cfunc_wrapper=True, pipeline_class=Compiler)(function)
+    )
+
+
 def part(function: F) -> F:
     """A part of one kernel: put into its caller before anything is compiled, so that it is compiled only there."""
     return njit(inline="always", **_OPTIONS)(function)
@@ -57,6 +66,7 @@ def _compiled_once(dispatcher: Any, linked: bool = False) -> Any:
     compiled = getattr(dispatcher, "compile", None)
     if compiled is None:  # NUMBA_DISABLE_JIT: a plain function
         return dispatcher
+    load_alone(dispatcher._cache)
     code = dispatcher.py_func.__code__
     name = f"{Path(code.co_filename).stem}.{code.co_name}-{code.co_firstlineno}.lock"
 
@@ -72,7 +82,7 @@ def _compiled_once(dispatcher: Any, linked: bool = False) -> Any:
                 entry = _compiled_anew(dispatcher, compiled, signature)
             result = dispatcher.overloads[tuple(signature)]
             # Numba forgets these of what it finds on the disk.
-            result.library._reload_init.update(result.reload_init)
+            result.library._reload_init.update(filterfalse(is_own, result.reload_init))
             if linked:
                 link(dispatcher, result)
             return entry
