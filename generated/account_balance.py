@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "1964b364e131f225"
-DIGEST = "d9040930f4539c21"
+SUPPORT = "e672f703fcf424e8"
+DIGEST = "f650282c9e274e7b"
 
 
 class Inputs(NamedTuple):

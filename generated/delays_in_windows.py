@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "1964b364e131f225"
-DIGEST = "e2066f002cb9fdff"
+SUPPORT = "e672f703fcf424e8"
+DIGEST = "857ea9556ea00b2b"
 
 
 class Inputs(NamedTuple):

@@ -18,6 +18,7 @@ SHARED = {
     "aggloom.physical",
     "aggloom.private",
     "aggloom.shown",
+    "aggloom.uncollected",
 }
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
 HOST = {"pyspark", "py4j", "pandas", "google", "rich", "click"}
