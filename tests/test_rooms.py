@@ -18,6 +18,7 @@ SHARED = {
     "aggloom.physical",
     "aggloom.private",
     "aggloom.shown",
+    "aggloom.uncollected",
 }
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
 HOST = {"pyspark", "py4j", "pandas", "google", "rich", "click"}
@@ -145,6 +146,7 @@ TOOLS = {
     "runtime/lakes/iceberg.py": {"pyiceberg"},
     "runtime/lakes/iceberg_source.py": {"pyiceberg"},
     "runtime/sinks/delta.py": {"deltalake"},
+    "runtime/storage/loading.py": {"llvmlite"},
     "runtime/sinks/iceberg.py": {"pyiceberg"},
     "runtime/sinks/kafka.py": {"confluent_kafka"},
     "codegen/user/probe.py": {"numba"},

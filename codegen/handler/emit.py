@@ -25,6 +25,7 @@ from aggloom.codegen.user import trust as user_trust
 from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
 from aggloom.private import cache_directory, refuse_foreign
 from aggloom.shown import html_fold, html_text
+from aggloom.uncollected import uncollected
 
 CLASS_NAME = "GroupAggsHandler"
 NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"
@@ -241,7 +242,8 @@ def _import(module_name: str, path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
-        spec.loader.exec_module(module)
+        with uncollected():
+            spec.loader.exec_module(module)
     except Exception as e:
         del sys.modules[module_name]
         raise GeneratedSourceError(f"{path}: cannot be loaded: {e}") from e

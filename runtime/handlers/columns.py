@@ -243,10 +243,22 @@ def rows_to_batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBa
             values = [row[position] for row in rows]
             if pa.types.is_integer(field.type):
                 _refuse_fractions(values)
-            columns.append(pa.array(values, field.type))
+            columns.append(_array(values, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as e:
             raise TypeMismatchError(f"column {field.name!r} is {type_name(field.type)}: {e}") from e
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:
+    """Python values as Arrow's; plain numbers without `pa.array`, which imports pandas the first time."""
+    kinds = set(map(type, values))
+    if kinds == {int} and pa.types.is_signed_integer(dtype):
+        numbers = np.array(values, f"i{dtype.bit_width // 8}")
+    elif kinds == {float} and pa.types.is_float64(dtype):
+        numbers = np.array(values, "f8")
+    else:
+        return pa.array(values, dtype)
+    return pa.Array.from_buffers(dtype, len(values), [None, pa.py_buffer(numbers)])
 
 
 def _refuse_fractions(values: list[Any]) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 from numba import types
 from numba.core import compiler, ir
 from numba.core.compiler_machinery import FunctionPass, PassManager, register_pass
-from numba.core.typed_passes import NopythonRewrites
+from numba.core.typed_passes import NativeLowering, NopythonRewrites
+
+from aggloom.runtime.storage.loading import UsedSymbols
 
 
 @register_pass(mutates_CFG=False, analysis_only=False)
@@ -49,10 +51,11 @@ def _unsigned(index: Any) -> Any:
 
 
 class Compiler(compiler.CompilerBase):  # type: ignore[misc]
-    """Numba's own passes, and this one once everything is typed."""
+    """Numba's own passes, this one once everything is typed, and the names that are used."""
 
     def define_pipelines(self) -> list[PassManager]:
         manager = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
         manager.add_pass_after(UnsignedIndices, NopythonRewrites)
+        manager.add_pass_after(UsedSymbols, NativeLowering)
         manager.finalize()
         return [manager]

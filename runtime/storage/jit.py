@@ -6,6 +6,7 @@ import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import filterfalse
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ from numba.core.compiler_lock import global_compiler_lock
 from aggloom.private import refuse_foreign
 from aggloom.runtime.storage.indexing import Compiler
 from aggloom.runtime.storage.linking import LinkedCompiler, StaleKernelError, link
+from aggloom.runtime.storage.loading import is_own, load_alone
+from aggloom.uncollected import uncollected
 
 F = TypeVar("F", bound=Callable[..., Any])
 # Nothing calls a kernel as a C function: another entry that takes a state apart would only be compiled.
@@ -44,6 +47,13 @@ def inner_kernel(function: F) -> F:
     return _compiled_once(njit(cache=True, no_cpython_wrapper=True, **_CALLED)(function))
 
 
+def array_kernel(function: F) -> F:
+    """A kernel that makes arrays, so that references are counted in it."""
+    return _compiled_once(
+        njit(cache=True, no_cfunc_wrapper=True, pipeline_class=Compiler)(function)
+    )
+
+
 def part(function: F) -> F:
     """A part of one kernel: put into its caller before anything is compiled, so that it is compiled only there."""
     return njit(inline="always", **_OPTIONS)(function)
@@ -57,6 +67,7 @@ def _compiled_once(dispatcher: Any, linked: bool = False) -> Any:
     compiled = getattr(dispatcher, "compile", None)
     if compiled is None:  # NUMBA_DISABLE_JIT: a plain function
         return dispatcher
+    load_alone(dispatcher._cache)
     code = dispatcher.py_func.__code__
     name = f"{Path(code.co_filename).stem}.{code.co_name}-{code.co_firstlineno}.lock"
 
@@ -65,14 +76,15 @@ def _compiled_once(dispatcher: Any, linked: bool = False) -> Any:
         _refuse_foreign_once(Path(dispatcher.stats.cache_path))
         # Numba's own lock comes first: two threads that took the two in turn would wait for each other. Kernels do
         # not call each other in circles, so that neither do processes.
-        with global_compiler_lock, _held(Path(dispatcher.stats.cache_path) / name):
+        lock = _held(Path(dispatcher.stats.cache_path) / name)
+        with global_compiler_lock, lock, uncollected():
             try:
                 entry = compiled(signature)
             except StaleKernelError:
                 entry = _compiled_anew(dispatcher, compiled, signature)
             result = dispatcher.overloads[tuple(signature)]
             # Numba forgets these of what it finds on the disk.
-            result.library._reload_init.update(result.reload_init)
+            result.library._reload_init.update(filterfalse(is_own, result.reload_init))
             if linked:
                 link(dispatcher, result)
             return entry

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from numpy.typing import NDArray
 
 from aggloom.physical import is_nested
+from aggloom.runtime.storage.jit import array_kernel, kernel, part
 from aggloom.runtime.values.rows import encode_values
 
 _NULL = np.uint64(0x9E3779B97F4A7C15)
@@ -20,7 +20,7 @@ _START = np.uint64(0x243F6A8885A308D3)
 Hashes = NDArray[np.uint64]
 
 
-@njit(cache=True, inline="always")
+@part
 def _mix(h: np.uint64, word: np.uint64) -> np.uint64:
     """The hash, one 64-bit word further."""
     h = (h ^ word) * _PRIME
@@ -29,7 +29,7 @@ def _mix(h: np.uint64, word: np.uint64) -> np.uint64:
     return h ^ (h >> np.uint64(32))
 
 
-@njit(cache=True)
+@kernel
 def _hash_words(hashes: Hashes, words: Hashes, stride: int, valid: NDArray[np.bool_]) -> None:
     """Mix a fixed-width column into the hashes; `valid` is empty where there are no nulls."""
     for row in range(len(hashes)):
@@ -40,7 +40,7 @@ def _hash_words(hashes: Hashes, words: Hashes, stride: int, valid: NDArray[np.bo
                 hashes[row] = _mix(hashes[row], words[word])
 
 
-@njit(cache=True)
+@kernel
 def _hash_bytes(
     hashes: Hashes, offsets: NDArray[Any], data: NDArray[np.uint8], valid: NDArray[np.bool_]
 ) -> None:
@@ -63,7 +63,7 @@ def _hash_bytes(
         hashes[row] = _mix(h, word) if shift else h
 
 
-@njit(cache=True)
+@array_kernel
 def sort_by_bucket(hashes: Hashes, buckets: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The row order of a stable counting sort by bucket, and each bucket's bounds in it."""
     bounds = np.zeros(buckets + 1, np.int64)

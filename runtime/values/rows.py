@@ -22,8 +22,15 @@ from aggloom.runtime.values import scalars
 
 _VALUE, _NULL_LAST = 1, 2
 _SIGN = np.uint64(1 << 63)
-_NOTHING, _END, _MORE = (pa.scalar(b, pa.binary()) for b in (b"", b"\0\0", b"\1"))
-_NO_MORE = pa.scalar(b"\0", pa.binary())
+
+
+def _binary_scalar(value: bytes) -> pa.Scalar:
+    """Bytes as Arrow's; `pa.scalar` would import pandas, which takes longer than all that a handler imports."""
+    buffers = [None, pa.py_buffer(np.array([0, len(value)], np.int32)), pa.py_buffer(value)]
+    return pa.Array.from_buffers(pa.binary(), 1, buffers)[0]
+
+
+_NOTHING, _END, _MORE, _NO_MORE = map(_binary_scalar, (b"", b"\0\0", b"\1", b"\0"))
 _MOVE, _TEXT, _MARK, _BACK = range(4)
 
 

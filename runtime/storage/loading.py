@@ -1,0 +1,66 @@
+"""How compiled kernels are loaded from the disk: without what Numba would compile with.
+
+Before it loads anything Numba imports and registers all that it can compile, which takes longer than loading the
+kernels of a handler. Machine code only needs the functions of Numba's run time that it calls. A kernel is kept with
+their names; only where this process does not know one of them yet is it told about them.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import llvmlite.binding as llvm
+from numba.core.compiler_machinery import AnalysisPass, register_pass
+from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
+
+
+@register_pass(mutates_CFG=False, analysis_only=True)
+class UsedSymbols(AnalysisPass):  # type: ignore[misc]
+    """Keeps a compiled function with the names that it uses and does not define itself."""
+
+    _name = "used_symbols"
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        module = state.library._final_module
+        named = (*module.functions, *module.global_variables)
+        # Those of LLVM are instructions; those of kernels are loaded by their callers (linking.py).
+        used = (
+            value.name
+            for value in named
+            if value.is_declaration and not value.name.startswith(("llvm.", "_ZN"))
+        )
+        state.reload_init.append(partial(_resolve, tuple(used)))
+        return False
+
+
+def is_own(loads: Any) -> bool:
+    """Whether something that is done before loading (`reload_init`) resolves names: a caller has those of its own."""
+    return isinstance(loads, partial) and loads.func is _resolve
+
+
+def load_alone(cache: Any) -> None:
+    """Let a cache of compiled functions, all of which are kept with their names, load them without more ado."""
+    alone = getattr(cache, "_load_overload", None)
+    if alone is not None:
+        cache.load_overload = alone
+
+
+def _resolve(names: tuple[str, ...]) -> None:
+    """See to it that this process knows names of Numba's run time."""
+    for prepare in (_reference_counting, _everything):
+        if all(map(llvm.address_of_symbol, names)):
+            return
+        prepare()
+
+
+def _reference_counting() -> None:
+    rtsys.initialize(cpu_target.target_context)
+
+
+def _everything() -> None:
+    cpu_target.target_context.refresh()
