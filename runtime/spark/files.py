@@ -22,6 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.blobs import binaries, empty_columns
 from aggloom.runtime.spark.disk import local
+from aggloom.runtime.spark.file_names import check_name
 from aggloom.runtime.spark.pack import NO_ROWS, Pack, order_key, packed_batch
 from aggloom.runtime.spark.parquet import read_parquet
 from aggloom.runtime.spark.routes import PACKED_DDL, PackedRow, Packer
@@ -156,6 +157,7 @@ class PackFiles:
             paths, times, *contents = batch.columns
             bytes_of = binaries(contents[0]) if contents else repeat(None, len(paths))
             for path, time, content in zip(paths, times, bytes_of, strict=True):
+                check_name(path.as_py())
                 order = order_key(time, path) if self.pack.ordered else b""
                 for piece, kinds in self.rows(content, path.as_py()):
                     if self.time is not None:

@@ -19,6 +19,7 @@ from pyspark.sql.types import BooleanType
 
 from aggloom.errors import InputFormatError, nearest
 from aggloom.runtime.spark.arrow_udf import arrow_udf
+from aggloom.runtime.spark.file_names import check_name
 
 _FILE = "_metadata.file_path"
 
@@ -36,6 +37,7 @@ class Footers:
         return pa.nulls(len(paths), pa.bool_())
 
     def _look_at(self, path: str) -> None:
+        check_name(unquote(path))
         found = _columns(path)
         if found is None:
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow.compute as pc
 
 from aggloom.errors import DataError, UnknownChangeTypeError
 from aggloom.runtime.spark.blobs import empty_columns
+from aggloom.runtime.spark.file_names import check_name
 from aggloom.runtime.spark.routes import PackedRow, Packer, Route
 from aggloom.runtime.values.changelog import Kinds, is_retraction, parse_kinds
 
@@ -74,6 +76,7 @@ class Pack:
         borders = np.flatnonzero(~same.to_numpy(zero_copy_only=False)) + 1
         starts = [0, *borders.tolist(), batch.num_rows]
         for start, end in pairwise(starts):
+            check_name(unquote(path[start].as_py() or ""))
             yield batch.slice(start, end - start), order_key(time[start], path[start])
 
     def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds]:

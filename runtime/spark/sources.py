@@ -25,6 +25,7 @@ from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.failures import telling
+from aggloom.runtime.spark.file_names import well_named
 from aggloom.runtime.spark.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.footers import lacks_column
 from aggloom.runtime.spark.messages import decoded, session_zone
@@ -170,7 +171,8 @@ def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
 def _texts(reader: Any, path: str) -> DataFrame:
     """The lines of files, or their whole texts, and the file of each."""
     found: DataFrame = reader.format("text").load(path)
-    return found.select("value", F.col("_metadata.file_path").alias("file"))
+    file = F.col("_metadata.file_path")
+    return found.select(well_named(F.col("value"), file).alias("value"), file.alias("file"))
 
 
 def reader_keywords() -> dict[str, type]:
@@ -201,8 +203,7 @@ def _parquet(reader: Any, path: str, columns: StructType, lenient: bool) -> Data
     rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
     number = F.concat(F.lit("row "), (F.col("_metadata.row_index") + 1).cast("string"))
     place = Place(number, F.col("_metadata.file_path"))
-    if not lenient:
-        rows = rows.where(lacks_column(columns.names).isNull())
+    rows = rows.where(lacks_column([] if lenient else columns.names).isNull())
     return _with_change(rows, columns, [*changes, *flattened], place)
 
 
@@ -241,6 +242,7 @@ def _csv(
         _check_found(columns, header, f"the header of {path}")
     strict = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
     rows = strict.schema(StructType(found)).csv(path)
+    rows = rows.where(well_named(F.lit(True), F.col("_metadata.file_path")))
     lower = {name.lower() for name in header}
     place = Place(F.lit("a row"), F.col("_metadata.file_path"))
     for field in columns:
