@@ -63,7 +63,8 @@ def by_spark(spark: Any, format: str, path: Path) -> list[Row]:
 
 def whole(content: bytes, path: str) -> list[Row]:
     """The rows of a Parquet file as the Python worker reads it; no Spark."""
-    stage = PackFiles(Pack(_ROUTE, SCHEMA, "t", CHANGE_COLUMN), "/in", _CHANGES, False)
+    pack = Pack(_ROUTE, SCHEMA, "t", CHANGE_COLUMN)
+    stage = PackFiles(pack, "/in", _CHANGES, False, tuple(SCHEMA.names))
     found = list(stage.rows(pa.py_buffer(content), path))
     return [row for batch, kinds in found for row in _rows(batch, kinds)]
 
