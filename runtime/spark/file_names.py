@@ -1,7 +1,7 @@
 """Files whose names Spark's streams take for patterns.
 
 A stream reads the files of a batch by their paths. For each path that has a character of patterns in it, Spark reads
-all files of the batch once more (`DataSource.checkAndGlobPathIfNecessary`, in 4.0 to 4.3), and says nothing.
+all files of the batch once more (`DataSource.checkAndGlobPathIfNecessary`; seen in 4.3), and says nothing.
 """
 
 from __future__ import annotations
