@@ -320,8 +320,11 @@ def test_what_is_wrong_with_a_file_is_said(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_files_under_a_watermark_are_read_whole(spark: Any, tmp_path: Path) -> None:
-    """Batch for batch the same windows, late rows and watermarks as where Spark reads the rows."""
-    # One file has no rows; of one all are late, of one some.
+    """Batch for batch the same windows, late rows and watermarks as where Spark reads the rows.
+
+    Rows that a filter drops move the watermark as all others do.
+    """
+    # One file has no rows; of one all are late, of one some; of one none pass the filter.
     rows: list[list[tuple[str, int, int]]] = [
         [("a", 3, 1), ("b", 12, 2)],
         [("a", 31, 4), ("a", 9, 8)],
@@ -329,7 +332,7 @@ def test_files_under_a_watermark_are_read_whole(spark: Any, tmp_path: Path) -> N
         [("a", 14, 16), ("b", 2, 32)],
         [("b", 58, 64), ("a", 22, 128), ("a", 1, 256)],
         [("nobody", 90, 512)],
-        [("a", 91, 1024)],
+        [("a", 91, 1024), ("a", 75, 2048)],
     ]
     base = dt.datetime(2024, 5, 1, 23, 59)
     found = []
@@ -363,10 +366,11 @@ def test_files_under_a_watermark_are_read_whole(spark: Any, tmp_path: Path) -> N
         dropped = sum(each.late for each in progress.counts.operators)
         found.append((batches, marks, dropped))
     assert found[0] == found[1] == found[2]
-    batches, _, dropped = found[0]
+    batches, marks, dropped = found[0]
     given = [row for batch in batches.values() for row in batch]
     assert sorted(given) == [("a", 4), ("a", 9), ("a", 128), ("b", 2), ("b", 64)]
-    assert dropped == 3
+    assert dropped == 4
+    assert "2024-05-02T00:00:25.000Z" in marks  # Five seconds before the row of nobody.
 
 
 def _plan(df: Any) -> str:

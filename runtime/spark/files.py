@@ -23,6 +23,7 @@ from aggloom.runtime.operators.stateless import columns_read
 from aggloom.runtime.spark.blobs import binaries, empty_columns
 from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.file_names import check_name
+from aggloom.runtime.spark.ordinary import passing
 from aggloom.runtime.spark.pack import NO_ROWS, Pack, order_key, packed_batch
 from aggloom.runtime.spark.parquet import read_parquet
 from aggloom.runtime.spark.routes import PACKED_DDL, PackedRow, Packer
@@ -87,7 +88,7 @@ class WholeFiles:
         if self.time is not None:
             # Spark has no need of the rows: what moves its watermark is the greatest time that a task has seen.
             packed = packed.withWatermark(_TIME, self.delay)
-        return packed.where(f"seq <> {NO_ROWS}").drop("rows", "files", _TIME)
+        return passing(packed, f"seq <> {NO_ROWS}").drop("rows", "files", _TIME)
 
 
 def remember(

@@ -204,7 +204,7 @@ class Lowering:
             rows = self._rows(node.inputs[0])
             return replace(rows, df=stepped(rows.df, node, *extra_fields(rows)))
         below = self._rows(node.input)
-        df = below.df if node.where is None else below.df.where(quickened(node.where))
+        df = below.df if node.where is None else below.passing(quickened(node.where))
         df = df.selectExpr(*projected(node), *(quote(name) for name in below.extra))
         return replace(below, df=df)
 

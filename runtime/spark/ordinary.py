@@ -41,13 +41,21 @@ class Table:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as ordinary columns under the node's names; after them `kind`, and what orders input files."""
+    """Rows as ordinary columns under the node's names; after them `kind`, and what orders input files.
+
+    moving: whether they move a watermark.
+    """
 
     df: DataFrame
     kind: str | None = None
     files: tuple[str, ...] = ()
     change_column: str | None = None
     append_only: bool = False
+    moving: bool = False
+
+    def passing(self, condition: str) -> DataFrame:
+        """Those that pass a condition."""
+        return passing(self.df, condition) if self.moving else self.df.where(condition)
 
     @property
     def extra(self) -> list[str]:
@@ -71,7 +79,16 @@ def scanned(table: Table, node: Scan) -> Rows:
         columns = [F.lit(0).cast("tinyint").alias("nothing")]
     append_only = node.changes == "append"
     kind = None if change is None else KIND
-    return Rows(table.df.select(*columns), kind, files, change, append_only)
+    return Rows(table.df.select(*columns), kind, files, change, append_only, table.moving)
+
+
+def passing(df: DataFrame, condition: str) -> DataFrame:
+    """The rows of a DataFrame that pass a condition; all of them move its watermark.
+
+    Spark evaluates a condition below a watermark if it can, and then rows that do not pass are not seen by it. It leaves
+    those alone that are not determined by the row, which a partition's number is not.
+    """
+    return df.where(f"({condition}) <=> (spark_partition_id() >= 0)")
 
 
 def extra_fields(rows: Rows) -> list[tuple[Any, str]]:
