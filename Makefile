@@ -11,7 +11,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak doors simulate chaos chaos-cdc damage matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak sweep doors simulate chaos chaos-cdc damage matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
 soak: $(READY) ## run the property tests on examples that no run has seen: make soak ARGS=--hypothesis-seed=7
 	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/test_oracle.py tests/test_owing.py tests/test_plan_oracle.py \
 	  tests/test_framing.py $(ARGS)
+
+sweep: $(READY) java ## random queries of all operators on Spark beside DuckDB, a few seconds each: make sweep SEEDS=1000:200
+	@AGGLOOM_SEEDS=$(or $(SEEDS),1000:100) $(BIN)/python -m pytest -q tests/test_spark_nested.py $(ARGS)
 
 chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos RUNS=50 SEED=0
 	@$(BIN)/python tests/chaos/run.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)

@@ -51,7 +51,7 @@ def by_duckdb(query: WindowQuery, left: dict[str, list[Row]]) -> Counter[Row]:
         connection.execute(f'CREATE TABLE "{table}" AS SELECT * FROM rows')
     for view in query.views:
         connection.execute(view)
-    return Counter(map(_rounded, connection.execute(query.duckdb).fetchall()))
+    return Counter(map(rounded, connection.execute(query.duckdb).fetchall()))
 
 
 def by_aggloom(
@@ -72,10 +72,10 @@ def by_aggloom(
                 harness.process(part, table=table)
         harness.flush()
     harness.end_of_input()
-    return Counter(map(_rounded, harness.table()))
+    return Counter(map(rounded, harness.table()))
 
 
-def _rounded(row: Any) -> Row:
+def rounded(row: Any) -> Row:
     """Means are doubles, which the two add up in orders of their own."""
     return tuple(round(value, 9) if isinstance(value, float) else value for value in row)
 
