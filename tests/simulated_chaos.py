@@ -27,7 +27,7 @@ def disturb(rng: random.Random, root: Path, idle: bool, attic: Path) -> str:
 
 def lose_pages(rng: random.Random, root: Path) -> None:
     """What a crash of the host does: pages that never reached the disk are lost, and nothing shows it."""
-    for path in root.rglob("*.bin"):
+    for path in (*root.rglob("*.bin"), *root.rglob("arrays")):
         if rng.random() < 0.5:
             found = path.stat()
             path.write_bytes(bytes(found.st_size))

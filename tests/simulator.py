@@ -37,6 +37,7 @@ from simulated_spark import (
 )
 
 from aggloom.runtime.spark.partitioning import hash_int
+from aggloom.runtime.storage import arena
 
 
 class Failure(AssertionError):
@@ -292,6 +293,8 @@ def play(seed: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(logging.getLogger("aggloom"), "disabled", True)
             simulated(patch, rng.choice([2, 4, 256]), rng.choice([200, 1000, 1 << 20]))
+            # Most arrays here are small, so that few would lie in files of their own.
+            patch.setattr(arena, "OWN_FILE", 1 if seed % 4 else arena.OWN_FILE)
             world = World(seed, directory)
             world.run()
     except Exception as e:

@@ -36,12 +36,13 @@ QUERY = directory_of("01234567-89ab-cdef-0123-456789abcdef", 0, "0f" * 8, 4)
 FORK = multiprocessing.get_context("fork")
 
 
-def settle(root: Path, token: str, bucket: int = 0, rows: int = 1000) -> Path:
-    """Leave an arena of one array behind; its directory."""
+def settle(root: Path, token: str, bucket: int = 0, rows: int = 10_000) -> Path:
+    """Leave an arena of a large and a small array behind; its directory."""
     with residence(root, QUERY, bucket) as home:
         assert home is not None
         arena = Arena(home.renew())
         arena.array("x", rows, "i8")[:] = 7
+        arena.array("small", 100, "i2", 3)[:] = 7
         arena.flush()
         home.mark_clean(token, [arena])
         return home.directory
@@ -54,7 +55,9 @@ def takes(root: Path, token: str, bucket: int = 0) -> bool:
         if not home.take(token):
             return False
         arena = Arena(home.arena)
-        return arena.reopened and (arena.array("x", 0, "i8") == 7).all()
+        arrays = dict(arena)
+        assert list(arrays) == ["small", "x"] and arrays["small"].shape == (100, 3)
+        return arena.reopened and all((array == 7).all() for array in arrays.values())
 
 
 @pytest.fixture
@@ -130,7 +133,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("kind", ["*.bin", "arrays.json", "token"])
+@pytest.mark.parametrize("kind", ["*.bin", "arrays", "token"])
 def test_files_that_are_not_as_they_were_left_are_not_used(
     tmp_path: Path, kind: str, damage: str
 ) -> None:
@@ -142,7 +145,7 @@ def test_files_that_are_not_as_they_were_left_are_not_used(
     elif kind == "*.bin":
         with pytest.raises(StateCorruptError, match=r"(?s)x\.0\.bin.*it is made again"):
             takes(tmp_path, "t1")
-    elif (kind, damage) == ("arrays.json", "garbled"):
+    elif (kind, damage) == ("arrays", "garbled"):
         with pytest.raises(StateCorruptError, match=r"checksum does not match.*it is made again"):
             takes(tmp_path, "t1")
     else:
@@ -161,6 +164,24 @@ def test_a_large_array_is_known_by_some_of_its_pages(tmp_path: Path, place: int)
     os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
     with pytest.raises(StateCorruptError, match=r"x\.0\.bin was changed"):
         takes(tmp_path, "t1")
+
+
+def test_small_arrays_have_no_files_until_they_are_large(tmp_path: Path) -> None:
+    arena = Arena(tmp_path)
+    arena.array("x", 16, "i8")[:] = 7
+    arena.array("y", 0, "i8")
+    arena.flush()
+    assert [path.name for path in tmp_path.iterdir()] == ["arrays"]
+    arena = Arena(tmp_path)
+    assert arena.reopened and (arena.array("x", 0, "i8") == 7).all()
+    assert arena.array("y", 1, "i8").size == 0
+    # It is the caller's to change, as what is mapped is.
+    grown = arena.resize("x", 10_000)
+    assert (grown[:16] == 7).all() and not grown[16:].any() and list(tmp_path.glob("x.*.bin"))
+    arena.replace("x", 16)[:] = 8
+    arena.flush()
+    assert [path.name for path in tmp_path.iterdir()] == ["arrays"]
+    assert (Arena(tmp_path).array("x", 0, "i8") == 8).all()
 
 
 @pytest.mark.parametrize("token", ["", "null", "[]", "{}", '{"token": "t1"}', "\0\xff"])
@@ -223,7 +244,7 @@ def test_what_is_deleted_while_it_is_in_use_lives_on_and_is_not_recognised(
         arena = Arena(home.arena)
         shutil.rmtree(tmp_path)
         assert (arena.array("x", 0, "i8") == 7).all()
-        assert (arena.resize("x", 5000)[:1000] == 7).all()
+        assert (arena.resize("x", 50_000)[:10_000] == 7).all()
         arena.array("y", 10, "i8")[:] = 1
         arena.flush()
         home.mark_clean("t2", [arena])
@@ -243,15 +264,15 @@ def test_an_arena_of_which_a_part_is_on_the_heap_is_not_recognised(
     with residence(tmp_path, QUERY, 0) as home:
         assert home is not None
         arena = Arena(home.renew())
-        arena.array("x", 1000, "i8")[:] = 7
+        arena.array("x", 10_000, "i8")[:] = 7
         for rows in (50_000, 70_000):
-            assert (arena.resize("x", rows)[:1000] == 7).all()
+            assert (arena.resize("x", rows)[:10_000] == 7).all()
         arena.flush()
         home.mark_clean("t1", [arena])
     assert not takes(tmp_path, "t1")
     (warning,) = told.messages
     assert str(tmp_path) in warning and "No space left" in warning
-    assert "392,000 bytes are needed" in warning and "Set AGGLOOM_STATE_DIR" in warning
+    assert "320,000 bytes are needed" in warning and "Set AGGLOOM_STATE_DIR" in warning
     monkeypatch.setattr(arena_module, "_available_memory", lambda: 1000)
     with pytest.raises(StateRoomError, match=r"800,000 bytes are needed.* and 1,000 in memory"):
         Arena(tmp_path / "other").array("x", 100_000, "i8")
@@ -373,6 +394,7 @@ def test_an_arena_that_has_grown_makes_room(tmp_path: Path) -> None:
         assert home is not None
         arena = Arena(home.renew())
         arena.array("x", 40_000, "i8")[:] = 7
+        arena.array("small", 100, "i2", 3)[:] = 7
         arena.flush()
         home.mark_clean("t1", [arena])
     assert [takes(tmp_path, "t1", bucket) for bucket in range(2)] == [False, True]
@@ -454,14 +476,17 @@ def _count(root: Path, store: Path, seed: int) -> None:
                     f.write(".")
             else:
                 arena = Arena(home.renew())
-                arena.array("x", 1000, "i8")[:] = number
-            counter = arena.array("x", 0, "i8")
-            assert (counter == number).all(), (counter, number)
-            counter[:500] += 1
+                for name, rows in (("large", 10_000), ("small", 100)):
+                    arena.array(name, rows, "i8")[:] = number
+            counters = [counter for _, counter in arena]
+            assert all((counter == number).all() for counter in counters), (counters, number)
+            for counter in counters:
+                counter[: len(counter) // 2] += 1
             if rng.random() < 0.1:
-                # As if killed in the middle: the other half is never written.
+                # As if killed in the middle: the other halves are never written.
                 continue
-            counter[500:] += 1
+            for counter in counters:
+                counter[len(counter) // 2 :] += 1
             # As Spark does, the store takes one of several commits of a version: another process may have been first.
             with (store / f"{bucket}.{number + 1}").open("a"):
                 arena.flush()

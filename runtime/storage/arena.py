@@ -15,6 +15,7 @@ import mmap
 import os
 import shutil
 import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -34,7 +35,9 @@ _ROOMY = 1 << 12
 _HEADER = struct.Struct("<4sIQ")
 MAGIC = b"AGLA"
 _CODEC = "lz4"
-_LISTING = "arrays.json"
+_LISTING = "arrays"
+OWN_FILE = 1 << 16
+"""An array of so many bytes has a file of its own; smaller ones are on the heap, and written down with the listing."""
 _OF_FREE_ROOM = 0.9
 """No array takes more of what a file system has left: others live there too."""
 _SMALL = 1 << 20
@@ -62,7 +65,7 @@ class Identity(NamedTuple):
 
 
 class _File(NamedTuple):
-    """The file of a mapped array, of which there is none if it has no bytes."""
+    """The file of a mapped array; a small one has none."""
 
     name: str
     inode: int
@@ -74,9 +77,10 @@ def airy(live: int, high: int) -> bool:
 
 
 class Arena:
-    """Named arrays that grow; with a `directory` each is a memory-mapped file in it.
+    """Named arrays that grow; with a `directory` each large one is a memory-mapped file in it.
 
-    Where files cannot be had, the arena goes on without its directory, and says so once: arrays are on the heap from
+    A file costs a tenth of a millisecond to make, and as much to open and to delete, however small it is: small arrays
+    lie in one, which is read and written whole. Where files cannot be had, the arena goes on without its directory, and says so once: arrays are on the heap from
     then on, and `listing` stays None. Raises StateCorruptError if what a directory holds is not what was flushed, and
     StateRoomError where there is no room on the heap either.
     """
@@ -123,7 +127,8 @@ class Arena:
 
     def roomier(self, rows: int, need: int) -> int:
         """How many rows to have where `rows` were too few for `need`; files grow in place, so they grow by less."""
-        return max(need, 2 * rows if self.directory is None else rows + (rows >> 2))
+        copied = self.directory is None or rows < _ROOMY
+        return max(need, 2 * rows if copied else rows + (rows >> 2))
 
     def replace(self, name: str, rows: int) -> Array:
         """Replace `name` by a zeroed array of `rows` rows."""
@@ -195,42 +200,51 @@ class Arena:
             return
         path, draft = self.directory / _LISTING, self.directory / f"{_LISTING}.new"
         try:
-            draft.write_text(with_checksum(json.dumps(self._listed(self.directory))))
+            draft.write_bytes(self._listed(self.directory))
             draft.replace(path)
             self.listing = path, Identity.of(path)
         except OSError as e:
             self._leave(e, 0)
 
-    def _listed(self, directory: Path) -> dict[str, Any]:
-        """The arrays with their files; raises OSError if one of these is no longer there."""
-        arrays = []
+    def _listed(self, directory: Path) -> bytes:
+        """A line about the arrays and their files, then the bytes of those without; raises OSError if a file is gone."""
+        arrays, small = [], []
         for name, array in self:
             file = self._files[name]
             identity, checksum = None, 0
-            if file is not None:
+            if file is None:
+                small.append(array.tobytes())
+            else:
                 checksum = checksum_of(array)
                 identity = Identity.of(directory / file.name)
                 if identity.inode != file.inode:
                     raise FileNotFoundError(errno.ENOENT, "was replaced", file.name)
             kept = file and file.name, identity, checksum
             arrays.append([name, array.dtype.str, array.shape, *kept])
-        return {"made": self._made, "arrays": arrays}
+        rest = b"".join(small)
+        about = {"made": self._made, "arrays": arrays, "rest": zlib.crc32(rest)}
+        return with_checksum(json.dumps(about)).encode() + rest
 
     def _reopen(self, directory: Path) -> None:
-        """Map the files of a flushed arena."""
+        """Map the files of a flushed arena, and read what has none."""
         try:
-            listed = json.loads(without_checksum((directory / _LISTING).read_bytes()))
-            self._made = listed["made"]
+            line, _, rest = (directory / _LISTING).read_bytes().partition(b"\n")
+            listed = json.loads(without_checksum(line))
+            if zlib.crc32(rest) != listed["rest"]:
+                raise ValueError("its checksum does not match")
+            self._made, offset = listed["made"], 0
             for name, dtype, shape, file, identity, checksum in listed["arrays"]:
-                if file is not None and Identity.of(directory / file) != Identity(*identity):
+                if file is None:
+                    array = np.zeros(shape, dtype)
+                    array.reshape(-1).view("u1")[:] = np.frombuffer(rest, "u1", array.nbytes, offset)
+                    offset += array.nbytes
+                    self._files[name], self._arrays[name] = None, array
+                    continue
+                if Identity.of(directory / file) != Identity(*identity):
                     raise ValueError(f"{file} was changed")
-                self._files[name] = _File(file, identity[0]) if file is not None else None
-                self._arrays[name] = (
-                    np.zeros(shape, dtype)
-                    if file is None
-                    else _mapped(directory / file, np.dtype(dtype), tuple(shape))
-                )
-                if file is not None and checksum_of(self._arrays[name]) != checksum:
+                self._files[name] = _File(file, identity[0])
+                self._arrays[name] = _mapped(directory / file, np.dtype(dtype), tuple(shape))
+                if checksum_of(self._arrays[name]) != checksum:
                     raise ValueError(f"{file} was changed")
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise StateCorruptError(
@@ -238,10 +252,10 @@ class Arena:
             ) from e
 
     def _create(self, name: str, rows: int, dtype: str, columns: int) -> Array:
-        """A zeroed array, in a new file if there is a directory."""
+        """A zeroed array, in a new file if there is a directory and it is large."""
         shape, kind = ((rows, columns) if columns else (rows,)), np.dtype(dtype)
         size = math.prod(shape) * kind.itemsize
-        if self.directory is not None and size:
+        if self.directory is not None and size >= OWN_FILE:
             path = self.directory / f"{name.replace('/', '_')}.{self._made}.bin"
             self._made += 1
             try:
