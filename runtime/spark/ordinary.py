@@ -85,8 +85,8 @@ def scanned(table: Table, node: Scan) -> Rows:
 def passing(df: DataFrame, condition: str) -> DataFrame:
     """The rows of a DataFrame that pass a condition; all of them move its watermark.
 
-    Spark evaluates a condition below a watermark if it can, and then rows that do not pass are not seen by it. It leaves
-    those alone that are not determined by the row, which a partition's number is not.
+    Spark evaluates a condition below a watermark if it can, which rows that do not pass never come to then. It leaves
+    conditions alone that the row does not determine, as it does not determine a partition's number.
     """
     return df.where(f"({condition}) <=> (spark_partition_id() >= 0)")
 

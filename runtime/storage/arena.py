@@ -80,7 +80,9 @@ class Arena:
     """Named arrays that grow; with a `directory` each large one is a memory-mapped file in it.
 
     A file costs a tenth of a millisecond to make, and as much to open and to delete, however small it is: small arrays
-    lie in one, which is read and written whole. Where files cannot be had, the arena goes on without its directory, and says so once: arrays are on the heap from
+    lie in one, which is read and written whole.
+
+    Where files cannot be had, the arena goes on without its directory, and says so once: arrays are on the heap from
     then on, and `listing` stays None. Raises StateCorruptError if what a directory holds is not what was flushed, and
     StateRoomError where there is no room on the heap either.
     """
@@ -207,7 +209,7 @@ class Arena:
             self._leave(e, 0)
 
     def _listed(self, directory: Path) -> bytes:
-        """A line about the arrays and their files, then the bytes of those without; raises OSError if a file is gone."""
+        """A line about the arrays, then the bytes of those without a file; raises OSError if a file is gone."""
         arrays, small = [], []
         for name, array in self:
             file = self._files[name]
@@ -236,7 +238,9 @@ class Arena:
             for name, dtype, shape, file, identity, checksum in listed["arrays"]:
                 if file is None:
                     array = np.zeros(shape, dtype)
-                    array.reshape(-1).view("u1")[:] = np.frombuffer(rest, "u1", array.nbytes, offset)
+                    array.reshape(-1).view("u1")[:] = np.frombuffer(
+                        rest, "u1", array.nbytes, offset
+                    )
                     offset += array.nbytes
                     self._files[name], self._arrays[name] = None, array
                     continue
