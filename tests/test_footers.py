@@ -1,8 +1,9 @@
-"""What a worker says of the footer of a Parquet file that Spark reads row by row."""
+"""What Java and a worker say of the footers of Parquet files that Spark reads row by row: the same."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +11,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import aggloom as al
 from aggloom.errors import InputFormatError
+from aggloom.runtime.spark import footers
+from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.footers import Footers
 
 
@@ -42,3 +46,75 @@ def test_nothing_is_said_of_a_file_that_cannot_be_opened(tmp_path: Path) -> None
     (path := tmp_path / "f.parquet").write_bytes(b"PAR1 no Parquet PAR1")
     assert look(path) == 2
     assert look(tmp_path / "gone.parquet") == 2
+
+
+def behind_the_end(path: Path) -> None:
+    """A file with its first group of rows and its footer, by which the other groups lie behind the file's end."""
+    content = written(path, 5000)
+    second = pq.ParquetFile(path).metadata.row_group(1).column(0)
+    begin = second.dictionary_page_offset or second.data_page_offset
+    footer = 8 + int.from_bytes(content[-8:-4], "little")
+    path.write_bytes(content[:begin] + content[-footer:])
+
+
+def without_a_column(path: Path) -> None:
+    pq.write_table(pa.table({"cnt": range(10), "inner": [{"name": "x"}] * 10}), path)
+
+
+def of_another_order(path: Path) -> None:
+    inner = {"inner": [{"more": [1], "name": "x"}] * 10}
+    pq.write_table(pa.table({**inner, "CNT": range(10), "name": ["a"] * 10}), path)
+
+
+def without_rows(path: Path) -> None:
+    written(path, 0)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("looks", ["Java", "a worker"])
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (behind_the_end, r"b\.parquet: cannot be read as Parquet: its footer is damaged"),
+        (without_a_column, r"b\.parquet: the file lacks column 'name'\. Known: 'cnt', 'inner'\."),
+        (of_another_order, ""),
+        (without_rows, ""),
+    ],
+)
+def test_files_that_spark_would_read_without_a_word(
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    looks: str,
+    made: Any,
+    says: str,
+) -> None:
+    if looks == "a worker":
+        monkeypatch.setattr(footers, "is_local", lambda spark: False)
+    (data := tmp_path / "in" / "day=1").mkdir(parents=True)
+    written(data / "a.parquet", 10)
+    # The column of the directory is in no file.
+    rows = al.read_changes(
+        spark, tmp_path / "in", "parquet", "name STRING, cnt BIGINT, day INT", whole_files=False
+    )
+    assert ("looked" in _plan(rows)) == (looks == "a worker")
+    made(data / "b.parquet")
+    # What the filter leaves out is looked at, too.
+    query = al.write_changes(
+        al.sql("SELECT name FROM rows WHERE cnt > 7", rows=rows, input_changes="append"),
+        f"parquet:{tmp_path / 'out'}",
+        tmp_path / "checkpoint",
+    )
+    if not says:
+        assert query.awaitTermination(60)
+        return
+    with pytest.raises(Exception, match="STREAM_FAILED") as failed:
+        query.awaitTermination(60)
+    error = explained(failed.value)
+    assert isinstance(error, InputFormatError)
+    with pytest.raises(InputFormatError, match=says):
+        raise error
+
+
+def _plan(df: Any) -> str:
+    return str(df._jdf.queryExecution().logical().toString())

@@ -127,7 +127,7 @@ def read_changes(
     if format == "parquet":
         if not lenient:
             _check_parquet(spark, path, looked, columns)
-        df = _parquet(configured(), path, columns, lenient)
+        df = _parquet(spark, configured(), path, columns, lenient)
         names = (*change_names(columns.names), *flattened_names(columns.names))
         here = on_this_disk(spark, path)
         return (
@@ -194,7 +194,9 @@ def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
     raise SpecError("read_changes: give the columns as schema=, a pyarrow.Schema or DDL text")
 
 
-def _parquet(reader: Any, path: str, columns: StructType, lenient: bool) -> DataFrame:
+def _parquet(
+    spark: SparkSession, reader: Any, path: str, columns: StructType, lenient: bool
+) -> DataFrame:
     """Parquet files by Spark's reader; not lenient: each of them has to have every column."""
     changes, flattened = change_names(columns.names), flattened_names(columns.names)
     # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
@@ -203,7 +205,7 @@ def _parquet(reader: Any, path: str, columns: StructType, lenient: bool) -> Data
     rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
     number = F.concat(F.lit("row "), (F.col("_metadata.row_index") + 1).cast("string"))
     place = Place(number, F.col("_metadata.file_path"))
-    rows = rows.where(lacks_column([] if lenient else columns.names).isNull())
+    rows = rows.where(lacks_column(spark, [] if lenient else columns.names).isNull())
     return _with_change(rows, columns, [*changes, *flattened], place)
 
 

@@ -1,0 +1,54 @@
+"""Classes of a few lines for a JVM on this machine, compiled by the compiler that Spark has for its own code."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import Column, SparkSession
+from pyspark.sql.classic.column import _to_java_column, _to_seq
+
+_log = logging.getLogger("aggloom")
+
+
+def function_of(spark: SparkSession, name: str, source: str) -> Callable[..., Column] | None:
+    """What makes a column of others by a class whose static `function` gives a UserDefinedFunction; None without it.
+
+    The session is one under a local master, whose tasks run in this JVM.
+    """
+    sc = spark.sparkContext
+    jvm, gateway = sc._jvm, sc._gateway
+    assert jvm is not None and gateway is not None
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        kind = _known(loader, name) or _made(jvm, loader, name, source)
+        method = kind.getMethod("function", gateway.new_array(jvm.java.lang.Class, 0))
+        made = method.invoke(None, gateway.new_array(jvm.java.lang.Object, 0))
+    except (Py4JError, OSError) as failure:
+        _log.debug("no class %s: %s", name, failure)
+        return None
+    return lambda *columns: Column(made.apply(_to_seq(sc, columns, _to_java_column)))
+
+
+def _made(jvm: Any, loader: Any, name: str, source: str) -> Any:
+    """The class of a source, which Spark's tasks in this JVM will find."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(loader)
+    compiler.cook(source)
+    with tempfile.TemporaryDirectory(prefix="aggloom-class-") as directory:
+        for each, code in dict(compiler.getBytecodes()).items():
+            (Path(directory) / f"{each}.class").write_bytes(code)
+        loader.addURL(jvm.java.io.File(directory).toURI().toURL())
+        # What is loaded once needs its file no more.
+        return loader.loadClass(name)
+
+
+def _known(loader: Any, name: str) -> Any:
+    try:
+        return loader.loadClass(name)
+    except Py4JError:
+        return None
