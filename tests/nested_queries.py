@@ -25,7 +25,7 @@ class NestedSteps(Steps):
 
     def block(self, depth: int) -> tuple[str, Columns]:
         kinds = [self.aggregate, self.aggregate, self.project, self.joined, self.joined]
-        kinds += [self.asked, self.numbered, self.numbered, self.limited]
+        kinds += [self.asked, self.numbered, self.numbered, self.limited, self.itself]
         if depth:
             kinds += [self.united]
         made: tuple[str, Columns] = self.any(*kinds)(depth)
@@ -64,6 +64,28 @@ class NestedSteps(Steps):
         select = ", ".join(f"{name} AS {alias}" for name, alias in chosen.items())
         sql = f"SELECT {select} FROM {left} {how} {right} ON {a} = {b}{more}"
         return sql, {alias: there[name] for name, alias in chosen.items()}
+
+    def itself(self, depth: int) -> tuple[str, Columns]:
+        """The groups of an aggregate, joined with an aggregate of them."""
+        sql, columns = self.aggregate(depth)
+        groups = self.step(sql)
+        exact = [name for name, kind in columns.items() if kind != "real"]
+        if not exact:
+            return f"SELECT * FROM {groups}", columns
+        key, value = self.any(*exact), self.any(*exact)
+        call = (
+            self.any(f"MAX({value})", f"MIN({value})") if columns[value] != "bool" else "COUNT(*)"
+        )
+        same, most, how = self.name("same"), self.name("most"), self.any(*_JOINS[:4])
+        below = f"SELECT {key} AS {same}, {call} AS {most} FROM {groups}{self.where(columns)} GROUP BY {key}"
+        on = f"a.{key} = b.{same}"
+        if how == "JOIN" and "(*)" not in call and self.any(True, False):
+            on += f" AND a.{value} = b.{most}"
+        kind = "int" if call == "COUNT(*)" else columns[value]
+        return f"SELECT a.*, b.{most} FROM {groups} AS a {how} ({below}) AS b ON {on}", {
+            **columns,
+            most: kind,
+        }
 
     def asked(self, depth: int) -> tuple[str, Columns]:
         """Rows of a source about which a sub-query over another one is asked."""

@@ -162,7 +162,7 @@ class WindowQueries:
     def query(self) -> str:
         """The text with its gaps: `{0}` is the first window."""
         over: list[Any] = [self.first, self.again, self.grouped, self.joined, self.joined]
-        over += [self.united, self.numbered, lambda below: below.sql]
+        over += [self.united, self.numbered, self.itself, lambda below: below.sql]
         sql: str = self.any(*over)(self.windowed(self.any("bid", "bid", "person")))
         return sql
 
@@ -249,6 +249,20 @@ class WindowQueries:
         columns = below.columns if how in _JOINS[-2:] else [*below.columns, *other.columns]
         equal = " AND ".join(f"l.{a} = r.{b}" for a, b in on)
         return f"SELECT {', '.join(columns)} FROM ({below.sql}) AS l {how} ({other.sql}) AS r ON {equal}"
+
+    def itself(self, below: Windowed) -> str:
+        """The windows' results, joined with an aggregate of them by window."""
+        value = self.any(*below.values)
+        call = self.any(f"MAX({value})", f"MIN({value})", "COUNT(*)")
+        some = self.any("", f" WHERE {value} IS NOT NULL")
+        by = f"{below.start}, {below.end}"
+        most = f"SELECT {by}, {call} AS most FROM ({below.sql}) AS w{some} GROUP BY {by}"
+        equal = f"l.{below.start} = r.{below.start} AND l.{below.end} = r.{below.end}"
+        if call != "COUNT(*)" and self.any(True, False):
+            equal += f" AND l.{value} >= r.most"
+        how = self.any(*_JOINS[:2])
+        columns = ", ".join(f"l.{name}" for name in below.columns)
+        return f"SELECT {columns}, r.most FROM ({below.sql}) AS l {how} ({most}) AS r ON {equal}"
 
     def united(self, below: Windowed) -> str:
         """The windows themselves, with those of another aggregate."""

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from recorded import Recorded
 
 from aggloom import Harness
-from aggloom.codegen.planner import Exchange, PlanOptions, Stateful, plan_query, walk
+from aggloom.codegen.planner import Exchange, Join, PlanOptions, Stateful, plan_query, walk
+from aggloom.codegen.planner.tree import as_tree, numbered
 from aggloom.errors import CheckpointError, StateMismatchError
 from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
 from aggloom.runtime.values.changelog import KIND_NAMES, fold
@@ -420,3 +421,44 @@ def test_a_fragment_of_two_tables_on_spark_over_restarts(spark: Any, tmp_path: P
         why(tmp_path / "checkpoint", key={"a": 2}, operator="0.7", spark=spark)
     with pytest.raises(StateMismatchError, match="operators: "):
         run(fragments_enabled=False)
+
+
+SELF = (
+    f"WITH g AS ({AB}) SELECT g.a, g.b, g.n, m.top FROM g JOIN "
+    "(SELECT s, MAX(n) AS top FROM g WHERE n > 0 GROUP BY s) AS m ON g.s = m.s"
+)
+
+
+def test_what_two_inputs_read_alike_comes_once() -> None:
+    plan = planned(SELF)
+    text = as_tree(plan)
+    assert text.count("Reused(reference_id=[1]") == text.count("reuse_id=[1]") == 1
+    assert text.count("TableSourceScan") == 1
+    # The join, the aggregate that it reads, and the groups once.
+    assert [node.name for node in numbered(plan)] == [
+        "INNER JOIN ON (s = m.s)",
+        "GROUP BY a, b",
+        "GROUP BY s",
+    ]
+    (top,) = (node for node in walk(plan.root) if isinstance(node, Join))
+    spec, inputs, nodes = fragment_of(top, plan.options)
+    assert len(inputs) == len(spec.inputs) == 1 and len(nodes) == 2
+    assert [part.name for part in spec.fed(0)] == ["GROUP BY s", "INNER JOIN ON (s = m.s)"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "options"),
+    [
+        (SELF, {"fragments_enabled": False}),
+        (SELF.replace("g.s = m.s", "g.b = m.s"), {}),
+        (SELF.replace(" FROM g WHERE", f" FROM ({AB.replace('SUM', 'MAX')}) AS o WHERE"), {}),
+        (
+            SELF.replace("SELECT s, MAX", "SELECT s + 1 AS s, MAX").replace(
+                "GROUP BY s)", "GROUP BY s + 1)"
+            ),
+            {},
+        ),
+    ],
+)
+def test_what_differs_comes_by_itself(sql: str, options: dict[str, Any]) -> None:
+    assert "Reused" not in as_tree(planned(sql, **options))

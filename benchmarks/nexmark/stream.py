@@ -187,11 +187,11 @@ def _result(
 
 
 def _stateful_nodes(out: DataFrame) -> int:
-    from aggloom.codegen.planner import Stateful, walk
+    from aggloom.codegen.planner.tree import numbered
     from aggloom.runtime.spark.lower import lowered
 
     made = lowered(out)
-    return 0 if made is None else sum(isinstance(each, Stateful) for each in walk(made.plan.root))
+    return 0 if made is None else len(numbered(made.plan))
 
 
 def _link(events: Events, given: Path, table: str, file: str) -> None:

@@ -12,10 +12,14 @@ from aggloom.codegen.operators.words import shown_names
 
 @dataclass(frozen=True)
 class Exchange(Passing):
-    """Rows (or accumulators) go to the bucket of their key; without keys to the only one."""
+    """Rows (or accumulators) go to the bucket of their key; without keys to the only one.
+
+    reuse: the number of what several inputs of a fragment read alike, so that it comes once; 0: it is read once.
+    """
 
     input: Node
     keys: tuple[str, ...]
+    reuse: int = 0
 
     @property
     def schema(self) -> pa.Schema:
@@ -56,7 +60,8 @@ class Exchange(Passing):
     @property
     def title(self) -> Title:
         hashed = f"hash[{', '.join(shown_names(self.keys))}]"
-        return "Exchange", {"distribution": [hashed if self.keys else "single"]}
+        details = {"distribution": [hashed if self.keys else "single"]}
+        return "Exchange", details | ({"reuse_id": [str(self.reuse)]} if self.reuse else {})
 
     def pruned(self, names: list[str], prune: Pruner) -> Node:
         return self.over(prune.input(self.input, names))

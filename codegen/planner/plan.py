@@ -34,6 +34,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.prune_calls import prune_calls
 from aggloom.codegen.planner.rank_strategy import rank_strategy
+from aggloom.codegen.planner.reuse import reuse
 from aggloom.codegen.planner.script import read_script
 from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.split_distinct import split_distinct
@@ -68,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     multi_join,
     exchanges,
     fragments,
+    reuse,
     two_phase,
     incremental,
     rank_strategy,

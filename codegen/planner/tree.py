@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen.operators import Node, Stateful, walk
+from aggloom.codegen.operators import Exchange, Node, Stateful, walk
 from aggloom.codegen.operators.footprint import bounds, size
 from aggloom.codegen.operators.words import one_line, shown
 from aggloom.codegen.planner.plan import Plan
@@ -38,13 +38,24 @@ def describe(plan: Plan, backend: str = "numba") -> dict[str, Any]:
 def numbered(plan: Plan) -> list[Stateful]:
     """The nodes that keep state, in the order of the numbers by which they are described."""
 
+    met: set[int] = set()
+
     def found(node: Node) -> Iterator[Stateful]:
         if isinstance(node, Stateful):
             yield node
-        for each in node.inputs:
+        for each in () if _is_reused(node, met) else node.inputs:
             yield from found(each)
 
     return list(found(plan.root))
+
+
+def _is_reused(node: Node, met: set[int]) -> bool:
+    """Whether an exchange is one that has been met, whose rows come once."""
+    if not isinstance(node, Exchange) or not node.reuse:
+        return False
+    known = node.reuse in met
+    met.add(node.reuse)
+    return known
 
 
 def as_json(plan: Plan, backend: str = "numba") -> str:
@@ -102,9 +113,13 @@ class _Describer:
     def __init__(self, plan: Plan, backend: str | None) -> None:
         self.plan, self.backend = plan, backend
         self.numbers = count(1)
+        self._met: set[int] = set()
 
     def node(self, node: Node) -> dict[str, Any]:
         name, details = node.title
+        inputs = node.inputs
+        if isinstance(node, Exchange) and _is_reused(node, self._met):
+            name, details, inputs = "Reused", {"reference_id": [str(node.reuse)]}, ()
         found: dict[str, Any] = {"node": name, "details": details}
         if self.backend is not None:
             found |= self._state(node, self.backend)
@@ -113,7 +128,7 @@ class _Describer:
             "columns": _columns(node.schema),
             "changelog_mode": list(node.changelog),
             "unique_key": _listed(node.unique_key),
-            "inputs": [self.node(each) for each in node.inputs],
+            "inputs": [self.node(each) for each in inputs],
         }
 
     def _state(self, node: Node, backend: str) -> dict[str, Any]:

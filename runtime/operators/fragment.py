@@ -308,9 +308,7 @@ class _Walk:
     def _feeds(self, node: Node, schema: pa.Schema, steps: tuple[Step, ...] = ()) -> Iterator[Feed]:
         """The feeds by which rows come to an operator, or to steps before it, in these columns."""
         if isinstance(node, Exchange):
-            self.exchanges.append(node)
-            self.schemas.append(schema)
-            yield Feed(len(self.exchanges) - 1, steps=steps)
+            yield Feed(self._input(node, schema), steps=steps)
         elif isinstance(node, Stateful):
             yield Feed(self.operator(node), True, steps)
         elif isinstance(node, Union):
@@ -320,6 +318,16 @@ class _Walk:
         else:
             (below,) = node.inputs
             yield from self._feeds(below, below.schema, (step_of(node, self._zone), *steps))
+
+    def _input(self, node: Exchange, schema: pa.Schema) -> int:
+        """The number of an input of the fragment; what is reused has one."""
+        if node.reuse:
+            for number, known in enumerate(self.exchanges):
+                if known.reuse == node.reuse and self.schemas[number] == schema:
+                    return number
+        self.exchanges.append(node)
+        self.schemas.append(schema)
+        return len(self.exchanges) - 1
 
 
 def _renamed(part: Node, schema: pa.Schema) -> tuple[Step, ...]:

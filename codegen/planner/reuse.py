@@ -1,0 +1,122 @@
+"""reuse: what several inputs of a stateful node have in common is computed once, and comes to it once."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from aggloom.codegen.operators import Calc, Exchange, Node, Stateful
+from aggloom.codegen.operators.base import Key
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.scalar.expressions import columns, quoted
+
+
+def reuse(root: Node, options: PlanOptions, notes: Notes) -> Node:
+    """Have inputs of a fragment share an exchange where the same operator is below them, by the same columns.
+
+    What differs, filters and projections over that operator, comes after the exchange then.
+    """
+    return _Reuse(notes).rewritten(root) if options.fragments_enabled else root
+
+
+class _Input(NamedTuple):
+    """An exchange, the operator below it, the columns there by which rows lie, and what is between, from the top."""
+
+    exchange: Exchange
+    source: Stateful
+    keys: Key
+    steps: tuple[Calc, ...]
+
+    @property
+    def reads(self) -> set[str]:
+        """The columns of the operator that are read."""
+        if not self.steps:
+            return set(self.source.schema.names)
+        lowest = self.steps[-1]
+        expressions = [*(sql for _, sql in lowest.select), lowest.where or ""]
+        return {name for sql in expressions if sql for name in columns(sql)}
+
+
+class _Reuse:
+    def __init__(self, notes: Notes) -> None:
+        self._notes, self._numbers = notes, count(1)
+
+    def rewritten(self, node: Node) -> Node:
+        """The plan from a node on down."""
+        if isinstance(node, Stateful):
+            return self._inside(node, self._shared(node))
+        return node.over(*map(self.rewritten, node.inputs)) if node.inputs else node
+
+    def _inside(self, node: Node, shared: dict[int, Node]) -> Node:
+        """A part of a fragment over its inputs, some of which have become others."""
+        below = []
+        for each in node.inputs:
+            if isinstance(each, Exchange):
+                other = shared.get(id(each))
+                below.append(other or each.over(self.rewritten(each.input)))
+            else:
+                below.append(self._inside(each, shared))
+        return node.over(*below) if below else node
+
+    def _shared(self, top: Stateful) -> dict[int, Node]:
+        """What takes the place of the exchanges of a fragment that have the same below them."""
+        groups: list[list[_Input]] = []
+        for found in filter(None, map(_input, _exchanges(top))):
+            alike = (g for g in groups if (g[0].keys, g[0].source) == (found.keys, found.source))
+            group = next(alike, None)
+            if group is None:
+                groups.append([found])
+            else:
+                group.append(found)
+        made: dict[int, Node] = {}
+        for group in groups:
+            if len(group) > 1:
+                made |= self._one(group)
+                why = f"{group[0].source.name} is computed once for {len(group)} inputs"
+                self._notes.add("reuse", top.subject, True, why)
+        return made
+
+    def _one(self, group: list[_Input]) -> dict[int, Node]:
+        """The inputs of a group over one exchange."""
+        source, keys = group[0].source, group[0].keys
+        reads = set(keys).union(*(each.reads for each in group))
+        names = [name for name in source.schema.names if name in reads]
+        rows = self.rewritten(source)
+        if len(names) < len(source.schema):
+            fields = [source.schema.field(name) for name in names]
+            rows = Calc(rows, tuple((name, quoted(name)) for name in names), pa.schema(fields))
+        made: dict[int, Node] = {}
+        exchange = Exchange(rows, keys, next(self._numbers))
+        for each in group:
+            node: Node = exchange
+            for step in reversed(each.steps):
+                node = step.over(node)
+            made[id(each.exchange)] = node
+        return made
+
+
+def _exchanges(node: Node) -> list[Exchange]:
+    """The inputs of the fragment that a node is in."""
+    found = []
+    for each in node.inputs:
+        found += [each] if isinstance(each, Exchange) else _exchanges(each)
+    return found
+
+
+def _input(exchange: Exchange) -> _Input | None:
+    """An exchange over an operator, and what can be done inside a fragment; None if it is over anything else."""
+    node, keys = exchange.input, exchange.keys
+    steps = []
+    while isinstance(node, Calc):
+        found = node.within(tuple(dict.fromkeys(keys)))
+        if isinstance(found, str) or not set(keys) <= set(found[0]):
+            return None
+        keys = tuple(found[0][name] for name in keys)
+        steps.append(node)
+        node = node.input
+    if not isinstance(node, Stateful) or node.accumulators is not None:
+        return None
+    return _Input(exchange, node, keys, tuple(steps))
