@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "e672f703fcf424e8"
-DIGEST = "ad4cad753ab904a2"
+SUPPORT = "12cae1c45eb3b4b3"
+DIGEST = "88b8e616ab75bfe3"
 
 
 class Inputs(NamedTuple):

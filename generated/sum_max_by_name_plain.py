@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "e7a0be27b4828a7b"
-DIGEST = "6d7a60075bacfa0d"
+SUPPORT = "3fb7dfcbada49b6f"
+DIGEST = "0b0ab773beb20855"
 
 
 class Inputs(NamedTuple):
