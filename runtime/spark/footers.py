@@ -36,7 +36,6 @@ _SOURCE: Final = f"""
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
-import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
@@ -63,10 +62,10 @@ public class {_CLASS} implements UDF2 {{
 
     private static String wrong(String uri, String names) throws Exception {{
         Path path = new Path(new java.net.URI(uri));
-        FileSystem files = path.getFileSystem(SparkHadoopUtil.get().conf());
         FileMetaData footer;
         long size;
         try {{
+            FileSystem files = path.getFileSystem(SparkHadoopUtil.get().conf());
             size = files.getFileStatus(path).getLen();
             FSDataInputStream in = files.open(path);
             try {{
