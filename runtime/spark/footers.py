@@ -115,19 +115,19 @@ public class {_CLASS} implements UDF2 {{
         int next = 1;
         while (next < elements.size()) {{
             String name = ((SchemaElement) elements.get(next)).getName();
-            there.add(name.toLowerCase());
+            there.add(name.toLowerCase(java.util.Locale.ROOT));
             known.append(known.length() == 0 ? "'" : ", '").append(name).append("'");
             next = after(elements, next);
         }}
         for (Path part = path.getParent(); part != null; part = part.getParent()) {{
             int equals = part.getName().indexOf('=');
             if (equals >= 0) {{
-                there.add(part.getName().substring(0, equals).toLowerCase());
+                there.add(part.getName().substring(0, equals).toLowerCase(java.util.Locale.ROOT));
             }}
         }}
         String[] wanted = names.isEmpty() ? new String[0] : names.split("\\n");
         for (int i = 0; i < wanted.length; i++) {{
-            if (!there.contains(wanted[i].toLowerCase())) {{
+            if (!there.contains(wanted[i].toLowerCase(java.util.Locale.ROOT))) {{
                 return ": the file lacks column '" + wanted[i] + "'. Known: " + known + ". " + {json.dumps(_LENIENT)};
             }}
         }}
