@@ -37,7 +37,6 @@ def describe(plan: Plan, backend: str = "numba") -> dict[str, Any]:
 
 def numbered(plan: Plan) -> list[Stateful]:
     """The nodes that keep state, in the order of the numbers by which they are described."""
-
     met: set[int] = set()
 
     def found(node: Node) -> Iterator[Stateful]:

@@ -15,6 +15,14 @@ from pyspark.sql.classic.column import _to_java_column, _to_seq
 _log = logging.getLogger("aggloom")
 
 
+def compiled(jvm: Any, parent: Any, source: str) -> Any:
+    """The compiler that has the classes of a source, which sees those of a loader; raises Py4JError."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(parent)
+    compiler.cook(source)
+    return compiler
+
+
 def function_of(spark: SparkSession, name: str, source: str) -> Callable[..., Column] | None:
     """What makes a column of others by a class whose static `function` gives a UserDefinedFunction; None without it.
 
@@ -36,9 +44,7 @@ def function_of(spark: SparkSession, name: str, source: str) -> Callable[..., Co
 
 def _made(jvm: Any, loader: Any, name: str, source: str) -> Any:
     """The class of a source, which Spark's tasks in this JVM will find."""
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(loader)
-    compiler.cook(source)
+    compiler = compiled(jvm, loader, source)
     with tempfile.TemporaryDirectory(prefix="aggloom-class-") as directory:
         for each, code in dict(compiler.getBytecodes()).items():
             (Path(directory) / f"{each}.class").write_bytes(code)

@@ -12,6 +12,8 @@ import logging
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from aggloom.runtime.spark.java_class import compiled
+
 _NAME = "AggloomLocalFileSystem"
 _SOURCE = f"""
 import java.io.IOException;
@@ -53,9 +55,7 @@ def without_processes(spark: SparkSession) -> None:
         now = files.get(root, conf)
         if now.getClass().getName() == _NAME:
             return
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(now.getClass().getClassLoader())
-        compiler.cook(_SOURCE)
+        compiler = compiled(jvm, now.getClass().getClassLoader(), _SOURCE)
         own = jvm.org.apache.hadoop.conf.Configuration(conf)
         own.setClassLoader(compiler.getClassLoader())
         own.set("fs.file.impl", _NAME)
