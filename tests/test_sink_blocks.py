@@ -262,6 +262,29 @@ def test_two_queries_that_write_the_same_keys_wait_for_one_another(postgres: Any
     assert not wrong
 
 
+def test_first_batches_of_several_queries_make_their_tables_at_once(postgres: Any) -> None:
+    """The catalogue refuses a table that another transaction makes, even with IF NOT EXISTS."""
+    wrong: list[Exception] = []
+
+    def run(number: int, log: str, start: threading.Barrier) -> None:
+        made = sink(postgres, f"{log}_{number % 2}", ("n",), existing="keep", log_table=log)
+        start.wait()
+        try:
+            made.write(*own(number), 0, f"id {number}")
+        except SinkError as error:
+            wrong.append(error)
+
+    for each in range(20):
+        start = threading.Barrier(4)
+        given = [(number, f"log_{each}", start) for number in range(4)]
+        threads = [threading.Thread(target=run, args=own_given) for own_given in given]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
 def test_a_digest_tells_rows_and_not_how_they_lie() -> None:
     told = Told(9)
     told.batch(60, 0.0)

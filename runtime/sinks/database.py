@@ -29,6 +29,10 @@ _TWICE = "21000"
 """What PostgreSQL says of a statement that writes a row a second time."""
 _CROSSED = ("40P01", "40001")
 """What it says where others write the same rows in another order, and this transaction has to begin again."""
+_MADE_MEANWHILE = ("42P07", "42710")
+"""What it says, IF NOT EXISTS or not, where another transaction makes the same table at the same time."""
+_CATALOGUE_INDEX = re.compile(r"\bpg_(class|type)_\w+_index\b")
+"""What it says it with, too: the name of an index of its own that would hold the table twice."""
 _TRIES = 10
 _WORDS = {"create": bool, "replay": bool, "table": str, "log_table": str, "driver": str}
 
@@ -125,7 +129,7 @@ class DatabaseSink:
                 if state == _TWICE and self._may_block:
                     # Keys that differ are one to the table, as where cases do not count: one by one the last is right.
                     self._may_block = False
-                elif state not in _CROSSED or not left:
+                elif not left or not (state in _CROSSED or _made_meanwhile(state, str(error))):
                     raise
         raise AssertionError
 
@@ -285,6 +289,11 @@ class DatabaseSink:
 def _state(error: BaseException | None) -> str | None:
     """The five letters by which a driver tells an error."""
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
+def _made_meanwhile(state: str | None, said: str) -> bool:
+    """Whether a table was not made since another transaction makes it."""
+    return state in _MADE_MEANWHILE or _CATALOGUE_INDEX.search(said) is not None
 
 
 def _kind(net: Net) -> tuple[bool, bool]:
