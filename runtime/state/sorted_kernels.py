@@ -240,6 +240,17 @@ def locate_rows(
 
 
 @kernel
+def locate_positions(
+    state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, ids: Array, out: Array
+) -> None:
+    """How many rows of its slot stand before each row."""
+    for k in range(len(ids)):
+        row, slot = ids[k], np.int64(where.index.slot[ids[k]])
+        before = state.arrival[row] - 1
+        out[k] = rows_in(weight_upto(where.tree, pool, by_bytes, slot, state.word[row], before))
+
+
+@kernel
 def count_before(
     tree: Tree,
     pool: PoolArrays,

@@ -24,6 +24,7 @@ from aggloom.runtime.state.sorted_kernels import (
     apply_changes,
     collect_rows,
     count_before,
+    locate_positions,
     locate_rows,
     measure_slots,
     plant_rows,
@@ -139,6 +140,12 @@ class SortedRows(IdentifiedRows):
         locate_rows(self.arrays, self._where, self.pool.arrays, self.key.by_bytes, ids, found)
         return found
 
+    def positions(self, ids: Array) -> Array:
+        """As places, the positions alone."""
+        out, by_bytes = np.empty(len(ids), np.int64), self.key.by_bytes
+        locate_positions(self.arrays, self._where, self.pool.arrays, by_bytes, ids, out)
+        return out
+
     def sizes(self, slots: Array) -> tuple[Array, Array]:
         """(rows, distinct sort keys) of each slot; a slot of -1 has none."""
         rows, keys = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
@@ -161,7 +168,11 @@ class SortedRows(IdentifiedRows):
         """The rows from position `starts` to below `stops` of each slot, in order: (number in `slots`, id) of each."""
         sizes, _ = self.sizes(slots)
         starts = np.maximum(starts, 0)
-        lengths = np.maximum(np.minimum(stops, sizes) - starts, 0)
+        return self.within(slots, starts, np.maximum(np.minimum(stops, sizes), starts))
+
+    def within(self, slots: Array, starts: Array, stops: Array) -> tuple[Array, Array]:
+        """As between, of positions that are all there."""
+        lengths = stops - starts
         total = int(lengths.sum())
         positions, ids = np.empty(total, np.int64), np.empty(total, np.int64)
         collect_rows(self.tree.arrays, slots, starts, lengths, positions, ids)

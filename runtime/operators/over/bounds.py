@@ -25,14 +25,20 @@ class Lines(NamedTuple):
 class Standing:
     """Where rows stand among those of their slots; they may have left, and then stand where they would.
 
-    slots: by row. positions: where that is known already.
+    slots: by row. positions, sizes: by row, where they are known already.
     """
 
     def __init__(
-        self, rows: SortedRows, pool: Pool, slots: Array, ids: Array, positions: Array | None = None
+        self,
+        rows: SortedRows,
+        pool: Pool,
+        slots: Array,
+        ids: Array,
+        positions: Array | None = None,
+        sizes: tuple[Array, Array] | None = None,
     ) -> None:
         self.rows, self.pool, self.slots, self.ids = rows, pool, slots, ids
-        self._positions = positions
+        self._positions, self._sizes = positions, sizes
 
     @cached_property
     def places(self) -> tuple[Array, Array, Array]:
@@ -42,12 +48,16 @@ class Standing:
     @property
     def position(self) -> Array:
         """How many rows stand before each."""
-        return self.places[0] if self._positions is None else self._positions
+        if self._positions is None:
+            self._positions = self.rows.positions(self.ids)
+        return self._positions
 
-    @cached_property
+    @property
     def sizes(self) -> tuple[Array, Array]:
         """The rows and the distinct sort keys of each one's slot."""
-        return self.rows.sizes(self.slots)
+        if self._sizes is None:
+            self._sizes = self.rows.sizes(self.slots)
+        return self._sizes
 
     @property
     def first(self) -> Array:

@@ -77,8 +77,8 @@ class Computing:
         # Frames never go back: the first one's start and the last one's end bound them all.
         last = np.r_[opens[1:] - 1, len(stretch) - 1]
         first, until = lines.starts[opens], lines.stops[last]
-        _, ids = rows.between(standing.slots[opens], first, until)
         lengths = np.maximum(until - first, 0)
+        _, ids = rows.within(standing.slots[opens], first, first + lengths)
         shift = np.r_[0, np.cumsum(lengths)[:-1]] - first
         batch = self._inputs(rows, ids)
         here = shift[stretch]

@@ -6,10 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from aggloom.runtime.operators.grouping import in_order
 from aggloom.runtime.operators.rank.difference import row_partners
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
+
+_SHIFT = 32
 
 
 class Side(NamedTuple):
@@ -39,32 +42,30 @@ def messages(
     after: Side,
     came: Array,
     positions: tuple[Array, Array],
+    firsts: Array,
+    rows: int,
     *,
     update_before: bool,
 ) -> Messages:
-    """The messages, key by key in the order of the rows.
+    """The messages, key by key as they first came, those of a key in the order of its rows.
 
-    before, after: the same rows side by side, those that came (kinds in `came`, -1: it did not) without one before.
+    firsts: by place the first row of the key, of so many rows. before, after: the same rows side by side, those that came (kinds in `came`, -1: it did not) without one before.
     positions: of the rows that went, which stand before the row that is there now, and of the others.
     """
-    n, m = len(gone.ids), len(after.ids)
     news = came >= 0
     sides = [gone, before.take(~news), after]
-    rank = np.concatenate([positions[0], positions[1][~news], positions[1]])
-    half = np.concatenate([np.zeros(n), np.ones(m - int(news.sum())), np.full(m, 2)])
-    kinds = np.concatenate(
-        [
-            np.full(n, DELETE),
-            np.full(m - int(news.sum()), UPDATE_BEFORE),
-            np.where(news, came, UPDATE_AFTER),
-        ]
-    ).astype(np.int8)
     every = Side(*(np.concatenate(parts) for parts in zip(*sides, strict=True)))
-    order = np.lexsort((half, rank, every.places))
+    rank = np.concatenate([positions[0], positions[1][~news], positions[1]])
+    left, changed = len(gone.ids), len(sides[1].ids)
+    kinds = np.where(news, came, UPDATE_AFTER)
+    kinds = np.concatenate([np.full(left, DELETE), np.full(changed, UPDATE_BEFORE), kinds])
+    # Of a row what went stands before it, and what it was before what it is, as they stand here.
+    order = np.argsort((every.places << _SHIFT) + rank, kind="stable")
+    order = order[in_order(firsts[every.places[order]], rows)]
     if not update_before:
         order = order[kinds[order] != UPDATE_BEFORE]
     some = every.take(order)
-    return Messages(some.places, some.ids, some.told, kinds[order])
+    return Messages(some.places, some.ids, some.told, kinds[order].astype(np.int8))
 
 
 def paired(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.grouping import grouped
 from aggloom.runtime.operators.over.bounds import Standing
 from aggloom.runtime.operators.over.computing import Computing
 from aggloom.runtime.operators.over.messages import Messages, Side, inserts, messages, paired
@@ -29,6 +30,25 @@ from aggloom.runtime.state.row_store import Encoded, same_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, Kinds, is_retraction
 from aggloom.runtime.values.clock import NO_TIME, Clock
+
+
+class _Keys(NamedTuple):
+    """The keys of a bundle: slots, the first row of each of all rows, (rows, distinct sort keys) before and after."""
+
+    slots: Array
+    firsts: Array
+    rows: int
+    before: tuple[Array, Array]
+    after: tuple[Array, Array]
+
+    @property
+    def balance(self) -> Balance:
+        """Which of them have as many as they had."""
+        return Balance(*(had == has for had, has in zip(self.before, self.after, strict=True)))
+
+    def sizes_of(self, places: Array) -> tuple[Array, Array]:
+        """What some of them have after it."""
+        return self.after[0][places], self.after[1][places]
 
 
 class OverOperator(RowsByKey[OverState]):
@@ -85,7 +105,8 @@ class OverOperator(RowsByKey[OverState]):
             changes = in_waves(slots, bundle)
         else:
             changes, _ = self._bundle(batch, slots, kinds, clock.processing)
-        self._leave(np.unique(slots))
+        if is_retraction(kinds).any():
+            self._leave(np.unique(slots))
         self.state.tidy()
         self._failed = False
         self.counters["emitted"] += len(changes[1])
@@ -118,56 +139,60 @@ class OverOperator(RowsByKey[OverState]):
     ) -> tuple[Rows, Array]:
         """Rows together: the changes that they bring, and by change the first row of its key."""
         state = self.state
-        touched, first, places = np.unique(slots, return_index=True, return_inverse=True)
-        order = np.argsort(first, kind="stable")
-        rank = np.empty(len(order), np.int64)
-        rank[order] = np.arange(len(order))
-        touched, first, places = touched[order], first[order], rank[places]
-        sizes = state.sorted.sizes(touched)
-        ids, gone, owners, kinds_ = self._apply(batch, slots, places, kinds)
-        state.fit_rows()
-        after = state.sorted.sizes(touched)
-        balance = Balance(sizes[0] == after[0], sizes[1] == after[1])
-        told = self._told(touched, ids, gone, owners, kinds_, balance)
+        touched, firsts, rows, places = grouped(slots, state.table.capacity)
+        batch, kinds = batch.take(pa.array(rows)), kinds[rows]
+        before = state.sorted.sizes(touched)
+        ids, gone, owners, kinds_ = self._apply(batch, touched, places, kinds, rows)
+        keys = _Keys(touched, firsts, len(rows), before, state.sorted.sizes(touched))
+        told = self._told(keys, ids, gone, owners, kinds_)
         changes = self._rows(told), told.kinds
         self._settle(gone)
         state.table.stamps("written")[touched] = now
-        return changes, first[told.places]
+        return changes, firsts[told.places]
 
     def _apply(
-        self, batch: pa.RecordBatch, slots: Array, places: Array, kinds: Kinds
+        self, batch: pa.RecordBatch, touched: Array, places: Array, kinds: Kinds, numbers: Array
     ) -> tuple[Array, Array, Array, Kinds]:
         """Bring rows into the state: the rows that came, those that went, and the places and kinds of both."""
         rows, owed, retracts = self.state.sorted, self.state.owed, is_retraction(kinds)
+        slots = touched[places]
         if owed is not None and len(owed):
             left = self._unsettled(batch, slots, retracts)
             batch, slots = batch.filter(pa.array(left)), slots[left]
-            places, kinds, retracts = places[left], kinds[left], retracts[left]
+            places, kinds, retracts, numbers = places[left], kinds[left], retracts[left], numbers[left]
         applied = rows.apply(slots, batch, retracts)
         went = applied.gone >= 0
         came = ~retracts
         orphans = np.flatnonzero(applied.outcomes == ORPHAN)
         gone, of = [applied.gone[went]], [places[went]]
         if len(orphans):
-            late, places_ = self._orphans(batch, slots, places, orphans)
+            late, places_ = self._orphans(batch, slots, places, orphans, numbers)
             gone.append(late)
             of.append(places_)
         every = np.concatenate(gone)
         ids, own = applied.ids[came], places[came]
-        # A row may go in the bundle in which it came.
-        stays = ~np.isin(ids, every)
-        ids, own, kinds = ids[stays], own[stays], kinds[came][stays]
+        kinds = kinds[came]
+        self.state.fit_rows()
+        # A row may go in the bundle in which it came: nothing was told of it.
+        brief = every[self.state.told[every] == 0]
+        if len(brief):
+            stays = ~np.isin(ids, brief)
+            ids, own, kinds = ids[stays], own[stays], kinds[stays]
         return ids, every, np.concatenate([own, *of]), kinds
 
     def _orphans(
-        self, batch: pa.RecordBatch, slots: Array, places: Array, orphans: Array
+        self, batch: pa.RecordBatch, slots: Array, places: Array, orphans: Array, numbers: Array
     ) -> tuple[Array, Array]:
-        """What becomes of retractions of rows that are not there: the rows that went after all, and their places."""
+        """What becomes of retractions of rows that are not there: the rows that went after all, and their places.
+
+        numbers: by row the one that it has in the bundle.
+        """
         none = np.zeros(0, np.int64)
         if self.spec.on_orphan_retraction == "error":
-            place = self.state.table.place(int(slots[orphans[0]]))
+            first = orphans[np.argmin(numbers[orphans])]
+            place = self.state.table.place(int(slots[first]))
             raise OrphanRetractionError(
-                f"row {orphans[0]} retracts from {place}, which does not hold it; "
+                f"row {numbers[first]} retracts from {place}, which does not hold it; "
                 "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
             )
         owed = self.state.owed
@@ -195,12 +220,11 @@ class OverOperator(RowsByKey[OverState]):
 
     def _told(
         self,
-        touched: Array,
+        keys: _Keys,
         ids: Array,
         gone: Array,
         owners: Array,
         kinds: Kinds,
-        balance: Balance,
     ) -> Messages:
         """What is told of rows that came and went, and of those around them."""
         state = self.state
@@ -208,9 +232,10 @@ class OverOperator(RowsByKey[OverState]):
         lost = Side(owners[len(ids) :][known], gone[known], state.told[gone[known]] - 1)
         changed = np.concatenate([ids, gone])
         came = np.arange(len(changed)) < len(ids)
-        standing = Standing(state.sorted, state.pool, touched[owners], changed)
-        stretches = reach(self.spec.calls, standing, owners, came, balance)
-        places, every, positions, values = self._computed(touched, stretches)
+        slots, sizes = keys.slots[owners], keys.sizes_of(owners)
+        standing = Standing(state.sorted, state.pool, slots, changed, sizes=sizes)
+        stretches = reach(self.spec.calls, standing, owners, came, keys.balance)
+        places, every, positions, values = self._computed(keys, stretches)
         was = state.told[every] - 1
         compared = np.flatnonzero(was >= 0)
         differs = was < 0
@@ -220,17 +245,27 @@ class OverOperator(RowsByKey[OverState]):
         where = standing.position[len(ids) :][known], positions[differs]
         state.told[every] = new + 1
         came_as = np.full(len(every), -1, np.int8)
-        by_id = np.argsort(ids)
         fresh = np.flatnonzero(was < 0)
-        given = kinds[by_id[np.searchsorted(ids[by_id], every[fresh])]]
-        came_as[fresh] = given if self.spec.per_record else INSERT
+        came_as[fresh] = INSERT
+        if self.spec.per_record:
+            by_id = np.argsort(ids)
+            came_as[fresh] = kinds[by_id[np.searchsorted(ids[by_id], every[fresh])]]
         self._replaced = was[was >= 0]
         before, after = Side(places, every.copy(), was), Side(places, every, new)
         if not self.spec.per_record:
-            left, kept = self._matched(lost, before, after, came_as, touched)
+            left, kept = self._matched(lost, before, after, came_as, keys.slots)
             lost, before, after = lost.take(left), before.take(kept), after.take(kept)
             came_as, where = came_as[kept], (where[0][left], where[1][kept])
-        return messages(lost, before, after, came_as, where, update_before=self.update_before)
+        return messages(
+            lost,
+            before,
+            after,
+            came_as,
+            where,
+            keys.firsts,
+            keys.rows,
+            update_before=self.update_before,
+        )
 
     def _matched(
         self, lost: Side, before: Side, after: Side, came: Array, touched: Array
@@ -253,15 +288,16 @@ class OverOperator(RowsByKey[OverState]):
         return left, kept
 
     def _computed(
-        self, touched: Array, stretches: Stretches
+        self, keys: _Keys, stretches: Stretches
     ) -> tuple[Array, Array, Array, Encoded]:
         """(place, row, position, new values) of the rows of stretches."""
         state = self.state
-        slots = touched[stretches.places]
-        stretch, ids = state.sorted.between(slots, stretches.starts, stretches.stops)
+        slots = keys.slots[stretches.places]
+        stretch, ids = state.sorted.within(slots, stretches.starts, stretches.stops)
         opens = np.r_[0, np.cumsum(stretches.stops - stretches.starts)]
         position = np.arange(len(ids)) - opens[stretch] + stretches.starts[stretch]
-        standing = Standing(state.sorted, state.pool, slots[stretch], ids, position)
+        sizes = keys.sizes_of(stretches.places[stretch])
+        standing = Standing(state.sorted, state.pool, slots[stretch], ids, position, sizes)
 
         def place(number: int) -> str:
             return state.table.place(int(slots[number]))

@@ -93,7 +93,10 @@ def slide(
     out = handler.values(np.array([stretches]))
     take = np.zeros(len(values), np.int64)
     if len(steps.rows):
-        inputs = handler.pick(handler.bind(batch), steps.rows)
+        inputs = handler.bind(batch)
+        if len(steps.rows) != batch.num_rows or steps.retracts.any():
+            # Else every row comes once, as they stand.
+            inputs = handler.pick(inputs, steps.rows)
         step = _by_waves if handler.KERNELS.fold is None else _folded
         found, where = step(handler, inputs, steps, place)
         take = np.where(values < 0, 0, 1 + where[np.maximum(values, 0)])

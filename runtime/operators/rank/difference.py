@@ -10,10 +10,12 @@ from aggloom.runtime.operators.rank.kernels import (
     drop_same,
     hash_rows,
     pair_numbers,
+    pair_off,
 )
 from aggloom.runtime.operators.rank.seen import Seen
 from aggloom.runtime.state.row_store import RowStore, same_rows
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.key_index import cells_for
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
 By = Literal["key", "number", "row", "nothing"]
@@ -161,28 +163,11 @@ def row_partners(
 
 def _partners(places: Array, marks: Array, comes: Array) -> Array:
     """By row the one with its mark at its place on the other side, the first beside the first, or -1."""
-    partner = np.full(len(marks), -1, np.int64)
-    order = np.lexsort((comes, marks, places))
-    opens = _opens(places[order], marks[order], comes[order])
-    nth = np.empty(len(marks), np.int64)
-    nth[order] = np.arange(len(marks)) - opens
-    order = np.lexsort((comes, nth, marks, places))
-    one, other = order[:-1], order[1:]
-    alike = (places[one] == places[other]) & (marks[one] == marks[other])
-    alike &= (nth[one] == nth[other]) & (comes[one] != comes[other])
-    one, other = one[alike], other[alike]
-    partner[one], partner[other] = other, one
+    n = len(marks)
+    partner, table = np.full(n, -1, np.int64), np.zeros(cells_for(n), np.int32)
+    waiting, after = np.empty(n, np.int32), np.empty(n, np.int32)
+    pair_off(places, marks, comes, table, waiting, after, partner)
     return partner
-
-
-def _opens(*columns: Array) -> Array:
-    """For each of the sorted rows, where the run of rows that are equal to it begins."""
-    n = len(columns[0])
-    new = np.zeros(n, np.bool_)
-    new[:1] = True
-    for column in columns:
-        new[1:] |= column[1:] != column[:-1]
-    return np.maximum.accumulate(np.where(new, np.arange(n), 0))
 
 
 def _same(store: RowStore, left: Array, right: Array, columns: Array) -> Array:

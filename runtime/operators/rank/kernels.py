@@ -18,6 +18,7 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.hashing import combine
 from aggloom.runtime.storage.jit import kernel
+from aggloom.runtime.storage.key_index import around, home
 from aggloom.runtime.storage.pool import PoolArrays, compare_bytes
 
 ROW_NUMBER, RANK, DENSE_RANK = range(3)
@@ -64,6 +65,45 @@ def hash_rows(rows: RowArrays, ids: Array, slots: Array, identity: Array, out: A
             if is_null(rows.flags, ids[k], identity[place]):
                 h = combine(h, place + 1)
         out[k] = h
+
+
+@kernel
+def pair_off(
+    places: Array,
+    marks: Array,
+    comes: Array,
+    table: Array,
+    waiting: Array,
+    after: Array,
+    partner: Array,
+) -> None:
+    """By row the one with its mark at its place on the other side, the first beside the first; -1 before.
+
+    table, zero before: by hash the first row with a place and mark, + 1, with room to spare. waiting, after: by row.
+    """
+    cells = len(table)
+    for r in range(len(marks)):
+        at = home(combine(places[r], marks[r]), cells)
+        own = np.int64(table[at]) - 1
+        while own >= 0 and (places[own] != places[r] or marks[own] != marks[r]):
+            at = around(at + 1, cells)
+            own = np.int64(table[at]) - 1
+        if own < 0:
+            own = np.int64(r)
+            table[at] = r + 1
+            waiting[own] = -1
+        # Those that wait are of one side: a ring, in which the last is followed by the first.
+        last = np.int64(waiting[own])
+        if last < 0:
+            waiting[own] = after[r] = r
+        elif comes[last] == comes[r]:
+            after[r], after[last] = after[last], r
+            waiting[own] = r
+        else:
+            first = np.int64(after[last])
+            partner[r], partner[first] = first, r
+            waiting[own] = -1 if first == last else last
+            after[last] = after[first]
 
 
 @kernel

@@ -1,0 +1,60 @@
+"""The rows of a bundle slot by slot: what is kept of neighbouring slots lies together, and is read in its order."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.jit import kernel
+
+# Numbers are counted if there may be no more than so many for each one that is there; else they are sorted.
+_DENSE = 8
+
+
+class Grouped(NamedTuple):
+    """Rows slot by slot, those of a slot as they came.
+
+    slots: the distinct ones, rising. firsts: by distinct slot the number of its first row. rows: numbers of rows.
+    places: by row of `rows` the number of its slot among the distinct ones.
+    """
+
+    slots: Array
+    firsts: Array
+    rows: Array
+    places: Array
+
+
+@kernel
+def _counted(numbers: Array, ends: Array, order: Array) -> None:
+    """The order of small numbers; `ends`, zero before, is used up."""
+    for k in range(len(numbers)):
+        ends[numbers[k]] += 1
+    at = 0
+    for number in range(len(ends)):
+        here = ends[number]
+        ends[number] = at
+        at += here
+    for k in range(len(numbers)):
+        order[ends[numbers[k]]] = k
+        ends[numbers[k]] += 1
+
+
+def in_order(numbers: Array, limit: int) -> Array:
+    """What puts numbers from 0 to below a limit in order, equal ones as they stand."""
+    if limit > _DENSE * len(numbers):
+        return np.argsort(numbers, kind="stable")
+    order = np.empty(len(numbers), np.int64)
+    _counted(numbers, np.zeros(limit, np.int64), order)
+    return order
+
+
+def grouped(slots: Array, capacity: int) -> Grouped:
+    """The rows with these slots, all of which are below the capacity."""
+    rows = in_order(slots, capacity)
+    sorted_slots = slots[rows]
+    opens = np.ones(len(rows), np.bool_)
+    opens[1:] = sorted_slots[1:] != sorted_slots[:-1]
+    at = np.flatnonzero(opens)
+    return Grouped(sorted_slots[at], rows[at], rows, np.cumsum(opens) - 1)
