@@ -251,6 +251,12 @@ def test_an_orphan_follows_the_policy() -> None:
         on_orphan_retraction="keep",
     )
     assert kept == [[], [("+I", 2, 2, 2)]]
+    with harness(SUMS, on_orphan_retraction="keep") as run:
+        run.process(orphan)
+        run.flush()
+        run.process([("+I", *orphan[0][1:])])
+        run.flush()
+        assert run.changes() == [] and run.operator.keys == 0
 
 
 def test_keys_are_forgotten() -> None:

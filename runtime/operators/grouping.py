@@ -12,6 +12,9 @@ from aggloom.runtime.storage.jit import kernel
 # Numbers are counted if there may be no more than so many for each one that is there; else they are sorted.
 _DENSE = 8
 
+# The messages of no more keys than these leave as the keys came.
+_FEW = 4096
+
 
 class Grouped(NamedTuple):
     """Rows slot by slot, those of a slot as they came.
@@ -58,3 +61,11 @@ def grouped(slots: Array, capacity: int) -> Grouped:
     opens[1:] = sorted_slots[1:] != sorted_slots[:-1]
     at = np.flatnonzero(opens)
     return Grouped(sorted_slots[at], rows[at], rows, np.cumsum(opens) - 1)
+
+
+def as_came(places: Array, firsts: Array, rows: int) -> Array | slice:
+    """The order in which messages leave that are known slot by slot: as the keys came. Those of many keys stay.
+
+    places: by message the number of its slot. firsts: by slot its first row, of so many.
+    """
+    return in_order(firsts[places], rows) if len(firsts) <= _FEW else slice(None)

@@ -211,9 +211,10 @@ class RowStore:
         words = np.empty((len(among), len(ids)), np.int64)
         valid = np.empty(words.shape, np.bool_)
         _gather(self.arrays, ids, among, words, valid)
+        types = [self.schema.field(int(c)).type for c in among]
         return [
-            columns.from_words(words[n], valid[n], self.schema.field(int(c)).type, self.pool)
-            for n, c in enumerate(among)
+            columns.from_words(words[n], valid[n], dtype, self.pool, fresh=True)
+            for n, dtype in enumerate(types)
         ]
 
     def equal(

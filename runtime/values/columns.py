@@ -107,10 +107,12 @@ def flags(column: pa.Array) -> Array:
     return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False))
 
 
-def from_words(out: Array, valid: Array, dtype: pa.DataType, pool: Pool) -> pa.Array:
-    """Words back to an Arrow column."""
+def from_words(
+    out: Array, valid: Array, dtype: pa.DataType, pool: Pool, *, fresh: bool = False
+) -> pa.Array:
+    """Words back to an Arrow column. fresh: nobody writes to `out` any more."""
     if not is_pooled(dtype):
-        return scalars.from_scalar_words(out, valid, dtype)
+        return scalars.from_scalar_words(out, valid, dtype, fresh=fresh)
     offsets, data = pool.gather(out, valid)
     if is_wide_decimal(dtype):
         raw = np.zeros((len(out), 16), np.uint8)

@@ -78,15 +78,17 @@ def wide_bytes(column: pa.Array) -> Array:
     return raw
 
 
-def from_scalar_words(out: Array, valid: Array, dtype: pa.DataType) -> pa.Array:
-    """Words of a type that is not pooled, back to a column."""
+def from_scalar_words(
+    out: Array, valid: Array, dtype: pa.DataType, *, fresh: bool = False
+) -> pa.Array:
+    """Words of a type that is not pooled, back to a column. fresh: nobody writes to `out` any more."""
     if pa.types.is_decimal(dtype):
         return from_limbs(np.stack([out, out >> 63], axis=1), valid, dtype)
     if pa.types.is_floating(dtype):
         return from_floats(words_to_floats(out), valid, dtype)
     if pa.types.is_boolean(dtype):
         return pa.array(out.astype(np.bool_), mask=~valid)
-    data = out.astype(carrier(dtype).to_pandas_dtype(), copy=not out.flags.owndata)
+    data = out.astype(carrier(dtype).to_pandas_dtype(), copy=not (fresh or out.flags.owndata))
     return pa.Array.from_buffers(dtype, len(out), [bitmap(valid), pa.py_buffer(data)])
 
 

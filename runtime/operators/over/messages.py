@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggloom.runtime.operators.grouping import in_order
+from aggloom.runtime.operators.grouping import as_came
 from aggloom.runtime.operators.rank.difference import row_partners
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Array
@@ -47,10 +47,11 @@ def messages(
     *,
     update_before: bool,
 ) -> Messages:
-    """The messages, key by key as they first came, those of a key in the order of its rows.
+    """The messages, key by key (as_came), those of a key in the order of its rows.
 
-    firsts: by place the first row of the key, of so many rows. before, after: the same rows side by side, those that came (kinds in `came`, -1: it did not) without one before.
-    positions: of the rows that went, which stand before the row that is there now, and of the others.
+    before, after: the same rows side by side, those that came (kinds in `came`, -1: it did not) without one before.
+    positions: of the rows that went, which stand before the row that is there now, and of the others. firsts: by place
+    the first row of the key, of so many rows.
     """
     news = came >= 0
     sides = [gone, before.take(~news), after]
@@ -61,7 +62,7 @@ def messages(
     kinds = np.concatenate([np.full(left, DELETE), np.full(changed, UPDATE_BEFORE), kinds])
     # Of a row what went stands before it, and what it was before what it is, as they stand here.
     order = np.argsort((every.places << _SHIFT) + rank, kind="stable")
-    order = order[in_order(firsts[every.places[order]], rows)]
+    order = order[as_came(every.places[order], firsts, rows)]
     if not update_before:
         order = order[kinds[order] != UPDATE_BEFORE]
     some = every.take(order)

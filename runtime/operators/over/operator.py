@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from aggloom.errors import OrphanRetractionError
 from aggloom.runtime.operators.base import Held, Partials
 from aggloom.runtime.operators.grouping import grouped
 from aggloom.runtime.operators.over.bounds import Standing
@@ -22,10 +21,10 @@ from aggloom.runtime.operators.over.messages import Messages, Side, inserts, mes
 from aggloom.runtime.operators.over.reach import Balance, Stretches, reach
 from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.state import OverState
+from aggloom.runtime.operators.row_changes import Changes, bring
 from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.waves import in_waves
-from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.state.row_store import Encoded, same_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, Kinds, is_retraction
@@ -105,7 +104,7 @@ class OverOperator(RowsByKey[OverState]):
             changes = in_waves(slots, bundle)
         else:
             changes, _ = self._bundle(batch, slots, kinds, clock.processing)
-        if is_retraction(kinds).any():
+        if is_retraction(kinds).any() or self.state.owed is not None:
             self._leave(np.unique(slots))
         self.state.tidy()
         self._failed = False
@@ -140,83 +139,24 @@ class OverOperator(RowsByKey[OverState]):
         """Rows together: the changes that they bring, and by change the first row of its key."""
         state = self.state
         touched, firsts, rows, places = grouped(slots, state.table.capacity)
-        batch, kinds = batch.take(pa.array(rows)), kinds[rows]
+        given = Changes(batch.take(pa.array(rows)), slots[rows], is_retraction(kinds[rows]), rows)
         before = state.sorted.sizes(touched)
-        ids, gone, owners, kinds_ = self._apply(batch, touched, places, kinds, rows)
+        came, came_by, gone, gone_by = bring(
+            state, given, self.spec.on_orphan_retraction, self.counters
+        )
+        state.fit_rows()
+        # A row may go in the bundle in which it came: nothing was told of it.
+        brief = gone[state.told[gone] == 0]
+        if len(brief):
+            stays = ~np.isin(came, brief)
+            came, came_by = came[stays], came_by[stays]
         keys = _Keys(touched, firsts, len(rows), before, state.sorted.sizes(touched))
-        told = self._told(keys, ids, gone, owners, kinds_)
+        owners = places[np.concatenate([came_by, gone_by])]
+        told = self._told(keys, came, gone, owners, kinds[rows[came_by]])
         changes = self._rows(told), told.kinds
         self._settle(gone)
         state.table.stamps("written")[touched] = now
         return changes, firsts[told.places]
-
-    def _apply(
-        self, batch: pa.RecordBatch, touched: Array, places: Array, kinds: Kinds, numbers: Array
-    ) -> tuple[Array, Array, Array, Kinds]:
-        """Bring rows into the state: the rows that came, those that went, and the places and kinds of both."""
-        rows, owed, retracts = self.state.sorted, self.state.owed, is_retraction(kinds)
-        slots = touched[places]
-        if owed is not None and len(owed):
-            left = self._unsettled(batch, slots, retracts)
-            batch, slots = batch.filter(pa.array(left)), slots[left]
-            places, kinds, retracts, numbers = places[left], kinds[left], retracts[left], numbers[left]
-        applied = rows.apply(slots, batch, retracts)
-        went = applied.gone >= 0
-        came = ~retracts
-        orphans = np.flatnonzero(applied.outcomes == ORPHAN)
-        gone, of = [applied.gone[went]], [places[went]]
-        if len(orphans):
-            late, places_ = self._orphans(batch, slots, places, orphans, numbers)
-            gone.append(late)
-            of.append(places_)
-        every = np.concatenate(gone)
-        ids, own = applied.ids[came], places[came]
-        kinds = kinds[came]
-        self.state.fit_rows()
-        # A row may go in the bundle in which it came: nothing was told of it.
-        brief = every[self.state.told[every] == 0]
-        if len(brief):
-            stays = ~np.isin(ids, brief)
-            ids, own, kinds = ids[stays], own[stays], kinds[stays]
-        return ids, every, np.concatenate([own, *of]), kinds
-
-    def _orphans(
-        self, batch: pa.RecordBatch, slots: Array, places: Array, orphans: Array, numbers: Array
-    ) -> tuple[Array, Array]:
-        """What becomes of retractions of rows that are not there: the rows that went after all, and their places.
-
-        numbers: by row the one that it has in the bundle.
-        """
-        none = np.zeros(0, np.int64)
-        if self.spec.on_orphan_retraction == "error":
-            first = orphans[np.argmin(numbers[orphans])]
-            place = self.state.table.place(int(slots[first]))
-            raise OrphanRetractionError(
-                f"row {numbers[first]} retracts from {place}, which does not hold it; "
-                "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
-            )
-        owed = self.state.owed
-        if owed is None:
-            self.counters["orphans_dropped"] += len(orphans)
-            return none, none
-        # The row may have come later in this bundle.
-        early = batch.take(pa.array(orphans))
-        again = self.state.sorted.remove(slots[orphans], early)
-        went = again.gone >= 0
-        never = np.flatnonzero(again.outcomes == ORPHAN)
-        owed.insert(slots[orphans][never], early.take(pa.array(never)))
-        return again.gone[went], places[orphans][went]
-
-    def _unsettled(self, batch: pa.RecordBatch, slots: Array, retracts: Array) -> Array:
-        """Which rows are left without those that were taken back before they came."""
-        owed = self.state.owed
-        assert owed is not None
-        news = np.flatnonzero(~retracts)
-        found = owed.remove(slots[news], batch.take(pa.array(news)))
-        owed.free(found.gone[found.gone >= 0])
-        left = np.ones(len(slots), np.bool_)
-        left[news[found.outcomes != ORPHAN]] = False
-        return left
 
     def _told(
         self,
@@ -287,9 +227,7 @@ class OverOperator(RowsByKey[OverState]):
         kept[new[same & equal]] = False
         return left, kept
 
-    def _computed(
-        self, keys: _Keys, stretches: Stretches
-    ) -> tuple[Array, Array, Array, Encoded]:
+    def _computed(self, keys: _Keys, stretches: Stretches) -> tuple[Array, Array, Array, Encoded]:
         """(place, row, position, new values) of the rows of stretches."""
         state = self.state
         slots = keys.slots[stretches.places]

@@ -30,6 +30,10 @@ class Messages(NamedTuple):
     numbers: Array
     kinds: Kinds
 
+    def some(self, which: Array | slice) -> Messages:
+        """Those with these places, in this order."""
+        return Messages(self.places[which], self.ids[which], self.numbers[which], self.kinds[which])
+
 
 class Difference:
     """Compares rows of a store. identity: the columns by which a row is known.

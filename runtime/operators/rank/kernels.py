@@ -107,24 +107,6 @@ def pair_off(
 
 
 @kernel
-def first_of(slots: Array, mark: Array, touched: Array, first: Array) -> int:
-    """The different slots in the order in which they come, and the row of each that comes first; how many there are.
-
-    mark: zero for every slot, before and after.
-    """
-    found = 0
-    for r in range(len(slots)):
-        slot = slots[r]
-        if mark[slot] == 0:
-            mark[slot] = 1
-            touched[found], first[found] = slot, r
-            found += 1
-    for k in range(found):
-        mark[touched[k]] = 0
-    return int(found)
-
-
-@kernel
 def drop_same(
     ids: Array, numbers: Array, before: int, by_number: bool, mark: Array, left: Array
 ) -> None:

@@ -9,17 +9,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.errors import DataError, OrphanRetractionError
+from aggloom.errors import DataError
 from aggloom.runtime.operators.base import Held, Partials
+from aggloom.runtime.operators.grouping import as_came, grouped
 from aggloom.runtime.operators.rank.difference import By, Difference, Messages
-from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, first_of, in_range
+from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, in_range
 from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
+from aggloom.runtime.operators.row_changes import Changes, bring
 from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.waves import in_waves
-from aggloom.runtime.state.row_index import ORPHAN
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, UPDATE_BEFORE, Kinds, is_retraction
 from aggloom.runtime.values.clock import NO_TIME, Clock
@@ -57,7 +58,6 @@ class RankOperator(RowsByKey[RankState]):
         )
         self.counters = {"rows": 0, "orphans_dropped": 0, "expired": 0, "emitted": 0}
         self._difference = self._comparison()
-        self._mark = np.zeros(0, np.int8)
 
     @property
     def name(self) -> str:
@@ -87,8 +87,8 @@ class RankOperator(RowsByKey[RankState]):
         else:
             every = np.arange(len(slots))
             changes, _ = self._bundle(batch, slots, retracts, every, clock.processing)
-        if self.spec.strategy == "retract":
-            self._leave(self._distinct(slots)[0])
+        if retracts.any() or self.state.owed is not None:
+            self._leave(np.unique(slots))
         self.state.pool.sweep()
         self._failed = False
         self.counters["emitted"] += len(changes[1])
@@ -166,36 +166,47 @@ class RankOperator(RowsByKey[RankState]):
         self, batch: pa.RecordBatch, slots: Array, retracts: Array, rows: Array, now: int
     ) -> tuple[Rows, Array]:
         """Rows together: how what is seen changes, and by message the first row of its key."""
+        given = Changes(batch, slots, retracts, rows)
         if self.spec.strategy != "retract":
             fits = self._in_range(batch, slots)
             if not fits.all():
-                batch, slots, rows = batch.filter(pa.array(fits)), slots[fits], rows[fits]
-        touched, first = self._distinct(slots)
+                given = given.some(np.flatnonzero(fits))
+        touched, firsts, order, _ = grouped(given.slots, self.state.table.capacity)
         before = self._seen(touched)
-        gone, replaced = self._apply(batch, slots, retracts)
+        gone, replaced = self._apply(given, order)
         after = self._seen(touched)
         # Per record, a row that moves up is taken from its old number before it is at the new one.
         shown = replaced if self.spec.per_record and len(replaced) else None
         told = self._difference.messages(self.state.sorted.rows, before, after, touched, shown)
+        told = told.some(as_came(told.places, firsts, len(order)))
         changes = self._rows(told), told.kinds
         self.state.sorted.free(gone)
         self.state.table.stamps("written")[touched] = now
-        return changes, rows[first[told.places]]
+        return changes, given.numbers[firsts[told.places]]
 
-    def _apply(self, batch: pa.RecordBatch, slots: Array, retracts: Array) -> tuple[Array, Array]:
-        """Bring rows into the state: those that are gone, to be freed, and those that newer ones replaced."""
-        if self.spec.strategy == "retract":
-            return self._apply_all(batch, slots, retracts), np.zeros(0, np.int64)
-        gone, replaced = [], []
+    def _apply(self, changes: Changes, order: Array) -> tuple[Array, Array]:
+        """Bring rows into the state: those that are gone, to be freed, and those that newer ones replaced.
+
+        order: of the rows, slot by slot.
+        """
+        if self.spec.strategy != "retract":
+            return self._add(changes.batch, changes.slots)
+        policy = self.spec.on_orphan_retraction
+        brought = bring(self.state, changes.some(order), policy, self.counters)
+        return brought.gone, np.zeros(0, np.int64)
+
+    def _add(self, batch: pa.RecordBatch, slots: Array) -> tuple[Array, Array]:
+        """Store the rows that are in range: as _apply."""
+        every, replaced = [], []
         for start in range(0, max(len(slots), 1), _CHUNK):
             # What a part of the rows has put out of range need not be stored for the rest of them.
             part = slice(start, start + _CHUNK)
-            some, cut = self._apply_best(batch.slice(start, _CHUNK), slots[part], not start)
+            some, cut = self._add_part(batch.slice(start, _CHUNK), slots[part], not start)
             replaced.append(some)
-            gone += [some, cut]
-        return np.concatenate(gone), np.concatenate(replaced)
+            every += [some, cut]
+        return np.concatenate(every), np.concatenate(replaced)
 
-    def _apply_best(self, batch: pa.RecordBatch, slots: Array, first: bool) -> tuple[Array, Array]:
+    def _add_part(self, batch: pa.RecordBatch, slots: Array, first: bool) -> tuple[Array, Array]:
         """Store rows: those that newer ones replaced, and those that fell out of range.
 
         first: whether they are known to be in range.
@@ -204,8 +215,8 @@ class RankOperator(RowsByKey[RankState]):
         if not first:
             fits = self._in_range(batch, slots)
             batch, slots = batch.filter(pa.array(fits)), slots[fits]
-        applied = rows.insert(slots, batch)
-        touched, _ = self._distinct(slots)
+        touched, _, order, _ = grouped(slots, self.state.table.capacity)
+        applied = rows.insert(slots[order], batch.take(pa.array(order)))
         stops = self._ends(touched)
         if self._function != ROW_NUMBER:
             stops = ends_of(rows, self._function, touched, stops)
@@ -224,54 +235,6 @@ class RankOperator(RowsByKey[RankState]):
         if rows.unique:
             fits |= rows.find(slots, batch) >= 0
         return fits
-
-    def _distinct(self, slots: Array) -> tuple[Array, Array]:
-        """The different slots in the order in which they come, and the first row of each."""
-        if len(self._mark) < self.state.table.capacity:
-            self._mark = np.zeros(self.state.table.capacity, np.int8)
-        touched, first = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
-        found = first_of(slots, self._mark, touched, first)
-        return touched[:found], first[:found]
-
-    def _apply_all(self, batch: pa.RecordBatch, slots: Array, retracts: Array) -> Array:
-        """Add rows and take rows back: those that are gone."""
-        rows, owed = self.state.sorted, self.state.owed
-        if owed is not None and len(owed):
-            batch, slots, retracts = self._settled(batch, slots, retracts)
-        applied = rows.apply(slots, batch, retracts)
-        gone = [applied.gone[applied.gone >= 0]]
-        orphans = np.flatnonzero(applied.outcomes == ORPHAN)
-        if not len(orphans):
-            return gone[0]
-        if self.spec.on_orphan_retraction == "error":
-            place = self.state.table.place(int(slots[orphans[0]]))
-            raise OrphanRetractionError(
-                f"row {orphans[0]} retracts from {place}, which does not hold it; "
-                "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
-            )
-        if owed is None:
-            self.counters["orphans_dropped"] += len(orphans)
-            return gone[0]
-        # The row may have come later in this bundle.
-        early = batch.take(pa.array(orphans))
-        again = rows.remove(slots[orphans], early)
-        gone.append(again.gone[again.gone >= 0])
-        never = np.flatnonzero(again.outcomes == ORPHAN)
-        owed.insert(slots[orphans][never], early.take(pa.array(never)))
-        return np.concatenate(gone)
-
-    def _settled(
-        self, batch: pa.RecordBatch, slots: Array, retracts: Array
-    ) -> tuple[pa.RecordBatch, Array, Array]:
-        """The rows without those that were taken back before they came."""
-        owed = self.state.owed
-        assert owed is not None
-        news = np.flatnonzero(~retracts)
-        found = owed.remove(slots[news], batch.take(pa.array(news)))
-        owed.free(found.gone[found.gone >= 0])
-        left = np.ones(len(slots), np.bool_)
-        left[news[found.outcomes != ORPHAN]] = False
-        return batch.filter(pa.array(left)), slots[left], retracts[left]
 
     def _leave(self, touched: Array) -> None:
         """Forget keys that have nothing left; a number that a key has learned outlives its rows."""

@@ -83,7 +83,7 @@ class WindowRankOperator(RankOperator):
         slots = self.state.lookup(batch)
         fits = self._in_range(batch, slots)
         some = slots[fits]
-        gone, _ = self._apply(batch.filter(pa.array(fits)), some, np.zeros(len(some), np.bool_))
+        gone, _ = self._add(batch.filter(pa.array(fits)), some)
         self.state.sorted.free(gone)
 
     def _fire(self) -> Rows:

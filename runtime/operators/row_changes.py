@@ -1,0 +1,96 @@
+"""A bundle's changes brought into sorted rows, and what becomes of one that is taken back and is not there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from aggloom.errors import OrphanRetractionError
+from aggloom.runtime.state.key_table import KeyTable
+from aggloom.runtime.state.row_bag import RowBag
+from aggloom.runtime.state.row_index import ORPHAN
+from aggloom.runtime.state.sorted_rows import SortedRows
+from aggloom.runtime.storage.arena import Array
+
+
+class SortedState(Protocol):
+    """Keys, their rows, and those that were taken back before they came, if these are remembered."""
+
+    table: KeyTable
+    sorted: SortedRows
+    owed: RowBag | None
+
+
+class Changes(NamedTuple):
+    """Rows, the slot of each, whether it is taken back, and its number in the bundle."""
+
+    batch: pa.RecordBatch
+    slots: Array
+    retracts: Array
+    numbers: Array
+
+    def some(self, which: Array) -> Changes:
+        """Those with these places."""
+        batch = self.batch.take(pa.array(which))
+        return Changes(batch, self.slots[which], self.retracts[which], self.numbers[which])
+
+
+class Brought(NamedTuple):
+    """The stored rows that came and those that are gone, which have to be freed; of each the place of its change."""
+
+    came: Array
+    came_by: Array
+    gone: Array
+    gone_by: Array
+
+
+def bring(state: SortedState, changes: Changes, policy: str, counters: dict[str, int]) -> Brought:
+    """Add rows and take rows back, one after another as they stand.
+
+    policy: about a row that is taken back and is not there: "error", "drop", or "keep" it in mind until it comes.
+    Raises OrphanRetractionError.
+    """
+    owed, places = state.owed, np.arange(len(changes.slots))
+    if owed is not None and len(owed):
+        places = _unsettled(owed, changes)
+        changes = changes.some(places)
+    applied = state.sorted.apply(changes.slots, changes.batch, changes.retracts)
+    went = applied.gone >= 0
+    gone, gone_by = [applied.gone[went]], [places[went]]
+    orphans = np.flatnonzero(applied.outcomes == ORPHAN)
+    if len(orphans) and policy == "error":
+        _refuse(state.table, changes.some(orphans))
+    if len(orphans) and owed is None:
+        counters["orphans_dropped"] += len(orphans)
+    elif len(orphans):
+        assert owed is not None
+        # The row may have come later in this bundle.
+        early = changes.some(orphans)
+        again = state.sorted.remove(early.slots, early.batch)
+        went = again.gone >= 0
+        gone.append(again.gone[went])
+        gone_by.append(places[orphans][went])
+        never = early.some(np.flatnonzero(again.outcomes == ORPHAN))
+        owed.insert(never.slots, never.batch)
+    came = ~changes.retracts
+    return Brought(applied.ids[came], places[came], np.concatenate(gone), np.concatenate(gone_by))
+
+
+def _unsettled(owed: RowBag, changes: Changes) -> Array:
+    """The places of the changes that are left without rows that were taken back before they came."""
+    news = np.flatnonzero(~changes.retracts)
+    found = owed.remove(changes.slots[news], changes.batch.take(pa.array(news)))
+    owed.free(found.gone[found.gone >= 0])
+    left = np.ones(len(changes.slots), np.bool_)
+    left[news[found.outcomes != ORPHAN]] = False
+    return np.flatnonzero(left)
+
+
+def _refuse(table: KeyTable, orphans: Changes) -> None:
+    first = int(np.argmin(orphans.numbers))
+    raise OrphanRetractionError(
+        f"row {orphans.numbers[first]} retracts from {table.place(int(orphans.slots[first]))}, which does not hold it; "
+        "let on_orphan_retraction be 'drop' or 'keep' if the input may be out of order"
+    )
