@@ -14,11 +14,11 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 from sqlglot import exp, parse_one
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.active import active_analyser
+from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.function_types import part_type, result_type
 from aggloom.codegen.scalar.operand_types import (
     arithmetic_type,
@@ -194,18 +194,18 @@ def _as_written(sql: str) -> exp.Expression:
     return parse_one(sql, dialect=_Plain)
 
 
-class _Plain(Spark):  # type: ignore[misc]
+class _Plain(ScalarSpark):
     """Spark's dialect, without classes for its functions."""
 
-    class Parser(Spark.Parser):  # type: ignore[misc]
+    class Parser(ScalarSpark.Parser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar = {
-            name: Spark.Parser.FUNCTION_PARSERS[name]
+            name: ScalarSpark.Parser.FUNCTION_PARSERS[name]
             for name in ("CAST", "EXTRACT", "OVERLAY", "TRIM", "TRY_CAST")
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar = {
             name: parser
-            for name, parser in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items()
+            for name, parser in ScalarSpark.Parser.NO_PAREN_FUNCTION_PARSERS.items()
             if name != "TRANSFORM"
         }
 
