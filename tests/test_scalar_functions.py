@@ -287,6 +287,7 @@ OTHERS = [
         "d + INTERVAL 1 MONTH",
         "d - INTERVAL '1' YEAR",
         "d + INTERVAL '1 2' DAY TO HOUR",
+        "d - INTERVAL '1-2' YEAR TO MONTH",
     ),
     *(
         "CASE WHEN ok THEN i ELSE l END",
@@ -343,6 +344,12 @@ def test_the_table_tells_what_sparks_analyser_tells(spark: Any) -> None:
         if told != spoken:
             wrong[sql] = (str(told), type_name(spoken))
     assert wrong == {}
+
+
+@pytest.mark.parametrize("call", ["explode(a)", "POSEXPLODE_OUTER(a)", "stack(2, i, i)"])
+def test_what_makes_rows_is_refused(call: str) -> None:
+    with pytest.raises(UnsupportedExpressionError, match="makes several rows of one"):
+        infer_type(call, pa.schema([("a", pa.list_(pa.int32())), ("i", pa.int32())]))
 
 
 @pytest.mark.spark

@@ -41,6 +41,10 @@ _BOOLEAN: Final = (
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike),
     *(exp.Boolean, exp.RegexpLike, exp.StartsWith, exp.EndsWith, exp.Contains),
 )
+_GENERATORS: Final = (
+    *("explode", "explode_outer", "posexplode", "posexplode_outer"),
+    *("inline", "inline_outer", "json_tuple", "stack"),
+)
 _STRING: Final = (exp.Upper, exp.Lower, exp.Trim)
 _INT: Final = (
     *(exp.Length, exp.Year, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.Second, exp.Quarter),
@@ -160,7 +164,9 @@ def _shifted(
     if pa.types.is_date(time) and pa.types.is_integer(other):
         return time
     if pa.types.is_date(time) and pa.types.is_duration(other) and isinstance(by, exp.Interval):
-        unit = by.unit.name.upper().rstrip("S") if isinstance(by.unit, exp.Var) else ""
+        # Of YEAR TO MONTH and its like the last word says how fine it is.
+        last = by.unit.expression if isinstance(by.unit, exp.IntervalSpan) else by.unit
+        unit = last.name.upper().rstrip("S") if isinstance(last, exp.Var) else ""
         return time if unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY") else INSTANT
     return _asked(node, types)
 
@@ -184,6 +190,8 @@ def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
         return result_type("concat", list(node.flatten(unnest=False)), type_of)
     call = node if isinstance(node, exp.Anonymous) else _as_written(node.sql("spark"))
     if isinstance(call, exp.Anonymous):
+        if call.name.casefold() in _GENERATORS:
+            raise unsupported(node, "makes several rows of one; explode before the query.")
         return result_type(call.name, call.expressions, type_of)
     return None if type(call) is type(node) else infer(call, types)
 
