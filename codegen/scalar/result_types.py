@@ -23,6 +23,7 @@ from aggloom.codegen.scalar.function_types import part_type, result_type
 from aggloom.codegen.scalar.operand_types import (
     arithmetic_type,
     common,
+    counted,
     rounded,
     unsupported,
     untold,
@@ -63,8 +64,10 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     """The Arrow type of a parsed expression over columns of these types; NULL alone is null."""
     if isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and node.name in types):
         return types[node.name]
-    if isinstance(node, exp.Paren | exp.Neg | exp.Abs | exp.Alias):
+    if isinstance(node, exp.Paren | exp.Alias):
         return infer(node.this, types)
+    if isinstance(node, exp.Neg | exp.Abs):
+        return counted(infer(node.this, types), pa.float64())
     if isinstance(node, exp.Literal):
         return _literal(node)
     if isinstance(node, exp.Null):
@@ -143,6 +146,7 @@ def _operated(node: exp.Expression, types: Types) -> pa.DataType:
     left = _operand(node, types)
     for operator in reversed(operators):
         right = _operand(operator.right, types)
+        left, right = counted(left, right), counted(right, left)
         if is_number(left) and is_number(right):
             left = arithmetic_type(operator, left, right)
         elif isinstance(operator, exp.Add | exp.Sub):
