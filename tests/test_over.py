@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -230,6 +231,28 @@ def test_distances_beyond_the_type_reach_its_ends() -> None:
     assert sorted(found) == [("+I", -(2**63), 1), ("+I", 0, 2), ("+I", far, 2)] or sorted(
         found
     ) == [("+I", -(2**63), 1), ("+I", 0, 3), ("+I", far, 2)]
+
+
+@pytest.mark.parametrize("way", ["ASC NULLS LAST", "DESC NULLS FIRST"])
+@pytest.mark.parametrize("kind", ["TINYINT", "BIGINT", "DECIMAL(3,0)"])
+def test_a_frame_that_starts_beyond_the_type_is_empty(kind: str, way: str) -> None:
+    """Rows with the last value of the type lie at no distance from one another."""
+    top = {"TINYINT": 127, "BIGINT": 2**63 - 1, "DECIMAL(3,0)": 999}[kind]
+    values = [top, top - 2, top - 3, 0, -top, -top + 1, None]
+    for start, end in ((2, 2), (-2, -2), (-9, -2), (2, 9)):
+        first, last = (f"{abs(n)} {'FOLLOWING' if n > 0 else 'PRECEDING'}" for n in (start, end))
+        sql = f"SELECT x, COUNT(x) OVER (ORDER BY x {way} RANGE BETWEEN {first} AND {last}) AS c FROM t"
+        with Harness.from_sql(sql, {"t": f"x {kind}"}, backend="python") as harness:
+            for value in values:
+                decimal = value is not None and "DECIMAL" in kind
+                harness.process([("+I", Decimal(value) if decimal else value)])
+                harness.flush()
+            found = dict(harness.table())
+        sign = -1 if way.startswith("DESC") else 1
+        numbers = [value for value in values if value is not None]
+        for value in numbers:
+            near = [other for other in numbers if start <= sign * (other - value) <= end]
+            assert found[value] == len(near), (value, first, last)
 
 
 def test_an_orphan_follows_the_policy() -> None:

@@ -51,8 +51,12 @@ LIMITS = [
     "SELECT id, x FROM t ORDER BY id OFFSET 1 ROWS FETCH FIRST 2 ROWS ONLY",
     "SELECT g, MAX(x) AS m FROM t GROUP BY g ORDER BY m DESC NULLS LAST, g NULLS FIRST LIMIT 2",
     "SELECT g, COUNT(*) AS c FROM t GROUP BY g ORDER BY COUNT(*) DESC, g LIMIT 1",
+    "SELECT g, COUNT(*) AS c FROM t GROUP BY g ORDER BY 2 DESC, 1 NULLS FIRST LIMIT 2",
+    "SELECT -id AS z, n FROM t ORDER BY z % 3, z + 1 LIMIT 3",
+    "SELECT n AS m, SUM(id) AS s FROM t GROUP BY n ORDER BY s - m DESC NULLS LAST, m NULLS LAST LIMIT 2",
     "SELECT DISTINCT n FROM t ORDER BY n LIMIT 2",
     "SELECT id FROM t UNION ALL SELECT n FROM t ORDER BY id LIMIT 3",
+    "SELECT n, id AS i FROM t UNION SELECT id, n FROM t ORDER BY 2 DESC NULLS LAST, 1 NULLS LAST LIMIT 3",
     "SELECT COUNT(*) AS c FROM (SELECT id FROM t ORDER BY id LIMIT 3)",
     "SELECT id FROM t ORDER BY id LIMIT 0",
     "SELECT k.g, r.id, x FROM (SELECT DISTINCT g FROM t) k, "
@@ -153,6 +157,17 @@ def test_ties_are_fetched_too() -> None:
         t.process([("+I", "a", n, x, 0) for n, x in enumerate([1.0, 3.0, 2.0, 2.0, 0.5])])
         t.flush()
         assert sorted(t.table()) == [(1, 3.0), (2, 2.0), (3, 2.0)]
+
+
+def test_order_by_takes_the_names_of_the_result_first() -> None:
+    """In expressions too, as Spark does; in an aggregate, or with the table before them, they are the source's."""
+    orders = {"id": -3, "id + 0": -3, "abs(id) DESC": -3, "t.id + 0": -1, "MIN(id)": -1}
+    for order, first in orders.items():
+        sql = f"SELECT -id AS id FROM t {'GROUP BY id' * ('(' in order)} ORDER BY {order} LIMIT 1"
+        with Harness.from_sql(sql, tables={"t": DDL}, backend="python") as t:
+            t.process([("+I", "a", n, None, 0) for n in (2, 1, 3)])
+            t.flush()
+            assert t.table() == [(first,)], order
 
 
 def test_a_limit_without_an_order_takes_the_first_that_came() -> None:
@@ -258,6 +273,8 @@ def test_rank_sql_says_the_same() -> None:
         ("SELECT id FROM t LIMIT -1", "LIMIT needs a whole number"),
         ("SELECT id FROM t ORDER BY nope LIMIT 1", "no column 'nope'"),
         ("SELECT id FROM t ORDER BY 7 LIMIT 1", "ORDER BY 7"),
+        ("SELECT *, id AS i FROM t ORDER BY 1 LIMIT 1", "ORDER BY 1: name the column"),
+        ("SELECT id + 1 FROM t UNION SELECT n FROM t ORDER BY 1 LIMIT 1", "ORDER BY 1: name the"),
         (
             "SELECT id FROM t ORDER BY x OFFSET 1 ROWS FETCH FIRST 2 ROWS WITH TIES",
             "WITH TIES after OFFSET is",

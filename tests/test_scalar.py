@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from scalar_oracle import lowered
 
+from aggloom import Harness
 from aggloom.codegen import LoweredCalc, lower_calc
 from aggloom.codegen.scalar import doc
 from aggloom.codegen.scalar.calc import calculate
@@ -145,6 +146,47 @@ def test_branch_is_computed_only_where_it_is_reached(sql: str, expected: list[An
         return
     assert lowered(sql, SAMPLES).to_pylist() == expected
     assert lowered(sql, SAMPLES.slice(0, 0)).to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("4 | 2 & 1", 4),
+        ("1 ^ 3 & 1 | 8", 8),
+        ("6 ^ 3 | 1", 5),
+        ("1 + 1 & 2 + 4", 2),
+        ("4 | 2 = 6 AND 5 & 4 = 4", True),
+        ("2 + 3 || 'a' || 2 * 3", "5a6"),
+        ("'it''s'", "it's"),
+        ("''''", "'"),
+        ("'''a''''b'''", "'a''b'"),
+        ('"say ""a"""', 'say "a"'),
+        ("\"it''s\"", "it''s"),
+        ("'a' 'b'", "ab"),
+        (r"'a\'b''c'", "a'b'c"),
+    ],
+)
+def test_texts_and_operators_are_read_as_spark_reads_them(sql: str, expected: Any) -> None:
+    """Of operators & binds tighter than ^, and that than |. A quote in a text may be doubled."""
+    assert lowered(sql, SAMPLES.slice(0, 1)).to_pylist() == [expected]
+    query = f"SELECT {sql} AS x FROM t"
+    with Harness.from_sql(query, {"t": "i INT"}, backend="python") as harness:
+        harness.process([("+I", 1)])
+        harness.flush()
+        assert harness.table() == [(expected,)]
+
+
+def test_texts_are_joined_as_tightly_as_numbers_are_added() -> None:
+    assert parse_scalar("s || i + 1").key == "add"
+    with pytest.raises(UnsupportedExpressionError, match=r"s \|\| i \+ 1"):
+        lowered("s || i + 1", SAMPLES)
+
+
+@pytest.mark.parametrize("sql", ["trunc(d, 'Q')", "date_trunc('M', w)", "DATE_TRUNC('D', n)"])
+def test_a_unit_that_spark_lacks_is_left_to_it(sql: str) -> None:
+    """Spark gives NULL; the parser would take M for a minute."""
+    with pytest.raises(UnsupportedExpressionError, match="Spark session"):
+        lowered(sql, SAMPLES)
 
 
 def test_division_rounds_as_spark_for_any_digits() -> None:

@@ -287,6 +287,7 @@ OTHERS = [
         "d + INTERVAL 1 MONTH",
         "d - INTERVAL '1' YEAR",
         "d + INTERVAL '1 2' DAY TO HOUR",
+        "d - INTERVAL '1-2' YEAR TO MONTH",
     ),
     *(
         "CASE WHEN ok THEN i ELSE l END",
@@ -307,6 +308,7 @@ OTHERS = [
         "nullif(i, 1)",
         "zeroifnull(x)",
     ),
+    *("-s", "abs(s)", "s / 2", "s + i", "s * 1.5", "s % f", "y - s", "i / s", "s * 2 + i"),
 ]
 SAMPLES = [
     *(f"{name}(s)" for name in OF_TEXT.split()),
@@ -343,6 +345,19 @@ def test_the_table_tells_what_sparks_analyser_tells(spark: Any) -> None:
         if told != spoken:
             wrong[sql] = (str(told), type_name(spoken))
     assert wrong == {}
+
+
+@pytest.mark.parametrize("call", ["explode(a)", "POSEXPLODE_OUTER(a)", "stack(2, i, i)"])
+def test_what_makes_rows_is_refused(call: str) -> None:
+    with pytest.raises(UnsupportedExpressionError, match="makes several rows of one"):
+        infer_type(call, pa.schema([("a", pa.list_(pa.int32())), ("i", pa.int32())]))
+
+
+def test_a_text_in_arithmetic_counts_as_a_number() -> None:
+    schema = pa.schema([("s", pa.string()), ("i", pa.int32()), ("d", pa.decimal128(5, 1))])
+    told = {sql: infer_type(sql, schema) for sql in ("s / 2", "-s", "s * d", "abs(s)")}
+    assert set(told.values()) == {pa.float64()}, told
+    assert infer_type("s + i", schema) == infer_type("i % s", schema) == pa.int64()
 
 
 @pytest.mark.spark

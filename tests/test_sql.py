@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 
+import aggloom as al
+from aggloom.codegen.planner import plan_query
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec, Computed
 from aggloom.errors import (
     DuplicateNameError,
@@ -256,3 +260,39 @@ def test_functions_that_only_add_are_read_in_either_dialect() -> None:
         assert spec.output_schema.names == ["n"]
     with pytest.raises(NotRetractableError):
         AggSpec.from_sql("SELECT APPROX_COUNT_DISTINCT(a) AS n FROM t", "a INT", "retract", "flink")
+
+
+FIELDS = {
+    "SELECT s.a FROM t": (["a"], [(1,), (5,), (None,)]),
+    "SELECT t.s.b.c AS x FROM t WHERE S.a < 5": (["x"], [("x",)]),
+    "SELECT s.a, COUNT(*) AS n FROM t GROUP BY s.a HAVING s.a > 1": (["a", "n"], [(5, 1)]),
+    "SELECT k, SUM(t.s.a) AS x, MAX(s.b.c) AS m FROM t GROUP BY k": (
+        ["k", "x", "m"],
+        [("p", 6, "x"), ("q", None, None)],
+    ),
+    "SELECT s.a, LAG(s.a) OVER (ORDER BY s.a) AS o FROM t": (
+        ["a", "o"],
+        [(None, None), (1, None), (5, 1)],
+    ),
+    "SELECT s.a FROM t ORDER BY s.a DESC LIMIT 1": (["a"], [(5,)]),
+    "SELECT s.k FROM (SELECT k, s FROM t) AS s WHERE s.s.a = 1": (["k"], [("p",)]),
+}
+
+
+@pytest.mark.parametrize("sql", FIELDS)
+def test_fields_are_read_by_dots(sql: str) -> None:
+    """A table's column comes before a field of a column with the table's name."""
+    names, expected = FIELDS[sql]
+    table = "k STRING, s STRUCT<a INT, b STRUCT<c STRING>>"
+    with al.Harness.from_sql(sql, {"t": table}, backend="python") as harness:
+        nested = [("p", {"a": 1, "b": {"c": "x"}}), ("p", {"a": 5, "b": None}), ("q", None)]
+        harness.process([("+I", *row) for row in nested])
+        harness.flush()
+        assert Counter(harness.table()) == Counter(expected)
+        assert harness.plan.schema.names == names
+
+
+def test_a_field_that_is_not_there_is_named() -> None:
+    for sql, match in (("s.c", "no field 'c'"), ("k.a", r"no column 'k\.a'")):
+        with pytest.raises(UnknownColumnError, match=match):
+            plan_query(f"SELECT {sql} FROM t", {"t": "k STRING, s STRUCT<a INT>"})

@@ -45,7 +45,7 @@ from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.query import Block
-from aggloom.codegen.sql.scope import Scope, bare, pretty
+from aggloom.codegen.sql.scope import Scope, bare, own_name
 from aggloom.codegen.sql.shape import check_block, check_source, refusal
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.codegen.sql.windows import table_arguments
@@ -306,9 +306,9 @@ class _Builder:
         where = scope.where_of(tree)
         select, fields = [], []
         for item in (node for each in tree.expressions for node in self._items(each, scope)):
-            node = bare(scope.resolved(item.this if isinstance(item, exp.Alias) else item))
-            name = item.alias if isinstance(item, exp.Alias) else None
-            name = name or (node.name if isinstance(node, exp.Column) else pretty(node))
+            written = item.this if isinstance(item, exp.Alias) else item
+            node = bare(scope.resolved(written))
+            name = (item.alias if isinstance(item, exp.Alias) else None) or own_name(written, node)
             with scope.at(node):
                 flink = scope.flink_divisions(node.copy(), scope.types)
                 try:

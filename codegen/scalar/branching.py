@@ -13,6 +13,7 @@ from aggloom.codegen.scalar.lowered import Lowered, call, constant, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering
 from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import FLOATS
+from aggloom.codegen.spec.dtypes import INSTANT
 
 Arm = tuple[exp.Expression, exp.Expression]
 
@@ -76,12 +77,13 @@ def _coalesce(low: Lowering, node: exp.Coalesce) -> Lowered:
     return _of(f"pc.coalesce({', '.join(value.text for value in values)})", dtype, values)
 
 
-def _extreme(floats: str, others: str, low: Lowering, node: exp.Expression) -> Lowered:
+def _extreme(compared: str, others: str, low: Lowering, node: exp.Expression) -> Lowered:
+    """The least or greatest value; of types that Arrow has no kernel for, or another order, by comparing them."""
     values = low.aligned([node.this, *node.expressions], node, texts=False)
     dtype = values[0].type
-    if pa.types.is_nested(dtype) or dtype in (pa.bool_(), pa.null(), pa.binary()):
+    if pa.types.is_nested(dtype) or dtype == pa.null():
         raise unsupported(node, NEEDS_SPARK)
-    word = floats if dtype in FLOATS else others
+    word = compared if dtype in (*FLOATS, INSTANT, pa.bool_(), pa.binary()) else others
     return _of(f"{word}({', '.join(value.text for value in values)})", dtype, values)
 
 
@@ -118,13 +120,13 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     ),
     entry(
         exp.Least,
-        ("LEAST(i, l, 3)", "LEAST(f, g)", "LEAST(s, t)"),
+        ("LEAST(i, l, 3)", "LEAST(f, g)", "LEAST(s, t)", "LEAST(p, q)"),
         partial(_extreme, "scalar.least", "pc.min_element_wise"),
         "ignore_nulls",
     ),
     entry(
         exp.Greatest,
-        ("GREATEST(i, l, 3)", "GREATEST(f, g)", "GREATEST(d, u)"),
+        ("GREATEST(i, l, 3)", "GREATEST(f, g)", "GREATEST(d, u)", "GREATEST(w, n, d)"),
         partial(_extreme, "scalar.greatest", "pc.max_element_wise"),
         "ignore_nulls",
     ),

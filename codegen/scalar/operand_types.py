@@ -7,6 +7,7 @@ from sqlglot import exp
 
 from aggloom.codegen.scalar.promotion import (
     FLOATS,
+    INTEGERS,
     as_decimal,
     decimal_result,
     is_decimal,
@@ -53,6 +54,13 @@ def arithmetic_type(node: exp.Expression, left: pa.DataType, right: pa.DataType)
     one, other = _decimal(left, node.left), _decimal(right, node.right)
     operator = {exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}.get(type(node), "+")
     return decimal_result(operator, one, other)
+
+
+def counted(dtype: pa.DataType, other: pa.DataType) -> pa.DataType:
+    """What a text counts as in arithmetic with a number: BIGINT beside integers, else DOUBLE; others as they are."""
+    if dtype != pa.string() or not is_number(other):
+        return dtype
+    return pa.int64() if other in INTEGERS else pa.float64()
 
 
 def rounded(node: exp.Round, argument: pa.DataType) -> pa.DataType | None:

@@ -14,15 +14,16 @@ from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 from sqlglot import exp, parse_one
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.active import active_analyser
+from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.function_types import part_type, result_type
 from aggloom.codegen.scalar.operand_types import (
     arithmetic_type,
     common,
+    counted,
     rounded,
     unsupported,
     untold,
@@ -40,6 +41,10 @@ _BOOLEAN: Final = (
     *(exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ),
     *(exp.And, exp.Or, exp.Not, exp.Is, exp.In, exp.Between, exp.Like, exp.ILike),
     *(exp.Boolean, exp.RegexpLike, exp.StartsWith, exp.EndsWith, exp.Contains),
+)
+_GENERATORS: Final = (
+    *("explode", "explode_outer", "posexplode", "posexplode_outer"),
+    *("inline", "inline_outer", "json_tuple", "stack"),
 )
 _STRING: Final = (exp.Upper, exp.Lower, exp.Trim)
 _INT: Final = (
@@ -59,8 +64,10 @@ def infer(node: exp.Expression, types: Types) -> pa.DataType:
     """The Arrow type of a parsed expression over columns of these types; NULL alone is null."""
     if isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and node.name in types):
         return types[node.name]
-    if isinstance(node, exp.Paren | exp.Neg | exp.Abs | exp.Alias):
+    if isinstance(node, exp.Paren | exp.Alias):
         return infer(node.this, types)
+    if isinstance(node, exp.Neg | exp.Abs):
+        return counted(infer(node.this, types), pa.float64())
     if isinstance(node, exp.Literal):
         return _literal(node)
     if isinstance(node, exp.Null):
@@ -139,6 +146,7 @@ def _operated(node: exp.Expression, types: Types) -> pa.DataType:
     left = _operand(node, types)
     for operator in reversed(operators):
         right = _operand(operator.right, types)
+        left, right = counted(left, right), counted(right, left)
         if is_number(left) and is_number(right):
             left = arithmetic_type(operator, left, right)
         elif isinstance(operator, exp.Add | exp.Sub):
@@ -160,7 +168,9 @@ def _shifted(
     if pa.types.is_date(time) and pa.types.is_integer(other):
         return time
     if pa.types.is_date(time) and pa.types.is_duration(other) and isinstance(by, exp.Interval):
-        unit = by.unit.name.upper().rstrip("S") if isinstance(by.unit, exp.Var) else ""
+        # Of YEAR TO MONTH and its like the last word says how fine it is.
+        last = by.unit.expression if isinstance(by.unit, exp.IntervalSpan) else by.unit
+        unit = last.name.upper().rstrip("S") if isinstance(last, exp.Var) else ""
         return time if unit in ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY") else INSTANT
     return _asked(node, types)
 
@@ -184,6 +194,8 @@ def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
         return result_type("concat", list(node.flatten(unnest=False)), type_of)
     call = node if isinstance(node, exp.Anonymous) else _as_written(node.sql("spark"))
     if isinstance(call, exp.Anonymous):
+        if call.name.casefold() in _GENERATORS:
+            raise unsupported(node, "makes several rows of one; explode before the query.")
         return result_type(call.name, call.expressions, type_of)
     return None if type(call) is type(node) else infer(call, types)
 
@@ -194,18 +206,18 @@ def _as_written(sql: str) -> exp.Expression:
     return parse_one(sql, dialect=_Plain)
 
 
-class _Plain(Spark):  # type: ignore[misc]
+class _Plain(ScalarSpark):
     """Spark's dialect, without classes for its functions."""
 
-    class Parser(Spark.Parser):  # type: ignore[misc]
+    class Parser(ScalarSpark.Parser):
         FUNCTIONS: ClassVar[dict[str, Any]] = {}
         FUNCTION_PARSERS: ClassVar = {
-            name: Spark.Parser.FUNCTION_PARSERS[name]
+            name: ScalarSpark.Parser.FUNCTION_PARSERS[name]
             for name in ("CAST", "EXTRACT", "OVERLAY", "TRIM", "TRY_CAST")
         }
         NO_PAREN_FUNCTION_PARSERS: ClassVar = {
             name: parser
-            for name, parser in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items()
+            for name, parser in ScalarSpark.Parser.NO_PAREN_FUNCTION_PARSERS.items()
             if name != "TRANSFORM"
         }
 

@@ -203,9 +203,9 @@ class AggloomSpark(ScalarSpark):
 
     Parser = _Parser
 
-    class Tokenizer(Spark.Tokenizer):  # type: ignore[misc]
+    class Tokenizer(ScalarSpark.Tokenizer):
         KEYWORDS: ClassVar = {
-            **Spark.Tokenizer.KEYWORDS,
+            **ScalarSpark.Tokenizer.KEYWORDS,
             "MATCH_CONDITION": TokenType.MATCH_CONDITION,
         }
 

@@ -312,21 +312,41 @@ def _of_output(plain: Plain, sign: str) -> Callable[[exp.Expression], str]:
         items = plain.items
         number = whole_number(node)
         if number is not None:
-            stars = any(item.find(exp.Star) for item in items) or not items
-            if stars or not 1 <= number <= len(items):
-                message = f"ORDER BY {number}: name the column."
-                raise SqlError(located(message, plain.sql, node))
-            item = items[number - 1]
-            return str(item.alias) if item.alias else plain.column(item, sign)
+            return _counted_off(plain, sign, node, number)
         if isinstance(node, exp.Column) and not node.table:
             for item in items:
                 if item.alias and item.alias.casefold() == node.name.casefold():
                     return str(item.alias)
         if isinstance(plain.tree, exp.Select) and not plain.tree.args.get("distinct"):
-            return plain.column(node, sign)
+            return plain.column(_over_source(plain, node), sign)
         if isinstance(node, exp.Column):
             return str(node.name)
         fix = "order by a column of the result"
         raise refusal(plain.sql, node, "ORDER BY an expression here is", fix)
 
     return column
+
+
+def _counted_off(plain: Plain, sign: str, node: exp.Expression, number: int) -> str:
+    """The column of the result with this number; of a set operation, by the names of its left side."""
+    tree = plain.tree
+    items = list(tree.selects) if isinstance(tree, exp.Query) else []
+    item = items[number - 1] if 1 <= number <= len(items) else None
+    if item is not None and not any(each.is_star for each in items):
+        if not isinstance(tree, exp.Select) and item.alias_or_name:
+            return str(item.alias_or_name)
+        if isinstance(tree, exp.Select):
+            return str(item.alias) if item.alias else plain.column(item, sign)
+    raise SqlError(located(f"ORDER BY {number}: name the column.", plain.sql, node))
+
+
+def _over_source(plain: Plain, node: exp.Expression) -> exp.Expression:
+    """An expression of ORDER BY over the source: the names of items stand for them, but for those in aggregates."""
+    if isinstance(node, exp.Column):
+        return node
+    items = {item.alias.casefold(): item.this for item in plain.items if item.alias}
+    said = node.copy()
+    for part in list(said.walk(prune=lambda each: isinstance(each, Call | exp.Query))):
+        if isinstance(part, exp.Column) and not part.table and part.name.casefold() in items:
+            part.replace(exp.paren(items[part.name.casefold()].copy()))
+    return said

@@ -28,7 +28,7 @@ from aggloom.codegen.sql.grouping_sets import (
     has_sets,
     sets_of,
 )
-from aggloom.codegen.sql.scope import Scope, bare, named, pretty, text_of
+from aggloom.codegen.sql.scope import Scope, bare, named, own_name, text_of
 from aggloom.codegen.sql.shape import read, refusal
 from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
 
@@ -105,8 +105,8 @@ class Block(Scope):
                 isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
             ):
                 raise refusal(self.sql, node, "SELECT * is", "name the keys and the aggregates")
-            node = bare(self.resolved(node))
-            items.append((node, alias, node.name if isinstance(node, exp.Column) else pretty(node)))
+            found = bare(self.resolved(node))
+            items.append((found, alias, own_name(node, found)))
         return items
 
     def _find_keys(self, projections: list[tuple[exp.Expression, str | None, str]]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.scope import named
+from aggloom.codegen.sql.scope import named, path
 from aggloom.errors import AmbiguousColumnError, UnknownColumnError, UnknownTableError, nearest
 
 
@@ -129,7 +129,7 @@ class Relations:
 
     def _field(self, node: exp.Expression) -> exp.Expression | None:
         """What `t.c.f.g` or `c.f.g` is: a field of the column c, which is a ROW; None if there is no such column."""
-        parts = _path(node)
+        parts = path(node)
         tabled = len(parts) > 2 and any(each.is_called(parts[0]) for each in self._everywhere())
         column = exp.column(parts[1], table=parts[0]) if tabled else exp.column(parts[0])
         found = self.find(column) if len(parts) > 1 else None
@@ -153,12 +153,3 @@ class Relations:
         for each in self.tables:
             if each.find(column.name) is not None:
                 yield min(each.names, key=len, default="a sub-query")
-
-
-def _path(node: exp.Expression) -> list[str]:
-    """The names that dots join."""
-    if isinstance(node, exp.Dot):
-        last = node.expression
-        inner = _path(node.this)
-        return [*inner, last.name] if inner and isinstance(last, exp.Identifier) else []
-    return [part.name for part in node.parts] if isinstance(node, exp.Column) else []

@@ -121,13 +121,17 @@ class Scope:
             # CAST(... AS TIMESTAMP) and TO_TIMESTAMP(...): Flink's is a wall clock.
             if flink and isinstance(part, exp.DataType) and part.this in _TIMESTAMPS:
                 return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
-            if not isinstance(part, exp.Column) or isinstance(part.this, exp.Star):
+            if not isinstance(part, exp.Column | exp.Dot) or isinstance(part.this, exp.Star):
                 return part
-            name = self.find(part.name)
-            if part.table and part.table.casefold() not in self.tables:
-                raise self.unknown(part)
+            name = None
+            if isinstance(part, exp.Column):
+                owned = not part.table or part.table.casefold() in self.tables
+                name = self.find(part.name) if owned else None
+            field = self._field(part) if name is None else None
+            if field is not None or isinstance(part, exp.Dot):
+                return part if field is None else field
             if name is None:
-                if lenient:
+                if lenient and owned:
                     return part
                 raise self.unknown(part)
             column = named(name)
@@ -140,6 +144,19 @@ class Scope:
         if flink:
             for part in found.find_all(exp.Bracket):
                 self._count_from_zero(part)
+        return found
+
+    def _field(self, node: exp.Expression) -> exp.Expression | None:
+        """What `t.c.f.g` or `c.f.g` is: a field of the column c, which is a ROW; None if there is no such column."""
+        names = path(node)
+        if len(names) > 2 and names[0].casefold() in self.tables:
+            names = names[1:]
+        column = self.find(names[0]) if len(names) > 1 else None
+        if column is None or not pa.types.is_struct(self.schema.field(column).type):
+            return None
+        found: exp.Expression = named(column)
+        for name in names[1:]:
+            found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
         return found
 
     def _count_from_zero(self, part: exp.Bracket) -> None:
@@ -178,6 +195,23 @@ class Scope:
             yield
         except SpecError as error:
             raise type(error)(located(str(error), self.sql, node)) from None
+
+
+def path(node: exp.Expression) -> list[str]:
+    """The names that dots join; none of what is no column, nor a field of one."""
+    if isinstance(node, exp.Dot):
+        last = node.expression
+        inner = path(node.this)
+        return [*inner, last.name] if inner and isinstance(last, exp.Identifier) else []
+    return [part.name for part in node.parts] if isinstance(node, exp.Column) else []
+
+
+def own_name(item: exp.Expression, resolved: exp.Expression) -> str:
+    """What an item without an alias is called: a column or a field by its name, others as Spark calls them."""
+    if isinstance(resolved, exp.Column):
+        return str(resolved.name)
+    written = path(bare(item))
+    return written[-1] if written else pretty(resolved)
 
 
 def named(name: str) -> exp.Column:

@@ -92,11 +92,13 @@ class Standing:
 
     def at(self, distance: str, *, equals: bool) -> Array:
         """How many rows stand before the sort keys at a distance from these; `equals`: or have them."""
-        found = self.rows.before(
-            self.slots,
-            *key_at(self.values, distance, self.rows.key.columns[0], self.pool),
-            equals=equals,
-        )
+        word, tier, beyond = key_at(self.values, distance, self.rows.key.columns[0], self.pool)
+        found = self.rows.before(self.slots, word, tier, equals=equals)
+        follows = not distance.startswith("-")
+        if equals != follows and beyond.any():
+            # What lies beyond the last value of the type lies behind, or before, the rows that have it, too.
+            there = self.rows.before(self.slots, word, tier, equals=follows)
+            found = np.where(beyond, there, found)
         # NULLs lie at no distance but among themselves.
         return np.where(self._null, self.behind if equals else self.first, found)
 

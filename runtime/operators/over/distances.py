@@ -13,25 +13,29 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.pool import Pool
 
 
-def key_at(values: pa.Array, distance: str, column: SortColumn, pool: Pool) -> tuple[Array, Array]:
-    """(word, tier) of the sort keys that follow those of `values` at a distance; before them if it is negative.
+def key_at(
+    values: pa.Array, distance: str, column: SortColumn, pool: Pool
+) -> tuple[Array, Array, Array]:
+    """(word, tier, beyond) of the sort keys that follow those of `values` at a distance; before them if it is negative.
 
-    A key that the type does not reach is its last. A NULL has none: what stands there means nothing.
+    A key that the type does not reach is its last, and `beyond` it. A NULL has none: what stands there means nothing.
     """
     far = Decimal(distance) * (-1 if column.descending else 1)
-    moved = _moved(values, far)
+    moved, beyond = _moved(values, far)
     batch = pa.RecordBatch.from_arrays([moved], schema=pa.schema([("k", values.type)]))
     alone = SortColumn(0, column.descending, column.nulls_first)
-    return SortKey(list(batch.schema), [alone]).words(batch, pool)
+    return *SortKey(list(batch.schema), [alone]).words(batch, pool), beyond
 
 
-def _moved(values: pa.Array, far: Decimal) -> pa.Array:
+def _moved(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
+    """The values so far on, and which of them the type does not reach: none of floats, which have infinities."""
     kind = values.type
     if pa.types.is_floating(kind):
         width = np.float32 if pa.types.is_float32(kind) else np.float64
         numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
         with np.errstate(over="ignore"):
-            return _masked(pa.array((numbers + width(far)).astype(width)), values)
+            shifted = pa.array((numbers + width(far)).astype(width))
+        return _masked(shifted, values), np.zeros(len(values), np.bool_)
     if pa.types.is_decimal(kind):
         return _moved_decimals(values, far)
     plain = values
@@ -45,15 +49,17 @@ def _moved(values: pa.Array, far: Decimal) -> pa.Array:
     # Beyond 64 bits there is nothing: the sum is kept inside the type's limits before it is made.
     if whole >= 0:
         moved = np.minimum(numbers, limits.max - min(whole, limits.max)) + min(whole, limits.max)
-        moved = np.where(numbers > limits.max - whole, limits.max, moved)
+        beyond = numbers > limits.max - whole
+        moved = np.where(beyond, limits.max, moved)
     else:
         least = max(whole, limits.min)
+        beyond = numbers < limits.min - whole
         moved = np.maximum(numbers, limits.min - least) + least
     shifted = pa.array(moved.astype(np.int64)).cast(plain.type)
-    return _masked(shifted.cast(kind) if plain is not values else shifted, values)
+    return _masked(shifted.cast(kind) if plain is not values else shifted, values), beyond
 
 
-def _moved_decimals(values: pa.Array, far: Decimal) -> pa.Array:
+def _moved_decimals(values: pa.Array, far: Decimal) -> tuple[pa.Array, Array]:
     kind = values.type
     wide = pa.decimal256(kind.precision + 1, kind.scale)
     greatest = Decimal(10**kind.precision - 1).scaleb(-kind.scale)
@@ -63,8 +69,9 @@ def _moved_decimals(values: pa.Array, far: Decimal) -> pa.Array:
     )
     top = pa.scalar(greatest, moved.type)
     least = pa.scalar(-greatest, moved.type)
-    moved = pc.if_else(pc.greater(moved, top), top, moved)
-    return pc.if_else(pc.less(moved, least), least, moved).cast(kind)
+    above, below = pc.greater(moved, top), pc.less(moved, least)
+    beyond = pc.fill_null(pc.or_(above, below), False).to_numpy(zero_copy_only=False)
+    return pc.if_else(below, least, pc.if_else(above, top, moved)).cast(kind), beyond
 
 
 def _masked(moved: pa.Array, values: pa.Array) -> pa.Array:
