@@ -24,6 +24,7 @@ from aggloom.runtime.spark.journal import followed
 from aggloom.runtime.spark.lower import lowered
 from aggloom.runtime.spark.paths import whole
 from aggloom.runtime.spark.repartition import hint
+from aggloom.runtime.spark.source_log import check_output
 from aggloom.runtime.spark.starting import WithFiles, ready
 from aggloom.runtime.values.changelog import (
     KIND_NAMES,
@@ -71,6 +72,9 @@ def write_changes(
     path = whole(df.sparkSession, path) if path else path
     checkpoint = whole(df.sparkSession, checkpoint)
     made = given = lowered(df)
+    written = path or getattr(options, "path", None)
+    if written and made is not None:
+        check_output(written, {name: table.df for name, table in made.tables.items()})
     batches = None
     if options is not None:
         batches = EachBatch.of(df, made, options, key_columns, checkpoint)
