@@ -169,6 +169,30 @@ def test_an_output_that_lacks_batches_or_is_of_another_kind(
     assert run("jsonl", "p4") == []
 
 
+@pytest.mark.spark
+def test_a_file_that_was_renamed_is_warned_of(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, state = put(tmp_path / "t", "a", "b"), tmp_path / "state"
+    with caplog.at_level(logging.WARNING, "aggloom"):
+        stream(spark, path, state)
+        (tmp_path / "t" / "b").unlink()
+        put(tmp_path / "t", "c")
+        stream(spark, path, state)
+        assert caplog.messages == []
+        (tmp_path / "t" / "a").rename(tmp_path / "t" / "d")
+        stream(spark, path, state)
+        (said,) = caplog.messages
+        assert f"read once more, as new files: {path}/d. " in said and f"gone: {path}/a." in said
+        stream(spark, path, state)
+        assert len(caplog.messages) == 1
+    assert dict(zip(*read_table(state).to_pydict().values(), strict=True)) == {
+        "a": 2,
+        "b": 1,
+        "c": 1,
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "kind", "said"),
     [

@@ -140,6 +140,27 @@ def warn_changed(checkpoint: str | Path, read: Mapping[str, int]) -> None:
         )
 
 
+def warn_renamed(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
+    """Warn of files on this machine that were not read, and are as old as one that was read and is gone.
+
+    To Spark a file that was renamed, or moved within its table, is another one: its rows count twice.
+    """
+    source = _SOURCES.get(df)
+    gone = {time: path for path, time in read.items() if not os.path.lexists(path)}
+    if source is None or not is_local(source.path) or not gone:
+        return
+    found = _files(local(source.path), source.deep)
+    again = [str(path) for path, time in found if time in gone and str(path) not in read]
+    if again:
+        _log.warning(
+            "table %s: read once more, as new files: %s. Of the same time was what has been read and is gone: %s. If "
+            "files were renamed, their rows count twice.",
+            name,
+            _named(again),
+            _named([gone[time] for path, time in found if str(path) in again]),
+        )
+
+
 def check_files(checkpoint: str | Path, batch: int, ignore: bool) -> None:
     """Raise MissingFileError if files that a batch has, by Spark's log, are no longer on this machine.
 
