@@ -206,9 +206,14 @@ def test_a_file_that_was_renamed_is_warned_of(
             "SinkError",
             "another query writes files into file:/so at",
         ),
+        (
+            "[UNSUPPORTED_TIME_TYPE] The data type TIME is not supported. SQLSTATE: 0A000",
+            "SparkVersionError",
+            "set spark.sql.timeType.enabled",
+        ),
     ],
 )
-def test_two_at_once_are_told(text: str, kind: str, said: str) -> None:
+def test_what_spark_says_is_told_in_words(text: str, kind: str, said: str) -> None:
     error = explained(RuntimeError(text))
     assert isinstance(error, AggloomError)
     assert type(error).__name__ == kind

@@ -26,6 +26,16 @@ from aggloom.runtime.spark.release import streaming_class
 _log = logging.getLogger("aggloom")
 _LOG, _OWNER = "_spark_metadata", "_aggloom"
 _FORMATS = {"jsonl": "json.JsonFileFormat", "parquet": "parquet.ParquetFileFormat"}
+WRITTEN = {
+    "jsonl": {
+        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+        "timeZone": "UTC",
+        "ignoreNullFields": "false",
+    },
+    "parquet": {},
+}
+"""Options of Spark's writers, which would cut times to milliseconds, and offsets to minutes, and leave out NULLs."""
 _ENDINGS = {"jsonl": ".json", "parquet": ".parquet"}
 _PACKAGE = "org.apache.spark.sql.execution.datasources"
 
@@ -58,7 +68,10 @@ class FileSink:
         self._claim(files, log, mark, batch_id, checkpoint_id(batch, self.checkpoint))
         format = getattr(jvm, f"{_PACKAGE}.{_FORMATS[self.kind]}")()
         columns = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
-        options = jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
+        said = jvm.java.util.HashMap()
+        for name, value in WRITTEN[self.kind].items():
+            said.put(name, value)
+        options = jvm.PythonUtils.toScalaMap(said)
         sink = getattr(jvm, streaming_class("sinks", "FileStreamSink"))
         return sink(session._jsparkSession, path.toString(), format, columns, options)
 

@@ -19,7 +19,7 @@ from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
-from aggloom.runtime.spark.file_sink import FileSink, is_here, take_back
+from aggloom.runtime.spark.file_sink import WRITTEN, FileSink, is_here, take_back
 from aggloom.runtime.spark.journal import followed
 from aggloom.runtime.spark.lower import lowered
 from aggloom.runtime.spark.paths import whole
@@ -101,6 +101,7 @@ def write_changes(
         writer = writer.foreachBatch(WithFiles(checkpoint, each))
     else:
         writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
+        writer = writer.options(**WRITTEN[kind])
     return followed(started(writer), checkpoint, given)
 
 
