@@ -17,7 +17,8 @@ import pyarrow as pa
 from aggloom.codegen import quoted, type_name
 from aggloom.connect_types import connect_columns
 from aggloom.errors import InputFormatError, SpecError
-from aggloom.runtime.formats.lines import files_at, read_lines
+from aggloom.runtime.formats.lines import read_lines
+from aggloom.runtime.formats.places import files_at
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
 
 _ROWS = 10_000
@@ -53,7 +54,7 @@ def _named(name: str) -> str:
 def sniffed(path: str) -> str | None:
     """The format of JSON files by their first line; None where that does not tell."""
     try:
-        first = next(iter(_objects(path, None)), None)
+        first = next(iter(_objects(files_at(path), None)), None)
     except (SpecError, InputFormatError, OSError):
         return None
     if first is None:
@@ -69,20 +70,24 @@ def sniffed(path: str) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def inferred(path: str, format: str, separator: str = ",") -> Inferred | None:
+def inferred(
+    path: str, format: str, separator: str = ",", names: str = "*", deep: bool = False
+) -> Inferred | None:
     """The columns of files in a format that tells them: CSV, JSON lines, Debezium's and Maxwell's messages; else None.
 
+    names, deep: which files of a directory are read.
     Raises SpecError where no file is there, or where a column's values are of no one type; InputFormatError.
     """
     if format not in INFERRED:
         return None
-    first, *others = files_at(path)
+    found = files_at(path, names, deep)
+    first, *others = found
     files = f"{first} and {len(others)} more" if others else str(first)
     if format == "debezium-json":
-        known = next((s for m in _objects(path, _ROWS) if (s := m.get("schema"))), None)
+        known = next((s for m in _objects(found, _ROWS) if (s := m.get("schema"))), None)
         if known is not None:
             return Inferred(connect_columns(known, files), 1, files)
-    rows = list(islice(_rows(path, format, separator), _ROWS))
+    rows = list(islice(_rows(found, format, separator), _ROWS))
     columns: dict[str, list[Any]] = {}
     for row in rows:
         if _REST in row:
@@ -111,10 +116,10 @@ def _is_change(name: str, values: Iterable[Any], format: str) -> bool:
     return all(value in SPELLINGS for value in values)
 
 
-def _rows(path: str, format: str, separator: str) -> Iterator[Row]:
+def _rows(files: Iterable[Path], format: str, separator: str) -> Iterator[Row]:
     if format == "csv":
-        return _csv(path, separator)
-    found = _objects(path, None)
+        return _csv(files, separator)
+    found = _objects(files, None)
     if format == "jsonl":
         return found
     if format == "maxwell-json":
@@ -124,15 +129,15 @@ def _rows(path: str, format: str, separator: str) -> Iterator[Row]:
     return (image for image in images if isinstance(image, dict))
 
 
-def _csv(path: str, separator: str) -> Iterator[Row]:
-    for file in files_at(path):
+def _csv(files: Iterable[Path], separator: str) -> Iterator[Row]:
+    for file in files:
         with file.open(encoding="utf-8-sig", newline="") as lines:
             yield from csv.DictReader(lines, delimiter=separator, restkey=_REST)
 
 
-def _objects(path: str, limit: int | None) -> Iterator[dict[str, Any]]:
+def _objects(files: Iterable[Path], limit: int | None) -> Iterator[dict[str, Any]]:
     """The JSON objects of lines."""
-    for message in islice(read_lines(files_at(path), None), limit):
+    for message in islice(read_lines(files, None), limit):
         try:
             found = json.loads(message.value or b"null")
         except (ValueError, RecursionError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -113,14 +113,19 @@ def complete(given: Mapping[str, Any], where: str) -> Job:
             raise SpecError(f"{where}: {name} is {given[name]!r}; it must be {_WORDS[kind]}.")
     if not isinstance(given.get("checkpoint") or "", str | Path):
         raise SpecError(f"{where}: checkpoint is {given['checkpoint']!r}; it must be a path.")
-    names = [table.name for table in given["tables"]]
-    for name in names:
-        if names.count(name) > 1:
-            raise SpecError(f"{where}: table {name!r} is given twice; leave one out.")
+    check_names(given["tables"], where)
     job = Job(**given)
     sink = _sink(job.sink, where)
     made = replace(job, sink=sink, checkpoint=Path(job.checkpoint) if job.checkpoint else None)
     return checked(made, where)
+
+
+def check_names(tables: Iterable[TableSource], where: str) -> None:
+    """Raise SpecError for a table that is given twice: one of them would be passed over."""
+    names = [table.name for table in tables]
+    for name in names:
+        if names.count(name) > 1:
+            raise SpecError(f"{where}: table {name!r} is given twice; leave one out.")
 
 
 def checked(job: Job, where: str) -> Job:

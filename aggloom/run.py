@@ -18,7 +18,7 @@ from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.inferred import is_here
 from aggloom.interrupts import Interrupts
 from aggloom.planned import plan_of_job, tables_told
-from aggloom.runtime.formats.lines import files_at
+from aggloom.runtime.formats.places import files_at
 
 if TYPE_CHECKING:
     from aggloom.job import Job

@@ -59,4 +59,12 @@ def jobs_of(
         raise SpecError(
             "two queries of the script go into one table; give each a table, or UNION ALL them."
         )
+    sinks = [job.sink for job in jobs if isinstance(job.sink, str)]
+    outputs = [Path(path).resolve() for sink in sinks if (path := sink.partition(":")[2])]
+    for output in outputs:
+        if outputs.count(output) > 1:
+            raise SpecError(
+                f"two queries of the script write files into {output}; give each a directory of its own, or UNION ALL "
+                "them."
+            )
     return jobs, plans

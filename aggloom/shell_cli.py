@@ -70,11 +70,12 @@ def sql_shell(
         raise click.UsageError(
             f"there is no file {str(script)!r}; statements themselves go after -c"
         )
-    from aggloom.job import Job
+    from aggloom.job import Job, check_names
     from aggloom.shell import Shell, told_tables
     from aggloom.tables import read_table_option
 
     sources = tuple(map(read_table_option, tables))
+    check_names(sources, "sql")
     options = pairs_of("--set", "OPTION=VALUE", settings)
     job = Job("", sources, None, "console", changes, dialect, backend, options=options)
     shell = Shell(job, form, changelog, None if script is None else script.parent)

@@ -19,6 +19,7 @@ from aggloom.errors import InputFormatError, SpecError, nearest
 from aggloom.inferred import Inferred, inferred, is_here, sniffed
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.formats.places import files_at, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 
 SPARK_OPTIONS = (
@@ -115,7 +116,9 @@ class TableSource:
         separators = [self.options[name] for name in ("sep", "delimiter") if name in self.options]
         found = None
         if self.kafka is None and is_here(self.path):
-            found = inferred(self.path, self.format, *separators[:1])
+            found = inferred(
+                self.path, self.format, *separators[:1] or [","], **which(self.options)
+            )
         if found is None:
             local = self.kafka is None and ":" not in self.path
             missing = local and not glob(self.path)  # noqa: PTH207 - the path may be absolute
@@ -134,7 +137,7 @@ class TableSource:
             return self.schema
         if self.format != "parquet":
             return self._inferred().schema
-        found = [_parquet_schema(file) for file in _parquet_files(self.path)]
+        found = [_parquet_schema(file) for file in self._parquet_files()]
         if not found:
             raise SpecError(
                 f"table {self.name}: there is no Parquet file at {self.path!r} to tell the columns; add schema=DDL."
@@ -146,6 +149,12 @@ class TableSource:
                 f"table {self.name}: the files at {self.path!r} disagree on a column ({error}); add schema=DDL."
             ) from None
         return pa.schema([column for column in whole if column.name not in _CHANGE_COLUMNS])
+
+    def _parquet_files(self) -> list[Path]:
+        try:
+            return files_at(self.path, **which(self.options))
+        except SpecError:
+            return []
 
 
 def read_table_option(text: str) -> TableSource:
@@ -355,16 +364,6 @@ def _guessed(path: str, where: str) -> str:
         raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}.")
     (format,) = found
     return (is_here(path) and format == "jsonl" and sniffed(path)) or format
-
-
-def _parquet_files(path: str) -> list[Path]:
-    place = Path(path)
-    if place.is_file():
-        return [place]
-    # Path.glob takes no absolute patterns.
-    matched = glob(path, recursive=True)  # noqa: PTH207
-    found = place.rglob("*.parquet") if place.is_dir() else map(Path, matched)
-    return sorted(file for file in found if file.is_file() and file.name[0] not in "._")
 
 
 def _parquet_schema(file: Path) -> pa.Schema:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -71,6 +72,10 @@ ENCODED: list[tuple[str, dict[str, Any] | None, Any, Any]] = [
     ("STRING", None, {"a": [1.50, True, None]}, '{"a":[1.5,true,null]}'),
     ("MAP<INT,STRING>", None, {"1": "a"}, [(1, "a")]),
     ("STRUCT<a: INT, b: STRING>", None, {"a": 1}, {"a": 1, "b": None}),
+    ("STRUCT<a: INT, B: STRING>", None, {"A": 1, "b": "x", "c": 2}, {"a": 1, "B": "x"}),
+    ("ARRAY<STRUCT<a: INT>>", None, [{"A": 1, "a": 2}, {"A": None}], [{"a": 2}, {"a": None}]),
+    ("FLOAT", None, 3.4028234663852886e38, 3.4028234663852886e38),
+    ("FLOAT", None, math.inf, math.inf),
 ]  # fmt: skip
 
 
@@ -103,6 +108,12 @@ WRONG: list[tuple[str, dict[str, Any] | None, Any, str]] = [
     ("INT", None, 1.0, "cannot hold '1.0' as INT"),
     ("DOUBLE", None, 10**400, "malformed|cannot hold"),
     ("BINARY", None, "?", "cannot hold"),
+    ("FLOAT", None, 1e39, "cannot hold"),
+    ("FLOAT", {"type": "double"}, -1e39, "cannot hold"),
+    ("FLOAT", DECIMAL, b64(10**41), "cannot hold"),
+    ("STRUCT<abc: INT>", None, {"ABC": 1, "Abc": 2}, "cannot hold"),
+    ("TIMESTAMP", None, "0001-01-01T00:00:00+14:00", "cannot hold"),
+    ("TIMESTAMP", None, "9999-12-31T23:59:59-14:00", "cannot hold"),
 ]  # fmt: skip
 
 

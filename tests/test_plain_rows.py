@@ -118,6 +118,7 @@ def test_one_that_is_odd_leaves_all_to_the_rules(odd: bytes | None) -> None:
         ("k DECIMAL(5,1)", b'{"k": "1234"}'),
         ("k DECIMAL(5,1)", b'{"k": 1.55}'),
         ("k DATE", b'{"k": 1.5}'),
+        ("k FLOAT", b'{"k": 1e39}'),
         ("k ARRAY<INT>", b'{"k": [1]}'),
     ],
 )

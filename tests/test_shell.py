@@ -80,6 +80,12 @@ def test_changes_instead_of_tables(there: Path) -> None:
     assert ask(f"{ORDERS} SELECT 1 AS a", "--changelog").stdout == "op,a\n+I,1\n"
 
 
+def test_a_table_is_given_once(there: Path) -> None:
+    result = ask("SELECT 1", "--table", "t=changes/", "--table", "t=changes/")
+    assert result.exit_code == 2
+    assert "sql: table 't' is given twice" in result.stderr
+
+
 def test_tables_of_options_and_what_explains(there: Path) -> None:
     table = ("--table", "o=changes/")
     result = ask("EXPLAIN SELECT SUM(amount) AS s FROM o; SELECT SUM(amount) AS s FROM o", *table)

@@ -198,3 +198,36 @@ def test_files_of_another_checkpoint_stay(
     put(source, 2, ("c", 1, "+I"))
     run("one")
     assert len(written()) == 3
+
+
+@pytest.mark.parametrize("sink", ["jsonl", "parquet"])
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_files_hold_every_value_as_it_is(spark: Any, tmp_path: Path, sink: str, zone: str) -> None:
+    ddl = (
+        "k STRING, at TIMESTAMP, wall TIMESTAMP_NTZ, day DATE, clock TIME, d DOUBLE, f FLOAT, m DECIMAL(20,5), "
+        "b BINARY, st STRUCT<p: TIMESTAMP, q: DOUBLE>"
+    )
+    rows = [
+        '{"k":"a","at":"2024-03-10T02:30:00.123456Z","wall":"1969-12-31T23:59:59.999999","day":"1582-10-10",'
+        '"clock":"12:00:00.000001","d":0.1,"f":0.1,"m":1.23456,"b":"AAE=","st":{"p":"1900-01-01T00:00:00.000001Z"}}',
+        '{"k":"b","at":"0001-01-02T00:00:00.000001Z","wall":"9999-12-31T23:59:59.999999","d":"NaN","f":"Infinity"}',
+        '{"k":"\\u0000\\u2028","d":1e-320,"m":123456789012345.67891}',
+        '{"k":null}',
+    ]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "rows").write_text("\n".join(rows))
+    old = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        for each in (f"{sink}:{tmp_path}/out", "table"):
+            out = al.sql(
+                "SELECT DISTINCT * FROM t", t=al.read_changes(spark, tmp_path / "in", "jsonl", ddl)
+            )
+            al.await_end(al.write_changes(out, each, tmp_path / each[:5]))
+        again = al.read_changes(spark, tmp_path / "out", sink, ddl, streaming=False)
+        found = again.drop("_change_type").toArrow().to_pylist()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", old)
+    wanted = al.read_table(tmp_path / "table").to_pylist()
+    assert len(found) == len(rows)
+    assert sorted(map(repr, found)) == sorted(map(repr, wanted))

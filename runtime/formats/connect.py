@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from aggloom.runtime.formats import times
 from aggloom.runtime.formats.base import Settings
-from aggloom.runtime.formats.values import Reader, fitting, reader, unscaled
+from aggloom.runtime.formats.values import Reader, fitting, floating, reader, unscaled
 
 _UTC = ZoneInfo("UTC")
 _DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
@@ -102,7 +102,8 @@ def _as_decimal(number: Callable[[Any], Decimal], dtype: pa.DataType) -> Reader:
     if pt.is_string(dtype):
         return lambda value: format(number(value), "f")
     if pt.is_floating(dtype):
-        return lambda value: float(number(value))
+        read = floating(dtype.bit_width)
+        return lambda value: read(number(value))
     if pt.is_integer(dtype):
         whole = pa.decimal128(38, 0)
         bits = dtype.bit_width - 1

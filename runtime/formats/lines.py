@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from glob import glob
 from pathlib import Path
 
-from aggloom.errors import SpecError
 from aggloom.runtime.formats.base import Message
 
 _NOTHING = (b"", b"null")
@@ -35,19 +33,3 @@ def read_lines(paths: Iterable[Path], separator: str | None) -> Iterator[Message
                 message = cut(bare.rstrip(b"\r\n"), between, f"{path}, line {number}")
                 if message is not None:
                     yield message
-
-
-def files_at(path: str | Path) -> list[Path]:
-    """The files of a directory, of a pattern, or one file, by time and name as streams take them; raises SpecError."""
-    place = Path(path)
-    if place.is_dir():
-        found = [each for each in place.rglob("*") if each.name[0] not in "._"]
-    elif place.exists():
-        found = [place]
-    else:
-        # Path.glob takes no absolute patterns.
-        found = [Path(name) for name in glob(str(path), recursive=True)]  # noqa: PTH207
-    files = [each for each in found if each.is_file()]
-    if not files:
-        raise SpecError(f"there is no file at {str(path)!r}")
-    return sorted(files, key=lambda each: (each.stat().st_mtime_ns // 1_000_000, str(each)))

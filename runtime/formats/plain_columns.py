@@ -59,7 +59,10 @@ class PlainColumns:
             if pt.is_floating(field.type):
                 # A whole number -0 is 0.
                 zeros = read.filter(pc.equal(read, 0.0)).to_numpy(zero_copy_only=False)
-                return None if np.signbit(zeros).any() else read.cast(field.type, safe=False)
+                made = read.cast(field.type, safe=False)
+                # A number of 64 bits may be none of 32.
+                fits = np.isfinite(made.drop_null().to_numpy(zero_copy_only=False)).all()
+                return made if fits and not np.signbit(zeros).any() else None
             return read
         if pt.is_decimal(read.type):
             return read

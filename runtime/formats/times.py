@@ -47,12 +47,12 @@ def moment(text: str, zone: ZoneInfo | None) -> int:
     if found["zone"]:
         if zone is None:
             raise ValueError(text)
-        return wall - _offset(found["zone"])
+        return in_range(wall - _offset(found["zone"]))
     if zone is None or zone.key == "UTC":
         return wall
     local = (_EPOCH + dt.timedelta(microseconds=wall)).replace(tzinfo=zone)
     offset = local.utcoffset() or dt.timedelta()
-    return wall - offset // dt.timedelta(microseconds=1)
+    return in_range(wall - offset // dt.timedelta(microseconds=1))
 
 
 def _offset(zone: str) -> int:

@@ -10,7 +10,7 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from decimal import Context, Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -33,6 +33,8 @@ _FLOATS = {
     **dict.fromkeys(("Infinity", "+INF", "INF", "+Infinity"), math.inf),
     **dict.fromkeys(("-Infinity", "-INF"), -math.inf),
 }
+_INFINITE_FLOAT = math.ldexp(2 - 2**-24, 127)
+"""From here on a number is nearer to infinity than to any FLOAT."""
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "t": True, "f": False}
 
 
@@ -43,7 +45,7 @@ def reader(dtype: pa.DataType, settings: Settings, texts: bool = False) -> Reade
     if pt.is_integer(dtype):
         return _integer(dtype.bit_width, texts)
     if pt.is_floating(dtype):
-        return _floating(texts)
+        return floating(dtype.bit_width, texts)
     if pt.is_decimal(dtype):
         return _decimal(dtype, settings.decimals, texts)
     if pt.is_string(dtype):
@@ -89,7 +91,10 @@ def _integer(bits: int, texts: bool) -> Reader:
     return read
 
 
-def _floating(texts: bool) -> Reader:
+def floating(bits: int, texts: bool = False) -> Reader:
+    """What reads numbers with a point of 32 or 64 bits; one that would become infinite does not fit."""
+    limit = _INFINITE_FLOAT if bits == 32 else math.inf
+
     def read(value: Any) -> float:
         if isinstance(value, str):
             if value in _FLOATS:
@@ -98,8 +103,8 @@ def _floating(texts: bool) -> Reader:
         if isinstance(value, bool):
             _no(value)
         found = float(value)
-        # A constant of JavaScript's comes as a float; a number that becomes infinite does not fit.
-        return _no(value) if math.isinf(found) and not isinstance(value, float) else found
+        # A constant of JavaScript's comes as a float.
+        return _no(value) if abs(found) >= limit and not isinstance(value, float) else found
 
     return read
 
@@ -237,10 +242,19 @@ def _struct(fields: dict[str, Reader]) -> Reader:
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or fields.keys() & _twice(value):
             _no(value)
-        found = {name: value.get(name) for name in fields}
+        found = {n: value[n] if n in value else _in_another_case(n, value, fields) for n in fields}
         return {n: None if one is None else fields[n](one) for n, one in found.items()}
 
     return read
+
+
+def _in_another_case(name: str, value: dict[str, Any], fields: Container[str]) -> Any:
+    """The value of the one name that differs in case alone and is no other field's; None if there is none."""
+    lower = name.lower()
+    found = [each for each in value if each.lower() == lower and each not in fields]
+    if len(found) > 1 or (_twice(value) and found and found[0] in _twice(value)):
+        _no(value)
+    return value[found[0]] if found else None
 
 
 def _twice(value: Any) -> tuple[str, ...]:

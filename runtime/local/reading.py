@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as csv
 import pyarrow.parquet as pq
 
 from aggloom.codegen.planner import Scan
@@ -16,9 +15,11 @@ from aggloom.errors import InputFormatError, SpecError, TypeMismatchError, neare
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.flat_rows import FLATTENED
-from aggloom.runtime.formats.lines import files_at, read_lines
+from aggloom.runtime.formats.lines import read_lines
+from aggloom.runtime.formats.places import DEEP, NAMES, check_passed, files_at, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.arrow_rows import arrow_rows
+from aggloom.runtime.local.csv_rows import read_csv
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 
@@ -33,20 +34,27 @@ def read_files(
     check_in_lines(format, "a harness")
     if format not in FORMATS:
         raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
+    taken = which(options)
+    if Path(path).is_dir():
+        check_passed(Path(path), **taken)
+    files = files_at(path, **taken)
+    left = {n: v for n, v in options.items() if n.lower() not in (NAMES.lower(), DEEP.lower())}
     if format == "csv":
-        for file in files_at(path):
-            yield _csv(file, scan, options)
+        for file in files:
+            yield _csv(file, scan, left)
         return
     if format == "parquet":
-        if options:
-            raise SpecError(f"parquet has no option {next(iter(options))!r} in a harness")
-        for file in files_at(path):
+        if left:
+            raise SpecError(f"parquet has no option {next(iter(left))!r} in a harness")
+        for file in files:
             yield _parquet(file, scan)
         return
-    yield from _messages(path, format, scan, dict(options))
+    yield from _messages(path, files, format, scan, left)
 
 
-def _messages(path: str | Path, format: str, scan: Scan, options: dict[str, Any]) -> Iterator[Read]:
+def _messages(
+    path: str | Path, files: list[Path], format: str, scan: Scan, options: dict[str, Any]
+) -> Iterator[Read]:
     kind = MESSAGES[format]
     if kind.needs_keys and scan.changes != "upsert":
         raise SpecError(
@@ -64,7 +72,7 @@ def _messages(path: str | Path, format: str, scan: Scan, options: dict[str, Any]
         raise SpecError(
             'a harness keeps unreadable messages itself: unreadable="drop", then `.unreadable`'
         )
-    lines = read_lines(files_at(path), separator)
+    lines = read_lines(files, separator)
     while messages := list(islice(lines, _MESSAGES)):
         found = made.decode(messages)
         batch = pa.RecordBatch.from_arrays(found.columns, schema=made.schema)
@@ -87,27 +95,9 @@ def _parquet(file: Path, scan: Scan) -> Read:
         raise InputFormatError(str(error)) from None
 
 
-_CSV = {"sep": "delimiter", "delimiter": "delimiter", "quote": "quote_char"}
-"""Options of CSV files by Spark's names, and by Arrow's."""
-
-
 def _csv(file: Path, scan: Scan, options: Mapping[str, Any]) -> Read:
-    """A CSV file with a header; as on Spark an empty value is NULL, and one in quotes is a text."""
-    for name in options:
-        if name not in _CSV:
-            raise SpecError(f"csv has no option {name!r} in a harness. {nearest(name, _CSV)}")
-    parsing = csv.ParseOptions(**{_CSV[name]: value for name, value in options.items()})
-    typed = csv.ConvertOptions(
-        column_types={field.name: field.type for field in scan.schema}
-        | dict.fromkeys(CHANGE_COLUMNS.values(), pa.string()),
-        null_values=[""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-    )
     try:
-        found = csv.read_csv(file, parse_options=parsing, convert_options=typed)
+        found = read_csv(file, scan.schema, options)
         return *arrow_rows(found, None, scan.schema, str(file)), []
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputFormatError(f"{file} cannot be read as CSV: {error}") from None
     except TypeMismatchError as error:
         raise InputFormatError(str(error)) from None

@@ -15,18 +15,14 @@ from itertools import accumulate
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pc_csv
-import pyarrow.types as pt
 
+from aggloom.runtime.formats.plain_texts import spelling, typed
 from aggloom.runtime.spark.expressions import spark_arrow
 from aggloom.runtime.values.changelog import SPELLINGS
 
 _LARGEST = 512 << 20
 _ODD = re.compile(rb'[\\\0]|""|\r(?!\n)')
 _QUOTED = re.compile(rb'(?:(?<=[,\n])|\A)"[^"\n]*"(?=[,\r\n]|\Z)')
-_WHOLE = r"^-?[0-9]{1,18}$"
-_NUMBER = r"^-?[0-9]{1,300}(\.[0-9]{1,300})?([eE]-?[0-9]{1,3})?$"
-_DAY = r"[0-9]{3}[1-9]-[0-9]{2}-[0-9]{2}|[0-9]{2}[1-9]0-[0-9]{2}-[0-9]{2}|[1-9][0-9]00-[0-9]{2}-[0-9]{2}"
-_MOMENT = rf"^({_DAY})[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?$"
 
 
 class _OddError(Exception):
@@ -49,7 +45,7 @@ class PlainFiles:
 
     def is_able(self) -> bool:
         """Whether there is a plainest spelling for the types of all columns."""
-        return all(self._spelling(field.type) is not None for field in self.schema)
+        return all(spelling(field.type, self.zone) is not None for field in self.schema)
 
     def __call__(self, files: pa.Array) -> pa.Array:
         """A list of rows for each file: the columns, c0, c1, .., and the change."""
@@ -117,37 +113,11 @@ class PlainFiles:
             raise _OddError
         return [*places, there[0] if there else None]
 
-    def _spelling(self, kind: pa.DataType) -> str | None:
-        """The pattern of a type's plain values; None for a type that has none."""
-        if pt.is_string(kind):
-            return ""
-        if pt.is_integer(kind):
-            return _WHOLE
-        if pt.is_floating(kind):
-            return _NUMBER
-        if pt.is_boolean(kind):
-            return "^(true|false)$"
-        if pt.is_decimal128(kind):
-            return rf"^-?[0-9]{{1,30}}(\.[0-9]{{1,{kind.scale}}})?$" if kind.scale else _WHOLE
-        if pt.is_date(kind):
-            return f"^({_DAY})$"
-        if pt.is_timestamp(kind) and (kind.tz is None or self.zone == "UTC"):
-            return _MOMENT
-        return None
-
     def _typed(self, texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-        whole = texts.combine_chunks()
-        pattern = self._spelling(kind)
-        if not pattern:
-            return whole
-        if not len(whole):
-            return pa.array([], kind)
-        if pc.all(pc.match_substring_regex(whole, pattern)).as_py() is False:
+        made = typed(texts.combine_chunks(), kind, self.zone)
+        if made is None:
             raise _OddError
-        if pt.is_timestamp(kind):
-            bare = whole.cast(pa.timestamp("us"))
-            return bare if kind.tz is None else bare.cast(kind)
-        return whole.cast(kind)
+        return made
 
 
 _WORDS = pa.array(SPELLINGS, pa.string())

@@ -6,6 +6,7 @@ each column is, and its other lines are told apart by Spark's CSV parser one by 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +15,17 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
 
 from aggloom.codegen import to_schema
 from aggloom.errors import UnknownColumnError, nearest
@@ -46,6 +57,9 @@ WIDTH = 100
 
 _SPARE = 8
 _QUOTES = """text after a quoted value; if a quote in a text is written twice, pass escape='"'"""
+_LATER = r"[0-9][T ](?!\s*$|00:00(:00(\.0+)?)?\s*(Z|UTC|[+-]00(:?00)?)?\s*$)"
+"""What is in a text of a day and another time than its beginning."""
+_ZONED = r":[0-9.]+\s*[A-Za-z+-]"
 _LINES = r"\r\n|\n|\r"
 
 
@@ -128,7 +142,7 @@ def csv_lines(
         return F.when(where > 0, F.get("values", where - 1))
 
     row = [
-        place.holds(value(n), value(n).try_cast(f.dataType), f.name, f.dataType).alias(f"c{n}")
+        place.holds(value(n), _exactly(value(n), f.dataType), f.name, f.dataType).alias(f"c{n}")
         for n, f in enumerate(columns)
     ]
     words = {
@@ -166,6 +180,22 @@ def _plain(
         return reading(files)
 
     return arrow_udf(read, DataType.fromDDL(_kind(columns)))(F.col("value").cast("binary"))
+
+
+def _exactly(value: Column, kind: DataType) -> Column:
+    """A text as a value of a type, as Spark casts it; NULL also where Spark would round it, or leave out a part."""
+    found = value.try_cast(kind)
+    if isinstance(kind, DecimalType):
+        whole = kind.precision - kind.scale
+        return F.when(found == value.try_cast(DecimalType(38, 38 - whole)), found)
+    if isinstance(kind, FloatType | DoubleType):
+        infinite = F.abs(found) == F.lit(math.inf).cast(kind)
+        return F.when(~(infinite & value.rlike("[0-9]")), found)
+    if isinstance(kind, DateType):
+        return F.when(~value.rlike(_LATER), found)
+    if isinstance(kind, TimestampNTZType):
+        return F.when(~value.rlike(_ZONED), found)
+    return found
 
 
 def _misquoted(line: Column, options: Mapping[str, Any]) -> Column:

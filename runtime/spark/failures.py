@@ -24,6 +24,8 @@ from aggloom.errors import (
     DataError,
     ExecutorError,
     InputFormatError,
+    SinkError,
+    SparkVersionError,
     SpecError,
     StateCorruptError,
     StateError,
@@ -71,6 +73,9 @@ _WAITED = "Exception thrown in awaitResult"
 _APART = re.compile(r'Initial schema:\s*"(STRUCT<.*?>)"\s*Schema that cannot [^"]*"(STRUCT<.*?>)"')
 _ELSEWHERE = re.compile(r"Wrong basePath (\S+) for the root path: ([^\s]+)")
 _LOST = re.compile(r"Some data may have been lost.*?Reason: ([^\n]*)", re.DOTALL)
+_NO_TIME = "UNSUPPORTED_TIME_TYPE"
+_AT_ONCE = "CONCURRENT_STREAM_LOG_UPDATE"
+_RACE = re.compile(r"Race while writing batch \d+ to the file sink metadata log at ([^\n]*?): ")
 _PARTITIONS = re.compile(
     r"startingOffsets contains specific offsets.*?Set\((.*?)\) Assigned: \w*Set\((.*?)\)", re.DOTALL
 )
@@ -214,6 +219,21 @@ def explained(failure: BaseException) -> AggloomError:
         return SpecError(
             f"read_kafka: start has offsets of {found[1]}, and there are {found[2]}; give each partition one "
             "(-2: its earliest, -1: its latest)"
+        )
+    if _AT_ONCE in text:
+        return CheckpointError(
+            "another run goes on from the same checkpoint at the same time, and has written this batch. Let one of "
+            "them end; nothing is lost."
+        )
+    if _NO_TIME in text:
+        return SparkVersionError(
+            "this session has no type TIME: set spark.sql.timeType.enabled to true, as al.session does, on Spark 4.1 "
+            "or newer, or read the column as a STRING."
+        )
+    found = _RACE.search(text)
+    if found:
+        return SinkError(
+            f"another query writes files into {found[1]} at the same time. Give each a directory of its own."
         )
     cause = _cause(text)
     if _NO_ROOM.search(text):

@@ -8,6 +8,7 @@ it passes over those that another checkpoint has written there. So the output sa
 from __future__ import annotations
 
 import json
+import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +23,20 @@ from aggloom.runtime.spark.each_batch import checkpoint_id
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.release import streaming_class
 
+_log = logging.getLogger("aggloom")
 _LOG, _OWNER = "_spark_metadata", "_aggloom"
 _FORMATS = {"jsonl": "json.JsonFileFormat", "parquet": "parquet.ParquetFileFormat"}
+WRITTEN = {
+    "jsonl": {
+        "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+        "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+        "timeZone": "UTC",
+        "ignoreNullFields": "false",
+    },
+    "parquet": {},
+}
+"""Options of Spark's writers, which would cut times to milliseconds, and offsets to minutes, and leave out NULLs."""
+_ENDINGS = {"jsonl": ".json", "parquet": ".parquet"}
 _PACKAGE = "org.apache.spark.sql.execution.datasources"
 
 
@@ -51,12 +64,27 @@ class FileSink:
         # Spark's log of files knows whole paths only.
         path = files.makeQualified(path)
         log, mark = (jvm.org.apache.hadoop.fs.Path(path, name) for name in (_LOG, _OWNER))
+        self._check_kind(files, path)
         self._claim(files, log, mark, batch_id, checkpoint_id(batch, self.checkpoint))
         format = getattr(jvm, f"{_PACKAGE}.{_FORMATS[self.kind]}")()
         columns = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
-        options = jvm.PythonUtils.toScalaMap(jvm.java.util.HashMap())
+        said = jvm.java.util.HashMap()
+        for name, value in WRITTEN[self.kind].items():
+            said.put(name, value)
+        options = jvm.PythonUtils.toScalaMap(said)
         sink = getattr(jvm, streaming_class("sinks", "FileStreamSink"))
         return sink(session._jsparkSession, path.toString(), format, columns, options)
+
+    def _check_kind(self, files: Any, path: Any) -> None:
+        """Raise SinkError for files of the other kind: no reader takes both."""
+        for kind, ending in _ENDINGS.items():
+            found = () if kind == self.kind else files.globStatus(path.suffix(f"/part-*{ending}*"))
+            if found:
+                name = found[0].getPath().getName()
+                raise SinkError(
+                    f"sink {self.kind}: {self.path} has files of {kind}, such as {name}, and no reader takes both. "
+                    "Give the output a directory of its own."
+                )
 
     def _claim(self, files: Any, log: Any, mark: Any, batch_id: int, own: str) -> None:
         """Write into the output whose it is; raises SinkError where the batch would be passed over."""
@@ -77,6 +105,14 @@ class FileSink:
                 f"{where} batch {newest} already, and the checkpoint goes on with batch {batch_id}, which would be "
                 "passed over: it was put back from an older copy. Put the output back too, or begin with an empty "
                 "output and an empty checkpoint."
+            )
+        if newest < batch_id - 1:
+            _log.warning(
+                "%s no batch before %d of its checkpoint%s: what is written there is not the whole changelog. Batches "
+                "before went elsewhere, or were deleted.",
+                where,
+                batch_id,
+                f" after {newest}" if newest >= 0 else "",
             )
         if owner != own:
             mine = files.create(mark, True)

@@ -12,13 +12,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from aggloom.errors import InputFormatError, SpecError, nearest
+from aggloom.runtime.formats.places import NAMES, check_passed, files_in, is_hidden, which
 from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import explained
 
 CHANGE_NAMES = ("_change_type", "op")
 """Under which a file may say what kind of change a row is."""
-
-_GLOB_FILTER = "pathGlobFilter"
 
 
 def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -44,16 +43,27 @@ def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[s
         if "{" not in text and not glob(str(place), recursive=True):  # noqa: PTH207
             raise SpecError(
                 f"read_changes: nothing matches {text!r}. To wait for files name their directory, with "
-                f"{_GLOB_FILTER} for their names."
+                f"{NAMES} for their names."
             )
         return whole(spark, text), options
     if not place.exists():
         raise SpecError(f"read_changes: there is no file or directory {text!r}.{_sibling(place)}")
     if place.is_dir():
+        check_passed(place, **which(options))
         return whole(spark, text), options
-    if _GLOB_FILTER.lower() in map(str.lower, options):
-        raise SpecError(f"read_changes: {text!r} is one file; leave {_GLOB_FILTER} out.")
-    return str(place.absolute().parent), {**options, _GLOB_FILTER: place.name}
+    if NAMES.lower() in map(str.lower, options):
+        raise SpecError(f"read_changes: {text!r} is one file; leave {NAMES} out.")
+    if is_hidden(place.name):
+        raise SpecError(
+            f"read_changes: Spark passes over files whose names begin with _ or ., as {text!r} does. Rename it."
+        )
+    place = place.absolute()
+    if place not in files_in(place.parent, place.name)[0]:
+        raise SpecError(
+            f"read_changes: {text!r} lies beside directories that are columns (day=1/) and have a file of this name, "
+            "which Spark would read in its place. Move it elsewhere."
+        )
+    return str(place.parent), {**options, NAMES: place.name}
 
 
 def whole(spark: Any, path: str | Path) -> str:

@@ -19,11 +19,12 @@ from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.failures import started, telling
-from aggloom.runtime.spark.file_sink import FileSink, is_here, take_back
+from aggloom.runtime.spark.file_sink import WRITTEN, FileSink, is_here, take_back
 from aggloom.runtime.spark.journal import followed
 from aggloom.runtime.spark.lower import lowered
 from aggloom.runtime.spark.paths import whole
 from aggloom.runtime.spark.repartition import hint
+from aggloom.runtime.spark.source_log import check_output
 from aggloom.runtime.spark.starting import WithFiles, ready
 from aggloom.runtime.values.changelog import (
     KIND_NAMES,
@@ -71,6 +72,9 @@ def write_changes(
     path = whole(df.sparkSession, path) if path else path
     checkpoint = whole(df.sparkSession, checkpoint)
     made = given = lowered(df)
+    written = path or getattr(options, "path", None)
+    if written and made is not None:
+        check_output(written, {name: table.df for name, table in made.tables.items()})
     batches = None
     if options is not None:
         batches = EachBatch.of(df, made, options, key_columns, checkpoint)
@@ -97,6 +101,7 @@ def write_changes(
         writer = writer.foreachBatch(WithFiles(checkpoint, each))
     else:
         writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
+        writer = writer.options(**WRITTEN[kind])
     return followed(started(writer), checkpoint, given)
 
 

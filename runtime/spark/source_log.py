@@ -11,7 +11,9 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
 from functools import wraps
+from glob import has_magic
 from pathlib import Path
 from typing import NamedTuple, ParamSpec
 from urllib.parse import unquote
@@ -19,7 +21,8 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame
 
-from aggloom.errors import FileOrderError, MissingFileError
+from aggloom.errors import FileOrderError, MissingFileError, SinkError
+from aggloom.runtime.formats.places import files_in, which
 from aggloom.runtime.spark.checkpoint import batches, corrupt, is_local, local
 
 P = ParamSpec("P")
@@ -31,10 +34,11 @@ _SOURCES: WeakKeyDictionary[DataFrame, Source] = WeakKeyDictionary()
 
 
 class Source(NamedTuple):
-    """Where a DataFrame's files lie; in_parts: whether a batch may have some of them only."""
+    """Where a DataFrame's files lie; in_parts: whether a batch may have some of them only; deep: at any depth."""
 
     path: str
     in_parts: bool
+    deep: bool
 
 
 class Listed(NamedTuple):
@@ -53,9 +57,13 @@ def noted(read: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
     def noting(*args: P.args, **kwargs: P.kwargs) -> DataFrame:
         made = read(*args, **kwargs)
         given = signature.bind(*args, **kwargs).arguments
-        asked = {name.lower() for name, value in given.get("options", {}).items() if value}
+        options = given.get("options", {})
+        asked = {name.lower() for name, value in options.items() if value}
         in_parts = bool(given.get("max_files_per_trigger") or asked & _CAPS)
-        _SOURCES[made] = Source(str(given["path"]), in_parts)
+        # Where Python is may change until the query starts.
+        path = str(given["path"])
+        path = str(local(path).absolute()) if is_local(path) else path
+        _SOURCES[made] = Source(path, in_parts, which(options)["deep"])
         return made
 
     return noting
@@ -87,7 +95,7 @@ def check_order(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
     if source is None or not source.in_parts or not df.isStreaming:
         return
     times: dict[int, Path] = {}
-    for path, time in _files(local(source.path)):
+    for path, time in _files(local(source.path), source.deep):
         if str(path) in read:
             continue
         if time in times:
@@ -99,6 +107,27 @@ def check_order(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
         times[time] = path
 
 
+def check_output(output: str, tables: Mapping[str, DataFrame]) -> None:
+    """Raise SinkError for an output on this machine whose files a table of the query would read."""
+    if not is_local(output):
+        return
+    place = local(output).resolve()
+    for name, df in tables.items():
+        source = _SOURCES.get(df)
+        if source is None or not is_local(source.path):
+            continue
+        root = local(source.path).resolve()
+        if root.is_file():
+            root = root.parent
+        inside = source.deep and place.is_relative_to(root)
+        matched = (fnmatchcase(str(path), str(root)) for path in (place, place / "part.json"))
+        if inside or place == root or (has_magic(str(root)) and any(matched)):
+            raise SinkError(
+                f"sink {output}: table {name} is read from {source.path}, so that the query would read what it writes. "
+                "Give the output a directory of its own."
+            )
+
+
 def warn_changed(checkpoint: str | Path, read: Mapping[str, int]) -> None:
     """Warn of files on this machine that were written again after a query had read them: it reads a file once."""
     changed = [path for path, time in read.items() if _time(Path(path)) not in (time, None)]
@@ -108,6 +137,27 @@ def warn_changed(checkpoint: str | Path, read: Mapping[str, int]) -> None:
             "result. Put new rows into new files.",
             checkpoint,
             _named(changed),
+        )
+
+
+def warn_renamed(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
+    """Warn of files on this machine that were not read, and are as old as one that was read and is gone.
+
+    To Spark a file that was renamed, or moved within its table, is another one: its rows count twice.
+    """
+    source = _SOURCES.get(df)
+    gone = {time: path for path, time in read.items() if not os.path.lexists(path)}
+    if source is None or not is_local(source.path) or not gone:
+        return
+    found = _files(local(source.path), source.deep)
+    again = [str(path) for path, time in found if time in gone and str(path) not in read]
+    if again:
+        _log.warning(
+            "table %s: read once more, as new files: %s. Of the same time was what has been read and is gone: %s. If "
+            "files were renamed, their rows count twice.",
+            name,
+            _named(again),
+            _named([gone[time] for path, time in found if str(path) in again]),
         )
 
 
@@ -179,16 +229,10 @@ def _entries(log: Path, wanted: range | None = None) -> Iterator[Listed]:
                 yield Listed(os.path.normpath(local(unquote(path))), batch, time)
 
 
-def _files(directory: Path) -> list[tuple[Path, int]]:
+def _files(directory: Path, deep: bool) -> list[tuple[Path, int]]:
     """The files under a directory that Spark would read, by path, with the milliseconds at which they were written."""
-    found = []
-    for place, inner, names in os.walk(directory.absolute()):
-        inner[:] = [name for name in inner if name[0] not in "._"]
-        for path in (Path(place) / name for name in names if name[0] not in "._"):
-            time = _time(path)
-            if time is not None:
-                found.append((path, time))
-    return sorted(found)
+    found = ((path, _time(path)) for path in files_in(directory.absolute(), deep=deep)[0])
+    return sorted((path, time) for path, time in found if time is not None)
 
 
 def _time(path: Path) -> int | None:

@@ -288,8 +288,8 @@ def _check_json(
     spark: SparkSession, path: str, options: Mapping[str, Any], columns: StructType
 ) -> None:
     """Refuse a column that none of the first lines has: writers leave out NULLs, but not all over."""
-    lines = spark.read.options(**options).text(path).limit(_PEEKED)
     with telling(f"read_changes: {path}"):
+        lines = spark.read.options(**options).text(path).limit(_PEEKED)
         keys = [row[0] for row in lines.select(F.json_object_keys("value")).collect()]
     found = list(dict.fromkeys(key for each in keys if each for key in each))
     if any(name.lower() in map(str.lower, found) for name in columns.names):

@@ -26,6 +26,7 @@ from aggloom.runtime.spark.source_log import (
     ignores_missing,
     read_files,
     warn_changed,
+    warn_renamed,
 )
 
 _log = logging.getLogger("aggloom")
@@ -55,6 +56,8 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     check_files(checkpoint, batch, ignores_missing(df))
     for name in sorted(query.orderly):
         check_order(name, query.tables[name].df, read)
+    for name, table in query.tables.items():
+        warn_renamed(name, table.df, read)
     query_file.write(checkpoint, new)
     check_topics(checkpoint, [table.df for table in query.tables.values()])
     if batch and query.still:

@@ -1,0 +1,115 @@
+"""Which files a directory, a pattern or a path stands for: those that Spark's sources read, at every door.
+
+Spark reads the files of a directory, and none of the directories in it. Where one of these is called as a column with
+a value (`day=1/`) it reads all that are, at any depth, and passes over the files beside them. It says neither.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from glob import glob
+from pathlib import Path
+from typing import Any, TypedDict
+
+from aggloom.errors import InputFormatError, SpecError
+
+NAMES, DEEP = "pathGlobFilter", "recursiveFileLookup"
+"""Spark's options that say which files of a directory are read: those of some names, those at any depth."""
+_log = logging.getLogger("aggloom")
+
+
+class Which(TypedDict):
+    """Which files of a directory are read: `names` is a pattern of their names; `deep`: those at any depth."""
+
+    names: str
+    deep: bool
+
+
+def which(options: Mapping[str, Any]) -> Which:
+    """What Spark's options, in any case, say of the files that are read."""
+    said = {name.lower(): value for name, value in options.items()}
+    deep = str(said.get(DEEP.lower(), "false")).lower() == "true"
+    return {"names": str(said.get(NAMES.lower(), "*")), "deep": deep}
+
+
+def is_hidden(name: str) -> bool:
+    """Whether Spark passes over a file or directory of this name."""
+    return name[0] == "." or (name[0] == "_" and "=" not in name) or name.endswith("._COPYING_")
+
+
+def files_at(path: str | Path, names: str = "*", deep: bool = False) -> list[Path]:
+    """The files of a directory, of a pattern, or one file, by time and name as streams take them; raises SpecError.
+
+    names: a pattern of the names of files in directories. deep: those of directories in them, too.
+    """
+    place = Path(path)
+    roots = [place]
+    if not place.exists():
+        # Path.glob takes no absolute patterns.
+        roots = [Path(name) for name in glob(str(path), recursive=True)]  # noqa: PTH207
+    files, over = [], []
+    for root in dict.fromkeys(roots):
+        read, passed = files_in(root, names, deep) if root.is_dir() else ([root], [])
+        files += [each for each in read if each.is_file()]
+        over += passed
+    if not files:
+        hint = f", but in directories there: {over[0]}. {_FIX}" if over else ""
+        raise SpecError(f"there is no file at {str(path)!r}{hint}")
+    return sorted(set(files), key=lambda each: (each.stat().st_mtime_ns // 1_000_000, str(each)))
+
+
+def files_in(
+    directory: Path, names: str = "*", deep: bool = False
+) -> tuple[list[Path], list[Path]]:
+    """The files of a directory that Spark reads, and those that it passes over though they are not hidden."""
+    found = [path for path in _below(directory) if fnmatchcase(path.name, names)]
+    columns = {path for path in found if _has_column(path.relative_to(directory).parent.parts)}
+    read = [p for p in found if deep or (p in columns if columns else p.parent == directory)]
+    known = set(read)
+    return read, [path for path in found if path not in known]
+
+
+def check_passed(directory: Path, names: str = "*", deep: bool = False) -> None:
+    """Warn of files in directories of a directory, which are not read.
+
+    Raises InputFormatError for those beside directories that are columns: Spark notes that it has read them, and does
+    not.
+    """
+    if not any(each.is_dir() and not is_hidden(each.name) for each in directory.iterdir()):
+        return
+    read, passed = files_in(directory, names, deep)
+    if not passed:
+        return
+    first = f"{passed[0]}{f' and {len(passed) - 1} more' if len(passed) > 1 else ''}"
+    if any(_has_column(path.relative_to(directory).parent.parts) for path in read):
+        raise InputFormatError(
+            f"{directory}: {first} would be passed over, for Spark takes the directory to be made of those that are "
+            f"columns, as {read[0].relative_to(directory).parent} is. Move one or the other elsewhere, or say "
+            f"{DEEP}=true to read all of them without such columns."
+        )
+    _log.warning("%s: not read, for it lies in a directory there: %s. %s", directory, first, _FIX)
+
+
+_FIX = f"Name the directory, give a pattern (in/*/*.json), or say {DEEP}=true to read all that there is."
+
+
+def _has_column(parts: Iterable[str]) -> bool:
+    return any("=" in part for part in parts)
+
+
+def _below(directory: Path) -> Iterator[Path]:
+    """The files below a directory that are not hidden, in order; links to directories are followed, as by Spark."""
+    for place, inner, names in os.walk(directory, followlinks=True):
+        here = Path(place)
+        inner[:] = sorted(name for name in inner if not is_hidden(name) and _leads_on(here / name))
+        yield from (here / name for name in sorted(names) if not is_hidden(name))
+
+
+def _leads_on(directory: Path) -> bool:
+    """Whether a directory is not a link to one that it lies in."""
+    if not directory.is_symlink():
+        return True
+    return not directory.parent.resolve().is_relative_to(directory.resolve())

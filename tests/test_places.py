@@ -1,0 +1,220 @@
+"""Which files a directory stands for, and where a result may go: the same at every door, and nothing passed over."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aggloom.errors import AggloomError, InputFormatError, SinkError, SpecError
+from aggloom.job import Job
+from aggloom.planned import fed
+from aggloom.runtime.formats.places import files_at, files_in
+from aggloom.runtime.spark import await_end, read_changes, read_table, sql, write_changes
+from aggloom.runtime.spark.failures import explained
+from aggloom.script import jobs_of
+from aggloom.tables import read_table_option
+
+DDL = "k STRING, v INT"
+QUERY = "SELECT k, SUM(v) AS s FROM t GROUP BY k"
+
+
+def put(root: Path, *names: str) -> str:
+    """Files with one row each, whose key is the file's place."""
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(json.dumps({"k": name, "v": 1}) + "\n")
+    return str(root)
+
+
+def shell(path: str, options: str = "") -> list[str]:
+    """What `aggloom sql` reads."""
+    table = read_table_option(f"t={path},format=jsonl,schema={DDL}{options}")
+    with fed(Job(QUERY, (table,), backend="python")) as harness:
+        return sorted(row[0] for row in harness.table())
+
+
+def stream(spark: Any, path: str, home: Path, **options: Any) -> list[str]:
+    """What a stream reads."""
+    df = sql(QUERY, t=read_changes(spark, path, "jsonl", DDL, **options), buckets=1)
+    await_end(write_changes(df, "table", home))
+    return sorted(read_table(home).column("k").to_pylist())
+
+
+HIDDEN = (".a", "_b", "c._COPYING_", "_temporary/0", ".git/x")
+DIRECTORIES = [
+    (("a", "b", *HIDDEN), ["a", "b"]),
+    (("a", "in/b"), ["a"]),
+    (("a", "in/b", "in/k=1/c"), None),
+    (("p=1/a", "p=2/in/b", ".p=3/c", *HIDDEN), ["p=1/a", "p=2/in/b"]),
+    (("_p=4/c", *HIDDEN), ["_p=4/c"]),
+    (("p=1/a", "b"), None),
+    (("p=1/a", "in/b"), None),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("names", "read"), DIRECTORIES)
+def test_a_directory_is_the_same_at_every_door(
+    spark: Any,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    names: tuple[str, ...],
+    read: list[str] | None,
+) -> None:
+    path = put(tmp_path / "t", *names)
+    doors = (shell, lambda path: stream(spark, path, tmp_path / "state"))
+    for door in doors:
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "aggloom"):
+            if read is None:
+                with pytest.raises(InputFormatError, match=r"would be passed over.*recursiveFile"):
+                    door(path)
+                continue
+            assert door(path) == read
+        said = [line for line in caplog.messages if "not read" in line]
+        assert len(said) == ("in/b" in names)
+    plain = sorted(name for name in names if name not in (*HIDDEN, ".p=3/c"))
+    assert shell(path, ",recursiveFileLookup=true") == plain
+    assert stream(spark, path, tmp_path / "deep", recursiveFileLookup="true") == plain
+
+
+@pytest.mark.spark
+def test_one_file_is_that_file(spark: Any, tmp_path: Path) -> None:
+    path = put(tmp_path, "in/a", "in/p=1/a", "in/_b")
+    assert shell(f"{path}/in/a") == ["in/a"]
+    with pytest.raises(SpecError, match="beside directories that are columns"):
+        read_changes(spark, f"{path}/in/a", "jsonl", DDL)
+    with pytest.raises(SpecError, match="passes over files whose names begin with _"):
+        read_changes(spark, f"{path}/in/_b", "jsonl", DDL)
+
+
+def test_patterns_links_and_names(tmp_path: Path) -> None:
+    path = put(tmp_path, "a/x.json", "a/y.txt", "a/in/z.json", "b/w.json")
+    (tmp_path / "b" / "up").symlink_to(tmp_path)
+    (tmp_path / "b" / "gone").symlink_to(tmp_path / "nothing")
+    assert shell(f"{path}/*") == ["a/x.json", "a/y.txt", "b/w.json"]
+    assert shell(f"{path}/a", ",pathGlobFilter=*.json") == ["a/x.json"]
+    assert [p.name for p in files_at(tmp_path / "b", deep=True)] == ["w.json"]
+    assert [p.name for p in files_in(tmp_path / "a", "*.json")[1]] == ["z.json"]
+    with pytest.raises(SpecError, match=r"no file at .*, but in directories there: .*/in/z\.json"):
+        files_at(tmp_path / "a", "z*")
+
+
+@pytest.mark.parametrize(
+    "option", ["nullValue=x", "comment=#", "multiLine=true", "encoding=UTF-16"]
+)
+def test_what_only_spark_heeds_is_not_passed_over(tmp_path: Path, option: str) -> None:
+    path = put(tmp_path, "a")
+    with pytest.raises(SpecError, match=f"t: {option.partition('=')[0]} is an option of Spark's"):
+        shell(path, f",{option}")
+
+
+@pytest.mark.spark
+def test_a_query_does_not_read_what_it_writes(spark: Any, tmp_path: Path) -> None:
+    path = put(tmp_path / "t", "a")
+    cases: list[tuple[str, str, dict[str, Any]]] = [
+        (path, f"jsonl:{path}", {}),
+        (path, f"jsonl:{path}/", {}),
+        (path, f"jsonl:file://{path}/../t", {}),
+        (f"{path}/a", f"parquet:{path}", {}),
+        (path, f"jsonl:{path}/out", {"recursiveFileLookup": True}),
+        (f"{tmp_path}/t*", f"jsonl:{tmp_path}/tout", {}),
+        (f"{path}/*", f"jsonl:{path}/out", {}),
+    ]
+    for place, sink, options in cases:
+        df = sql(QUERY, t=read_changes(spark, place, "jsonl", DDL, **options), buckets=1)
+        with pytest.raises(SinkError, match=r"table t is read from .* would read what it writes"):
+            write_changes(df, sink, tmp_path / "state")
+    assert sorted(each.name for each in (tmp_path / "t").iterdir()) == ["a"]
+
+
+def test_queries_of_a_script_do_not_write_into_one_directory(tmp_path: Path) -> None:
+    put(tmp_path / "t", "a")
+    files = "WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = "
+    text = f"""
+        CREATE TABLE t (k STRING, v INT) {files} 't');
+        CREATE TABLE a (k STRING, v BIGINT) {files} 'out');
+        CREATE TABLE b (k STRING, v BIGINT) {files} 'x/../out/');
+        INSERT INTO a SELECT k, SUM(v) FROM t GROUP BY k;
+        INSERT INTO b SELECT k, COUNT(*) FROM t GROUP BY k;"""
+    with pytest.raises(SpecError, match=r"two queries of the script write files into .*out"):
+        jobs_of(Job(text, (), checkpoint=tmp_path / "state"), tmp_path)
+
+
+@pytest.mark.spark
+def test_an_output_that_lacks_batches_or_is_of_another_kind(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, state = put(tmp_path / "t", "a"), tmp_path / "state"
+
+    def run(sink: str, name: str) -> list[str]:
+        put(tmp_path / "t", name)
+        caplog.clear()
+        df = sql(QUERY, t=read_changes(spark, path, "jsonl", DDL), buckets=1)
+        with caplog.at_level(logging.WARNING, "aggloom"):
+            await_end(write_changes(df, f"{sink}:{tmp_path}/{name[0]}", state))
+        return [line for line in caplog.messages if "whole changelog" in line]
+
+    assert run("jsonl", "o1") == []
+    assert run("jsonl", "o2") == []
+    (said,) = run("jsonl", "p1")
+    assert "has no batch before 2 of its checkpoint" in said
+    assert run("jsonl", "p2") == []
+    with pytest.raises(SinkError, match=r"has files of jsonl, such as part-.*no reader takes both"):
+        run("parquet", "p3")
+    assert run("jsonl", "p4") == []
+
+
+@pytest.mark.spark
+def test_a_file_that_was_renamed_is_warned_of(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, state = put(tmp_path / "t", "a", "b"), tmp_path / "state"
+    with caplog.at_level(logging.WARNING, "aggloom"):
+        stream(spark, path, state)
+        (tmp_path / "t" / "b").unlink()
+        put(tmp_path / "t", "c")
+        stream(spark, path, state)
+        assert caplog.messages == []
+        (tmp_path / "t" / "a").rename(tmp_path / "t" / "d")
+        stream(spark, path, state)
+        (said,) = caplog.messages
+        assert f"read once more, as new files: {path}/d. " in said and f"gone: {path}/a." in said
+        stream(spark, path, state)
+        assert len(caplog.messages) == 1
+    assert dict(zip(*read_table(state).to_pydict().values(), strict=True)) == {
+        "a": 2,
+        "b": 1,
+        "c": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        (
+            "[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 3",
+            "CheckpointError",
+            "another run goes on from the same checkpoint",
+        ),
+        (
+            "Race while writing batch 0 to the file sink metadata log at file:/so: another writer",
+            "SinkError",
+            "another query writes files into file:/so at",
+        ),
+        (
+            "[UNSUPPORTED_TIME_TYPE] The data type TIME is not supported. SQLSTATE: 0A000",
+            "SparkVersionError",
+            "set spark.sql.timeType.enabled",
+        ),
+    ],
+)
+def test_what_spark_says_is_told_in_words(text: str, kind: str, said: str) -> None:
+    error = explained(RuntimeError(text))
+    assert isinstance(error, AggloomError)
+    assert type(error).__name__ == kind
+    assert said in str(error)
