@@ -71,9 +71,10 @@ def measure(spark: SparkSession, query: Query, events: Events, limit: float) -> 
         scratch = Path(made)
         out = _result(spark, query, events, events.folder, scratch)
         nodes = _stateful_nodes(out)
-        before, begin = Spent.now(), time.perf_counter()
+        jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+        before, begin = Spent.now(jvm), time.perf_counter()
         run = _run(_writer(query, out, scratch), scratch, limit, counted=True)
-        seconds, spent = time.perf_counter() - begin, Spent.now().since(before)
+        seconds, spent = time.perf_counter() - begin, Spent.now(jvm).since(before)
         counts = al.progress(run)
         return Measured(
             rows=sum(events.size(table) for table in query.streams),

@@ -11,6 +11,7 @@ from pyspark.java_gateway import launch_gateway
 
 from aggloom.runtime.spark.chatter import without_chatter
 from aggloom.runtime.spark.home import quick_home
+from aggloom.runtime.spark.kept_memory import keeping_memory
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -27,7 +28,7 @@ def java_launched(
     heard: AbstractContextManager[dict[str, int]] = (
         without_chatter() if quiet else nullcontext(dict[str, int]())
     )
-    with heard as streams, quick_home(settings) as quick:
+    with heard as streams, quick_home(settings) as quick, keeping_memory():
         # The user's own come last: they win.
         options = f"{quick} {settings.get(_JAVA_OPTIONS, '')}".strip()
         told = {**settings, _JAVA_OPTIONS: options} if options else dict(settings)

@@ -62,16 +62,14 @@ class Came(NamedTuple):
     blobs: tuple[Blob, ...] = ()
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of all of it."""
-        return sum(
-            int(bundle.batch.nbytes) + sum(map(len, bundle.partials)) for bundle in self.bundles
-        )
+    def logged_bytes(self) -> int:
+        """Bytes that the log would take for it."""
+        return sum(len(blob.data) for blob in self.blobs)
 
 
 @dataclass(frozen=True)
 class Head:
-    """What is in the store, and the token of the commit that put it there; `log_bytes` before compression.
+    """What is in the store, and the token of the commit that put it there; `log_bytes` as they lie there, compressed.
 
     description: the digest of the description that lies beside it.
     """
@@ -165,7 +163,7 @@ class BucketStore:
             return head.token
         old = head or Head("")
         token = uuid.uuid4().hex
-        if evolves or self._snapshot_is_due(old, fragment, came.nbytes):
+        if evolves or self._snapshot_is_due(old, fragment, came.logged_bytes):
             self._write_snapshot(fragment, token)
             return token
         # Where only the clock moved there is a frame without rows, which says so.
@@ -183,13 +181,13 @@ class BucketStore:
                 old.snapshot_chunks,
                 old.log_frames + len(frames),
                 old.log_entries + 1,
-                old.log_bytes + came.nbytes,
+                old.log_bytes + came.logged_bytes,
             )
         )
         return token
 
     def _snapshot_is_due(self, head: Head, fragment: Fragment, more: int) -> bool:
-        """True when the log outweighs the state; the threshold differs from bucket to bucket."""
+        """True when the log outweighs the state, each as it is written; the threshold differs from bucket to bucket."""
         stagger = 1.0 + 0.5 * self.owner.bucket / self.owner.buckets
         enough = max(fragment.state_bytes, LOG_MINIMUM_BYTES) * stagger
         return (
