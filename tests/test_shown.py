@@ -227,5 +227,7 @@ def test_a_harness_reads_files(tmp_path: Path, format: str) -> None:
             with pytest.raises(al.errors.SpecError, match="no option 'header' in a harness"):
                 harness.read(file, format, header=False)
             file.write_text("k,n,d\na,x,2026-01-01\n")
-            with pytest.raises(al.errors.InputFormatError, match="column 'n' cannot hold 'x' as INT, row 1"):
+            with pytest.raises(
+                al.errors.InputFormatError, match="column 'n' cannot hold 'x' as INT, row 1"
+            ):
                 harness.read(file, format)
