@@ -10,35 +10,35 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds of processor time so far, of all cores together."""
+    """Seconds of processor time so far, of a JVM and by process of what it has started."""
 
-    jvm: float = 0.0
-    python: float = 0.0
+    jvm: float
+    workers: dict[int, float]
 
     @classmethod
     def now(cls, jvm: int) -> Self:
-        """Of a JVM, and of the processes that it has started, and those that they have."""
+        """Of a JVM, and of the processes that descend from it."""
         seconds = _with_descendants(jvm)
-        return cls(seconds.pop(jvm), sum(seconds.values()))
+        return cls(seconds.pop(jvm), seconds)
 
-    def since(self, before: Spent) -> Spent:
-        """What was spent in between."""
-        return Spent(self.jvm - before.jvm, self.python - before.python)
+    def since(self, before: Spent) -> tuple[float, float]:
+        """What the JVM, and what the others that are still there, spent in between."""
+        workers = (own - before.workers.get(pid, 0.0) for pid, own in self.workers.items())
+        return self.jvm - before.jvm, sum(workers)
 
 
 def _with_descendants(root: int) -> dict[int, float]:
-    """Seconds of a process and of all that descend from it, each with those of children that have ended."""
+    """Seconds of a process and of all that descend from it, by process."""
     tick = os.sysconf("SC_CLK_TCK")
     parents, found = {}, {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            rest = entry.read_text().rpartition(")")[2]
+            fields = entry.read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        fields = rest.split()
         process = int(entry.parent.name)
         parents[process] = int(fields[1])
-        found[process] = sum(map(int, fields[11:15])) / tick
+        found[process] = sum(map(int, fields[11:13])) / tick
     ours = {root}
     grows = True
     while grows:

@@ -88,8 +88,8 @@ def measure(spark: SparkSession, query: Query, events: Events, limit: float) -> 
             state_bytes=counts.state_bytes,
             changes=counts.changes,
             late=counts.late,
-            jvm=spent.jvm,
-            python=spent.python,
+            jvm=spent[0],
+            python=spent[1],
             operators={each.name: each.state_bytes for each in counts.operators},
         )
 
