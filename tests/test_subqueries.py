@@ -26,6 +26,8 @@ CHOSEN = [
     "SELECT k, v FROM t WHERE k IN (VALUES (1), (NULL)) AND v NOT IN (VALUES (0), (2))",
     "SELECT k, v FROM t EXCEPT ALL SELECT k, w FROM u",
     "SELECT k FROM t INTERSECT ALL SELECT k FROM u",
+    "SELECT k, v FROM t UNION SELECT k, k FROM u",
+    "SELECT k, v FROM t EXCEPT (SELECT w + 1, W + 1 FROM u UNION SELECT u.k, t.k FROM u JOIN t ON u.k = t.k)",
 ]
 
 

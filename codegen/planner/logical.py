@@ -24,7 +24,7 @@ from aggloom.codegen.planner.numbering import bounded, numbered
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.over import opened, over
 from aggloom.codegen.planner.script import Script, View
-from aggloom.codegen.planner.set_operations import compared
+from aggloom.codegen.planner.set_operations import compared, nameless
 from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.window_query import (
     grouped_by_window,
@@ -139,7 +139,7 @@ class _Builder:
                 what = f"{key.strip('_').upper()} after {kind} is"
                 raise refusal(self.sql, tree, what, "take it out")
         distinct = tree.args.get("distinct")
-        parts = [self.query(tree.this), self.query(tree.expression)]
+        parts = [self.query(tree.this), self.query(nameless(tree.expression))]
         if isinstance(tree, exp.Union):
             node = self.united(parts, tree)
             return self._distinct(node, tree) if distinct else node
