@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from aggloom.codegen import quoted, type_name
 from aggloom.connect_types import connect_columns
-from aggloom.errors import InputFormatError, SpecError
+from aggloom.errors import DataError, InputFormatError, SpecError
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.places import files_at
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
@@ -208,5 +208,5 @@ def is_here(path: str) -> bool:
         return False
     try:
         return bool(files_at(Path(path)))
-    except SpecError:
+    except (SpecError, DataError):
         return False

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from aggloom.codegen import milliseconds
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
-from aggloom.errors import InputFormatError, SpecError, nearest
+from aggloom.errors import DataError, InputFormatError, SpecError, nearest
 from aggloom.inferred import Inferred, inferred, is_here, sniffed
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.avro.settings import schema_registry
@@ -153,7 +153,7 @@ class TableSource:
     def _parquet_files(self) -> list[Path]:
         try:
             return files_at(self.path, **which(self.options))
-        except SpecError:
+        except (SpecError, DataError):
             return []
 
 

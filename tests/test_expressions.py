@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import time
 from decimal import Decimal
 from typing import Any
 
@@ -303,3 +304,29 @@ def test_finish_projects() -> None:
 def test_round_has_spark_s_type(sql: str, expected: pa.DataType) -> None:
     schema = pa.schema([("m", pa.decimal128(10, 2)), ("d", pa.float64()), ("i", pa.int32())])
     assert infer_type(sql, schema) == expected
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "c > TIME'11:00:00'",
+        "c > CAST('11:00' AS TIME)",
+        "TIME '10:30:00' < c",
+        "c IN (TIME'12:00:00', TIME'13:00:00')",
+        "CASE WHEN c IS NULL THEN TIME'01:00' ELSE c END = TIME'12:00:00'",
+    ],
+)
+def test_literals_of_time(condition: str) -> None:
+    batch = pa.record_batch({"c": pa.array([time(12), time(10, 30), None], pa.time64("us"))})
+    found = evaluate(condition, batch)
+    assert found.to_pylist()[:2] == [True, False]
+
+
+def test_time_is_a_type_of_its_own() -> None:
+    schema = pa.schema([("time", pa.int32()), ("s", pa.string())])
+    of_day = pa.time64("us")
+    for sql in ("TIME'25:00'", "TIME '11:00:00.5'", "CAST(s AS TIME(3))", "CAST(NULL AS TIME)"):
+        assert infer_type(sql, schema) == of_day
+    assert infer_type("time + 1", schema) == pa.int32()
+    with pytest.raises(UnsupportedExpressionError, match=r"casts STRING to TIME.* Spark"):
+        evaluate("TIME'25:00'", pa.record_batch({"s": ["a"]}))

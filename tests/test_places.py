@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from aggloom.errors import AggloomError, InputFormatError, SinkError, SpecError
+from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SinkError, SpecError
 from aggloom.job import Job
 from aggloom.planned import fed
 from aggloom.runtime.formats.places import files_at, files_in
@@ -90,6 +90,52 @@ def test_one_file_is_that_file(spark: Any, tmp_path: Path) -> None:
         read_changes(spark, f"{path}/in/a", "jsonl", DDL)
     with pytest.raises(SpecError, match="passes over files whose names begin with _"):
         read_changes(spark, f"{path}/in/_b", "jsonl", DDL)
+
+
+def log_of(output: Path, number: str, *lines: Any) -> None:
+    """An entry of the log of Spark's file sink; a line that is a text names a file that was written."""
+    texts = [{"path": line, "action": "add"} if isinstance(line, str) else line for line in lines]
+    (output / "_spark_metadata").mkdir(exist_ok=True)
+    entry = output / "_spark_metadata" / number
+    entry.write_text("\n".join(["v1", *map(json.dumps, texts)]))
+
+
+@pytest.mark.spark
+def test_of_an_output_what_its_batches_committed_is_read(spark: Any, tmp_path: Path) -> None:
+    path, output = put(tmp_path / "t", "a"), tmp_path / "out"
+    for name in ("a", "b", "c"):
+        put(tmp_path / "t", name)
+        df = sql("SELECT k, v FROM t", t=read_changes(spark, path, "jsonl", DDL), buckets=1)
+        await_end(write_changes(df, f"jsonl:{output}", tmp_path / "state"))
+    part = next(iter(output.glob("part-*")))
+    (output / "part-stray.json").write_text(part.read_text().replace('"k":"', '"k":"stray '))
+    for door in (shell, lambda path: stream(spark, path, tmp_path / "again")):
+        assert door(str(output)) == ["a", "b", "c"]
+    with pytest.raises(SpecError, match=r"_spark_metadata beside .* does not name it"):
+        read_changes(spark, f"{output}/part-stray.json", "jsonl", DDL)
+    assert len(shell(f"{output}/*.json")) == 4
+    output.rename(tmp_path / "moved")
+    assert shell(str(tmp_path / "moved")) == ["a", "b", "c"]
+    (tmp_path / "moved" / part.name).unlink()
+    with pytest.raises(MissingFileError, match=r"moved: .*/part-.* is not there\. Put it back"):
+        shell(str(tmp_path / "moved"))
+
+
+def test_the_log_of_an_output_by_its_entries(tmp_path: Path) -> None:
+    put(tmp_path, "d=1/a", "d=2/a", "d=1/b", "d=1/c d", "d=1/e")
+    log_of(tmp_path, "0", "s3://there/d=1/old")
+    log_of(tmp_path, "1.compact", "s3://there/d=1/a", "s3://there/d=1/b")
+    log_of(tmp_path, "2", "file:///x/d=1/c%20d", {"path": "s3://there/d=1/b", "action": "delete"})
+    (tmp_path / "_spark_metadata" / ".2.crc").write_text("")
+    assert [p.name for p in files_at(tmp_path)] == ["a", "c d"]
+    log_of(tmp_path, "2")
+    (tmp_path / "_spark_metadata" / "1.compact").unlink()
+    (tmp_path / "_spark_metadata" / "0").unlink()
+    with pytest.raises(SpecError, match=r"there is no file at .* that its _spark_metadata names"):
+        files_at(tmp_path)
+    log_of(tmp_path, "3", 4)
+    with pytest.raises(InputFormatError, match=r"/3 is no entry .* were committed\. Restore"):
+        files_at(tmp_path)
 
 
 def test_patterns_links_and_names(tmp_path: Path) -> None:

@@ -465,3 +465,20 @@ def test_a_harness_with_a_session_tells_the_types_that_al_sql_does(
         assert harness.table() == [(27, 15)]
     with pytest.raises(UnsupportedExpressionError, match="Spark says"):
         al.Harness.from_sql("SELECT SUM(nowhere(l)) AS s FROM t", {"t": DDL}, session=spark)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("SELECT TRY_SUM(i) FROM t", "TRY_SUM is an aggregate of Spark's .* Did you mean 'SUM'"),
+        ("SELECT HISTOGRAM_NUMERIC(i, 3) AS h FROM t", "HISTOGRAM_NUMERIC is .* 'HISTOGRAM'"),
+        ("SELECT i, SOUNDEX(TRY_AVG(ABS(i))) AS h FROM t", "TRY_AVG is an aggregate of Spark's"),
+        ("SELECT i FROM t WHERE TRY_SUM(i) > 1", "TRY_SUM is an aggregate of Spark's"),
+        ("SELECT SUM(TRY_SUM(i)) AS s FROM t", "TRY_SUM is an aggregate of Spark's"),
+    ],
+)
+def test_an_aggregate_that_only_spark_has_is_refused(spark: Any, query: str, said: str) -> None:
+    with pytest.raises(UnsupportedSqlError, match=said) as raised:
+        al.Harness.from_sql(query, {"t": DDL}, session=spark)
+    assert "\nAt line 1" in str(raised.value)

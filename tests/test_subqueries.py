@@ -8,7 +8,13 @@ from subquery_queries import TABLES, agree, batches_of, plan_of, query_of
 
 import aggloom as al
 from aggloom.codegen.planner import Join, Plan, as_text, walk
-from aggloom.errors import AmbiguousColumnError, SqlError, UnknownColumnError, UnsupportedSqlError
+from aggloom.errors import (
+    AmbiguousColumnError,
+    DuplicateNameError,
+    SqlError,
+    UnknownColumnError,
+    UnsupportedSqlError,
+)
 
 CHOSEN = [
     "SELECT k FROM t WHERE k NOT IN (SELECT k FROM u)",
@@ -26,6 +32,13 @@ CHOSEN = [
     "SELECT k, v FROM t WHERE k IN (VALUES (1), (NULL)) AND v NOT IN (VALUES (0), (2))",
     "SELECT k, v FROM t EXCEPT ALL SELECT k, w FROM u",
     "SELECT k FROM t INTERSECT ALL SELECT k FROM u",
+    "SELECT k, v FROM t UNION SELECT k, k FROM u",
+    "SELECT v + 1 AS y, y * 2 AS w, w - Y AS z FROM t WHERE k > 0",
+    "SELECT v + 1 AS k, k + 1 AS w FROM t",
+    "SELECT k, SUM(v) AS a, a * 2 AS b, b + COUNT(*) AS c FROM t GROUP BY k HAVING b > 0",
+    "SELECT v + 1 AS y, y + 1 AS z, COUNT(*) AS n FROM t GROUP BY v",
+    "SELECT DISTINCT t.v + w AS y, y + 1 AS z, t.s AS a, a = u.s AS b FROM t JOIN u ON t.k = u.k",
+    "SELECT k, v FROM t EXCEPT (SELECT w + 1, W + 1 FROM u UNION SELECT u.k, t.k FROM u JOIN t ON u.k = t.k)",
 ]
 
 
@@ -99,6 +112,33 @@ def test_names_of_results() -> None:
     assert plan.schema.names == ["k", "(SELECT MAX(w) FROM u)", "SUM(v)"]
 
 
+def test_aliases_to_the_left() -> None:
+    types = {"t": "k INT, v INT"}
+    for sql, names, row in (
+        ("SELECT k AS y, y, y + 1 FROM t", None, ()),
+        ("SELECT v AS y, y FROM t", None, ()),
+        ("SELECT v + 1 AS y, y + 1 FROM t", ["y", "((v + 1) + 1)"], (3, 4)),
+        ("SELECT v + 1 AS y, y + 1 AS z, COUNT(*) AS n FROM t GROUP BY y, z", None, (3, 4, 1)),
+        ("SELECT k IN (SELECT k FROM t) AS m, NOT m AS o FROM t", None, (True, False)),
+        ("SELECT v + 1 AS y, y + 1 AS z FROM t ORDER BY z LIMIT 1", ["y", "z"], (3, 4)),
+    ):
+        if not row:
+            with pytest.raises(DuplicateNameError, match="two columns are called 'y'"):
+                al.codegen.planner.plan_query(sql, types)
+            continue
+        with al.Harness.from_sql(sql, types, backend="python") as harness:
+            harness.process([("+I", 1, 2)], table="t")
+            harness.flush()
+            assert harness.table() == [row]
+        if names:
+            assert al.codegen.planner.plan_query(sql, types).root.schema.names == names
+    doubled = ", ".join(f"a{n} + a{n} AS a{n + 1}" for n in range(40))
+    with pytest.raises(
+        UnsupportedSqlError, match="of an item so long is not supported here; write"
+    ):
+        al.codegen.planner.plan_query(f"SELECT v AS a0, {doubled} FROM t", types)
+
+
 def test_fields_of_rows() -> None:
     row = pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.string())]))])
     sql = "SELECT x.r.b.c FROM x WHERE NOT EXISTS (SELECT 1 FROM y WHERE y.r.b.c = x.r.b.c)"
@@ -169,6 +209,14 @@ def test_fields_of_rows() -> None:
             SqlError,
             "neither grouped nor aggregated",
         ),
+        (
+            "SELECT v + 1 AS y, SUM(y) AS s FROM t GROUP BY v",
+            UnsupportedSqlError,
+            "the alias 'y' inside an aggregate is not supported here; write its expression again",
+        ),
+        ("SELECT y + 1 AS z, v AS y FROM t", UnknownColumnError, "no column 'y'"),
+        ("SELECT v AS y FROM t WHERE y > 1", UnknownColumnError, "no column 'y'"),
+        ("SELECT v AS y, t.y AS z FROM t", UnknownColumnError, "no column 't.y'"),
     ],
 )
 def test_what_is_refused(sql: str, error: type[SqlError], words: str) -> None:

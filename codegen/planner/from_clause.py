@@ -165,6 +165,12 @@ class FromClause:
     def _items(self, items: list[exp.Expression]) -> list[exp.Expression]:
         """The items of SELECT, each * written out; names that come twice are told apart as in Flink: a, a0, a1."""
         shown: list[tuple[str | None, exp.Expression]] = []
+        left: set[str] = set()
+
+        def keep(column: exp.Column) -> bool:
+            known = self.builder.dialect == "spark" and column.name.casefold() in left
+            return known and not column.table
+
         for item in items:
             inner = item.this if isinstance(item, exp.Column) else item
             if isinstance(inner, exp.Star):
@@ -176,9 +182,10 @@ class FromClause:
             elif isinstance(bare(item), exp.Dot):
                 shown.append((str(bare(item).expression.name), self.relations.resolved(item)))
             elif isinstance(bare(item), exp.Column):
-                shown.append((self._own_name(bare(item)), self.relations.resolved(item)))
+                shown.append((self._own_name(bare(item)), self.relations.resolved(item, keep)))
             else:
-                resolved = self.relations.resolved(item)
+                resolved = self.relations.resolved(item, keep)
+                left |= {item.alias.casefold()} - {""}
                 if not item.alias and any(queries(item)):
                     name = exp.to_identifier(pretty(bare(item)), quoted=True)
                     resolved = exp.Alias(this=resolved, alias=name)

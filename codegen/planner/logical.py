@@ -24,7 +24,7 @@ from aggloom.codegen.planner.numbering import bounded, numbered
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.over import opened, over
 from aggloom.codegen.planner.script import Script, View
-from aggloom.codegen.planner.set_operations import compared
+from aggloom.codegen.planner.set_operations import compared, nameless
 from aggloom.codegen.planner.spec_plan import plan_of_spec
 from aggloom.codegen.planner.window_query import (
     grouped_by_window,
@@ -45,7 +45,7 @@ from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.query import Block
-from aggloom.codegen.sql.scope import Scope, bare, own_name
+from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.shape import check_block, check_source, refusal
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.codegen.sql.windows import table_arguments
@@ -139,7 +139,7 @@ class _Builder:
                 what = f"{key.strip('_').upper()} after {kind} is"
                 raise refusal(self.sql, tree, what, "take it out")
         distinct = tree.args.get("distinct")
-        parts = [self.query(tree.this), self.query(tree.expression)]
+        parts = [self.query(tree.this), self.query(nameless(tree.expression))]
         if isinstance(tree, exp.Union):
             node = self.united(parts, tree)
             return self._distinct(node, tree) if distinct else node
@@ -305,10 +305,11 @@ class _Builder:
         refuse_windows(scope, tree)
         where = scope.where_of(tree)
         select, fields = [], []
+        left: dict[str, exp.Expression] = {}
         for item in (node for each in tree.expressions for node in self._items(each, scope)):
             written = item.this if isinstance(item, exp.Alias) else item
-            node = bare(scope.resolved(written))
-            name = (item.alias if isinstance(item, exp.Alias) else None) or own_name(written, node)
+            alias = item.alias if isinstance(item, exp.Alias) else None
+            node, name = scope.item(written, alias, left)
             with scope.at(node):
                 flink = scope.flink_divisions(node.copy(), scope.types)
                 try:

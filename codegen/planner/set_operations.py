@@ -13,7 +13,7 @@ from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggCall
 from aggloom.codegen.spec.dtypes import has_order
 from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.scope import named
+from aggloom.codegen.sql.scope import named, text_of
 from aggloom.codegen.sql.shape import refusal
 
 _MOST = 1_000_000_000
@@ -34,6 +34,23 @@ class Builder(Protocol):
     def query(self, tree: exp.Expression) -> Node: ...
 
     def seeing(self, rows: Mapping[str, Node]) -> Builder: ...
+
+
+def nameless(tree: exp.Expression) -> exp.Expression:
+    """The right side of a UNION, INTERSECT or EXCEPT, whose names mean nothing: none of them comes twice."""
+    copy = tree.copy()
+    select: exp.Expression = copy
+    while isinstance(select, exp.Subquery | exp.SetOperation):
+        select = select.this
+    seen: set[str] = set()
+    for item in list(select.expressions) if isinstance(select, exp.Select) else ():
+        name = (item.alias_or_name or text_of(item)).casefold()
+        if name in seen and not item.is_star:
+            inner = item.this if isinstance(item, exp.Alias) else item
+            item.replace(exp.alias_(inner.copy(), f"$column{len(seen)}", quoted=True))
+            name = f"$column{len(seen)}"
+        seen.add(name)
+    return copy
 
 
 def compared(builder: Builder, parts: list[Node], tree: exp.SetOperation) -> Node:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +16,7 @@ from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type
 from aggloom.codegen.scalar.lowering import Lowering
 from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
-from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, parse_type, type_name
+from aggloom.codegen.spec.dtypes import INSTANT, TIME_OF_DAY, WALL_CLOCK, parse_type, type_name
 from aggloom.errors import SpecError
 
 _UTC: Final = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "Zulu")
@@ -171,6 +173,8 @@ def _folded(value: Lowered, dtype: pa.DataType) -> Lowered | None:
         return None
     if isinstance(number, str) and dtype == pa.date32():
         return _date(number)
+    if isinstance(number, str) and dtype == TIME_OF_DAY:
+        return _time_of_day(number)
     if isinstance(number, str) and dtype in INTEGERS and number.isascii() and number.isdigit():
         number = int(number)
     if not isinstance(number, int | decimal.Decimal):
@@ -195,6 +199,15 @@ def _date(text: str) -> Lowered | None:
     except ValueError:
         return None
     return constant(day, pa.date32()) if text == day.isoformat() else None
+
+
+def _time_of_day(text: str) -> Lowered | None:
+    """A time without a fraction, of which TIME(n) may keep less."""
+    if not re.fullmatch(r"[0-9]{2}:[0-9]{2}(:[0-9]{2})?", text):
+        return None
+    with suppress(ValueError):
+        return constant(datetime.time.fromisoformat(text), TIME_OF_DAY)
+    return None
 
 
 def _refused(value: Lowered, dtype: pa.DataType, node: exp.Expression) -> Exception:

@@ -37,6 +37,12 @@ def _truncation(name: str, unit: int) -> Callable[[list[Any]], exp.Expression]:
     return build
 
 
+def _time_of_day(kind: exp.DataType) -> exp.DataType:
+    """TIME by its own name, which sqlglot's dialect of Spark writes as TIMESTAMP."""
+    digits = "".join(f"({each.name})" for each in kind.expressions)
+    return exp.DataType(this=exp.DType.USERDEFINED, kind=f"TIME{digits}")
+
+
 def _doubled(first: Token, second: Token, sql: str) -> bool:
     """Whether two texts are one with a doubled quote in it, as in 'it''s'."""
     texts = first.token_type == second.token_type == TokenType.STRING
@@ -47,7 +53,7 @@ class ScalarSpark(Spark):  # type: ignore[misc]
     """Spark's dialect.
 
     sqlglot's takes Y for y, which Spark refuses, and leaves out a pattern that is the usual one. It reads 'it''s' as
-    two texts, & ^ | as equals, and || as weaker than +.
+    two texts, & ^ | as equals, || as weaker than +, and TIME as TIMESTAMP.
     """
 
     TIME_MAPPING: ClassVar[dict[str, str]] = {}
@@ -71,6 +77,10 @@ class ScalarSpark(Spark):  # type: ignore[misc]
             "TO_DATE": _to_date,
             "TRUNC": _truncation("TRUNC", 1),
             "DATE_TRUNC": _truncation("DATE_TRUNC", 0),
+        }
+        TYPE_CONVERTERS: ClassVar = {
+            **Spark.Parser.TYPE_CONVERTERS,
+            exp.DType.TIME: _time_of_day,
         }
         TERM: ClassVar = {**Spark.Parser.TERM, TokenType.DPIPE: exp.DPipe}
         BITWISE: ClassVar[dict[TokenType, type[exp.Expression]]] = {}

@@ -77,7 +77,7 @@ def array_text(values: list[Any], dtype: pa.DataType) -> str:
     if dtype == pa.date32() or pa.types.is_decimal(dtype):
         spelled = [None if value is None else f"{value}" for value in values]
         return f"pa.array({_list(spelled)}).cast({type_text(dtype)})"
-    return f"pa.array({_list(values)}, {type_text(dtype)})"
+    return f"pa.array({_list([_plain(each) for each in values])}, {type_text(dtype)})"
 
 
 def _list(values: list[Any]) -> str:
@@ -94,4 +94,12 @@ def _scalar(value: Any, dtype: pa.DataType) -> str:
         return f'pa.scalar(float("{value}"), {type_text(dtype)})'
     if value is not None and dtype in (pa.bool_(), pa.int64(), pa.float64()):
         return f"pa.scalar({value!r})"
-    return f"pa.scalar({value!r}, {type_text(dtype)})"
+    return f"pa.scalar({_plain(value)!r}, {type_text(dtype)})"
+
+
+def _plain(value: Any) -> Any:
+    """A literal as code spells it: a time as its microseconds."""
+    if not isinstance(value, datetime.time):
+        return value
+    seconds = (value.hour * 60 + value.minute) * 60 + value.second
+    return seconds * 1_000_000 + value.microsecond

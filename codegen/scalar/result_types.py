@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.active import active_analyser
+from aggloom.codegen.catalogue.registry import known
 from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.function_types import part_type, result_type
 from aggloom.codegen.scalar.operand_types import (
@@ -30,7 +31,7 @@ from aggloom.codegen.scalar.operand_types import (
 )
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
-from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.errors import SpecError, UnknownColumnError, UnsupportedSqlError, nearest
 
 Types = Mapping[str, pa.DataType]
 Analyser = Callable[[str, Types], pa.DataType | None]
@@ -225,13 +226,31 @@ class _Plain(ScalarSpark):
 def _asked(node: exp.Expression, types: Types) -> pa.DataType:
     """The type by Spark's analyser if a session is given or active, else by sqlglot's rules."""
     analyser = ANALYSER.get() or active_analyser()
-    found = None if analyser is None else analyser(node.sql("spark"), types)
+    try:
+        found = None if analyser is None else analyser(node.sql("spark"), types)
+    except UnsupportedSqlError:
+        raise _aggregating(node, analyser, types) from None
     if found is not None:
         return found
     if isinstance(node, exp.Func | exp.Sub):
         # What sqlglot says of functions that the table does not know, and of times, is not always Spark's answer.
         raise untold(node)
     return _by_sqlglot(node, types)
+
+
+def _aggregating(node: exp.Expression, analyser: Analyser, types: Types) -> UnsupportedSqlError:
+    """The error of an expression with an aggregate of Spark's that is none here: the innermost call that is one."""
+    name = node.sql("spark")
+    for part in reversed(list(node.find_all(exp.Func))):
+        try:
+            analyser(part.sql("spark"), types)
+        except UnsupportedSqlError:
+            name = part.sql("spark").partition("(")[0]
+            break
+        except SpecError:
+            continue
+    hint = nearest(name, known())
+    return UnsupportedSqlError(f"{name} is an aggregate of Spark's that is not one here. {hint}")
 
 
 def _literal(node: exp.Literal) -> pa.DataType:

@@ -28,7 +28,7 @@ from aggloom.codegen.sql.grouping_sets import (
     has_sets,
     sets_of,
 )
-from aggloom.codegen.sql.scope import Scope, bare, named, own_name, text_of
+from aggloom.codegen.sql.scope import Scope, bare, named, text_of
 from aggloom.codegen.sql.shape import read, refusal
 from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
 
@@ -96,8 +96,9 @@ class Block(Scope):
         )
 
     def _projections(self) -> list[tuple[exp.Expression, str | None, str]]:
-        """Each item of SELECT: the expression, its alias, and the name that it has without one."""
+        """Each item of SELECT: the expression, its alias, and its name with or without one."""
         items = []
+        left: dict[str, exp.Expression] = {}
         for item in self.tree.expressions:
             alias = item.alias if isinstance(item, exp.Alias) else None
             node = item.this if isinstance(item, exp.Alias) else item
@@ -105,8 +106,8 @@ class Block(Scope):
                 isinstance(node, exp.Column) and isinstance(node.this, exp.Star)
             ):
                 raise refusal(self.sql, node, "SELECT * is", "name the keys and the aggregates")
-            found = bare(self.resolved(node))
-            items.append((found, alias, own_name(node, found)))
+            found, name = self.item(node, alias, left)
+            items.append((found, alias, name))
         return items
 
     def _find_keys(self, projections: list[tuple[exp.Expression, str | None, str]]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import pyarrow as pa
@@ -24,6 +24,8 @@ from aggloom.errors import (
 )
 
 Types = dict[str, pa.DataType]
+_MOST = 2_000
+"""An alias of more nodes is not written out where another item names it: one of one of one is long."""
 _TIMESTAMPS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP)
 
 
@@ -113,8 +115,31 @@ class Scope:
                 division.replace(exp.cast(whole, type_name(wider), dialect="spark"))
         return root.this
 
-    def resolved(self, node: exp.Expression, lenient: bool = False) -> exp.Expression:
-        """The expression with every column under its exact name, unqualified and quoted."""
+    def item(
+        self, node: exp.Expression, alias: str | None, left: dict[str, exp.Expression]
+    ) -> tuple[exp.Expression, str]:
+        """An item of SELECT, and what it is called.
+
+        left: what aliases to its left stand for, which it may name, as in Spark; its own is added.
+        """
+        found = bare(self.resolved(node, left=left))
+        written = bare(node)
+        aliased = isinstance(written, exp.Column) and self._aliased(written, left) is not None
+        default = written.name if aliased and self.find(written.name) is None else None
+        if alias is not None and self.dialect == "spark":
+            left[alias.casefold()] = found
+        return found, alias or default or own_name(node, found)
+
+    def resolved(
+        self,
+        node: exp.Expression,
+        lenient: bool = False,
+        left: Mapping[str, exp.Expression] | None = None,
+    ) -> exp.Expression:
+        """The expression with every column under its exact name, unqualified and quoted.
+
+        lenient: unknown ones stay. left: what stands for those that are none, but aliases to the left.
+        """
         flink = self.dialect == "flink"
 
         def visit(part: exp.Expression) -> exp.Expression:
@@ -131,6 +156,9 @@ class Scope:
             if field is not None or isinstance(part, exp.Dot):
                 return part if field is None else field
             if name is None:
+                aliased = self._aliased(part, left or {})
+                if aliased is not None:
+                    return aliased
                 if lenient and owned:
                     return part
                 raise self.unknown(part)
@@ -145,6 +173,20 @@ class Scope:
             for part in found.find_all(exp.Bracket):
                 self._count_from_zero(part)
         return found
+
+    def _aliased(
+        self, part: exp.Column, left: Mapping[str, exp.Expression]
+    ) -> exp.Expression | None:
+        """What stands for a name that is an alias to the left; None if it is none."""
+        found = None if part.table else left.get(part.name.casefold())
+        if found is None:
+            return None
+        fix = "write its expression again, or name it in a sub-query"
+        if part.find_ancestor(Call):
+            raise refusal(self.sql, part, f"the alias {part.name!r} inside an aggregate is", fix)
+        if sum(1 for _ in found.walk()) > _MOST:
+            raise refusal(self.sql, part, f"the alias {part.name!r} of an item so long is", fix)
+        return exp.paren(found.copy())
 
     def _field(self, node: exp.Expression) -> exp.Expression | None:
         """What `t.c.f.g` or `c.f.g` is: a field of the column c, which is a ROW; None if there is no such column."""

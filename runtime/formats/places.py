@@ -1,7 +1,8 @@
 """Which files a directory, a pattern or a path stands for: those that Spark's sources read, at every door.
 
 Spark reads the files of a directory, and none of the directories in it. Where one of these is called as a column with
-a value (`day=1/`) it reads all that are, at any depth, and passes over the files beside them. It says neither.
+a value (`day=1/`) it reads all that are, at any depth, and passes over the files beside them. It says neither. Of the
+output of a stream it reads the files that its log names; a pattern stands for all that match.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from glob import glob
 from pathlib import Path
 from typing import Any, TypedDict
 
-from aggloom.errors import InputFormatError, SpecError
+from aggloom.errors import InputFormatError, MissingFileError, SpecError
+from aggloom.runtime.formats.sink_log import LOG, committed
 
 NAMES, DEEP = "pathGlobFilter", "recursiveFileLookup"
 """Spark's options that say which files of a directory are read: those of some names, those at any depth."""
@@ -52,20 +54,50 @@ def files_at(path: str | Path, names: str = "*", deep: bool = False) -> list[Pat
         roots = [Path(name) for name in glob(str(path), recursive=True)]  # noqa: PTH207
     files, over = [], []
     for root in dict.fromkeys(roots):
-        read, passed = files_in(root, names, deep) if root.is_dir() else ([root], [])
+        logged = root == place
+        read, passed = files_in(root, names, deep, logged) if root.is_dir() else ([root], [])
         files += [each for each in read if each.is_file()]
         over += passed
+    if place.is_dir():
+        _check_there(place, names, files + over)
     if not files:
-        hint = f", but in directories there: {over[0]}. {_FIX}" if over else ""
+        hint = f", but in directories there: {over[0]}. {_FIX}" if over else _uncommitted(place)
         raise SpecError(f"there is no file at {str(path)!r}{hint}")
     return sorted(set(files), key=lambda each: (each.stat().st_mtime_ns // 1_000_000, str(each)))
 
 
+def _check_there(directory: Path, names: str, found: list[Path]) -> None:
+    """Raise MissingFileError if the log of a directory names files that are not there."""
+    log = committed(directory)
+    if log is None:
+        return
+    gone = log.gone(path.relative_to(directory) for path in found)
+    gone = [path for path in gone if fnmatchcase(Path(path).name, names)]
+    if gone:
+        raise MissingFileError(
+            f"{directory}: {gone[0]}{f' and {len(gone) - 1} more' if len(gone) > 1 else ''} of what {LOG} names is not "
+            f"there. Put it back, or delete the directory {LOG} to read all files that there are."
+        )
+
+
+def _uncommitted(place: Path) -> str:
+    """The end of a message about a directory without files to read: there may be a log that names none."""
+    if not (place / LOG).is_dir():
+        return ""
+    return f" that its {LOG} names, which has those that a batch has committed. To read all, delete {LOG}."
+
+
 def files_in(
-    directory: Path, names: str = "*", deep: bool = False
+    directory: Path, names: str = "*", deep: bool = False, logged: bool = True
 ) -> tuple[list[Path], list[Path]]:
-    """The files of a directory that Spark reads, and those that it passes over though they are not hidden."""
+    """The files of a directory that Spark reads, and those that it passes over though they are not hidden.
+
+    logged: heed the log of an output, if it is one; files that it does not name are neither.
+    """
     found = [path for path in _below(directory) if fnmatchcase(path.name, names)]
+    log = committed(directory) if logged else None
+    if log is not None:
+        found = [path for path in found if log.has(path.relative_to(directory))]
     columns = {path for path in found if _has_column(path.relative_to(directory).parent.parts)}
     read = [p for p in found if deep or (p in columns if columns else p.parent == directory)]
     known = set(read)

@@ -19,6 +19,7 @@ from aggloom.errors import (
     TypeMismatchError,
     UnknownColumnError,
     UnsupportedExpressionError,
+    UnsupportedSqlError,
     nearest,
 )
 from aggloom.runtime.spark.blobs import empty_columns
@@ -121,13 +122,19 @@ def calculate_with(
 
 
 def analyser(spark: SparkSession) -> Analyser:
-    """What tells the type of an expression over columns by a session's analyser."""
+    """What tells the type of an expression over columns by a session's analyser.
+
+    It raises UnsupportedSqlError for one that aggregates: Spark lets none stand beside the columns.
+    """
 
     def analyse(sql: str, types: Mapping[str, pa.DataType]) -> pa.DataType:
         empty = spark.createDataFrame([], spark_schema(pa.schema(list(types.items()))))
         try:
-            kind = empty.selectExpr(f"{sql} AS value").schema["value"].dataType.simpleString()
+            fields = empty.selectExpr(f"{sql} AS value", "*").schema.fields
+            kind = fields[0].dataType.simpleString()
         except AnalysisException as error:
+            if "[MISSING_GROUP_BY]" in str(error):
+                raise UnsupportedSqlError(f"expression {sql}: it aggregates.") from None
             said = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
             raise UnsupportedExpressionError(f"expression {sql}: Spark says {said}") from None
         try:

@@ -7,24 +7,23 @@ it passes over those that another checkpoint has written there. So the output sa
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame
 
 from aggloom.errors import SinkError, StateCorruptError
+from aggloom.runtime.formats.sink_log import LOG, entries, named
 from aggloom.runtime.spark.checkpoint import batches, corrupt, id_of, is_local, local
 from aggloom.runtime.spark.each_batch import checkpoint_id
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.release import streaming_class
 
 _log = logging.getLogger("aggloom")
-_LOG, _OWNER = "_spark_metadata", "_aggloom"
+_OWNER = "_aggloom"
 _FORMATS = {"jsonl": "json.JsonFileFormat", "parquet": "parquet.ParquetFileFormat"}
 WRITTEN = {
     "jsonl": {
@@ -63,7 +62,7 @@ class FileSink:
         files = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
         # Spark's log of files knows whole paths only.
         path = files.makeQualified(path)
-        log, mark = (jvm.org.apache.hadoop.fs.Path(path, name) for name in (_LOG, _OWNER))
+        log, mark = (jvm.org.apache.hadoop.fs.Path(path, name) for name in (LOG, _OWNER))
         self._check_kind(files, path)
         self._claim(files, log, mark, batch_id, checkpoint_id(batch, self.checkpoint))
         format = getattr(jvm, f"{_PACKAGE}.{_FORMATS[self.kind]}")()
@@ -88,8 +87,8 @@ class FileSink:
 
     def _claim(self, files: Any, log: Any, mark: Any, batch_id: int, own: str) -> None:
         """Write into the output whose it is; raises SinkError where the batch would be passed over."""
-        entries = files.listStatus(log) if files.exists(log) else ()
-        numbers = [each.getPath().getName().removesuffix(".compact") for each in entries]
+        listed = files.listStatus(log) if files.exists(log) else ()
+        numbers = [each.getPath().getName().removesuffix(".compact") for each in listed]
         newest = max((int(each) for each in numbers if each.isdigit()), default=-1)
         owner = _text(files.open(mark)) if files.exists(mark) else None
         # Elsewhere than here the last batch, if it was not committed, is still there: it is passed over rightly.
@@ -139,16 +138,17 @@ def take_back(output: str | Path, checkpoint: str | Path) -> None:
     another checkpoint are left alone. Raises StateCorruptError, and deletes nothing, if the output's log names anything
     else than files of the output.
     """
-    root, log, owner = local(checkpoint), local(output) / _LOG, local(output) / _OWNER
+    root, place = local(checkpoint), local(output)
+    owner = place / _OWNER
     begun, done = (max(batches(root / name), default=-1) for name in ("offsets", "commits"))
-    entries = {int(file.name.removesuffix(".compact")): file for file in log.glob("[0-9]*")}
-    if begun == done or not entries or max(entries) != begun:
+    log = entries(place)
+    if begun == done or not log or max(log) != begun:
         return
     if not owner.is_file() or owner.read_text(encoding="utf-8") != id_of(root):
         return
-    last = entries.pop(begun)
-    home = log.parent.resolve()
-    known = {path for entry in entries.values() for path in _added(entry, home)}
+    last = log.pop(begun)
+    home = place.resolve()
+    known = {path for entry in log.values() for path in _added(entry, home)}
     for path in _added(last, home) - known:
         path.unlink(missing_ok=True)
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
@@ -159,11 +159,10 @@ def take_back(output: str | Path, checkpoint: str | Path) -> None:
 def _added(entry: Path, home: Path) -> set[Path]:
     """The files that an entry of a file sink's log names; raises StateCorruptError for one that is not in `home`."""
     try:
-        lines = entry.read_text(encoding="utf-8").splitlines()[1:]
-        named = [urlparse(json.loads(line)["path"]) for line in lines]
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise corrupt(f"{entry} is no entry of a file sink's log ({e})") from e
-    return {_inside(home, entry, url.scheme, url.netloc, unquote(url.path)) for url in named}
+        files = named(entry)
+    except ValueError as e:
+        raise corrupt(str(e)) from e
+    return {_inside(home, entry, each.scheme, each.host, each.path) for each in files}
 
 
 def _inside(home: Path, entry: Path, scheme: str, host: str, text: str) -> Path:
@@ -172,7 +171,7 @@ def _inside(home: Path, entry: Path, scheme: str, host: str, text: str) -> Path:
     if (scheme, host) in (("file", ""), ("file", "localhost")) and "\0" not in text:
         found = path.parent.resolve() / path.name
         inner = found.relative_to(home).parts if found.is_relative_to(home) else ()
-        if inner and inner[0] != _LOG and not (found.is_dir() and not found.is_symlink()):
+        if inner and inner[0] != LOG and not (found.is_dir() and not found.is_symlink()):
             return found
     raise StateCorruptError(
         f"{entry} names {text}, which is no file of {home}: nothing was deleted. Restore the output from a copy, "

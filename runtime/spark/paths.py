@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 
 from aggloom.errors import InputFormatError, SpecError, nearest
 from aggloom.runtime.formats.places import NAMES, check_passed, files_in, is_hidden, which
+from aggloom.runtime.formats.sink_log import LOG, committed
 from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import explained
 
@@ -59,6 +60,11 @@ def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[s
         )
     place = place.absolute()
     if place not in files_in(place.parent, place.name)[0]:
+        log = committed(place.parent)
+        if log is not None and not log.has(Path(place.name)):
+            raise SpecError(
+                f"read_changes: {LOG} beside {text!r} does not name it, and Spark passes over it. Move it elsewhere."
+            )
         raise SpecError(
             f"read_changes: {text!r} lies beside directories that are columns (day=1/) and have a file of this name, "
             "which Spark would read in its place. Move it elsewhere."
