@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from aggloom.runtime.formats.base import Settings
+from aggloom.runtime.formats.plain_texts import finite
 from aggloom.runtime.formats.values import WRONG, Reader
 
 _SAMPLES = 50
@@ -61,8 +62,7 @@ class PlainColumns:
                 zeros = read.filter(pc.equal(read, 0.0)).to_numpy(zero_copy_only=False)
                 made = read.cast(field.type, safe=False)
                 # A number of 64 bits may be none of 32.
-                fits = np.isfinite(made.drop_null().to_numpy(zero_copy_only=False)).all()
-                return made if fits and not np.signbit(zeros).any() else None
+                return made if finite(made) and not np.signbit(zeros).any() else None
             return read
         if pt.is_decimal(read.type):
             return read

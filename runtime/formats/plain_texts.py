@@ -50,10 +50,11 @@ def typed(texts: pa.Array, kind: pa.DataType, zone: str) -> pa.Array | None:
         made = texts.cast(kind)
     except (pa.ArrowException, UnicodeDecodeError):
         return None
-    if pt.is_floating(kind) and not _finite(made):
+    if pt.is_floating(kind) and not finite(made):
         return None
     return made
 
 
-def _finite(numbers: pa.Array) -> bool:
+def finite(numbers: pa.Array) -> bool:
+    """Whether none of the numbers, which may be NULL, is infinite or NaN."""
     return bool(np.isfinite(numbers.drop_null().to_numpy(zero_copy_only=False)).all())

@@ -221,6 +221,13 @@ def plant_rows(
 
 
 @kernel
+def _position(state: SortedArrays, where: Where, pool: PoolArrays, by_bytes: bool, row: int) -> int:
+    """How many rows of its slot stand before a row."""
+    slot, before = np.int64(where.index.slot[row]), state.arrival[row] - 1
+    return rows_in(weight_upto(where.tree, pool, by_bytes, slot, state.word[row], before))
+
+
+@kernel
 def locate_rows(
     state: SortedArrays,
     where: Where,
@@ -234,8 +241,7 @@ def locate_rows(
         row, slot = ids[k], np.int64(where.index.slot[ids[k]])
         word, arrival = state.word[row], state.arrival[row]
         key = weight_upto(where.tree, pool, by_bytes, slot, word, before_key(arrival))
-        place = weight_upto(where.tree, pool, by_bytes, slot, word, arrival - 1)
-        places.position[k] = rows_in(place)
+        places.position[k] = _position(state, where, pool, by_bytes, row)
         places.rank[k], places.dense_rank[k] = rows_in(key), keys_in(key)
 
 
@@ -245,9 +251,7 @@ def locate_positions(
 ) -> None:
     """How many rows of its slot stand before each row."""
     for k in range(len(ids)):
-        row, slot = ids[k], np.int64(where.index.slot[ids[k]])
-        before = state.arrival[row] - 1
-        out[k] = rows_in(weight_upto(where.tree, pool, by_bytes, slot, state.word[row], before))
+        out[k] = _position(state, where, pool, by_bytes, ids[k])
 
 
 @kernel
