@@ -66,6 +66,27 @@ def of_another_order(path: Path) -> None:
     pq.write_table(pa.table({**inner, "CNT": range(10), "name": ["a"] * 10}), path)
 
 
+def flattened(path: Path) -> None:
+    pq.write_table(pa.table({"name": ["a"], "cnt": [1], "__DELETED": ["true"]}), path)
+
+
+def with_two_change_columns(path: Path) -> None:
+    pq.write_table(pa.table({"name": ["a"], "cnt": [1], "OP": ["+I"], "_change_type": ["x"]}), path)
+
+
+def with_an_unknown_change(path: Path) -> None:
+    pq.write_table(pa.table({"name": ["a", "b"], "cnt": [8, 9], "op": ["+I", "+X"]}), path)
+
+
+def with_a_change_that_is_null(path: Path) -> None:
+    kinds = pa.array(["insert", None])
+    pq.write_table(pa.table({"name": ["a", "b"], "cnt": [8, 9], "_change_type": kinds}), path)
+
+
+def with_changes(path: Path) -> None:
+    pq.write_table(pa.table({"name": ["a", "b"], "cnt": [8, 9], "op": ["+I", "INSERT"]}), path)
+
+
 def without_rows(path: Path) -> None:
     written(path, 0)
 
@@ -77,6 +98,14 @@ def without_rows(path: Path) -> None:
     [
         (behind_the_end, r"b\.parquet: cannot be read as Parquet: its footer is damaged"),
         (without_a_column, r"b\.parquet: the file lacks column 'name'\. Known: 'cnt', 'inner'\."),
+        (flattened, r"b\.parquet: column '__deleted' is of Debezium's flattened records"),
+        (
+            with_two_change_columns,
+            r"b\.parquet: both '_change_type' and 'op' are there; keep one",
+        ),
+        (with_an_unknown_change, r"b\.parquet: change type '\+X' in 'op'; known are"),
+        (with_a_change_that_is_null, r"b\.parquet: change type NULL in '_change_type'; known are"),
+        (with_changes, ""),
         (of_another_order, ""),
         (without_rows, ""),
     ],

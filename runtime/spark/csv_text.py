@@ -109,7 +109,7 @@ def csv_lines(
     headed = headed.withColumn("width", count)
     header = F.slice("values", F.lit(1), F.greatest(F.col("width"), F.lit(0)))
     headed = headed.withColumn("names", spelled(header, wanted))
-    place = Place(F.get("lines", F.lit(0)), F.col("file"), F.lit(1))
+    place = Place(F.col("file"), F.get("lines", F.lit(0)), F.lit(1))
     fields = F.col("names")
     places: Column = F.transform(texts(wanted), lambda name: F.array_position(fields, name))
     twice = repeated(fields, [*names, *changes])
@@ -135,7 +135,7 @@ def csv_lines(
     told = headed.select("file", "plain", "width", "places", F.posexplode_outer("lines"))
     told = told.withColumn("parsed", cut(F.col("col"))).withColumn("values", values("parsed"))
     line = F.col("pos") + 1
-    place = Place(F.col("col"), F.col("file"), line)
+    place = Place(F.col("file"), F.col("col"), line)
 
     def value(number: int) -> Column:
         where = F.get("places", F.lit(number)).cast("int")

@@ -15,8 +15,8 @@ from aggloom.errors import InputFormatError
 
 _PATTERNS: Final = frozenset("{}[]*?\\")
 # In the paths of `_metadata`, which are URIs, most of them are escaped.
-_IN_URIS: Final = r"[{}\[\]*?\\]|%(7B|7D|5B|5D|3F|5C)"
-_CAUSE: Final = (
+IN_URIS: Final = r"[{}\[\]*?\\]|%(7B|7D|5B|5D|3F|5C)"
+CAUSE: Final = (
     r"its path has one of {}[]*?\ in it, and for each such file Spark reads the others of a batch once more. Rename it."
 )
 
@@ -24,10 +24,10 @@ _CAUSE: Final = (
 def check_name(path: str) -> None:
     """Raise InputFormatError for the path of a file that Spark takes for a pattern."""
     if not _PATTERNS.isdisjoint(path):
-        raise InputFormatError(f"{path}: {_CAUSE}")
+        raise InputFormatError(f"{path}: {CAUSE}")
 
 
 def well_named(value: Column, file: Column) -> Column:
     """A column, or an error where the file that it comes from, a path of `_metadata`, is taken for a pattern."""
-    refused = F.raise_error(F.concat(F.lit("InputFormatError: "), file, F.lit(f": {_CAUSE}")))
-    return F.when(file.rlike(_IN_URIS), refused).otherwise(value)
+    refused = F.raise_error(F.concat(F.lit("InputFormatError: "), file, F.lit(f": {CAUSE}")))
+    return F.when(file.rlike(IN_URIS), refused).otherwise(value)

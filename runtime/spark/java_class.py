@@ -23,8 +23,11 @@ def compiled(jvm: Any, parent: Any, source: str) -> Any:
     return compiler
 
 
-def function_of(spark: SparkSession, name: str, source: str) -> Callable[..., Column] | None:
-    """What makes a column of others by a class whose static `function` gives a UserDefinedFunction; None without it.
+def function_of(
+    spark: SparkSession, name: str, source: str, *texts: str
+) -> Callable[..., Column] | None:
+    """What makes a column of others by a class whose static `function` of texts gives a UserDefinedFunction; None
+    without it.
 
     The session is one under a local master, whose tasks run in this JVM.
     """
@@ -34,8 +37,11 @@ def function_of(spark: SparkSession, name: str, source: str) -> Callable[..., Co
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
         kind = _known(loader, name) or _made(jvm, loader, name, source)
-        method = kind.getMethod("function", gateway.new_array(jvm.java.lang.Class, 0))
-        made = method.invoke(None, gateway.new_array(jvm.java.lang.Object, 0))
+        kinds = gateway.new_array(jvm.java.lang.Class, len(texts))
+        given = gateway.new_array(jvm.java.lang.Object, len(texts))
+        for place, text in enumerate(texts):
+            kinds[place], given[place] = jvm.java.lang.Class.forName("java.lang.String"), text
+        made = kind.getMethod("function", kinds).invoke(None, given)
     except (Py4JError, OSError) as failure:
         _log.debug("no class %s: %s", name, failure)
         return None

@@ -25,18 +25,18 @@ RECORD_SHOWN = 300
 
 @dataclass(frozen=True)
 class Place:
-    """Where a record lies: its text, its file, and its line's number where that is known."""
+    """Where a record lies: its file, its text and its line's number where they are known."""
 
-    text: Column
     file: Column
+    text: Column | None = None
     line: Column | None = None
 
     def refuse(self, *why: str | Column) -> Column:
         """An error of the place, the parts of the cause, and the text as far as it fits."""
         number = () if self.line is None else (", line ", self.line.cast("string"))
-        parts = ("InputFormatError: ", self.file, *number, ": ", *why, ": ")
-        shown = F.substring(self.text, 1, RECORD_SHOWN)
-        return F.raise_error(F.concat(*map(_text, parts), shown))
+        shown = () if self.text is None else (": ", F.substring(self.text, 1, RECORD_SHOWN))
+        parts = ("InputFormatError: ", self.file, *number, ": ", *why, *shown)
+        return F.raise_error(F.concat(*map(_text, parts)))
 
     def unless(self, condition: Column, why: Sequence[str | Column], rest: Column) -> Column:
         """`rest`, or where the condition holds the error."""
@@ -81,12 +81,13 @@ def _free(names: Iterable[str], columns: Iterable[str]) -> list[str]:
 def change_of(words: dict[str, tuple[Column, Column]], place: Place) -> Column:
     """The change type of a row, by name of the column whether it is there, and its word; without one an insertion."""
     change: Column = F.lit("insert")
+    others: dict[str, Column] = {}
     for name, (there, word) in words.items():
-        change = F.when(there, place.change_type(word, name)).otherwise(change)
-    if len(words) > 1:
-        first, second = words
-        both = words[first][0] & words[second][0]
-        change = place.unless(both, [f"both {first!r} and {second!r} are there; keep one"], change)
+        told = place.change_type(word, name)
+        for other, also in others.items():
+            told = place.unless(also, [f"both {other!r} and {name!r} are there; keep one"], told)
+        change = F.when(there, told).otherwise(change)
+        others[name] = there
     return change
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
-from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
@@ -27,7 +27,7 @@ from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.file_names import well_named
 from aggloom.runtime.spark.files import FILE_OPTIONS, remember
-from aggloom.runtime.spark.footers import lacks_column
+from aggloom.runtime.spark.footers import Footers, sound
 from aggloom.runtime.spark.messages import decoded, session_zone
 from aggloom.runtime.spark.paths import located, parquet_columns
 from aggloom.runtime.spark.records import (
@@ -39,7 +39,8 @@ from aggloom.runtime.spark.records import (
 )
 from aggloom.runtime.spark.source_log import noted
 
-_ABSENT = "\0no such column"
+# Eight bytes: Java compares them at once.
+_ABSENT = "\0absent\0"
 _PEEKED = 1_000
 _ANY_AGE = "36500d"
 
@@ -201,27 +202,20 @@ def _parquet(
     changes, flattened = change_names(columns.names), flattened_names(columns.names)
     # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
     absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
-    extra = [StructField(name, StringType(), True, absent) for name in (*changes, *flattened)]
+    extra = [StructField(name, StringType(), True, absent) for name in changes]
     rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
-    number = F.concat(F.lit("row "), (F.col("_metadata.row_index") + 1).cast("string"))
-    place = Place(number, F.col("_metadata.file_path"))
-    rows = rows.where(lacks_column(spark, [] if lenient else columns.names).isNull())
-    return _with_change(rows, columns, [*changes, *flattened], place)
+    wanted = () if lenient else tuple(columns.names)
+    rows = rows.where(sound(spark, Footers(wanted, tuple(changes), tuple(flattened))))
+    words = {name: (~F.col(name).eqNullSafe(F.lit(_ABSENT)), F.col(name)) for name in changes}
+    return _with_change(rows, columns, words)
 
 
-def _with_change(rows: DataFrame, columns: StructType, found: list[str], place: Place) -> DataFrame:
-    """The schema's columns, and the change type from whichever of the columns `found` the file has."""
-    words = {
-        name: (~F.col(quote(name)).eqNullSafe(F.lit(_ABSENT)), F.col(quote(name)))
-        for name in found
-        if name in change_names(columns.names)
-    }
-    change: Column = change_of(words, place)
-    for name in flattened_names(columns.names):
-        if name in found:
-            there = ~F.col(quote(name)).eqNullSafe(F.lit(_ABSENT))
-            change = place.unless(there, [f"column {name!r} {FLATTENED_HINT}"], change)
+def _with_change(
+    rows: DataFrame, columns: StructType, words: dict[str, tuple[Column, Column]]
+) -> DataFrame:
+    """The schema's columns, and the change type; words: as `change_of` takes them."""
     wanted = [F.col(quote(field.name)) for field in columns]
+    change = change_of(words, Place(F.col("_metadata.file_path")))
     return rows.select(*wanted, change.alias(CHANGE_COLUMN))
 
 
@@ -246,12 +240,15 @@ def _csv(
     rows = strict.schema(StructType(found)).csv(path)
     rows = rows.where(well_named(F.lit(True), F.col("_metadata.file_path")))
     lower = {name.lower() for name in header}
-    place = Place(F.lit("a row"), F.col("_metadata.file_path"))
+    for name in flattened_names(columns.names):
+        if name in lower:
+            raise InputFormatError(f"{path}: column {name!r} {FLATTENED_HINT}")
     for field in columns:
         if field.name.lower() not in lower:
             rows = rows.withColumn(field.name, F.lit(None).cast(field.dataType))
-    free = [*change_names(columns.names), *flattened_names(columns.names)]
-    return _with_change(rows, columns, [name for name in free if name in lower], place)
+    changes = [name for name in change_names(columns.names) if name in lower]
+    words = {name: (F.lit(True), F.col(name)) for name in changes}
+    return _with_change(rows, columns, words)
 
 
 def _check_found(columns: StructType, found: list[str], where: str) -> None:
