@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "4e8a5d9f755e7cb6"
-DIGEST = "c7c55362865b5533"
+SUPPORT = "14661556ea4d55ac"
+DIGEST = "b7f84d80184c9300"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "6dde144806e7895b"
-DIGEST = "8a958c8517499286"
+SUPPORT = "756b8e907a5c65bd"
+DIGEST = "9877e4773d698b2c"
 
 
 class Inputs(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from aggloom.runtime.state.row_index import row_hash
+from aggloom.runtime.state.row_index import BLOCK, row_hash
 from aggloom.runtime.state.row_store import Encoded, same_row
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.hashing import mix
@@ -26,26 +26,36 @@ def name_groups(
     table: zeros, a power of two of them that is greater than the number of changes.
     """
     found, mask = np.int64(0), np.int64(len(table) - 1)
-    for r in range(len(slots)):
-        h = row_hash(given.words, given.flags, r, slots[r], identity)
-        # Without an identity the hash is the slot, and slots lie side by side.
-        at = mix(h) & mask
-        while True:
-            g = np.int64(table[at]) - 1
-            if g < 0:
-                table[at] = found + 1
-                hashes[found], firsts[found], groups[r] = h, r, found
-                found += 1
-                break
-            s = firsts[g]
-            if (
-                hashes[g] == h
-                and slots[s] == slots[r]
-                and same_row(identity, given.words, given.flags, r, given.words, given.flags, s)
-            ):
-                groups[r] = g
-                break
-            at = (at + 1) & mask
+    for begin in range(0, len(slots), BLOCK):
+        stop = min(begin + BLOCK, len(slots))
+        # As `look_ahead` does: what the block will meet is read first. There are no more rows than changes, so that
+        # a change's hash lies where no row's is yet.
+        for r in range(begin, stop):
+            hashes[r] = row_hash(given.words, given.flags, r, slots[r], identity)
+        for r in range(begin, stop):
+            # Without an identity the hash is the slot, and slots lie side by side.
+            groups[r] = table[mix(hashes[r]) & mask]
+        for r in range(begin, stop):
+            groups[r] = hashes[max(groups[r] - 1, 0)]
+        for r in range(begin, stop):
+            h = hashes[r]
+            at = mix(h) & mask
+            while True:
+                g = np.int64(table[at]) - 1
+                if g < 0:
+                    table[at] = found + 1
+                    hashes[found], firsts[found], groups[r] = h, r, found
+                    found += 1
+                    break
+                s = firsts[g]
+                if (
+                    hashes[g] == h
+                    and slots[s] == slots[r]
+                    and same_row(identity, given.words, given.flags, r, given.words, given.flags, s)
+                ):
+                    groups[r] = g
+                    break
+                at = (at + 1) & mask
     return found
 
 
