@@ -341,11 +341,9 @@ class Pool:
         if len(p.heap) > max(_FIRST_BYTES, 4 * live) or int(p.meta[HEAP_USED]) > max(
             _FIRST_BYTES, 2 * live
         ):
-            heap = np.zeros(max(_FIRST_BYTES, 2 * live), np.uint8)
+            heap = self.arena.replace("pool.heap", max(_FIRST_BYTES, 2 * live))
             _compact(p, heap)
-            target = self.arena.replace("pool.heap", len(heap))
-            target[:] = heap
-            self.arrays = p._replace(heap=target)
+            self.arrays = p._replace(heap=heap)
         if int(self.arrays.meta[LIVE]) == 0 and len(self.arrays.offset) > _FIRST_IDS:
             self.arrays.meta[:] = 0
             fresh = {n: self.arena.replace(f"pool.{n}", _FIRST_IDS) for n, _ in self._BY_ID}
