@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from aggloom.codegen.planner import walk
+from aggloom.codegen.planner import PlanOptions, Scan, walk
 from aggloom.errors import CaseFormatError
 from aggloom.runtime.cases.format import Case, column_type, computed_columns, parse_case
+from aggloom.runtime.cases.joins import join_program
 from aggloom.runtime.cases.program import query_program
 from aggloom.runtime.cases.run import deviations, main, report, run_directory
 from aggloom.runtime.cases.settings import settings
@@ -326,3 +327,57 @@ def test_the_report_counts_reasons(tmp_path: Path) -> None:
     lines = list(report([outcome, outcome], False))
     assert lines[0].endswith("0 passed, 0 failed, 2 not supported")
     assert lines[1] == "  2 not supported: operators of the kind matching are not there yet"
+
+
+def test_params_that_nothing_reads_are_told(tmp_path: Path) -> None:
+    case = _sums(sql="SELECT a, SUM(b) FROM T GROUP BY a", impl="MySum", idle_ms=5, emit="never")
+    (outcome,) = run_directory(_write(tmp_path, case))
+    assert (outcome.status, outcome.unheeded) == ("passed", "emit, idle_ms")
+    assert "  not heeded: emit, idle_ms, in own" in list(report([outcome], False))
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "reason"),
+    [
+        ("group_window", {"early_fire": {"at": "dawn"}}, "early_fire {'at': 'dawn'}"),
+        ("group_window", {"early_fire": "at dawn"}, "early_fire 'at dawn'"),
+        ("group_window", {"time": "by the moon"}, "time 'by the moon'"),
+        ("group_window", {"window": {"type": "TUMBLE", "size_ms": 5, "skew_ms": 1}}, "window {"),
+        ("group_agg", {"sql": "SELECT a FROM T", "options": {"skew": 1}}, "options skew"),
+        ("group_agg", {"sql": "SELECT a FROM T", "variants": ["by night"]}, "the variant 'by "),
+        ("dedup", {"key": ["a"], "order": "price", "keep": "last"}, "order 'price'"),
+    ],
+)
+def test_what_a_param_says_is_heeded_or_told(
+    tmp_path: Path, kind: str, params: dict[str, Any], reason: str
+) -> None:
+    windows = {"key": ["a"], "aggs": ["SUM(b)"], "output": ["a", "SUM(b)"]}
+    case = _sums(**windows, window={"type": "TUMBLE", "size_ms": 5})
+    case["kind"] = kind
+    case["params"] |= params
+    status, said = _outcome(tmp_path, case)
+    assert (status, said[: len(reason)]) == ("not supported", reason)
+
+
+@pytest.mark.parametrize(
+    ("said", "key"),
+    [
+        (None, ()),
+        ([], ()),
+        ("none", ()),
+        ("NoUniqueKey", ()),
+        ("contained in join key: (k)", ("k",)),
+        ("JoinKeyContainsUniqueKey", ("k",)),
+        ("id (not contained in the join key)", ("id",)),
+        ("has unique key: (id, v)", ("id", "v")),
+        (["id"], ("id",)),
+    ],
+)
+def test_a_unique_key_may_be_told_in_words(said: Any, key: tuple[str, ...]) -> None:
+    sides = {"left_schema": {"id": "INT", "k": "INT", "v": "INT"}, "right_schema": {"k0": "INT"}}
+    keys = {"left_key": ["k"], "right_key": ["k0"], "left_unique_key": said}
+    item = {"id": "x", "kind": "join", "params": {**sides, **keys, "join_type": "INNER"}}
+    case = parse_case("own", {**item, "events": [], "expect": {"mode": "ordered", "rows": []}})
+    plan = join_program(case).plan(PlanOptions())
+    (scan,) = (node for node in walk(plan.root) if isinstance(node, Scan) and node.table == "left")
+    assert scan.unique_keys == ((key,) if key else ())

@@ -23,8 +23,13 @@ from aggloom.runtime.cases.format import (
 )
 from aggloom.runtime.cases.overs import size_fault, state_fault
 from aggloom.runtime.cases.program import Program, Table
-from aggloom.runtime.cases.settings import Setting, asks_for_messages, single_aggregate
-from aggloom.runtime.cases.source import Bundles
+from aggloom.runtime.cases.settings import (
+    Setting,
+    asks_for_messages,
+    single_aggregate,
+    waits_for_time,
+)
+from aggloom.runtime.cases.source import Bundles, is_complete
 from aggloom.runtime.cases.windows import watermark_of
 from aggloom.runtime.handlers.columns import rows_to_batch
 from aggloom.runtime.local.harness import Harness
@@ -70,6 +75,7 @@ class _Replay:
         self.case, self.program, self.setting = case, program, setting
         self.rounded, self.session = rounded, session
         self.plan = program.plan(setting.options(case))
+        self.complete = is_complete(event for phase in case.phases for event in phase.events)
         self.tells = setting.tells(self.plan, case) or not asks_for_messages(case)
         self.seen: list[Change] = []
         self.expected: list[Change] = []
@@ -89,7 +95,8 @@ class _Replay:
                 if phase.before:
                     self._restore(phase.before)
                 ends = following is None or bool(following.before)
-                self._feed(phase, ends or not self.tells or phase.expect.mode in _OF_THE_TABLE)
+                at_will = not self.tells or waits_for_time(self.plan)
+                self._feed(phase, ends or at_will or phase.expect.mode in _OF_THE_TABLE)
                 if following is None and self._says_no_end():
                     self.harness.end_of_input()
                 new = [(change[0], tuple(change[1:])) for change in self.harness.changes()]
@@ -217,6 +224,7 @@ class _Replay:
             raise CaseFailed(f"expected {count} messages, got {len(delivered)}")
         self._check_time(expect)
         self._check_state(expect, None)
+        self._check_bundles(expect)
         if "materialized" in expect.extra:
             from_rows = expect.extra["materialized"]
             listed = from_rows["rows"] if isinstance(from_rows, Mapping) else from_rows
@@ -238,6 +246,14 @@ class _Replay:
         if late is not None and late != self.late + self.harness.counters["late_dropped"]:
             found = self.late + self.harness.counters["late_dropped"]
             raise CaseFailed(f"expected {late} late rows, got {found}")
+
+    def _check_bundles(self, expect: Expectation) -> None:
+        """How many bundles have ended so far; a two-phase plan cuts them otherwise."""
+        wanted, setting = expect.extra.get("finish_bundle_count"), self.setting
+        if wanted is None or setting.bundle is None or setting.two_phase:
+            return
+        if self.bundles.ended != wanted:
+            raise CaseFailed(f"expected {wanted} bundles, got {self.bundles.ended}")
 
     def _check_state(self, expect: Expectation, done: int | None) -> None:
         """What is remembered after an event of a phase, of which each is a bundle, or at its end (None)."""
@@ -264,7 +280,10 @@ class _Replay:
         if reference:
             wanted = reference[len(tables) - 1]
         elif self.plan.options.update_before and not _is_upsert(self.case.params):
-            wanted = _folded(sorted(self.expected, key=lambda change: change[0][0] == "-"), None)
+            told = sorted(self.expected, key=lambda change: change[0][0] == "-")
+            # Where rows are taken back that never came, so may be messages, and the rest is the table.
+            there = [change for change in net(told) if change[0] == "+I"]
+            wanted = _folded(told, None) if self.complete else there
         else:
             return
         tolerance = max(tolerance_of(phase.expect) for phase in self.case.phases)
