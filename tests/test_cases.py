@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from aggloom.codegen.planner import PlanOptions, Scan, walk
 from aggloom.errors import CaseFormatError
 from aggloom.runtime.cases.format import Case, column_type, computed_columns, parse_case
+from aggloom.runtime.cases.functions import spelled_out
 from aggloom.runtime.cases.joins import join_program
 from aggloom.runtime.cases.program import query_program
 from aggloom.runtime.cases.run import deviations, main, report, run_directory
@@ -311,7 +312,34 @@ def test_a_time_outside_microseconds_is_told(tmp_path: Path) -> None:
     case["params"]["schema"]["b"] = "TIMESTAMP(3)"
     case["events"][0]["row"][1] = 10**18
     status, reason = _outcome(tmp_path, case)
-    assert (status, reason.startswith("CaseFormatError: value")) == ("failed", True)
+    assert (status, reason) == ("not supported", "a time outside of the years 1 to 9999")
+
+
+@pytest.mark.parametrize(
+    ("sql", "meaning", "spelled"),
+    [
+        ("SELECT twice(a + 1, f(b, c)) FROM t", "SUM(x * y)", "SELECT SUM(a + 1 * f(b, c)) FROM t"),
+        (
+            "SELECT TWICE(a), twice (b)",
+            "COUNT(DISTINCT x)",
+            "SELECT COUNT(DISTINCT a), COUNT(DISTINCT b)",
+        ),
+        ("SELECT twice(a) OVER w", "TWICE(x)", "SELECT twice(a) OVER w"),
+    ],
+)
+def test_a_function_may_be_told_by_what_it_means(sql: str, meaning: str, spelled: str) -> None:
+    assert spelled_out(sql, {"twice": meaning}) == spelled
+
+
+@pytest.mark.parametrize(
+    ("before", "status"),
+    [("snapshot", "passed"), ("finish bundle", "passed"), ("pray", "not supported")],
+)
+def test_what_comes_before_a_phase(tmp_path: Path, before: str, status: str) -> None:
+    case = _own("restore between phases")
+    for phase in case["phases"][1:]:
+        phase["before"] = before
+    assert _outcome(tmp_path, case)[0] == status
 
 
 def test_the_last_watermark_may_be_javas(tmp_path: Path) -> None:

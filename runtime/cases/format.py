@@ -34,7 +34,7 @@ MODES = (
 )
 REMARKS = frozenset(
     (
-        *("impl", "input_set", "group_key", "legacy_planner_function", "udf", "late_data", "notes"),
+        *("impl", "input_set", "group_key", "legacy_planner_function", "late_data", "notes"),
         *("allow_latency_ms", "source_changelog", "output_types", "cross_key_order"),
     )
 )
@@ -320,7 +320,10 @@ def _date(text: str) -> dt.date:
 
 def _moment(raw: Any) -> dt.datetime:
     if isinstance(raw, int | float):
-        return _EPOCH + dt.timedelta(milliseconds=raw)
+        try:
+            return _EPOCH + dt.timedelta(milliseconds=raw)
+        except OverflowError:
+            raise NotSupported("a time outside of the years 1 to 9999") from None
     whole, _, fraction = str(raw).strip().rstrip("Z").replace("T", " ").partition(".")
     if fraction[6:].strip("0"):
         raise NotSupported("time finer than a microsecond")

@@ -15,7 +15,7 @@ from aggloom.codegen import AggSpec, register, unregister
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query, plan_spec
 from aggloom.errors import SpecError
 from aggloom.runtime.cases.format import Case, NotSupported, computed_columns, reads, table_schema
-from aggloom.runtime.cases.functions import FUNCTIONS
+from aggloom.runtime.cases.functions import FUNCTIONS, spelled_out
 from aggloom.runtime.cases.source import key_positions
 
 _FROM = re.compile(r"\bFROM\s+`?(\w+)", re.IGNORECASE)
@@ -109,7 +109,7 @@ def query_program(case: Case) -> Program:
 def query_text(params: Mapping[str, Any]) -> str:
     """The query of a case: its `sql`, or made of `aggs` by the keys that it names."""
     if params.get("sql"):
-        return str(params["sql"])
+        return spelled_out(str(params["sql"]), params.get("udf") or {})
     if not params.get("aggs"):
         raise NotSupported("params without 'sql', and without 'aggs' to make it of")
     names = ("key", "keys", "group_by", "group_key", "grouping")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -125,8 +126,12 @@ class _Replay:
         return Harness.of_plan(self.plan, backend, None, session=self.session, **parts)
 
     def _restore(self, before: str) -> None:
+        """Begin anew from the state, if that is what is done; whatever is done ends the bundle."""
         if "restore" not in before:
-            raise NotSupported(f"before: {before}")
+            if not re.search("snapshot|savepoint|checkpoint|flush|bundle", before):
+                raise NotSupported(f"before: {before}")
+            self.bundles.flush()
+            return
         state = self.harness.snapshot()
         self.late += self.harness.counters.get("late_dropped", 0)
         self.harness.close()
