@@ -409,3 +409,36 @@ def test_a_unique_key_may_be_told_in_words(said: Any, key: tuple[str, ...]) -> N
     plan = join_program(case).plan(PlanOptions())
     (scan,) = (node for node in walk(plan.root) if isinstance(node, Scan) and node.table == "left")
     assert scan.unique_keys == ((key,) if key else ())
+
+
+@pytest.mark.parametrize(
+    ("watermark", "computed", "late"),
+    [
+        ("rt - 1 s", "TO_TIMESTAMP(ts)", True),
+        ("rt - INTERVAL '1' MINUTE", "TO_TIMESTAMP(ts)", False),
+        ("WATERMARK FOR rt AS rt - INTERVAL '0.5' SECOND", "CAST(ts AS TIMESTAMP(3))", True),
+        ("rt, after each row", "TO_TIMESTAMP(ts)", True),
+        ({"T": "rt - 60 seconds"}, "TO_TIMESTAMP(ts)", False),
+    ],
+)
+def test_a_watermark_may_be_told_in_words(
+    tmp_path: Path, watermark: Any, computed: str, late: bool
+) -> None:
+    sql = "SELECT SUM(b) FROM T GROUP BY TUMBLE(rt, INTERVAL '10' SECOND)"
+    case = _sums(sql=sql, watermark=watermark, computed={"rt": computed})
+    case["params"]["schema"] = {"ts": "STRING", "b": "INT"}
+    times = ("2026-01-01 00:00:01", "2026-01-01 00:00:12", "2026-01-01 00:00:02")
+    case["events"] = [{"op": "+I", "row": [time, 1]} for time in times]
+    sums = [1, 1] if late else [2, 1]
+    rows = [{"op": "+I", "row": [total]} for total in sums]
+    case["expect"] = {"mode": "unordered", "rows": rows, "late_records_dropped": int(late)}
+    assert _outcome(tmp_path, case) == ("passed", "")
+
+
+@pytest.mark.parametrize("watermark", ["soon", "rt - a bit"])
+def test_a_watermark_that_is_none_is_told(tmp_path: Path, watermark: str) -> None:
+    sql = "SELECT SUM(b) FROM T GROUP BY TUMBLE(rt, INTERVAL '10' SECOND)"
+    case = _sums(sql=sql, watermark=watermark)
+    case["params"]["schema"] = {"rt": "TIMESTAMP(3)", "b": "INT"}
+    case["events"] = [{"op": "+I", "row": ["2026-01-01 00:00:01", 1]}]
+    assert _outcome(tmp_path, case) == ("not supported", f"watermark {watermark!r}")

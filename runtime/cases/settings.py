@@ -118,8 +118,7 @@ def settings(case: Case, backends: Sequence[Backend]) -> Iterator[Setting]:
             if size is not None:
                 found[Setting(size, backend, bool(two_phase), bool(split))] = None
         yield from found
-        forgets = any(ttl_of(params, side) for side in ("", "left_", "right_"))
-        if not forgets and not _replaces(case):
+        if not forgets(params) and not _replaces(case):
             last = next(reversed(found))
             size = max((s for s in sizes if s), default=4)
             yield replace(last, bundle=size, two_phase=True, split=any(splits), spread=True)
@@ -175,6 +174,11 @@ def ttl_of(params: Mapping[str, Any], side: str = "") -> int:
     """After how many milliseconds a key, or a side of it, is forgotten; 0 is never."""
     names = (f"{side}ttl_ms", *_TTLS)
     return int(next((params[name] for name in names if params.get(name) is not None), 0))
+
+
+def forgets(params: Mapping[str, Any]) -> bool:
+    """Whether keys, or a side of them, are forgotten after a while."""
+    return any(ttl_of(params, side) for side in ("", "left_", "right_"))
 
 
 def asks_for_messages(case: Case) -> bool:

@@ -44,10 +44,20 @@ from aggloom.runtime.cases.program import Program, Table, planning
 
 OPERATOR_KINDS = frozenset(("group_window", "window_tvf_agg"))
 _TIME_COLUMN = re.compile(r"event time on (\w+)")
-_DELAY = re.compile(r"\s*(\w+)(?:\s*-\s*(\d+)\s*(ms|s|min)\b)?")
-_OF_TEXT = re.compile(r"(?i)TO_TIMESTAMP\(`?(\w+)`?\)")
-_OF_SECONDS = re.compile(r"(?i)TO_TIMESTAMP\(FROM_UNIXTIME\(`?(\w+)`?\)\)")
-_UNITS = {"ms": 1, "s": 1000, "min": 60_000}
+_DELAY = re.compile(r"(?i)-\s*(?:INTERVAL\s*)?'?([\d.]+)'?\s*(ms|milli|s|min|h)")
+_TIMES = {
+    re.compile(rf"(?i)(?:AS )?{text}"): scale
+    for text, scale in {
+        r"TO_TIMESTAMP\(`?(\w+)`?\s*[,)]": 0,
+        r"CAST\(`?(\w+)`? AS TIMESTAMP": 0,
+        r"TO_TIMESTAMP\(FROM_UNIXTIME\(`?(\w+)`?\)": 1000,
+        r"TO_TIMESTAMP\(FROM_UNIXTIME\(`?(\w+)`? / 1000\)": 1,
+        r"TO_TIMESTAMP_LTZ\(`?(\w+)`?, *0\)": 1000,
+        r"TO_TIMESTAMP_LTZ\(`?(\w+)`?, *3\)": 1,
+    }.items()
+}
+"""How time columns are computed from others, and how many milliseconds the unit of these is; 0: they are texts."""
+_UNITS = {"ms": 1, "milli": 1, "s": 1000, "min": 60_000, "h": 3_600_000}
 _BOUNDS = {"window_start": "start", "window_end": "end", "window_rowtime": "time"}
 _WALL_CLOCK, _INSTANT = pa.timestamp("us"), pa.timestamp("us", "UTC")
 _LATENESS = ("allow_lateness_ms", "allowed_lateness_ms")
@@ -110,27 +120,43 @@ def _seconds_ahead(zone: str) -> int:
     return int(offset.total_seconds())
 
 
-def watermark_of(case: Case, row: Mapping[str, Any]) -> int | None:
+def watermark_of(case: Case, row: Mapping[str, Any], table: str) -> int | None:
     """The watermark that follows a row, given by column name: as the case says, unless its events say it."""
     text = case.params.get("watermark")
+    if isinstance(text, Mapping):
+        text = text.get(table)
     if text is None or any("watermark" in e for phase in case.phases for e in phase.events):
         return None
-    found = _DELAY.match(text)
-    if found is None:
-        raise NotSupported(f"watermark {text}")
-    name, delay, unit = found.groups()
+    extra = case.params.get("computed") or {}
+    names = {*row, *extra, *computed_columns(case.params.get("schema") or {})}
+    name = next((word for word in re.findall(r"\w+", text) if word in names), None)
+    if name is None:
+        raise NotSupported(f"watermark {text!r}")
     value = row.get(name)
     if value is None:
-        extra = case.params.get("computed") or {}
-        computed = computed_columns({name: f"AS {extra.get(name, '')}"})[name]
-        source = _OF_TEXT.fullmatch(computed) or _OF_SECONDS.fullmatch(computed)
-        value = row.get(source[1]) if source else None
-        if value is not None and _OF_SECONDS.fullmatch(computed):
-            value *= 1000
-    if value is None:
-        raise NotSupported(f"watermark of a column {name} that the runner cannot compute")
+        value = _computed(str(extra.get(name, case.params["schema"].get(name, ""))), row)
     moment = to_value(value, pa.timestamp("us", "UTC"))
-    return int(moment.timestamp() * 1000) - int(delay or 0) * _UNITS[unit or "ms"]
+    return int(moment.timestamp() * 1000) - _delay(text)
+
+
+def _computed(text: str, row: Mapping[str, Any]) -> Any:
+    """The value of a time column that is computed from one that a row holds; a number is milliseconds."""
+    for form, scale in _TIMES.items():
+        found = form.match(text)
+        value = row.get(found[1]) if found else None
+        if value is not None:
+            return value * scale if scale else value
+    raise NotSupported(f"watermark of a column {text!r} that the runner cannot compute")
+
+
+def _delay(text: str) -> int:
+    """By how many milliseconds a watermark is behind: none where no minus stands."""
+    if "-" not in text:
+        return 0
+    found = _DELAY.search(text)
+    if found is None:
+        raise NotSupported(f"watermark {text!r}")
+    return round(float(found[1]) * _UNITS[found[2].lower()])
 
 
 def emit_options(params: Mapping[str, Any]) -> dict[str, Any]:
