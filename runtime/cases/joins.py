@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,33 +14,42 @@ from aggloom.runtime.cases.format import Case, NotSupported, names_in, table_sch
 from aggloom.runtime.cases.program import Program, Table
 
 OPERATOR_KINDS = frozenset(("join", "mini_batch_join", "semi_anti_join"))
-_KINDS: dict[str, JoinKind] = {
-    "INNER": "inner",
-    "LEFT": "left",
-    "RIGHT": "right",
-    "FULL": "full",
-    "SEMI": "semi",
-    "ANTI": "anti",
-}
+_KINDS: tuple[JoinKind, ...] = ("semi", "anti", "full", "right", "left", "inner")
+"""The kinds by the words that say them; a semi join may be called LEFT SEMI."""
 
 
 def join_program(case: Case) -> Program:
     """A case of a kind in OPERATOR_KINDS."""
     params = case.params
     schemas = {side: table_schema(params[f"{side}_schema"], "*") for side in ("left", "right")}
-    kind = _KINDS.get(str(params["join_type"]).split()[0].upper())
+    said_keys = {side: list(params[f"{side}_key"]) for side in schemas}
+    known = {
+        side: _unique_key(params.get(f"{side}_unique_key"), said_keys[side], schema.names)
+        for side, schema in schemas.items()
+    }
+    # Of a name that both sides have, the right's is another one.
+    other = {
+        name: f"{name}$right" for name in schemas["right"].names if name in schemas["left"].names
+    }
+    schemas["right"] = pa.schema(
+        [field.with_name(other.get(field.name, field.name)) for field in schemas["right"]]
+    )
+    said_keys["right"] = [other.get(name, name) for name in said_keys["right"]]
+    known["right"] = tuple(other.get(name, name) for name in known["right"])
+    said = str(params["join_type"]).lower()
+    kind = next((each for each in _KINDS if each in said), None)
     if kind is None:
         raise NotSupported(f"a {params['join_type']} join")
-    said = str(params.get("condition") or "true")
-    condition = None if re.match(r"(?i)true\s*(\(|$)", said) else said
+    text = str(params.get("condition") or "true")
+    condition = None if re.match(r"(?i)true\s*(\(|$)", text) else text
     # A key whose NULLs are not filtered out takes NULL for equal to NULL.
     filtered = next((params[name] for name in _NULL_FILTERS if name in params), True)
-    pairs = tuple(zip(params["left_key"], params["right_key"], strict=True))
+    pairs = tuple(zip(said_keys["left"], said_keys["right"], strict=True))
     flags = [filtered] * len(pairs) if isinstance(filtered, bool) else list(filtered)
     null_safe = tuple(not flag for flag in flags)
 
     def plan(options: PlanOptions) -> Plan:
-        left, right = (_rows(params, side, schema) for side, schema in schemas.items())
+        left, right = (_rows(side, schemas[side], said_keys[side], known[side]) for side in schemas)
         names = [*schemas["left"].names, *(() if kind in _ALONE else schemas["right"].names)]
         root: Node = Join(
             left,
@@ -74,10 +83,8 @@ def _unique_key(said: Any, keys: Sequence[str], names: Sequence[str]) -> tuple[s
     return names_in(said, names)
 
 
-def _rows(params: Mapping[str, Any], side: str, schema: pa.Schema) -> Node:
+def _rows(side: str, schema: pa.Schema, keys: Sequence[str], known: tuple[str, ...]) -> Node:
     """The rows of a side, the columns of its key first."""
-    keys = list(params[f"{side}_key"])
-    known = _unique_key(params.get(f"{side}_unique_key"), keys, schema.names)
     names = [*keys, *(name for name in schema.names if name not in keys)]
     return Calc(
         Scan(side, schema, "retract", known),
