@@ -342,7 +342,7 @@ def _as_set(expect: Expectation, params: Mapping[str, Any]) -> bool:
 
 def _is_upsert(params: Mapping[str, Any]) -> bool:
     sink = params.get("sink") or {}
-    return isinstance(sink, Mapping) and sink.get("mode") == "upsert"
+    return "upsert" in (sink, sink.get("mode") if isinstance(sink, Mapping) else None)
 
 
 @functools.cache

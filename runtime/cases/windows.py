@@ -128,13 +128,14 @@ def watermark_of(case: Case, row: Mapping[str, Any], table: str) -> int | None:
     if text is None or any("watermark" in e for phase in case.phases for e in phase.events):
         return None
     extra = case.params.get("computed") or {}
-    names = {*row, *extra, *computed_columns(case.params.get("schema") or {})}
+    declared = case.params.get("schema") or case.params.get("tables", {}).get(table, {})
+    names = {*row, *extra, *computed_columns(declared)}
     name = next((word for word in re.findall(r"\w+", text) if word in names), None)
     if name is None:
         raise NotSupported(f"watermark {text!r}")
     value = row.get(name)
     if value is None:
-        value = _computed(str(extra.get(name, case.params["schema"].get(name, ""))), row)
+        value = _computed(str(extra.get(name) or declared[name]), row)
     moment = to_value(value, pa.timestamp("us", "UTC"))
     return int(moment.timestamp() * 1000) - _delay(text)
 
