@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from aggloom.codegen.planner import walk
+from aggloom.codegen.planner import PlanOptions, Scan, walk
 from aggloom.errors import CaseFormatError
 from aggloom.runtime.cases.format import Case, column_type, computed_columns, parse_case
+from aggloom.runtime.cases.functions import spelled_out
+from aggloom.runtime.cases.joins import join_program
 from aggloom.runtime.cases.program import query_program
 from aggloom.runtime.cases.run import deviations, main, report, run_directory
 from aggloom.runtime.cases.settings import settings
@@ -310,7 +312,34 @@ def test_a_time_outside_microseconds_is_told(tmp_path: Path) -> None:
     case["params"]["schema"]["b"] = "TIMESTAMP(3)"
     case["events"][0]["row"][1] = 10**18
     status, reason = _outcome(tmp_path, case)
-    assert (status, reason.startswith("CaseFormatError: value")) == ("failed", True)
+    assert (status, reason) == ("not supported", "a time outside of the years 1 to 9999")
+
+
+@pytest.mark.parametrize(
+    ("sql", "meaning", "spelled"),
+    [
+        ("SELECT twice(a + 1, f(b, c)) FROM t", "SUM(x * y)", "SELECT SUM(a + 1 * f(b, c)) FROM t"),
+        (
+            "SELECT TWICE(a), twice (b)",
+            "COUNT(DISTINCT x)",
+            "SELECT COUNT(DISTINCT a), COUNT(DISTINCT b)",
+        ),
+        ("SELECT twice(a) OVER w", "TWICE(x)", "SELECT twice(a) OVER w"),
+    ],
+)
+def test_a_function_may_be_told_by_what_it_means(sql: str, meaning: str, spelled: str) -> None:
+    assert spelled_out(sql, {"twice": meaning}) == spelled
+
+
+@pytest.mark.parametrize(
+    ("before", "status"),
+    [("snapshot", "passed"), ("finish bundle", "passed"), ("pray", "not supported")],
+)
+def test_what_comes_before_a_phase(tmp_path: Path, before: str, status: str) -> None:
+    case = _own("restore between phases")
+    for phase in case["phases"][1:]:
+        phase["before"] = before
+    assert _outcome(tmp_path, case)[0] == status
 
 
 def test_the_last_watermark_may_be_javas(tmp_path: Path) -> None:
@@ -326,3 +355,90 @@ def test_the_report_counts_reasons(tmp_path: Path) -> None:
     lines = list(report([outcome, outcome], False))
     assert lines[0].endswith("0 passed, 0 failed, 2 not supported")
     assert lines[1] == "  2 not supported: operators of the kind matching are not there yet"
+
+
+def test_params_that_nothing_reads_are_told(tmp_path: Path) -> None:
+    case = _sums(sql="SELECT a, SUM(b) FROM T GROUP BY a", impl="MySum", idle_ms=5, emit="never")
+    (outcome,) = run_directory(_write(tmp_path, case))
+    assert (outcome.status, outcome.unheeded) == ("passed", "emit, idle_ms")
+    assert "  not heeded: emit, idle_ms, in own" in list(report([outcome], False))
+
+
+@pytest.mark.parametrize(
+    ("kind", "params", "reason"),
+    [
+        ("group_window", {"early_fire": {"at": "dawn"}}, "early_fire {'at': 'dawn'}"),
+        ("group_window", {"early_fire": "at dawn"}, "early_fire 'at dawn'"),
+        ("group_window", {"time": "by the moon"}, "time 'by the moon'"),
+        ("group_window", {"window": {"type": "TUMBLE", "size_ms": 5, "skew_ms": 1}}, "window {"),
+        ("group_agg", {"sql": "SELECT a FROM T", "options": {"skew": 1}}, "options skew"),
+        ("group_agg", {"sql": "SELECT a FROM T", "variants": ["by night"]}, "the variant 'by "),
+        ("dedup", {"key": ["a"], "order": "price", "keep": "last"}, "order 'price'"),
+    ],
+)
+def test_what_a_param_says_is_heeded_or_told(
+    tmp_path: Path, kind: str, params: dict[str, Any], reason: str
+) -> None:
+    windows = {"key": ["a"], "aggs": ["SUM(b)"], "output": ["a", "SUM(b)"]}
+    case = _sums(**windows, window={"type": "TUMBLE", "size_ms": 5})
+    case["kind"] = kind
+    case["params"] |= params
+    status, said = _outcome(tmp_path, case)
+    assert (status, said[: len(reason)]) == ("not supported", reason)
+
+
+@pytest.mark.parametrize(
+    ("said", "key"),
+    [
+        (None, ()),
+        ([], ()),
+        ("none", ()),
+        ("NoUniqueKey", ()),
+        ("contained in join key: (k)", ("k",)),
+        ("JoinKeyContainsUniqueKey", ("k",)),
+        ("id (not contained in the join key)", ("id",)),
+        ("has unique key: (id, v)", ("id", "v")),
+        (["id"], ("id",)),
+    ],
+)
+def test_a_unique_key_may_be_told_in_words(said: Any, key: tuple[str, ...]) -> None:
+    sides = {"left_schema": {"id": "INT", "k": "INT", "v": "INT"}, "right_schema": {"k0": "INT"}}
+    keys = {"left_key": ["k"], "right_key": ["k0"], "left_unique_key": said}
+    item = {"id": "x", "kind": "join", "params": {**sides, **keys, "join_type": "INNER"}}
+    case = parse_case("own", {**item, "events": [], "expect": {"mode": "ordered", "rows": []}})
+    plan = join_program(case).plan(PlanOptions())
+    (scan,) = (node for node in walk(plan.root) if isinstance(node, Scan) and node.table == "left")
+    assert scan.unique_keys == ((key,) if key else ())
+
+
+@pytest.mark.parametrize(
+    ("watermark", "computed", "late"),
+    [
+        ("rt - 1 s", "TO_TIMESTAMP(ts)", True),
+        ("rt - INTERVAL '1' MINUTE", "TO_TIMESTAMP(ts)", False),
+        ("WATERMARK FOR rt AS rt - INTERVAL '0.5' SECOND", "CAST(ts AS TIMESTAMP(3))", True),
+        ("rt, after each row", "TO_TIMESTAMP(ts)", True),
+        ({"T": "rt - 60 seconds"}, "TO_TIMESTAMP(ts)", False),
+    ],
+)
+def test_a_watermark_may_be_told_in_words(
+    tmp_path: Path, watermark: Any, computed: str, late: bool
+) -> None:
+    sql = "SELECT SUM(b) FROM T GROUP BY TUMBLE(rt, INTERVAL '10' SECOND)"
+    case = _sums(sql=sql, watermark=watermark, computed={"rt": computed})
+    case["params"]["schema"] = {"ts": "STRING", "b": "INT"}
+    times = ("2026-01-01 00:00:01", "2026-01-01 00:00:12", "2026-01-01 00:00:02")
+    case["events"] = [{"op": "+I", "row": [time, 1]} for time in times]
+    sums = [1, 1] if late else [2, 1]
+    rows = [{"op": "+I", "row": [total]} for total in sums]
+    case["expect"] = {"mode": "unordered", "rows": rows, "late_records_dropped": int(late)}
+    assert _outcome(tmp_path, case) == ("passed", "")
+
+
+@pytest.mark.parametrize("watermark", ["soon", "rt - a bit"])
+def test_a_watermark_that_is_none_is_told(tmp_path: Path, watermark: str) -> None:
+    sql = "SELECT SUM(b) FROM T GROUP BY TUMBLE(rt, INTERVAL '10' SECOND)"
+    case = _sums(sql=sql, watermark=watermark)
+    case["params"]["schema"] = {"rt": "TIMESTAMP(3)", "b": "INT"}
+    case["events"] = [{"op": "+I", "row": ["2026-01-01 00:00:01", 1]}]
+    assert _outcome(tmp_path, case) == ("not supported", f"watermark {watermark!r}")

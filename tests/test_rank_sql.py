@@ -371,3 +371,41 @@ def test_a_rank_in_windows_waits_and_forgets(zone: str, buckets: int) -> None:
         t.process([("+I", "b", 99, at[1])])
         t.end_of_input()
         assert [(c[0], *c[2:]) for c in t.changes()] == [("+I", "a", 9, 1)]
+
+
+OF_ROWS = (
+    "SELECT g, n, window_end FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+    "ORDER BY n DESC) AS rn FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTE))) WHERE rn <= 2"
+)
+
+
+def test_a_rank_of_the_rows_of_windows_waits_and_forgets() -> None:
+    minute = 60_000
+    at = [dt.datetime(2026, 1, 1, 0, m, tzinfo=dt.UTC) for m in (1, 5, 12)]
+    start = int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp() * 1000)
+    tables = {"t": "g STRING, n INT, ts TIMESTAMP"}
+    with Harness.from_sql(OF_ROWS, tables=tables, input_changes="append") as t:
+        assert t.plan.root.changelog == ("I",)
+        t.process([("+I", "abc"[k], k, at[0]) for k in range(3)] + [("+I", "a", 9, at[2])])
+        t.watermark(start + 9 * minute)
+        assert t.changes() == []
+        state = t.snapshot()
+    with Harness.from_sql(OF_ROWS, tables=tables, input_changes="append") as t:
+        t.restore(state)
+        t.watermark(start + 10 * minute - 1)
+        assert [c[:3] for c in t.changes()] == [("+I", "c", 2), ("+I", "b", 1)]
+        t.process([("+I", "d", 99, at[1])])
+        t.flush()
+        assert t.counters["late_dropped"] == 1
+        t.end_of_input()
+        assert [c[:3] for c in t.changes()] == [("+I", "a", 9)]
+        assert sum(each.keys for each in t.pipeline.operators) == 0
+
+
+def test_rows_of_windows_that_are_taken_back_are_ranked_as_any_others() -> None:
+    tables = {"t": "g STRING, n INT, ts TIMESTAMP"}
+    with Harness.from_sql(OF_ROWS, tables=tables, input_changes="retract") as t:
+        at = dt.datetime(2026, 1, 1, 0, 1, tzinfo=dt.UTC)
+        t.process([("+I", "a", 1, at)])
+        t.flush()
+        assert [c[:3] for c in t.changes()] == [("+I", "a", 1)]

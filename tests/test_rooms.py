@@ -274,7 +274,7 @@ NAMED = {
     "codegen/planner/timed_joins.py": {"Join", "TimedJoin"},
     "codegen/planner/window_checks.py": {"WindowTable"},
     "codegen/planner/window_query.py": {"WindowTable"},
-    "codegen/planner/window_ranks.py": {"Rank", "WindowAggregate"},
+    "codegen/planner/window_ranks.py": {"Rank", "WindowAggregate", "WindowTable"},
     "codegen/planner/windows.py": {
         *("Aggregate", "Deduplicate", "Join"),
         *("WindowAggregate", "WindowAssign", "WindowTable"),

@@ -19,6 +19,7 @@ from aggloom import Harness
 from aggloom.codegen import LoweredCalc, lower_calc
 from aggloom.codegen.scalar import doc
 from aggloom.codegen.scalar.calc import calculate
+from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.expressions import parse_scalar
 from aggloom.codegen.scalar.functions import BY_NODE, FAMILIES
 from aggloom.codegen.scalar.module import load_module, lower, module_text
@@ -174,6 +175,19 @@ def test_texts_and_operators_are_read_as_spark_reads_them(sql: str, expected: An
         harness.process([("+I", 1)])
         harness.flush()
         assert harness.table() == [(expected,)]
+
+
+@pytest.mark.parametrize(
+    ("flink", "spark"),
+    [
+        ("TO_TIMESTAMP_LTZ(n, 3)", "TIMESTAMP_MILLIS(n)"),
+        ("to_timestamp_ltz(n + 1, 0)", "TIMESTAMP_SECONDS(n + 1)"),
+        ("TO_TIMESTAMP_LTZ(s, 'yyyy')", "TO_TIMESTAMP_LTZ(s, 'yyyy')"),
+        ("TO_TIMESTAMP_LTZ(s)", "TO_TIMESTAMP_LTZ(s)"),
+    ],
+)
+def test_instants_of_numbers_are_read_as_flink_says_them(flink: str, spark: str) -> None:
+    assert parse_scalar(flink).sql(dialect=ScalarSpark) == spark
 
 
 def test_texts_are_joined_as_tightly_as_numbers_are_added() -> None:

@@ -17,6 +17,7 @@ from aggloom.codegen.operators.base import (
     Trend,
     constant,
     listed,
+    walk,
 )
 from aggloom.codegen.operators.calc import pick
 from aggloom.codegen.operators.footprint import TEXT, WORD
@@ -162,6 +163,12 @@ class Rank(RowsByKey):
     @property
     def awaits_watermark(self) -> bool:
         return self.window is not None
+
+    @property
+    def chained(self) -> bool:
+        """Whether rows come from below when the same watermark says so."""
+        below = any(node.awaits_watermark for node in walk(self.input))
+        return self.window is not None and below
 
     @cached_property
     def lineage(self) -> str:

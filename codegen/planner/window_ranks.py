@@ -1,13 +1,15 @@
-"""window_ranks: a rank by key and window over results of windows waits for the windows' end, and forgets them."""
+"""window_ranks: a rank by key and window over rows of windows waits for the windows' end, and forgets them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from aggloom.codegen.operators import Calc, Node, Rank, WindowAggregate, transform
+from aggloom.codegen.operators import Calc, Node, Rank, WindowAggregate, WindowTable, transform
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import column_name
+
+Windows = WindowAggregate | WindowTable
 
 
 def window_ranks(root: Node, options: PlanOptions, notes: Notes) -> Node:
@@ -21,20 +23,21 @@ def _windowed(node: Rank) -> Rank:
     if len(below) != 1 or node.asked.is_open or node.asked.end_column is not None:
         return node
     (windows,) = below.values()
-    if not windows.windowing.assigner.event_time or not windows.appends_only:
+    assigner = windows.assigner if isinstance(windows, WindowTable) else windows.windowing.assigner
+    if not assigner.event_time or not windows.appends_only:
         return node
     named = {column: name for name, (found, column) in origins.items() if found is not None}
     bounds = windows.bounds
     if bounds.start not in named or bounds.end not in named:
         return node
-    return replace(node, window=named[bounds.end], zone=windows.windowing.assigner.zone)
+    return replace(node, window=named[bounds.end], zone=assigner.zone)
 
 
-def _origin(node: Node, name: str) -> tuple[WindowAggregate | None, str]:
+def _origin(node: Node, name: str) -> tuple[Windows | None, str]:
     """The windows that a column comes from, and its name there."""
     while isinstance(node, Calc):
         column = column_name(dict(node.select)[name])
         if column is None:
             return None, name
         node, name = node.input, column
-    return (node if isinstance(node, WindowAggregate) else None), name
+    return (node if isinstance(node, Windows) else None), name

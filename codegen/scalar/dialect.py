@@ -37,6 +37,15 @@ def _truncation(name: str, unit: int) -> Callable[[list[Any]], exp.Expression]:
     return build
 
 
+def _instant(given: list[Any]) -> exp.Expression:
+    """Flink's TO_TIMESTAMP_LTZ of a number of seconds (0) or milliseconds (3); Spark's second operand is a pattern."""
+    digits = given[1].name if len(given) == 2 and given[1].is_int else ""
+    name = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS"}.get(digits)
+    if name is None:
+        return exp.Anonymous(this="TO_TIMESTAMP_LTZ", expressions=given)
+    return exp.Anonymous(this=name, expressions=given[:1])
+
+
 def _time_of_day(kind: exp.DataType) -> exp.DataType:
     """TIME by its own name, which sqlglot's dialect of Spark writes as TIMESTAMP."""
     digits = "".join(f"({each.name})" for each in kind.expressions)
@@ -75,6 +84,7 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         FUNCTIONS: ClassVar = {
             **Spark.Parser.FUNCTIONS,
             "TO_DATE": _to_date,
+            "TO_TIMESTAMP_LTZ": _instant,
             "TRUNC": _truncation("TRUNC", 1),
             "DATE_TRUNC": _truncation("DATE_TRUNC", 0),
         }

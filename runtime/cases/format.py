@@ -32,6 +32,18 @@ MODES = (
     "count",
     "none",
 )
+REMARKS = frozenset(
+    (
+        *("impl", "input_set", "group_key", "legacy_planner_function", "late_data", "notes"),
+        *("allow_latency_ms", "source_changelog", "output_types", "cross_key_order"),
+    )
+)
+"""Params that say in words what events, types and queries say as well."""
+RESTATED = {
+    "sql": ("aggs", "frame", "frames", "order_by", "partition_by", "output"),
+    "join_type": ("sql",),
+}
+"""What says once more what the one that was read says."""
 _EPOCH = dt.datetime(1970, 1, 1)
 _REMARK = re.compile(r"(\w+(?:\([\d, ]+\))?)\s+(?!WITH\b)[^<>]*", re.IGNORECASE)
 _COUNT_ALL = re.compile(r"\bCOUNT\s*\(\s*\*\s*\)", re.IGNORECASE)
@@ -42,10 +54,41 @@ class NotSupported(Exception):
 
 
 class Params(dict[str, Any]):
-    """The parameters of a case; to need one that it does not have is NotSupported."""
+    """The parameters of a case; to need one that it does not have is NotSupported.
+
+    read: the names that were asked for, here or in those that these were made of: what is never read is not heeded.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.read: set[str] = values.read if isinstance(values, Params) else set()
 
     def __missing__(self, name: str) -> Any:
         raise NotSupported(f"params without {name!r}")
+
+    def __getitem__(self, name: str) -> Any:
+        self.read.add(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self.read.add(str(name))
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.read.add(name)
+        return super().get(name, default)
+
+    def changed(self, **values: Any) -> Params:
+        """These with other values."""
+        made = Params({**self, **values})
+        made.read = self.read
+        return made
+
+    @property
+    def unheeded(self) -> list[str]:
+        """The names that nothing has asked for, but for those that only tell where a case comes from."""
+        restated = {name for said in self.read & RESTATED.keys() for name in RESTATED[said]}
+        return sorted(set(self) - self.read - REMARKS - restated)
 
 
 @dataclass(frozen=True)
@@ -73,7 +116,7 @@ class Case:
     family: str
     id: str
     kind: str
-    params: Mapping[str, Any]
+    params: Params
     phases: tuple[Phase, ...]
     total: tuple[tuple[str, tuple[Any, ...]], ...] | None
 
@@ -155,6 +198,16 @@ def column_type(text: str) -> pa.DataType:
         except SpecError:
             continue
     raise NotSupported(f"type {text.strip()}")
+
+
+def names_in(said: Any, known: Iterable[str]) -> tuple[str, ...]:
+    """The columns that a list, or a text with remarks such as `id (not in the join key)`, names."""
+    names = list(known)
+    words = re.findall(r"[\w$#]+", said) if isinstance(said, str) else list(said or ())
+    found = tuple(word for word in words if word in names)
+    if (words and not found) or (not isinstance(said, str) and len(found) < len(words)):
+        raise NotSupported(f"columns {said!r}")
+    return found
 
 
 def computed_columns(columns: Mapping[str, str]) -> dict[str, str]:
@@ -267,7 +320,10 @@ def _date(text: str) -> dt.date:
 
 def _moment(raw: Any) -> dt.datetime:
     if isinstance(raw, int | float):
-        return _EPOCH + dt.timedelta(milliseconds=raw)
+        try:
+            return _EPOCH + dt.timedelta(milliseconds=raw)
+        except OverflowError:
+            raise NotSupported("a time outside of the years 1 to 9999") from None
     whole, _, fraction = str(raw).strip().rstrip("Z").replace("T", " ").partition(".")
     if fraction[6:].strip("0"):
         raise NotSupported("time finer than a microsecond")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _MY_AVG = """
@@ -61,6 +63,7 @@ class LtCnt:
     def value(state):
         return state
 """
+_LETTER = re.compile(r"\b([a-z])\b")
 FUNCTIONS: tuple[dict[str, Any], ...] = (
     {
         "name": "MY_AVG",
@@ -76,3 +79,36 @@ FUNCTIONS: tuple[dict[str, Any], ...] = (
     },
     {"name": "MY_CONCAT", "arguments": [["x", "STRING"]], "result": "STRING", "source": _MY_CONCAT},
 )
+
+
+def spelled_out(sql: str, meanings: Mapping[str, str]) -> str:
+    """The query with every call of a function that is none of FUNCTIONS replaced by what it means.
+
+    A meaning is SQL in capitals over small letters, which stand for the arguments in their order: `SUM(x * y)`.
+    """
+    known = {definition["name"] for definition in FUNCTIONS}
+    for name, meaning in meanings.items():
+        called = re.compile(rf"(?i)\b{re.escape(name)}\s*\(")
+        if name.upper() in known or called.search(meaning):
+            continue
+        letters = list(dict.fromkeys(_LETTER.findall(meaning)))
+        while call := called.search(sql):
+            *given, end = _arguments(sql, call.end())
+            values = dict(zip(letters, given, strict=False))
+            words = [values.get(str(word), str(word)) for word in _LETTER.split(meaning)]
+            sql = f"{sql[: call.start()]}{''.join(words)}{sql[int(end) :]}"
+    return sql
+
+
+def _arguments(sql: str, start: int) -> Iterator[str]:
+    """The arguments of a call from behind its parenthesis, and last where it ends."""
+    depth = 0
+    begun = start
+    for place in range(start, len(sql)):
+        if not depth and sql[place] in ",)":
+            yield sql[begun:place].strip()
+            begun = place + 1
+        if not depth and sql[place] == ")":
+            break
+        depth += (sql[place] == "(") - (sql[place] == ")")
+    yield str(begun)

@@ -11,21 +11,27 @@ from typing import Any
 from aggloom.runtime.cases.format import Case, NotSupported, Params
 
 SHIFTS = frozenset(("LAG", "LEAD"))
+_WITHOUT_FRAME = ("ROW_NUMBER(", "RANK(", "DENSE_RANK(", "LAG(", "LEAD(", "NTILE(")
+_PROCESSING = re.compile(r"(?i)processing|\bproctime\b")
+_TIMES = re.compile(r"(?i)processing|proctime|\((?:rowtime|event time)\)")
 OPERATOR_KINDS = frozenset(("over", "over_batch_frame"))
 _TIME = re.compile(r"`?(\w+)`? \(rowtime\)")
-_UNIT = re.compile(r"(\d+) ms\b")
+_LENGTH = re.compile(r"(\d+)(?: (ms|s|min))? (PRECEDING|FOLLOWING)")
+_MILLISECONDS = {"ms": 1, "s": 1000, "min": 60_000}
 
 
 def with_query(case: Case) -> Case:
     """The case with its query as `sql`, and the marks of columns that are times in the types of its schema."""
-    params = dict(case.params)
+    params = case.params
+    changed: dict[str, Any] = {
+        "schema": {name: _typed(text) for name, text in params["schema"].items()}
+    }
     if not params.get("sql"):
-        params["sql"] = _sql(params)
+        changed["sql"] = _sql(params)
     if case.kind == "over_batch_frame":
         # All rows are one bundle.
-        params["mini_batch_size"] = 1 << 20
-    params["schema"] = {name: _typed(text) for name, text in case.params["schema"].items()}
-    return replace(case, params=Params(params))
+        changed["mini_batch_size"] = 1 << 20
+    return replace(case, params=params.changed(**changed))
 
 
 def last_shift(case: Case) -> Case:
@@ -33,6 +39,8 @@ def last_shift(case: Case) -> Case:
     params = case.params
     names = [f"f{place}" for place in range(len(params["arg_types"]))]
     call = str(params["sql"])
+    if params.get("merge_supported") or params.get("retract_supported"):
+        raise NotSupported(f"{params['function']} that merges or retracts")
     if any("op" in event and event["op"] != "+I" for p in case.phases for event in p.events):
         raise NotSupported(f"{params['function']} over retractions by arrival")
     count = itertools.count()
@@ -49,19 +57,23 @@ def last_shift(case: Case) -> Case:
     rows = f"SELECT {call} OVER (ORDER BY `$n`) AS r, ROW_NUMBER() OVER (ORDER BY `$n` DESC) AS `$k` FROM t"
     schema = {**dict(zip(names, params["arg_types"], strict=True)), "$n": "BIGINT"}
     query = {"sql": f"SELECT r FROM ({rows}) WHERE `$k` = 1", "schema": schema}
-    return replace(case, kind="over_sql", params=Params(query), phases=phases)
+    made = Params(query)
+    made.read = params.read
+    return replace(case, kind="over_sql", params=made, phases=phases)
 
 
 def over_options(case: Case) -> dict[str, Any]:
     """The planner's options: rows by row time wait for the watermark."""
-    events = (event for phase in case.phases for event in phase.events)
-    return {"over_insert_only": any("watermark" in event for event in events)}
+    events = [event for phase in case.phases for event in phase.events]
+    timed = any("watermark" in event or "end_of_input" in event for event in events)
+    return {"over_insert_only": timed or "watermark" in case.params}
 
 
 def _sql(params: Mapping[str, Any]) -> str:
     frames = params.get("frames") or [f"{call} {params['frame']}" for call in params["aggs"]]
     keys = f"PARTITION BY {', '.join(params['partition_by'])} " if params["partition_by"] else ""
     order = ", ".join(_order(text) for text in params["order_by"])
+    by_time = any(_TIMES.search(text) or _is_time(params, text) for text in params["order_by"])
     calls = []
     for text in frames:
         found = re.match(r"(.+?\)) ((?:ROWS|RANGE) .*)", text)
@@ -69,18 +81,39 @@ def _sql(params: Mapping[str, Any]) -> str:
             raise NotSupported(f"the frame {text!r}")
         frame = found[2]
         if frame.startswith("RANGE"):
-            frame = _UNIT.sub(lambda m: f"INTERVAL '{int(m[1]) / 1000:g}' SECOND", frame)
+            frame = _LENGTH.sub(lambda m: _length(m, by_time), frame)
+        if found[1].upper().startswith(_WITHOUT_FRAME):
+            frame = ""
         calls.append(f"{found[1]} OVER ({keys}ORDER BY {order} {frame})")
+    shown = [f"{call} AS `$o{n}`" for n, call in enumerate(calls)]
+    told = iter(shown)
     names = list(params["schema"])
-    items = [f"{call} AS `$o{n}`" for n, call in enumerate(calls)]
-    return f"SELECT {', '.join([*names, *items])} FROM T"
+    # What is neither a column nor written as its call stands for the next call.
+    by_text = dict(zip(params.get("aggs") or (), shown, strict=False))
+    listed = params.get("output") or [*names, *shown]
+    items = [by_text.get(x) or (x if x in names or x in shown else next(told)) for x in listed]
+    return f"SELECT {', '.join(items)} FROM T"
+
+
+def _length(found: re.Match[str], by_time: bool) -> str:
+    """The distance of a frame of RANGE: a number, or an interval where it has a unit or the order is a time."""
+    if not by_time and not found[2]:
+        return found[0]
+    ms = int(found[1]) * _MILLISECONDS[found[2] or "ms"]
+    return f"INTERVAL '{ms / 1000:g}' SECOND {found[3]}"
 
 
 def _order(text: str) -> str:
     time = _TIME.fullmatch(text)
     if time:
         return time[1]
-    return "proctime" if "processing" in text else text.partition(" (")[0]
+    return "proctime" if _PROCESSING.search(text) else text.partition(" (")[0]
+
+
+def _is_time(params: Mapping[str, Any], text: str) -> bool:
+    """Whether an order is by a column that is declared as the row time."""
+    declared = params["schema"].get(text.split(" ")[0], "")
+    return "rowtime" in str(declared)
 
 
 def _typed(text: str) -> str:

@@ -15,7 +15,7 @@ from aggloom.codegen import AggSpec, register, unregister
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query, plan_spec
 from aggloom.errors import SpecError
 from aggloom.runtime.cases.format import Case, NotSupported, computed_columns, reads, table_schema
-from aggloom.runtime.cases.functions import FUNCTIONS
+from aggloom.runtime.cases.functions import FUNCTIONS, spelled_out
 from aggloom.runtime.cases.source import key_positions
 
 _FROM = re.compile(r"\bFROM\s+`?(\w+)", re.IGNORECASE)
@@ -77,13 +77,16 @@ def query_program(case: Case) -> Program:
         columns, copies = _with_rowtime(columns, params.get("rowtime"))
         schema = table_schema(columns, " ".join([sql, *computed.values()]))
         key = _key(params, name, schema, columns)
-        table = Table(f"{name}$rows" if computed else name, schema, key, copies)
+        upserts = _sends_upserts(params)
+        table = Table(
+            f"{name}$rows" if computed else name, schema, key if upserts else None, copies
+        )
         tables[name] = table
-        if key:
+        changes[table.name] = "append" if _inserts_only(case, name) else "retract"
+        if key and upserts:
             changes[table.name] = "upsert"
+        if key:
             keys[table.name] = [schema.names[place] for place in key]
-        else:
-            changes[table.name] = "append" if _inserts_only(case, name) else "retract"
         if computed:
             views += _view(name, table, computed, list(columns))
     schemas = {table.name: table.schema for table in tables.values()}
@@ -106,7 +109,7 @@ def query_program(case: Case) -> Program:
 def query_text(params: Mapping[str, Any]) -> str:
     """The query of a case: its `sql`, or made of `aggs` by the keys that it names."""
     if params.get("sql"):
-        return str(params["sql"])
+        return spelled_out(str(params["sql"]), params.get("udf") or {})
     if not params.get("aggs"):
         raise NotSupported("params without 'sql', and without 'aggs' to make it of")
     names = ("key", "keys", "group_by", "group_key", "grouping")
@@ -154,13 +157,18 @@ def _inserts_only(case: Case, table: str) -> bool:
 def _key(
     params: Mapping[str, Any], table: str, schema: pa.Schema, columns: Mapping[str, str]
 ) -> tuple[int, ...] | None:
-    """Where the key of an upsert source stands; None for a source that sends complete changes."""
-    if not params.get("normalize"):
-        return None
+    """Where the key of a source stands; None for one without a key."""
     listed = params.get("primary_key")
     if isinstance(listed, Mapping):
         listed = listed.get(table)
     return tuple(key_positions(listed, schema.names, columns)) or None
+
+
+def _sends_upserts(params: Mapping[str, Any]) -> bool:
+    """Whether sources tell new rows alone, by their keys, and not what they replace."""
+    kinds = [kind.strip() for kind in str(params.get("source_changelog") or "").split(",")]
+    told = params.get("source_mode") == "upsert" or ("UA" in kinds and "UB" not in kinds)
+    return bool(params.get("normalize", told))
 
 
 def _view(name: str, table: Table, computed: Mapping[str, str], order: list[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,11 +21,12 @@ from aggloom.codegen.planner import (
     Scan,
     SortItem,
 )
-from aggloom.runtime.cases.format import Case, NotSupported, table_schema
+from aggloom.runtime.cases.format import Case, NotSupported, names_in, table_schema
 from aggloom.runtime.cases.program import Program, Table
 
 _FUNCTIONS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 _ARRIVAL = ("proctime", "arrival")
+_ROW_KEYS = ("unique_key", "upsert_key", "primary_key", "primary_keys", "row_key")
 
 
 @dataclass(frozen=True)
@@ -56,19 +57,11 @@ def rank_programs(case: Case) -> Iterator[Program]:
     """The Rank of a case, once for each strategy that it names; that of a window has only one."""
     params = case.params
     schema = table_schema(params["schema"], "*")
-    if case.kind == "window_topn":
-        end = params["window_end_field"]
-        others = [n for n in schema.names if n not in (*params["partition_by"], end)]
-        order = [*params["partition_by"], end, *others]
-        rows = Calc(
-            Scan("t", schema, "append"),
-            tuple((name, f"`{name}`") for name in order),
-            pa.schema([schema.field(name) for name in order]),
-        )
-        yield Program({"t": Table("t", schema)}, partial(_plan_in_windows, params, rows))
-        return
-
-    for scan in _scans(params, schema):
+    if case.kind == "window_topn" and not params.get("event_time", True):
+        raise NotSupported("a rank in windows by the clock")
+    for scan in (
+        [Scan("t", schema, "append")] if case.kind == "window_topn" else _scans(params, schema)
+    ):
         yield Program({"t": Table("t", schema)}, partial(_plan, params, scan))
 
 
@@ -94,51 +87,57 @@ def _scans(params: Any, schema: Any) -> Iterator[Scan]:
 
 def _row_key(params: Any, strategy: str, schema: Any) -> tuple[str, ...]:
     """The key of the rows: as the case says it, or else of the partition and the first column beside it."""
-    for name in ("unique_key", "upsert_key", "primary_key"):
-        if params.get(name):
-            return tuple(params[name])
-    said = re.search(r"keyed by \(([\w, ]+)\)", strategy)
+    said = next((params[name] for name in _ROW_KEYS if params.get(name)), None)
+    said = said or next(iter(re.findall(r"keyed by \(([\w, ]+)\)", strategy)), None)
     if said:
-        return tuple(name.strip() for name in said[1].split(","))
+        return names_in(said, schema.names)
     sorts = [each[0] for each in params["order_by"]]
     others = [n for n in schema.names if n not in params["partition_by"] and n not in sorts]
     return (*params["partition_by"], *others[:1])
 
 
-def _plan_in_windows(params: Any, rows: Node, options: PlanOptions) -> Plan:
-    """The rank by key and window, with the columns as the case has them."""
-    end = params["window_end_field"]
-    keys = [*params["partition_by"], end]
-    made = _plan({**params, "partition_by": keys}, rows, options)
-    root = replace(made.root, window=end)  # type: ignore[call-arg]
-    names = list(params["schema"]) + [n for n in root.schema.names if n not in params["schema"]]
-    columns = pa.schema([root.schema.field(name) for name in names])
-    shown = Calc(root, tuple((name, f"`{name}`") for name in names), columns)
-    return replace(made, root=shown, logical=shown)
-
-
-def _plan(params: Any, scan: Node, options: PlanOptions) -> Plan:
+def _plan(params: Any, scan: Scan, options: PlanOptions) -> Plan:
+    """The rank by the columns of its key, and of its window, with the columns as the case has them."""
     asked = params["rank_range"]
     function = params.get("rank_function", "ROW_NUMBER")
     if function not in _FUNCTIONS:
         raise NotSupported(f"the function {function!r}")
-    partition = tuple(params["partition_by"])
+    window = params.get("window_end_field")
+    partition = (*params["partition_by"], *([window] if window else []))
     order = tuple(
         SortItem(column, how.upper().startswith("DESC"), _nulls_first(how, words))
         for column, how, *words in params["order_by"]
         if column not in _ARRIVAL
     )
-    if scan.schema.names[: len(partition)] != list(partition):
-        raise NotSupported("a key that is not the first columns")
     end = asked.get("variable_end_field")
     told = Range(end_column=end) if end else Range(asked["start"], asked["end"])
     number = None
     if params.get("output_rank_number"):
         number = list(params.get("output_schema") or {"w0$o0": ""})[-1]
-    root = Rank(scan, partition, function, order, told, number).exchanged()
+    names = scan.schema.names
+    rest = [name for name in names if name not in partition]
+    root: Node = Rank(
+        _shown(scan, [*partition, *rest]),
+        partition,
+        function,
+        order,
+        told,
+        number,
+        window=window,
+        zone=params.get("shift_time_zone") or "UTC",
+    ).exchanged()
     if not options.update_before:
         root = root.without_before()
+    root = _shown(root, [*names, *(name for name in root.schema.names if name not in names)])
     return Plan(root, root, options, Notes())
+
+
+def _shown(rows: Node, names: list[str]) -> Node:
+    """The rows with their columns in another order."""
+    if names == rows.schema.names:
+        return rows
+    columns = pa.schema([rows.schema.field(name) for name in names])
+    return Calc(rows, tuple((name, f"`{name}`") for name in names), columns)
 
 
 def _nulls_first(how: str, words: list[str]) -> bool:

@@ -14,7 +14,7 @@ from aggloom.runtime.cases.program import Program, Table, planning
 
 Keep = Literal["first", "last"]
 OPERATOR_KINDS = frozenset(("dedup", "window_dedup", "dedup_keep_first_fn"))
-_WORD = re.compile(r"`?(\w+)`?")
+_WORD = re.compile(r"\w+")
 
 
 def row_program(case: Case) -> Program:
@@ -25,6 +25,8 @@ def row_program(case: Case) -> Program:
     keys = tuple(params["partition_by" if function else "key"])
     order = params.get("on_time") if function else _order(params, schema)
     end = params.get("window_end_field")
+    if end and params.get("shift_time_zone", "UTC") != "UTC":
+        raise NotSupported(f"shift_time_zone {params['shift_time_zone']!r}")
     keep: Keep = "last" if not function and params["keep"] == "last" else "first"
     # A function that tells neither how updates are sent nor what becomes of them has none.
     flags = ("generate_update_before", "generate_insert")
@@ -71,10 +73,14 @@ def _order(params: Mapping[str, Any], schema: pa.Schema) -> str | None:
     said = str(params["order"])
     if "proc" in said.lower():
         return None
-    word = _WORD.match(said)
-    if word is None or word[1] not in schema.names:
+    word: str | None = next((name for name in _WORD.findall(said) if name in schema.names), None)
+    if word is None and re.search("(?i)event.?time|row.?time", said):
+        # The only column that is called a time.
+        times = [name for name in schema.names if re.search("(?i)time|^ts$", name)]
+        word = times[0] if len(times) == 1 else None
+    if word is None:
         raise NotSupported(f"order {said!r}")
-    return word[1]
+    return word
 
 
 def _shown(

@@ -8,6 +8,7 @@ such a setting the messages are compared as the table that they fold to.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -25,12 +26,15 @@ from aggloom.codegen.planner import (
     WindowAggregate,
     walk,
 )
-from aggloom.runtime.cases.format import Case
+from aggloom.codegen.windows import GlobalWindow, Windowing
+from aggloom.runtime.cases.format import Case, NotSupported
 from aggloom.runtime.cases.overs import over_options
 from aggloom.runtime.cases.rows import deduplicate_options
+from aggloom.runtime.cases.source import is_complete
 from aggloom.runtime.cases.windows import emit_options
 
 _TELLING = ("ordered", "unordered", "count")
+_TTLS = ("state_ttl_ms", "retention_ms", "min_retention_ms", "min_retention_time_ms")
 
 
 @dataclass(frozen=True)
@@ -69,8 +73,9 @@ class Setting:
             distinct_agg_split_enabled=self.split,
             state_ttl=ttl_of(params),
             update_before=params.get("generate_update_before", True),
-            # Changes of a case are complete, so that here two phases are sound over tables with retractions too.
-            on_orphan_retraction="keep" if self.spread else "drop",
+            # Where the changes of a case are complete, two phases are sound over tables with retractions too.
+            on_orphan_retraction="keep" if self.spread and _is_complete(case) else "drop",
+            multi_join_enabled="TRUE" if params.get("multi_join") else "AUTO",
             **deduplicate_options(params),
             **over_options(case),
             **emit_options(params),
@@ -78,7 +83,7 @@ class Setting:
 
     def tells(self, plan: Plan, case: Case) -> bool:
         """Whether the messages are Flink's, and not only the table."""
-        if _windows_only(plan):
+        if waits_for_time(plan):
             return True
         if self.spread or self.bundle is None:
             return not self.spread
@@ -99,17 +104,21 @@ def settings(case: Case, backends: Sequence[Backend]) -> Iterator[Setting]:
     # Two phases are what Flink's planner chooses for mini-batches if nothing is said.
     phases = params.get("local_global_variants") or [params.get("mini_batch_size") is not None]
     splits = params.get("distinct_agg_split_variants") or [params.get("distinct_agg_split", False)]
+    combinations = list(itertools.product(sizes, phases, splits))
+    if params.get("variants"):
+        said = [_variant(text) for text in params["variants"]]
+        combinations = [(size or (4 if any(v) else None), *v) for size in sizes for v in said]
+        splits = [split for _, split in said]
     for backend in backends:
         found: dict[Setting, None] = {}
-        for size, two_phase, split in itertools.product(sizes, phases, splits):
+        for size, two_phase, split in combinations:
             if size is None or size == 1:
                 # Bundles of one row are no bundles, at any edge of the plan.
                 found[Setting(None, backend)] = None
             if size is not None:
                 found[Setting(size, backend, bool(two_phase), bool(split))] = None
         yield from found
-        forgets = any(ttl_of(params, side) for side in ("", "left_", "right_"))
-        if not forgets and not _replaces(case):
+        if not forgets(params) and not _replaces(case):
             last = next(reversed(found))
             size = max((s for s in sizes if s), default=4)
             yield replace(last, bundle=size, two_phase=True, split=any(splits), spread=True)
@@ -122,10 +131,33 @@ def _replaces(case: Case) -> bool:
     return any(one != "-U" and other == "+U" for one, other in pairwise(kinds))
 
 
-def _windows_only(plan: Plan) -> bool:
+def _variant(text: str) -> tuple[bool, bool]:
+    """Whether a variant, told in words, has two phases, and whether it splits DISTINCT."""
+    words = text.lower().replace("-", " ")
+    if not re.search(r"one phase|two phase|local|split", words):
+        raise NotSupported(f"the variant {text!r}")
+    return "two phase" in words or "local" in words, "split" in words
+
+
+def _is_complete(case: Case) -> bool:
+    return is_complete(event for phase in case.phases for event in phase.events)
+
+
+def waits_for_time(plan: Plan) -> bool:
     """Whether all operators wait until time says that something is over, however rows are cut and spread."""
     keyed = _stateful(plan)
-    return bool(keyed) and all(isinstance(n, WindowAggregate) or n.awaits_watermark for n in keyed)
+    return bool(keyed) and all(
+        not _fires_by_rows(n.windowing) if isinstance(n, WindowAggregate) else n.awaits_watermark
+        for n in keyed
+    )
+
+
+def _fires_by_rows(windowing: Windowing) -> bool:
+    """Whether a row may bring a result at once, so that bundles decide which results are told."""
+    if isinstance(windowing.assigner, GlobalWindow):
+        return True
+    early, late = (getattr(windowing.trigger, name, None) for name in ("early", "late"))
+    return early == 0 or bool(windowing.allowed_lateness and not late)
 
 
 def _is_one_step(plan: Plan) -> bool:
@@ -140,7 +172,13 @@ def _stateful(plan: Plan) -> list[Stateful]:
 
 def ttl_of(params: Mapping[str, Any], side: str = "") -> int:
     """After how many milliseconds a key, or a side of it, is forgotten; 0 is never."""
-    return int(params.get(f"{side}ttl_ms", params.get("state_ttl_ms", 0)) or 0)
+    names = (f"{side}ttl_ms", *_TTLS)
+    return int(next((params[name] for name in names if params.get(name) is not None), 0))
+
+
+def forgets(params: Mapping[str, Any]) -> bool:
+    """Whether keys, or a side of them, are forgotten after a while."""
+    return any(ttl_of(params, side) for side in ("", "left_", "right_"))
 
 
 def asks_for_messages(case: Case) -> bool:

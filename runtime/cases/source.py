@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from aggloom.runtime.cases.format import names_in
 from aggloom.runtime.values.changelog import same_value
 
 Row = tuple[Any, ...]
@@ -20,7 +22,8 @@ class Bundles:
     partial row for each key, and the operator's bundle is full after `size` of these. Merging a
     partial row and adding its input rows are the same thing, so only the cut is reproduced. Which
     partial rows share a bundle depends on the order of a Java hash map: see `hash_order`. `key`
-    is None for a row that does not reach the aggregate, which no bundle counts.
+    is None for a row that does not reach the aggregate, which no bundle counts. ended: how many bundles with rows
+    have ended.
     """
 
     def __init__(
@@ -35,6 +38,8 @@ class Bundles:
         self._types = key_types
         self._local: list[tuple[Change, Row]] = []
         self._partials = 0
+        self._open = False
+        self.ended = 0
 
     def add(self, rows: Iterable[Change]) -> None:
         """Take rows in arrival order."""
@@ -59,20 +64,35 @@ class Bundles:
             groups.setdefault(same_value(key), []).append(row)
         for key in hash_order(list(groups), self._types):
             self._process(groups[key])
+            self._open = True
             self._partials += 1
             if self._key is None or self._partials == self._size:
                 self._end_bundle()
 
     def _end_bundle(self) -> None:
         self._partials = 0
+        self.ended += self._open
+        self._open = False
         self._flush()
+
+
+def is_complete(events: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether every row that is taken back was there, in events that say their rows."""
+    there: Counter[str] = Counter()
+    for event in events:
+        if "op" in event:
+            row = repr((event.get("table", event.get("input")), event["row"]))
+            there[row] += 1 if event["op"] in ("+I", "+U") else -1
+            if there[row] < 0:
+                return False
+    return True
 
 
 def key_positions(listed: Any, names: Sequence[str], declared: Mapping[str, str]) -> list[int]:
     """Where the primary key of a source stands in its rows: as listed, or as its columns declare it."""
     listed = listed or declared.get("primary key")
     if isinstance(listed, str):
-        listed = [name.strip() for name in listed.strip(" ()").split(",")]
+        listed = names_in(listed, names)
     marked = [
         name
         for name, text in declared.items()

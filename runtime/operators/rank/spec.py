@@ -55,6 +55,7 @@ class RankSpec(RankSettings, OperatorSpec):
             options.on_orphan_retraction,
             None if node.window is None else names.index(node.window),
             node.zone,
+            node.chained,
         )
 
     def make(
@@ -78,6 +79,7 @@ class RankSpec(RankSettings, OperatorSpec):
             "identity": list(self.identity),
             "window": self.window,
             "zone": self.zone,
+            "chained": self.chained,
             **{name: getattr(self, name) for name in _CHANGING},
         }
 

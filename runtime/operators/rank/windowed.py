@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class WindowRankOperator(RankOperator):
     """One bucket's operator, of which one of the key columns is the end of the row's window.
 
-    Rows are only added. One that comes when its window is over is dropped and counted. The clock moves after a bundle's
-    rows, which windows below give out when the watermark passes their end.
+    Rows are only added. One that comes when its window is over is dropped and counted. The clock moves before a
+    bundle's rows, or after them where windows below give them out when the watermark passes their end.
     """
 
     def __init__(self, spec: RankSettings, directory: Path | None = None) -> None:
@@ -51,6 +51,8 @@ class WindowRankOperator(RankOperator):
         batch, kinds = self._expected(batch, kinds)
         self.counters["rows"] += batch.num_rows
         self._failed = True
+        if not self.spec.chained:
+            self.clock[0] = max(int(self.clock[0]), clock.watermark)
         if batch.num_rows and not self.spec.is_empty:
             self._take(batch)
         self.clock[0] = max(int(self.clock[0]), clock.watermark)
