@@ -129,6 +129,14 @@ def test_keys(sql: str, keys: tuple[str, ...], names: list[str]) -> None:
     assert spec.output_schema.names == names
 
 
+@pytest.mark.parametrize("number", ["1.5", "1.0", "7.0", "1e0"])
+def test_a_key_that_is_no_whole_number_is_a_constant(number: str) -> None:
+    spec = spec_of(f"SELECT name, COUNT(*) AS n FROM t GROUP BY name, {number}")
+    assert len(spec.group_by) == 2
+    with pytest.raises(SqlError, match="SELECT has items 1 to 2"):
+        spec_of("SELECT name, COUNT(*) AS n FROM t GROUP BY name, 7")
+
+
 def test_expressions_over_aggregates() -> None:
     spec = spec_of(
         "SELECT a, SUM(b) / COUNT(*) AS r, SUM(b) AS s, CAST(AVG(b) AS DOUBLE) AS m FROM t "

@@ -154,8 +154,8 @@ class Block(Scope):
         self, node: exp.Expression, projections: list[tuple[exp.Expression, str | None, str]]
     ) -> exp.Expression:
         """The expression that an item of GROUP BY means: an ordinal, an alias or itself."""
-        if isinstance(node, exp.Literal) and not node.is_string:
-            if not (node.this.isdigit() and 1 <= int(node.this) <= len(projections)):
+        if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
+            if not 1 <= int(node.this) <= len(projections):
                 message = f"GROUP BY {node.this}: SELECT has items 1 to {len(projections)}."
                 raise SqlError(located(message, self.sql, node))
             return projections[int(node.this) - 1][0]
