@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import glob
 import importlib.util
+import keyword
 import os
 import sys
 import tempfile
@@ -152,8 +153,10 @@ def _formatted_once(draft: str, directory: Path) -> str:
 
 def write_named(text: str, name: str, directory: Path) -> Path:
     """The path of the module under a name of the user's, written unless that loses an edit."""
-    if not name.isidentifier():
-        raise GeneratedSourceError(f"name {name!r}: a module's name is a Python identifier")
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise GeneratedSourceError(
+            f"name {name!r}: a module's name is a Python identifier, and no keyword"
+        )
     path = directory / f"{name}.py"
     old = path.read_text(encoding="utf-8") if path.exists() else None
     if old == text:
