@@ -204,7 +204,12 @@ def test_what_cannot_be_read_or_run_is_said_before_anything_runs(
         ),
         (lambda: al.read_table(tmp_path / "in"), CheckpointError, "no batch has run yet"),
         (lambda: al.sql(SUM, t=str(tmp_path)), SpecError, "table t is the path .* read it first"),
-        (lambda: al.sql(SUM, tables={"t": [1]}), SpecError, "table t is a list, not a DataFrame"),
+        (
+            lambda: al.sql(SUM, tables={"t": [1]}),
+            SpecError,
+            "table t is a list, not a DataFrame of Spark",
+        ),
+        (lambda: al.sql(SUM, tables={"t": [1]}, t=[1]), SpecError, "table 't' is given twice"),
         (lambda: al.sql(SUM, t=changes, modus="x"), AggloomError, "no option 'modus'"),
         (lambda: al.group_aggregate("in/", spec), SpecError, "the input is the path"),
         (lambda: al.sql(SUM, t=changes, buckets="8"), SpecError, "buckets='8': .* whole number"),

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from aggloom.errors import CheckpointError, SpecError, StateCorruptError
+from aggloom.errors import CheckpointError, SpecError, StateCorruptError, nearest
 from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches
@@ -89,6 +89,7 @@ def write_changes(
     if kind == "console":
         each = ConsoleSink(rows_shown)
     elif kind == "table":
+        _check_key(df.columns[:-1], key_columns)
         made = lowered(df)
         in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
         told = None if made is None else made.plan.tells_before
@@ -103,6 +104,17 @@ def write_changes(
         writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
         writer = writer.options(**WRITTEN[kind])
     return followed(started(writer), checkpoint, given)
+
+
+def _check_key(names: Sequence[str], key: Sequence[str] | None) -> None:
+    """Raise SpecError unless what is to tell rows apart are columns of the result."""
+    if isinstance(key, str):
+        raise SpecError(f"write_changes: key_columns is the text {key!r}; give a list of columns")
+    for name in key or ():
+        if name not in names:
+            raise SpecError(
+                f"write_changes: key_columns names {name!r}, which the result does not have. {nearest(name, names)}"
+            )
 
 
 class ConsoleSink:
