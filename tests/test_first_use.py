@@ -209,6 +209,7 @@ def test_what_cannot_be_read_or_run_is_said_before_anything_runs(
             SpecError,
             "table t is a list, not a DataFrame of Spark",
         ),
+        (lambda: al.generate(SUM), SpecError, "the spec is a str; make one with AggSpec.from_sql"),
         (lambda: al.sql(SUM, tables={"t": [1]}, t=[1]), SpecError, "table 't' is given twice"),
         (lambda: al.sql(SUM, t=changes, modus="x"), AggloomError, "no option 'modus'"),
         (lambda: al.group_aggregate("in/", spec), SpecError, "the input is the path"),

@@ -23,7 +23,7 @@ from aggloom.codegen.handler.render import drafted, formatted, stated_digest, te
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.codegen.user import trust as user_trust
-from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
+from aggloom.errors import GeneratedSourceError, HandlerEditedWarning, SpecError
 from aggloom.private import cache_directory, refuse_foreign
 from aggloom.shown import html_fold, html_text
 from aggloom.uncollected import uncollected
@@ -74,6 +74,10 @@ def generate(
     """
     if backend not in BACKENDS:
         raise GeneratedSourceError(f"backend {backend!r} does not exist; use 'numba' or 'python'")
+    if not isinstance(spec, AggSpec):
+        raise SpecError(
+            f"generate: the spec is a {type(spec).__name__}; make one with AggSpec.from_sql(sql, schema)"
+        )
     plan = plan_of(spec, backend)
     draft = drafted(plan)
     place = Path(directory) if directory is not None else cache_directory()
