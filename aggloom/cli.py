@@ -14,17 +14,20 @@ from aggloom import __version__
 from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGES, Mode
 from aggloom.errors import AggloomError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
-from aggloom.options_cli import debug_option, pairs_of
+from aggloom.options_cli import Once, debug_option, pairs_of
 from aggloom.page_cli import report, ui
 from aggloom.project_cli import completion, init
 from aggloom.sample_cli import show_sample
 from aggloom.shell_cli import sql_shell
 from aggloom.spec_cli import explain, generate, inspect, refresh
 from aggloom.testing.cli import run_tests
+from aggloom.text_file import read_text
 
 
 class _Group(click.Group):
     """A group of commands that says what is wrong without a traceback."""
+
+    command_class = Once
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -174,7 +177,10 @@ def run(
     if job is not None and job.suffix.lower() == ".sql":
         if given["sql"] is not None:
             raise click.UsageError("the script is the query: leave out --sql")
-        given["sql"], job = job.read_text(encoding="utf-8"), None
+        given["sql"] = text = read_text(job)
+        if not text.strip():
+            raise click.UsageError(f"{job}: the script is empty")
+        job = None
     if job is not None:
         made = read_job(job, **given)
     else:

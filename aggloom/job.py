@@ -21,6 +21,7 @@ from aggloom.codegen.spec.choices import (
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.sinks.registry import destination
 from aggloom.tables import TableSource, relative_to, table_source
+from aggloom.text_file import read_text
 
 
 @dataclass(frozen=True)
@@ -61,11 +62,13 @@ def read_job(path: Path, **overrides: Any) -> Job:
     Raises SpecError naming the file and the entry.
     """
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), OnceEach)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        content = yaml.load(read_text(path), OnceEach)
+    except yaml.YAMLError as error:
         raise SpecError(f"{path}: the job file cannot be read: {error}") from None
     if not isinstance(content, Mapping):
-        raise SpecError(f"{path}: a job is a mapping with `sql`, `tables` and `checkpoint`.")
+        raise SpecError(
+            f"{path}: a job is a mapping with `sql`, `tables` and `checkpoint` (a script of SQL is named *.sql)."
+        )
     known = [each.name for each in fields(Job) if each.name not in ("key", "into")]
     for key in content:
         if key not in known:

@@ -10,8 +10,27 @@ import click
 
 from aggloom.codegen import AggSpec
 from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, TABLE_CHANGES, Dialect, TableChanges
+from aggloom.text_file import read_text
 
 Command = TypeVar("Command", bound=Callable[..., object])
+
+
+class Once(click.Command):
+    """A command that refuses an option which is given twice and means one thing: click takes the last."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse as click does, unless an option is doubled."""
+        if args and not ctx.resilient_parsing:
+            given = self.make_parser(ctx).parse_args(list(args))[2]
+            for option in given:
+                if _is_single(option) and given.count(option) > 1:
+                    ctx.fail(f"{option.opts[0]} is given twice; leave one out")
+        return super().parse_args(ctx, args)
+
+
+def _is_single(option: click.Parameter) -> bool:
+    """Whether a second value of it would replace the first."""
+    return isinstance(option, click.Option) and not option.multiple and not option.is_flag
 
 
 def _remember(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -86,7 +105,7 @@ def described(
     if yaml_file is not None:
         if sql is not None or schema is not None:
             raise click.UsageError("--yaml already holds the query: leave out --sql and --schema")
-        return AggSpec.from_yaml(yaml_file.read_text(encoding="utf-8"), trust=trust)
+        return AggSpec.from_yaml(read_text(yaml_file), trust=trust)
     if sql is None or schema is None:
         raise click.UsageError("a query is --sql with --schema, or --yaml FILE")
     if changes == "upsert":

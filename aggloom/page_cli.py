@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggloom.inspect_cli import read_key
-from aggloom.options_cli import debug_option
+from aggloom.options_cli import Once, debug_option
 
 if TYPE_CHECKING:
     from aggloom.runtime.page import Checkpoints
@@ -19,7 +19,7 @@ _TRUST = click.option(
 )
 
 
-@click.command()
+@click.command(cls=Once)
 @_CHECKPOINTS
 @click.option(
     "--port",
@@ -54,7 +54,7 @@ def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: b
             click.echo("", err=True)
 
 
-@click.command()
+@click.command(cls=Once)
 @_CHECKPOINTS
 @click.option(
     "--output",

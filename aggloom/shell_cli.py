@@ -20,8 +20,9 @@ from aggloom.codegen.spec.choices import (
     TableChanges,
 )
 from aggloom.errors import AggloomError
-from aggloom.options_cli import debug_option, pairs_of
+from aggloom.options_cli import Once, debug_option, pairs_of
 from aggloom.shown import FORMS, Form
+from aggloom.text_file import read_text
 
 if TYPE_CHECKING:
     from aggloom.shell import Shell
@@ -33,7 +34,7 @@ _WORDS = (
 )
 
 
-@click.command("sql")
+@click.command("sql", cls=Once)
 @click.argument("script", required=False, type=click.Path(dir_okay=False, path_type=Path))
 @click.option("-c", "--command", "text", help="Statements to run, instead of those typed or piped.")
 @click.option("--table", "tables", multiple=True, help="A table in files, as `aggloom run` has it.")
@@ -82,7 +83,7 @@ def sql_shell(
     for told in told_tables(sources):
         click.echo(told, err=True)
     if script is not None:
-        text = script.read_text(encoding="utf-8")
+        text = read_text(script)
     if text is None and sys.stdin.isatty():
         _prompted(shell)
         return

@@ -11,10 +11,11 @@ import click
 from aggloom.codegen import AggSpec, GeneratedSource
 from aggloom.codegen.spec.choices import Backend, Dialect, TableChanges
 from aggloom.errors import SpecError
-from aggloom.options_cli import debug_option, described, pairs_of, spec_options, trust_option
+from aggloom.options_cli import Once, debug_option, described, pairs_of, spec_options, trust_option
+from aggloom.text_file import read_text
 
 
-@click.command()
+@click.command(cls=Once)
 @spec_options
 @click.option(
     "-o",
@@ -46,7 +47,7 @@ def generate(
         )
 
 
-@click.command()
+@click.command(cls=Once)
 @click.argument(
     "modules", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
@@ -60,7 +61,7 @@ def refresh(modules: tuple[Path, ...], trust: bool) -> None:
         click.echo(str(write_again(module, trust=trust).path))
 
 
-@click.command()
+@click.command(cls=Once)
 @click.argument("target", required=False)
 @spec_options
 @click.option("--plan", is_flag=True, help="Print the layout of the accumulators instead.")
@@ -94,7 +95,7 @@ def inspect(
         raise click.UsageError("name a digest or file, or describe a query, not both")
     else:
         path = _find(target, directory)
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path)
         spec = _spec_of(path) if plan else None
     if plan and spec is not None:
         from aggloom.codegen.handler.plan import plan_of
@@ -104,7 +105,7 @@ def inspect(
         show(text)
 
 
-@click.command()
+@click.command(cls=Once)
 @spec_options
 @click.option(
     "--table",

@@ -24,7 +24,7 @@ from aggloom.errors import (
     WorkerStartError,
 )
 from aggloom.runtime.spark import await_end, file_sink, query_file, read_table, sinks
-from aggloom.runtime.spark.checkpoint import QUERY_FILE, check_directory
+from aggloom.runtime.spark.checkpoint import QUERY_FILE, check_directory, require_directory
 from aggloom.runtime.spark.failures import started
 from aggloom.runtime.spark.file_sink import take_back
 from aggloom.runtime.spark.query_file import Query, differing
@@ -155,6 +155,25 @@ def test_only_an_empty_directory_or_one_of_ours_is_a_checkpoint(tmp_path: Path) 
     (other / "state" / "2" / "_metadata" / "v2" / "0").unlink()
     (data / QUERY_FILE).write_text("")
     check_directory(data)
+
+
+def test_a_checkpoint_that_was_moved_is_told_from_a_damaged_one(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "sec ond"
+    name = "state/0/_stateSchema/default/0_ab-1"
+    text = f'v2\n{{"paths":["file:{first}/{name}"], "x": "\\"commit\\" \\"log\\""}}'
+    log(first / "state" / "0" / "_metadata" / "v2", 0, text)
+    (first / name).parent.mkdir(parents=True)
+    (first / name).touch()
+    check_directory(first)
+    first.rename(second)
+    for look in (check_directory, require_directory):
+        with pytest.raises(CheckpointError, match=f"written at {first} and has been moved"):
+            look(str(second))
+    first.symlink_to(second)
+    check_directory(first)
+    check_directory(second)
+    (second / name).unlink()
+    check_directory(second)
 
 
 def test_the_query_of_the_last_committed_batch_is_known(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from versions import about_newest
 
 import aggloom as al
 from aggloom.cli import main
+from aggloom.options_cli import Once
 from aggloom.tables import TableSource, read_table_option
 
 SQL = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name"
@@ -253,3 +254,39 @@ def test_run_refuses_another_table_name(tmp_path: Path) -> None:
     result = call("run", "--sql", SQL, "--table", table, "--checkpoint", "x")
     assert result.exit_code == 2
     assert "'t'" in result.stderr and "'flights'" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--format", "--dialect"])
+def test_an_option_that_means_one_thing_is_given_once(option: str) -> None:
+    value = {"--format": ["text", "json"], "--dialect": ["spark", "flink"]}[option]
+    result = call("explain", *QUERY, option, value[0], option, value[1])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"{option} is given twice; leave one out" in result.stderr
+    assert call("explain", *QUERY, option, value[1]).exit_code == 0
+
+
+def test_every_command_takes_options_once() -> None:
+    assert {type(command) for command in main.commands.values()} == {Once}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["run"], ["sql"], ["inspect"], ["explain", "--yaml"], ["generate", "--yaml"], ["test"]],
+)
+@pytest.mark.parametrize("name", ["job.sql", "job.yaml"])
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, arguments: list[str], name: str) -> None:
+    file = tmp_path / name
+    file.write_bytes(b"ok\n\xff\xfe")
+    result = call(*arguments, str(file))
+    assert result.exit_code == 2
+    assert f"{file}: cannot be read: it is not text in UTF-8 (byte 0xff at 3)" in result.output
+
+
+def test_a_script_may_begin_with_the_mark_of_an_editor_and_is_not_empty(tmp_path: Path) -> None:
+    file = tmp_path / "job.sql"
+    file.write_text("SET 'table.exec.mini-batch.enabled' = 'false';", encoding="utf-8-sig")
+    assert call("sql", str(file)).exit_code == 0
+    file.write_text("\n")
+    assert "job.sql: the script is empty" in call("run", str(file)).stderr
+    missing = call("run", str(tmp_path / "none.sql"))
+    assert missing.stderr.endswith("none.sql: cannot be read: there is no such file\n")

@@ -192,8 +192,8 @@ def test_what_is_wrong_in_a_test_is_named(tmp_path: Path, change: Any, said: str
         ({**QUERY, "tests": []}, "`tests` must be a list of tests"),
         ({"tests": [{}]}, "give either `job`, a script or a job file, or `sql`"),
         ({**QUERY, "job": "x", "tests": [{}]}, "give either `job`"),
-        ({"job": "none.sql", "tests": [{}]}, "`job` cannot be read"),
-        ({"job": "none.yaml", "tests": [{}]}, "none.yaml: the job file cannot be read"),
+        ({"job": "none.sql", "tests": [{}]}, "none.sql: cannot be read: there is no such file"),
+        ({"job": "none.yaml", "tests": [{}]}, "none.yaml: cannot be read: there is no such file"),
         (
             {**QUERY, "tables": {"t": {"schema": "k INT", "key": "k"}}, "tests": [{}]},
             "Did you mean 'keys'?",

@@ -28,7 +28,7 @@ from aggloom.runtime.spark.sinks import TableSink, read_table
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import columns, rows
-from aggloom.runtime.values.changelog import check_laws, fold, same_value
+from aggloom.runtime.values.changelog import ChangelogLawError, check_laws, fold, same_value
 from aggloom.runtime.values.key_hash import key_hashes
 from aggloom.runtime.values.rows import Part
 
@@ -272,6 +272,26 @@ def test_the_table_sink_knows_nested_values(tmp_path: Path) -> None:
     sink(batch(([1], [("a", 1), ("b", 2)], "+I"), (None, None, "+I")), 0)
     sink(batch(([1], [("b", 2), ("a", 1)], "-D"), ([2], [], "+I")), 1)
     assert read_table(tmp_path).to_pylist() == [{"a": None, "m": None}, {"a": [2], "m": []}]
+
+
+def test_the_table_sink_takes_updates_that_a_batch_cuts(tmp_path: Path) -> None:
+    """A source's file may end between -U and +U, and a query of rows alone passes them on as they come."""
+
+    def batch(*changes: tuple[str, int]) -> Any:
+        columns = [pa.array([row[1] for row in changes]), pa.array([row[0] for row in changes])]
+        return SimpleNamespace(toArrow=lambda: pa.table(columns, names=["a", "op"]))
+
+    sink = TableSink(tmp_path, told=True)
+    sink(batch(("+I", 1), ("+I", 2), ("-U", 1)), 0)
+    assert read_table(tmp_path).to_pylist() == [{"a": 2}]
+    sink(batch(("+U", 3), ("-U", 2), ("+U", 4), ("-U", 4)), 1)
+    sink(batch(("+U", 5)), 2)
+    assert read_table(tmp_path).to_pylist() == [{"a": 3}, {"a": 5}]
+    for told in (False, None):
+        unkeyed = TableSink(tmp_path / str(told), told=told)
+        (tmp_path / str(told)).mkdir()
+        with pytest.raises(ChangelogLawError, match="needs key_columns"):
+            unkeyed(batch(("+U", 1)), 0)
 
 
 def test_values_of_cases() -> None:

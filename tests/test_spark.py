@@ -375,6 +375,12 @@ def test_a_table_without_update_before_needs_its_keys(spark: Any, tmp_path: Path
     assert table("keyed", key_columns=["name"]) == [("a", 2, 2), ("b", 3, 3)]
     with pytest.raises(Exception, match="needs key_columns"):
         table("unkeyed")
+    with pytest.raises(
+        SpecError, match=r"'nam', which the result does not have. Did you mean 'name'"
+    ):
+        table("misspelt", key_columns=["nam"])
+    with pytest.raises(SpecError, match="key_columns is the text 'name'; give a list"):
+        table("text", key_columns="name")
 
 
 def test_types_and_columns_are_checked(spark: Any) -> None:

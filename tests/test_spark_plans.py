@@ -20,6 +20,7 @@ from aggloom.errors import (
     StateMismatchError,
     UnknownColumnError,
     UnknownTableError,
+    UnsupportedExpressionError,
     UnsupportedSqlError,
 )
 from aggloom.runtime.values.changelog import CHANGE_TYPES, KIND_NAMES, fold, sort_key
@@ -268,3 +269,18 @@ def test_what_is_wrong_is_said_before_anything_runs(spark: Any) -> None:
         sql("SELECT COUNT(*) FROM t", t=df, mini_batch_sise=3)
     with pytest.raises(UnsupportedSqlError, match="ASOF JOIN"):
         sql("SELECT COUNT(*) FROM t ASOF JOIN t u ON t.a = u.a", t=df)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT EXTRACT(EPOCH FROM ts) AS e FROM t",
+        "SELECT k FROM t WHERE EXTRACT(EPOCH FROM ts) > 1",
+        "SELECT EXTRACT(EPOCH FROM ts) AS e, COUNT(*) AS n FROM t GROUP BY EXTRACT(EPOCH FROM ts)",
+    ],
+)
+def test_an_expression_that_spark_refuses_is_a_typed_error(spark: Any, query: str) -> None:
+    """The planner knows that it is an INT, so that Spark is not asked before it is to evaluate it."""
+    t = spark.createDataFrame([], "k INT, ts TIMESTAMP")
+    with pytest.raises(UnsupportedExpressionError, match=r"Spark says .*EPOCH"):
+        sql(query, t=t)

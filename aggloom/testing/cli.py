@@ -12,7 +12,7 @@ import click
 
 from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.errors import AggloomError
-from aggloom.options_cli import debug_option
+from aggloom.options_cli import Once, debug_option
 
 if TYPE_CHECKING:
     from aggloom.testing.file import TestFile
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _SUFFIXES = (".yaml", ".yml")
 
 
-@click.command("test")
+@click.command("test", cls=Once)
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path))
 @click.option("-k", "--name", "wanted", help="Run only tests with this text in their names.")
 @click.option("-x", "--exitfirst", is_flag=True, help="Stop at the first test that does not pass.")

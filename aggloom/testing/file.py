@@ -12,6 +12,7 @@ import yaml
 from aggloom.errors import CaseFormatError, nearest
 from aggloom.job import Job, OnceEach, complete, read_job
 from aggloom.tables import TableSource, relative_to, table_source
+from aggloom.text_file import read_text
 
 Row = Mapping[str, Any]
 _FILE = ("job", "sql", "tables", "dialect", "changes", "options", "backend", "tests")
@@ -90,8 +91,8 @@ def read_tests(path: Path) -> TestFile:
 
 def _content(path: Path) -> Any:
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), OnceEach)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return yaml.load(read_text(path, CaseFormatError), OnceEach)
+    except yaml.YAMLError as error:
         raise CaseFormatError(f"{path}: the file cannot be read: {error}") from None
 
 
@@ -113,10 +114,7 @@ def _job(content: Mapping[str, Any], path: Path) -> tuple[Job, Path]:
             made = read_job(place, **given)
             kept = {table.name: table for table in made.tables} | {t.name: t for t in tables}
             return replace(made, tables=tuple(kept.values())), place.parent
-        try:
-            sql, folder = place.read_text(encoding="utf-8"), place.parent
-        except (OSError, UnicodeDecodeError) as error:
-            raise CaseFormatError(f"{path}: `job` cannot be read: {error}") from None
+        sql, folder = read_text(place, CaseFormatError, f"{path}, `job` {place}"), place.parent
     if not isinstance(sql, str):
         raise CaseFormatError(f"{path}: `sql` must be a text.")
     return complete({**given, "sql": sql, "tables": tables}, str(path)), folder

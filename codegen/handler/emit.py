@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import glob
 import importlib.util
+import keyword
 import os
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from aggloom.codegen.handler.render import drafted, formatted, stated_digest, te
 from aggloom.codegen.spec.agg_spec import AggSpec
 from aggloom.codegen.spec.choices import BACKENDS, Backend
 from aggloom.codegen.user import trust as user_trust
-from aggloom.errors import GeneratedSourceError, HandlerEditedWarning
+from aggloom.errors import GeneratedSourceError, HandlerEditedWarning, SpecError
 from aggloom.private import cache_directory, refuse_foreign
 from aggloom.shown import html_fold, html_text
 from aggloom.uncollected import uncollected
@@ -73,6 +74,10 @@ def generate(
     """
     if backend not in BACKENDS:
         raise GeneratedSourceError(f"backend {backend!r} does not exist; use 'numba' or 'python'")
+    if not isinstance(spec, AggSpec):
+        raise SpecError(
+            f"generate: the spec is a {type(spec).__name__}; make one with AggSpec.from_sql(sql, schema)"
+        )
     plan = plan_of(spec, backend)
     draft = drafted(plan)
     place = Path(directory) if directory is not None else cache_directory()
@@ -152,8 +157,10 @@ def _formatted_once(draft: str, directory: Path) -> str:
 
 def write_named(text: str, name: str, directory: Path) -> Path:
     """The path of the module under a name of the user's, written unless that loses an edit."""
-    if not name.isidentifier():
-        raise GeneratedSourceError(f"name {name!r}: a module's name is a Python identifier")
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise GeneratedSourceError(
+            f"name {name!r}: a module's name is a Python identifier, and no keyword"
+        )
     path = directory / f"{name}.py"
     old = path.read_text(encoding="utf-8") if path.exists() else None
     if old == text:

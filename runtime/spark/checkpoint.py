@@ -7,6 +7,7 @@ flipped would be another history, and the table wrong without a word. File syste
 from __future__ import annotations
 
 import json
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -21,6 +22,8 @@ QUERY_FILE = "aggloom-query.json"
 TOPICS_FILE = "aggloom-topics.json"
 _STATE, _FORMER_STATE = (b"commit", b"log"), (b"head", b"log")
 _SHOWN = 5
+_PLACED = re.compile(r'"((?:file:)?/[^"]*?)/(state/[0-9]+/_stateSchema/[^"]+)"')
+"""A file of Spark's in a checkpoint, as Spark names it there: by the whole path."""
 _OWN = "Give the query a checkpoint directory of its own: one that is empty, or not there yet."
 
 
@@ -35,6 +38,7 @@ def check_directory(checkpoint: str | Path) -> None:
         )
     names = sorted(path.name for path in root.iterdir())
     _check_version(root)
+    check_place(root)
     if not names or {QUERY_FILE, TABLE_FILE} & set(names) or _has_our_state(root):
         return
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
@@ -42,6 +46,17 @@ def check_directory(checkpoint: str | Path) -> None:
     raise CheckpointError(
         f"{checkpoint}: this is {what}; found there: {', '.join(names[:_SHOWN])}{more}. Nothing was written. {_OWN}"
     )
+
+
+def check_place(root: Path) -> None:
+    """Raise CheckpointError where a checkpoint was moved: Spark looks for its files where they were written."""
+    for path in root.glob("state/*/_metadata/v*/[0-9]*"):
+        for place, name in _PLACED.findall(path.read_text("utf-8", "replace")):
+            if not (local(place) / name).exists() and (root / name).exists():
+                raise CheckpointError(
+                    f"{root}: this checkpoint was written at {local(place)} and has been moved, and Spark keeps whole "
+                    "paths in it. Move it back, or make the old path a link to the new one."
+                )
 
 
 def _check_version(root: Path) -> None:
@@ -130,6 +145,7 @@ def corrupt(what: str) -> StateCorruptError:
 
 
 def require_directory(path: str) -> None:
-    """Raise CheckpointError if a path on this machine is no directory; others are Spark's to look at."""
+    """Raise CheckpointError if a path on this machine is no directory, or was moved; others are Spark's to look at."""
     if "://" not in path and not Path(path.removeprefix("file:")).is_dir():
         raise CheckpointError(f"{path}: there is no such directory.")
+    check_place(local(path))

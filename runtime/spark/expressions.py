@@ -110,7 +110,8 @@ def calculate_with(
     """As `calculate`, with the expressions evaluated by Spark."""
     if node.where is not None:
         df, place, kind = _numbered(spark, batch, kinds)
-        ordered = df.selectExpr(f"({node.where}) AS passes", quote(kind), quote(place))
+        with refusals("WHERE"):
+            ordered = df.selectExpr(f"({node.where}) AS passes", quote(kind), quote(place))
         flags, _ = _collected(ordered, pa.schema([("passes", pa.bool_())]))
         keep = flags.column(0).fill_null(False).to_numpy(False)
         if shown:
@@ -118,7 +119,9 @@ def calculate_with(
         batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
     df, place, kind = _numbered(spark, batch, kinds)
     columns = [*projected(node), quote(kind), quote(place)]
-    return _collected(df.selectExpr(*columns), node.schema)
+    with refusals("SELECT"):
+        df = df.selectExpr(*columns)
+    return _collected(df, node.schema)
 
 
 def analyser(spark: SparkSession) -> Analyser:
@@ -129,14 +132,9 @@ def analyser(spark: SparkSession) -> Analyser:
 
     def analyse(sql: str, types: Mapping[str, pa.DataType]) -> pa.DataType:
         empty = spark.createDataFrame([], spark_schema(pa.schema(list(types.items()))))
-        try:
+        with refusals(f"expression {sql}"):
             fields = empty.selectExpr(f"{sql} AS value", "*").schema.fields
             kind = fields[0].dataType.simpleString()
-        except AnalysisException as error:
-            if "[MISSING_GROUP_BY]" in str(error):
-                raise UnsupportedSqlError(f"expression {sql}: it aggregates.") from None
-            said = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
-            raise UnsupportedExpressionError(f"expression {sql}: Spark says {said}") from None
         try:
             return parse_type(kind)
         except SpecError:
@@ -144,6 +142,18 @@ def analyser(spark: SparkSession) -> Analyser:
             raise UnsupportedExpressionError(text) from None
 
     return analyse
+
+
+@contextmanager
+def refusals(what: str) -> Iterator[None]:
+    """While Spark looks at expressions: what it refuses is a typed error that begins with `what`."""
+    try:
+        yield
+    except AnalysisException as error:
+        if "[MISSING_GROUP_BY]" in str(error):
+            raise UnsupportedSqlError(f"{what}: it aggregates.") from None
+        said = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
+        raise UnsupportedExpressionError(f"{what}: Spark says {said}") from None
 
 
 @contextmanager

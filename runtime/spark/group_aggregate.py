@@ -114,7 +114,7 @@ def check_frame(call: str, df: Any, name: str = "", upserts: bool = False) -> No
         return
     what = f"the path {str(df)!r}" if isinstance(df, str | Path) else f"a {type(df).__name__}"
     raise SpecError(
-        f"{call}: {table} is {what}, not a DataFrame; read it first, such as with "
+        f"{call}: {table} is {what}, not a DataFrame of Spark; read it first, such as with "
         'al.read_changes(spark, "changes/", "jsonl", schema="name STRING, cnt INT")'
     )
 

@@ -43,6 +43,7 @@ from aggloom.runtime.spark.expressions import (
     is_ansi,
     projected,
     quote,
+    refusals,
     spark_arrow,
 )
 from aggloom.runtime.spark.factory import FragmentFactory, factory_of
@@ -138,7 +139,8 @@ class Lowering:
         """The changelog of the plan's result: its columns, then the change column."""
         change_column = CHANGE_COLUMNS[self.settings.profile]
         check_output(self.plan.schema.names, change_column)
-        shown = self._shown(self.plan.root)
+        with refusals("the query"):
+            shown = self._shown(self.plan.root)
         late = [name for name in shown.columns if name == LATE_ROW]
         made = shown.select(
             *(F.col(quote(name)) for name in self.plan.schema.names),

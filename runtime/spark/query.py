@@ -60,6 +60,8 @@ def sql(
     keywords = {}
     for name, value in named.items():
         if hasattr(value, "sparkSession") or name in tables_read(query):
+            if name in frames:
+                raise SpecError(f"sql: table {name!r} is given twice; leave one out")
             frames[name] = value
         else:
             keywords[name] = value
