@@ -216,7 +216,7 @@ class RankOperator(RowsByKey[RankState]):
             fits = self._in_range(batch, slots)
             batch, slots = batch.filter(pa.array(fits)), slots[fits]
         touched, _, order, _ = grouped(slots, self.state.table.capacity)
-        applied = rows.insert(slots[order], batch.take(pa.array(order)))
+        applied = rows.insert(slots[order], batch, order)
         stops = self._ends(touched)
         if self._function != ROW_NUMBER:
             stops = ends_of(rows, self._function, touched, stops)
