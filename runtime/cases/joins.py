@@ -8,14 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggloom.codegen import JoinKind
 from aggloom.codegen.planner import Calc, Join, Node, Notes, Plan, PlanOptions, Scan
+from aggloom.codegen.spec.choices import JOIN_KINDS
 from aggloom.runtime.cases.format import Case, NotSupported, names_in, table_schema
 from aggloom.runtime.cases.program import Program, Table
 
 OPERATOR_KINDS = frozenset(("join", "mini_batch_join", "semi_anti_join"))
-_KINDS: tuple[JoinKind, ...] = ("semi", "anti", "full", "right", "left", "inner")
-"""The kinds by the words that say them; a semi join may be called LEFT SEMI."""
 
 
 def join_program(case: Case) -> Program:
@@ -37,7 +35,8 @@ def join_program(case: Case) -> Program:
     said_keys["right"] = [other.get(name, name) for name in said_keys["right"]]
     known["right"] = tuple(other.get(name, name) for name in known["right"])
     said = str(params["join_type"]).lower()
-    kind = next((each for each in _KINDS if each in said), None)
+    # From the end: a semi join may be called LEFT SEMI.
+    kind = next((each for each in reversed(JOIN_KINDS) if each in said), None)
     if kind is None:
         raise NotSupported(f"a {params['join_type']} join")
     text = str(params.get("condition") or "true")
