@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 
+from aggloom.codegen import JoinKind
 from aggloom.codegen.planner import Calc, Join, Node, Notes, Plan, PlanOptions, Scan
-from aggloom.codegen.spec.choices import JOIN_KINDS
 from aggloom.runtime.cases.format import Case, NotSupported, names_in, table_schema
 from aggloom.runtime.cases.program import Program, Table
 
@@ -36,7 +36,7 @@ def join_program(case: Case) -> Program:
     known["right"] = tuple(other.get(name, name) for name in known["right"])
     said = str(params["join_type"]).lower()
     # From the end: a semi join may be called LEFT SEMI.
-    kind = next((each for each in reversed(JOIN_KINDS) if each in said), None)
+    kind = next((each for each in reversed(get_args(JoinKind)) if each in said), None)
     if kind is None:
         raise NotSupported(f"a {params['join_type']} join")
     text = str(params.get("condition") or "true")

@@ -28,7 +28,7 @@ from results import RESULTS, machine  # noqa: E402
 
 _ROLES = ("driver", "jvm", "daemon", "worker")
 _EVERY = 10.0
-# Before this many minutes caches still fill, and logs have not been replaced by snapshots often enough: they grow for five.
+# Before this many minutes caches still fill, and logs, which grow for five, have not been replaced by snapshots often.
 _JUDGED_FROM = 20.0
 
 
