@@ -11,9 +11,11 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import functions as F  # noqa: N812
+
 import aggloom as al
 from aggloom.errors import InputFormatError
-from aggloom.runtime.spark import footers
+from aggloom.runtime.spark import footers, sources
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.footers import Footers
 
@@ -143,6 +145,20 @@ def test_files_that_spark_would_read_without_a_word(
     assert isinstance(error, InputFormatError)
     with pytest.raises(InputFormatError, match=says):
         raise error
+
+
+@pytest.mark.spark
+def test_flattened_records_are_told_where_no_worker_can_open_a_file(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(footers, "is_local", lambda spark: False)
+    monkeypatch.setattr(sources, "sound_in_workers", lambda look: F.lit(True))
+    flattened(tmp_path / "b.parquet")
+    rows = al.read_changes(
+        spark, tmp_path, "parquet", "name STRING, cnt BIGINT", streaming=False, whole_files=False
+    )
+    with pytest.raises(Exception, match="column '__deleted' is of Debezium's flattened records"):
+        rows.collect()
 
 
 def _plan(df: Any) -> str:

@@ -102,19 +102,25 @@ def _begin(column: pq.ColumnChunkMetaData) -> int:
     return int(column.data_page_offset if own is None else min(own, column.data_page_offset))
 
 
-def sound(spark: Any, look: Footers) -> Column:
-    """The condition that rows pass which Spark reads from Parquet files; the first row of a file at which something is
-    wrong fails the query instead.
+def sound_in_java(spark: Any, look: Footers) -> Column | None:
+    """The condition that rows pass which Spark reads from Parquet files, asked by Java under a local master; else None.
 
-    It is not determined by the row, so that Spark does not move it behind a filter, which may leave out the row that it
-    looks at.
+    The first row of a file at which something is wrong fails the query instead. The condition is not determined by the
+    row, so that Spark does not move it behind a filter, which may leave out the row that it looks at.
     """
+    if not is_local(spark):
+        return None
     names = ("\n".join(each) for each in (look.wanted, look.changes, look.flattened))
-    wrong = function_of(spark, CLASS, SOURCE, *names) if is_local(spark) else None
-    if wrong is not None:
-        # The file that has just been read: that of `_metadata` costs something for each row.
-        told = F.raise_error(F.concat(F.lit("InputFormatError: "), F.input_file_name(), wrong()))
-        return F.when(wrong().isNotNull(), told).isNull()
+    wrong = function_of(spark, CLASS, SOURCE, *names)
+    if wrong is None:
+        return None
+    # The file that has just been read: that of `_metadata` costs something for each row.
+    told = F.raise_error(F.concat(F.lit("InputFormatError: "), F.input_file_name(), wrong()))
+    return F.when(wrong().isNotNull(), told).isNull()
+
+
+def sound_in_workers(look: Footers) -> Column:
+    """As `sound_in_java`, asked by workers; they cannot open every file that Spark reads."""
 
     def looked(paths: pa.Array) -> pa.Array:
         return look(paths)

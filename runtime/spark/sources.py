@@ -27,7 +27,7 @@ from aggloom.runtime.spark.expressions import quote, spark_schema
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.file_names import well_named
 from aggloom.runtime.spark.files import FILE_OPTIONS, remember
-from aggloom.runtime.spark.footers import Footers, sound
+from aggloom.runtime.spark.footers import Footers, sound_in_java, sound_in_workers
 from aggloom.runtime.spark.messages import decoded, session_zone
 from aggloom.runtime.spark.paths import located, parquet_columns
 from aggloom.runtime.spark.records import (
@@ -200,14 +200,23 @@ def _parquet(
 ) -> DataFrame:
     """Parquet files by Spark's reader; not lenient: each of them has to have every column."""
     changes, flattened = change_names(columns.names), flattened_names(columns.names)
+    look = Footers(() if lenient else tuple(columns.names), tuple(changes), tuple(flattened))
+    passes = sound_in_java(spark, look)
+    asked = changes if passes is not None else [*changes, *flattened]
     # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
     absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
-    extra = [StructField(name, StringType(), True, absent) for name in changes]
+    extra = [StructField(name, StringType(), True, absent) for name in asked]
     rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
-    wanted = () if lenient else tuple(columns.names)
-    rows = rows.where(sound(spark, Footers(wanted, tuple(changes), tuple(flattened))))
-    words = {name: (~F.col(name).eqNullSafe(F.lit(_ABSENT)), F.col(name)) for name in changes}
-    return _with_change(rows, columns, words)
+    there = {name: ~F.col(name).eqNullSafe(F.lit(_ABSENT)) for name in asked}
+    if passes is None:
+        # Records that must not be taken for insertions are told even of a file that no worker can open.
+        place = Place(F.col("_metadata.file_path"))
+        passes = sound_in_workers(look)
+        for name in flattened:
+            refused = place.refuse(f"column {name!r} {FLATTENED_HINT}")
+            passes &= F.when(there[name], refused).isNull()
+    words = {name: (there[name], F.col(name)) for name in changes}
+    return _with_change(rows.where(passes), columns, words)
 
 
 def _with_change(
