@@ -166,9 +166,8 @@ class Rank(RowsByKey):
 
     @property
     def chained(self) -> bool:
-        """Whether rows come from below when the same watermark says so."""
-        below = any(node.awaits_watermark for node in walk(self.input))
-        return self.window is not None and below
+        """Whether rows come from below when the same watermark says so; without a window it does not matter."""
+        return self.window is None or any(node.awaits_watermark for node in walk(self.input))
 
     @cached_property
     def lineage(self) -> str:
