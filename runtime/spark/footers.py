@@ -25,6 +25,7 @@ from aggloom.runtime.spark.arrow_udf import arrow_udf
 from aggloom.runtime.spark.file_names import check_name
 from aggloom.runtime.spark.footers_in_java import CLASS, DAMAGED, LENIENT, SOURCE
 from aggloom.runtime.spark.java_class import function_of
+from aggloom.runtime.spark.records import Place
 from aggloom.runtime.spark.session import is_local
 
 
@@ -93,7 +94,7 @@ def _check_groups(path: str, metadata: pq.FileMetaData, size: int) -> None:
     except (pa.ArrowException, OSError):
         sound = False
     if not sound:
-        raise InputFormatError(f"{path}{DAMAGED}")
+        raise InputFormatError(f"{path}: {DAMAGED}")
 
 
 def _begin(column: pq.ColumnChunkMetaData) -> int:
@@ -115,7 +116,7 @@ def sound_in_java(spark: Any, look: Footers) -> Column | None:
     if wrong is None:
         return None
     # The file that has just been read: that of `_metadata` costs something for each row.
-    told = F.raise_error(F.concat(F.lit("InputFormatError: "), F.input_file_name(), wrong()))
+    told = Place(F.input_file_name()).refuse(wrong())
     return F.when(wrong().isNotNull(), told).isNull()
 
 

@@ -9,7 +9,7 @@ from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
 from aggloom.runtime.spark.file_names import CAUSE, IN_URIS
 
 DAMAGED: Final = (
-    ": cannot be read as Parquet: its footer is damaged, and Spark would pass over rows. "
+    "cannot be read as Parquet: its footer is damaged, and Spark would pass over rows. "
     "Take the file away, or write it anew."
 )
 LENIENT: Final = 'missing="null" takes what is missing for NULL.'
@@ -71,7 +71,7 @@ public class {CLASS} implements UDF0 {{
 
     private String wrong(String uri) throws Exception {{
         if (java.util.regex.Pattern.compile({json.dumps(IN_URIS)}).matcher(uri).find()) {{
-            return {json.dumps(f": {CAUSE}")};
+            return {json.dumps(CAUSE)};
         }}
         if (uri.isEmpty()) {{
             return "Spark does not say which file a row is of, so that its footer cannot be looked at.";
@@ -148,11 +148,11 @@ public class {CLASS} implements UDF0 {{
     private String told(Map there, Path path) {{
         for (int i = 0; i < flattened.length; i++) {{
             if (there.containsKey(flattened[i])) {{
-                return ": column '" + flattened[i] + "' " + {json.dumps(FLATTENED_HINT)};
+                return "column '" + flattened[i] + "' " + {json.dumps(FLATTENED_HINT)};
             }}
         }}
         if (changes.length == 2 && there.containsKey(changes[0]) && there.containsKey(changes[1])) {{
-            return ": both '" + changes[0] + "' and '" + changes[1] + "' are there; keep one";
+            return "both '" + changes[0] + "' and '" + changes[1] + "' are there; keep one";
         }}
         String known = String.join("', '", there.values());
         for (Path part = path.getParent(); part != null; part = part.getParent()) {{
@@ -164,7 +164,7 @@ public class {CLASS} implements UDF0 {{
         }}
         for (int i = 0; i < wanted.length; i++) {{
             if (!there.containsKey(wanted[i].toLowerCase(Locale.ROOT))) {{
-                return ": the file lacks column '" + wanted[i] + "'. Known: '" + known + "'. " + {json.dumps(LENIENT)};
+                return "the file lacks column '" + wanted[i] + "'. Known: '" + known + "'. " + {json.dumps(LENIENT)};
             }}
         }}
         return null;
