@@ -143,6 +143,9 @@ def _flights() -> pd.DataFrame:
     due += pd.to_timedelta(clock // 100, unit="h") + pd.to_timedelta(clock % 100, unit="min")
     numbers = ["dep_delay", "arr_delay", "air_time"]
     flights = table[[*_COLUMNS[:4]]].assign(
-        id=table.index + 1, due=due, flew=table["dep_time"].notna()
+        # Microseconds, as DuckDB keeps time: 2.0.1 has no epoch_ms of nanoseconds.
+        due=due.astype("datetime64[us]"),
+        id=table.index + 1,
+        flew=table["dep_time"].notna(),
     )
     return flights.join(table[numbers].astype("Int32"))
