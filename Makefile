@@ -7,11 +7,14 @@ READY := $(VENV)/.ready
 FARM := build/typing/aggloom
 CASES := ../shared/cases
 ROOMS := codegen runtime generated
+# The versions that the tests were last green with, for the Python that has them; another takes the newest.
+CONSTRAINTS = .ci/constraints-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt
+CONSTRAINED = $(addprefix -c ,$(wildcard $(CONSTRAINTS)))
 NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIES)") $(if $(CORRECTIONS),--corrections) $(if $(FORMAT),--format $(FORMAT)) \
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak sweep doors simulate chaos chaos-cdc damage matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak sweep doors simulate chaos chaos-cdc damage matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site constraints fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -105,6 +108,11 @@ site: $(READY) ## make the documentation as a static site in build/site/html
 	@$(BIN)/sphinx-build -b html -q -W --keep-going -c docs/site build/site/pages build/site/html
 	@echo build/site/html/index.html
 
+constraints: ## install the newest of what the tests need, and write their versions down in .ci; run the tests before it is committed
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager -e ".[dev]"
+	@$(BIN)/python -m pip freeze --exclude-editable > $(CONSTRAINTS)
+
 fmt: $(READY) ## format the code and sort its imports
 	$(BIN)/ruff check --fix --quiet --exit-zero .
 	$(BIN)/black --quiet .
@@ -113,12 +121,12 @@ clean: ## remove everything that make made
 	rm -rf build dist *.egg-info .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis metastore_db spark-warehouse $(VENV)
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml $(wildcard .ci/constraints-*.txt)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "aggloom needs Python 3.11 or newer; name one: make PYTHON=python3.11" >&2; exit 1; }
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
 	@echo "installing into $(VENV) (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINED) -e ".[dev]"
 	@touch $@
 
 java:
