@@ -25,7 +25,7 @@ from typing import Protocol
 
 from aggloom.errors import OptionError
 from aggloom.runtime.storage.arena import Identity
-from aggloom.runtime.storage.checked import with_checksum, without_checksum
+from aggloom.runtime.storage.checked import with_checksum, without_checksum, write_anew
 
 STALE_SECONDS = 24 * 3600
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -155,11 +155,9 @@ class Residence:
             "size": size,
             "listings": places,
         }
-        scratch = self.directory / f"{_TOKEN}.new"
         # Somebody may have deleted the directory; it is only a cache.
         with contextlib.suppress(OSError):
-            scratch.write_text(with_checksum(json.dumps(said)))
-            scratch.replace(self.directory / _TOKEN)
+            write_anew(self.directory / _TOKEN, with_checksum(json.dumps(said)).encode())
 
     def wipe(self) -> None:
         """Delete every arena that there is."""

@@ -26,7 +26,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from aggloom.errors import StateCorruptError, StateRoomError
-from aggloom.runtime.storage.checked import checksum_of, with_checksum, without_checksum
+from aggloom.runtime.storage.checked import (
+    checksum_of,
+    with_checksum,
+    without_checksum,
+    write_anew,
+)
 
 Array = NDArray[Any]
 FIRST_SLOTS = 16
@@ -200,10 +205,9 @@ class Arena:
         self.listing = None
         if self.directory is None:
             return
-        path, draft = self.directory / _LISTING, self.directory / f"{_LISTING}.new"
+        path = self.directory / _LISTING
         try:
-            draft.write_bytes(self._listed(self.directory))
-            draft.replace(path)
+            write_anew(path, self._listed(self.directory))
             self.listing = path, Identity.of(path)
         except OSError as e:
             self._leave(e, 0)
