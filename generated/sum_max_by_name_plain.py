@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "ef32ed7a41c8931b"
-DIGEST = "320155c5dda53d23"
+SUPPORT = "cc9cb4dfb5399ac9"
+DIGEST = "c91e452ca5aaa3c0"
 
 
 class Inputs(NamedTuple):

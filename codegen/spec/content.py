@@ -87,7 +87,7 @@ class SpecContent:
             return self.aggregate_schema
         fields = []
         for name, sql in self.select:
-            dtype = expressions.infer_type(sql, self.aggregate_schema, self.dialect)
+            dtype = expressions.infer_type(sql, self.aggregate_schema)
             fields.append(pa.field(name, dtype))
         return pa.schema(fields)
 
