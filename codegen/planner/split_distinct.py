@@ -1,6 +1,6 @@
 """split_distinct: DISTINCT (and MIN, MAX) of a hot key spread over hash buckets, then put together.
 
-SEMANTICS 3.4. The partial aggregate is keyed by the group keys and a bucket of the argument's hash, the final one
+The partial aggregate is keyed by the group keys and a bucket of the argument's hash, the final one
 adds up what the buckets say. Calls of which no two halves make the exact whole stay whole: their rows are in no bucket.
 """
 

@@ -193,7 +193,7 @@ class Cumulate(Aligned):
 class Session(Assigner):
     """Windows of activity: a row keeps its session open for `gap`, or for as many ms as `gap_column` says.
 
-    Rows whose windows [time, time + gap) touch are in one session (SEMANTICS 4.2). A retraction goes to the session
+    Rows whose windows [time, time + gap) touch are in one session. A retraction goes to the session
     of its row; no session becomes shorter or falls apart. time_zone: where the clocks hang that bounds are told by.
     """
 

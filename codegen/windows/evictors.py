@@ -1,6 +1,6 @@
 """Which rows a window drops when it fires: built-in evictors, and the interface that users write theirs against.
 
-With an evictor a window keeps its rows as they came, and adds them up anew each time it fires (SEMANTICS 4.5).
+With an evictor a window keeps its rows as they came, and adds them up anew each time it fires.
 """
 
 from __future__ import annotations

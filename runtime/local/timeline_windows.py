@@ -65,7 +65,7 @@ class Book:
 
 
 class Sessions(Book):
-    """Sessions, which grow and merge as the operators' do (SEMANTICS 4.2)."""
+    """Sessions, which grow and merge as the operators' do."""
 
     def __init__(self, story: Story) -> None:
         super().__init__(story)

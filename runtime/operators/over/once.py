@@ -1,4 +1,4 @@
-"""Over insertions by time: each row is given out once, with its values, when its time has come (SEMANTICS 5.7).
+"""Over insertions by time: each row is given out once, with its values, when its time has come.
 
 By row time rows wait for the watermark; by processing time they are given out as they come. Frames look back only. Of a
 frame with a first row the rows in it are kept; of one without, accumulators.

@@ -1,4 +1,4 @@
-"""Over changes: the values of window functions over rows that come and go (SEMANTICS 5.7).
+"""Over changes: the values of window functions over rows that come and go.
 
 A bundle is brought into the sorted rows of its keys. Rows whose frames it has touched are computed anew, and what
 differs from what was told of them is told.

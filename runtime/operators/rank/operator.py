@@ -1,4 +1,4 @@
-"""Rank: the rows of each key whose number in an order is asked for, over rows that come and go (SEMANTICS 5.1)."""
+"""Rank: the rows of each key whose number in an order is asked for, over rows that come and go."""
 
 from __future__ import annotations
 
