@@ -200,6 +200,12 @@ def test_no_room_lists_a_folder_that_is_not_there() -> None:
     assert packages <= set(ROOMS), "a new folder needs a row in ROOMS and in pyproject.toml"
 
 
+def test_the_layers_of_the_page_are_all_of_them() -> None:
+    layers = (ROOT / "ARCHITECTURE.md").read_text().partition("## Layers")[2]
+    tops = {room for room in ROOMS if room.count("/") == 1}
+    assert {room for room in tops if f"{room.partition('/')[2]}/`" not in layers} == set()
+
+
 def test_templates_carry_no_whitespace_marks() -> None:
     templates = sorted((ROOT / "templates").glob("*.j2"))
     assert templates
