@@ -1,4 +1,4 @@
-"""When windows in SQL fire: what the options of a plan say of them."""
+"""The firing of windows in SQL: triggers and lateness, as the options of a plan say."""
 
 from __future__ import annotations
 

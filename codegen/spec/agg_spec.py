@@ -1,4 +1,4 @@
-"""What a user asks for, as data: frozen, hashable, checked when it is made, the same in text.
+"""The spec, a user's request as data: frozen, hashable, checked when it is made, the same in text.
 
 A spec names an input schema, the group keys and the aggregate calls. SQL, YAML and JSON are front
 ends that build the same spec, and its digest is what a generated module is called by.

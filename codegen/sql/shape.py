@@ -1,4 +1,4 @@
-"""What a SELECT may look like. The rest is refused by name and place."""
+"""The shape that a SELECT may have. The rest is refused by name and place."""
 
 from __future__ import annotations
 

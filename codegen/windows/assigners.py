@@ -1,4 +1,4 @@
-"""Which windows a row belongs to. Times are milliseconds since 1970, on the wall clock of the assigner's time zone.
+"""Assigners: the windows of a row. Times are milliseconds since 1970, on the wall clock of the assigner's time zone.
 
 Windows are [start, end). Tumbling, hopping and cumulating windows are made of slices, named by their end: a row is
 added to one slice, however many windows share it.

@@ -1,4 +1,4 @@
-"""Which windows the rows of a timeline went to, and which rows a result covers: what operators know and do not tell."""
+"""The windows of a timeline's rows, and the rows that a result covers: what operators know and do not tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the templates print of a checkpoint: facts in words, tables of rows, pictures."""
+"""A checkpoint as the templates print it: facts in words, tables of rows, pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a table's files are: a directory, a pattern or one file, and what they say of their columns."""
+"""The place of a table's files: a directory, a pattern or one file, and what they say of their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an Over remembers: the rows of each key in their order, and the values that were told of each."""
+"""The state of an Over: the rows of each key in their order, and the values that were told of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Rank remembers: the rows of each key in their order, and the number up to which they are seen."""
+"""The state of a Rank: the rows of each key in their order, and the number up to which they are seen."""
 
 from __future__ import annotations
 
