@@ -8,7 +8,7 @@ checkpoint stays readable when the number of partitions changes.
 
 from __future__ import annotations
 
-SEED = 42
+_SEED = 42
 _MASK = 0xFFFFFFFF
 _BYTES = 4
 """The length of what is hashed: murmur3 mixes it in."""
@@ -41,12 +41,12 @@ def _block(h: int, word: int) -> int:
     return (_rotate(h ^ k, 13) * 5 + 0xE6546B64) & _MASK
 
 
-def hash_int(value: int, seed: int = SEED) -> int:
+def hash_int(value: int) -> int:
     """Spark's `hash` of one INT."""
-    return _signed(_finish(_block(seed, value & _MASK)))
+    return _signed(_finish(_block(_SEED, value & _MASK)))
 
 
-def int_with_hash(target: int, seed: int = SEED) -> int:
+def int_with_hash(target: int) -> int:
     """The INT whose Spark `hash` is `target`: every step of `hash_int`, undone in reverse."""
     h = target & _MASK
     h ^= h >> 16
@@ -56,7 +56,7 @@ def int_with_hash(target: int, seed: int = SEED) -> int:
     h ^= h >> 16
     h ^= _BYTES
     h = ((h - 0xE6546B64) * _INVERSE[5]) & _MASK
-    k = _rotate(h, 19) ^ seed
+    k = _rotate(h, 19) ^ _SEED
     k = (k * _INVERSE[_C2]) & _MASK
     return _signed((_rotate(k, 17) * _INVERSE[_C1]) & _MASK)
 
