@@ -1,4 +1,4 @@
-"""What Flink's words in CREATE TABLE .. WITH (..) mean here: a source of changes, or a sink for a result."""
+"""Connectors: Flink's words in CREATE TABLE .. WITH (..) as a source of changes, or a sink for a result."""
 
 from __future__ import annotations
 

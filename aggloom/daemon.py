@@ -1,4 +1,4 @@
-"""Where Spark's Python workers come from: its own daemon, which has imported what workers of ours need.
+"""The daemon that forks Spark's Python workers: our own, which has imported what workers of ours need.
 
 A worker that has nothing to do for a minute ends, and one that is forked from here instead has everything at hand.
 `al.session` names this module to Spark as `spark.python.daemon.module`.

@@ -38,9 +38,7 @@ def show_table(table: pa.Table, rest: str = "") -> None:
     _tell_more(table.num_rows, rest)
 
 
-def show_rows(
-    names: Sequence[str], rows: Sequence[Sequence[Any]], form: Form = "table", rest: str = ""
-) -> None:
+def show_rows(names: Sequence[str], rows: Sequence[Sequence[Any]], form: Form = "table") -> None:
     """Print rows in a form; of a drawn table the first ROWS."""
     if form == "csv":
         click.echo(_as_csv(names, rows), nl=False)
@@ -50,10 +48,10 @@ def show_rows(
             click.echo(json.dumps(line, ensure_ascii=False, default=text_of))
     else:
         _draw(names, rows[:ROWS])
-        _tell_more(len(rows), rest)
+        _tell_more(len(rows))
 
 
-def _tell_more(rows: int, rest: str) -> None:
+def _tell_more(rows: int, rest: str = "") -> None:
     if rows > ROWS:
         more = f"the first {ROWS:,} of {rows:,} rows are shown{rest and '; ' + rest}"
         click.echo(more, err=True)

@@ -1,4 +1,4 @@
-"""What local files say of a table of which little is told: their format, and the columns with their types."""
+"""A table by its local files, where little is told of it: their format, and the columns with their types."""
 
 from __future__ import annotations
 

@@ -85,19 +85,24 @@ def read_job(path: Path, **overrides: Any) -> Job:
     )
     if isinstance(given.get("checkpoint"), str):
         given["checkpoint"] = relative_to(path.parent, given["checkpoint"])
-    if isinstance(given.get("sink"), str):
-        kind, colon, place = given["sink"].partition(":")
-        if place and "," not in kind:
-            given["sink"] = kind + colon + relative_to(path.parent, place)
-    elif isinstance(given.get("sink"), Mapping) and isinstance(given["sink"].get("path"), str):
-        told = dict(given["sink"])
-        given["sink"] = told | {"path": relative_to(path.parent, told["path"])}
+    if "sink" in given:
+        given["sink"] = _placed(given["sink"], path.parent)
     options = given.get("options") or {}
     if not isinstance(options, Mapping):
         raise SpecError(f"{path}: `options` must be a mapping of names to values.")
     given["options"] = {**options, **(overrides.pop("options", None) or {})}
     given |= {key: value for key, value in overrides.items() if value not in (None, (), False)}
     return complete(given, str(path))
+
+
+def _placed(sink: Any, folder: Path) -> Any:
+    """A sink as an entry says it, with its path relative to a folder."""
+    if isinstance(sink, str):
+        kind, colon, place = sink.partition(":")
+        return kind + colon + relative_to(folder, place) if place and "," not in kind else sink
+    if isinstance(sink, Mapping) and isinstance(sink.get("path"), str):
+        return {**sink, "path": relative_to(folder, sink["path"])}
+    return sink
 
 
 def complete(given: Mapping[str, Any], where: str) -> Job:

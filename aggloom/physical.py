@@ -1,4 +1,4 @@
-"""How types are laid out, as far as generation and run time must agree on it."""
+"""The layout of types, as far as generation and run time must agree on it."""
 
 from __future__ import annotations
 

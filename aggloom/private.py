@@ -1,4 +1,4 @@
-"""Whether code may be loaded from a place: only where nobody else can have put it.
+"""Places that code may be loaded from: only where nobody else can have put it.
 
 Python loads what is compiled from `__pycache__` beside a module, and Numba unpickles what it keeps there or in a cache
 of its own. A directory in which others may make files is therefore no place for modules, sticky or not.

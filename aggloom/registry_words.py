@@ -1,4 +1,4 @@
-"""What Flink's words of a schema registry mean here, as `avro-confluent` and `debezium-avro-confluent` have them."""
+"""Flink's words of a schema registry (`avro-confluent`, `debezium-avro-confluent`), and what they mean here."""
 
 from __future__ import annotations
 

@@ -54,6 +54,12 @@ def jobs_of(
         else:
             # The planner knows the place in the text, and says it.
             explained(one)
+    _check_apart(jobs)
+    return jobs, plans
+
+
+def _check_apart(jobs: list[Job]) -> None:
+    """Raise SpecError where two jobs go into one table, or write files into one directory."""
     names = [job.checkpoint for job in jobs if job.checkpoint]
     if len(jobs) > 1 and len(set(names)) < len(names):
         raise SpecError(
@@ -67,4 +73,3 @@ def jobs_of(
                 f"two queries of the script write files into {output}; give each a directory of its own, or UNION ALL "
                 "them."
             )
-    return jobs, plans

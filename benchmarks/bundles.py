@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import click
+import duckdb
+import numpy as np
+import pyarrow as pa
 from measure import Run, Series, ratios, spread
 from results import publish_rows
+
+from aggloom.runtime.values.changelog import is_retraction
 
 LOOM, DUCKDB = "aggloom", "DuckDB"
 Play = Callable[[Any, int, int], tuple[Run, int]]
@@ -67,6 +73,31 @@ def command(
         publish_rows(page, heads, table, list(found.values()), f"{notes} {how}", facts=facts)
 
     return main
+
+
+def asked_anew(
+    columns: str, ask: str, bundles: Iterable[tuple[pa.RecordBatch, np.ndarray]]
+) -> tuple[Run, int]:
+    """DuckDB with the net rows in a table t, and a question over all of them after each bundle: the last answer.
+
+    columns: those of t, of which n names a row.
+    """
+    connection = duckdb.connect(config={"threads": 1})
+    connection.execute(f"CREATE TABLE t ({columns})")
+    taken, seconds, answer = 0, 0.0, 0
+    for batch, kinds in bundles:
+        gone = is_retraction(kinds)
+        news, olds = batch.filter(pa.array(~gone)), batch.filter(pa.array(gone))
+        begin = time.process_time()
+        connection.register("news", pa.Table.from_batches([news]))
+        connection.execute("INSERT INTO t SELECT * FROM news")
+        if olds.num_rows:
+            connection.register("olds", pa.Table.from_batches([olds]))
+            connection.execute("DELETE FROM t WHERE n IN (SELECT n FROM olds)")
+        answer = connection.execute(ask).fetchall()[0][0]
+        seconds += time.process_time() - begin
+        taken += len(kinds)
+    return Run(taken, seconds), int(answer or 0)
 
 
 def cells(series: Sequence[Series]) -> Iterator[tuple[str, ...]]:

@@ -6,16 +6,15 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import pyarrow as pa
-from bundles import command
+from bundles import asked_anew, command
 from measure import Run
 
 from aggloom.runtime.operators.rank.operator import RankOperator
 from aggloom.runtime.operators.rank.spec import RankSpec
 from aggloom.runtime.state.sort_key import SortColumn
-from aggloom.runtime.values.changelog import DELETE, INSERT, is_retraction
+from aggloom.runtime.values.changelog import DELETE, INSERT
 
 _COLUMNS = pa.schema([("k", pa.int64()), ("n", pa.int64()), ("v", pa.float64())])
 
@@ -82,26 +81,11 @@ def loom(case: Case, rows: int, size: int) -> tuple[Run, int]:
 
 def window_function(case: Case, rows: int, size: int) -> tuple[Run, int]:
     """DuckDB with the net rows in a table and the query over all of them after each bundle."""
-    connection = duckdb.connect(config={"threads": 1})
-    connection.execute("CREATE TABLE t (k BIGINT, n BIGINT, v DOUBLE)")
     ask = (
         "SELECT COUNT(*) FROM (SELECT k, n, v FROM t QUALIFY "
         f"ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC) <= {case.end})"
     )
-    taken, seconds, answer = 0, 0.0, 0
-    for batch, kinds in case.bundles(rows, size):
-        gone = is_retraction(kinds)
-        news, olds = batch.filter(pa.array(~gone)), batch.filter(pa.array(gone))
-        begin = time.process_time()
-        connection.register("news", pa.Table.from_batches([news]))
-        connection.execute("INSERT INTO t SELECT * FROM news")
-        if olds.num_rows:
-            connection.register("olds", pa.Table.from_batches([olds]))
-            connection.execute("DELETE FROM t WHERE n IN (SELECT n FROM olds)")
-        answer = connection.execute(ask).fetchall()[0][0]
-        seconds += time.process_time() - begin
-        taken += len(kinds)
-    return Run(taken, seconds), answer
+    return asked_anew("k BIGINT, n BIGINT, v DOUBLE", ask, case.bundles(rows, size))
 
 
 main = command(

@@ -94,13 +94,13 @@ class Rows:
     @property
     def folder(self) -> Path:
         """The Parquet files, one for each slice of time, written if they are not there."""
-        return _once(DATA / self._tag, self._write_parquet)
+        return once(DATA / self._tag, self._write_parquet)
 
     @property
     def csv(self) -> Path:
         """The same rows in two CSV files for two readers. All rows of a key that can be taken back are in one of them:
         readers do not wait for each other."""
-        return _once(DATA / f"{self._tag}-csv", self._write_csv)
+        return once(DATA / f"{self._tag}-csv", self._write_csv)
 
     def table(self) -> pa.Table:
         """All rows, in order."""
@@ -196,7 +196,7 @@ def _values(rng: np.random.Generator, count: int) -> Columns:
     }
 
 
-def _once(folder: Path, write: Callable[[Path], None]) -> Path:
+def once(folder: Path, write: Callable[[Path], None]) -> Path:
     """The folder, filled if it is not there; never half."""
     if not folder.exists():
         draft = folder.with_name(f"{folder.name}.draft")

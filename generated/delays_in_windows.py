@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"flights","args":[],"function":"COUNT"},{"alias":"delay","args":["dep_delay"],"function":"AVG"},{"alias":"worst","args":["dep_delay"],"function":"MAX"}],"dialect":"spark","group_by":["origin","$window"],"input_changes":"retract","namespace":true,"schema":[["origin","STRING"],["$window","BIGINT"],["dep_delay","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "ab149cd0615eb551"
-DIGEST = "bb05aec354e41dc1"
+SUPPORT = "070e65878fbe4430"
+DIGEST = "f0397a0d6c4a0930"
 
 
 class Inputs(NamedTuple):

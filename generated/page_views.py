@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"views","args":[],"function":"COUNT"},{"alias":"users","args":["user"],"distinct":true,"function":"COUNT"},{"alias":"people","args":["user"],"distinct":true,"filter":"NOT bot","function":"COUNT"},{"alias":"mean","args":["seconds"],"function":"AVG"},{"alias":"shortest","args":["seconds"],"function":"MIN"}],"computed":[{"name":"NOT bot","sql":"NOT `bot`","type":"BOOLEAN"}],"dialect":"spark","group_by":["page","day"],"input_changes":"append","schema":[["page","STRING"],["day","DATE"],["user","BIGINT"],["seconds","DOUBLE"],["bot","BOOLEAN"]]}'
 BACKEND = "numba"
-SUPPORT = "ab149cd0615eb551"
-DIGEST = "4c1d027801ac44a3"
+SUPPORT = "070e65878fbe4430"
+DIGEST = "0495b3a3e13cd31e"
 
 
 class Inputs(NamedTuple):

@@ -65,7 +65,7 @@ class Kind(NamedTuple):
     make: Any
 
 
-def named(base: str, avro: str, name: str, **more: Any) -> dict[str, Any]:
+def named(avro: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": avro, "connect.name": name, "connect.version": 1, **more}
 
 
@@ -75,7 +75,7 @@ def plain(ddl: str, avro: str, connect: str, make: Any) -> Kind:
 
 def known(ddl: str, avro: str, connect: str, name: str, make: Any) -> Kind:
     told = {"type": connect, "name": name, "version": 1}
-    return Kind(ddl, named(ddl, avro, name), told, lambda r: (v := make(r), v))
+    return Kind(ddl, named(avro, name), told, lambda r: (v := make(r), v))
 
 
 def unscaled(r: random.Random) -> tuple[bytes, str]:

@@ -84,12 +84,12 @@ def feed(op: GeneralWindowOperator, rows: Iterable[Input], clock: Clock = NO_TIM
     return shown(op.process(*batch_of(rows), clock))
 
 
-def adds(*values: int, key: str = "a", time: int = 0) -> list[Input]:
-    return [Input(True, key, time, value) for value in values]
+def adds(*values: int, time: int = 0) -> list[Input]:
+    return [Input(True, "a", time, value) for value in values]
 
 
-def takes(*values: int, key: str = "a", time: int = 0) -> list[Input]:
-    return [Input(False, key, time, value) for value in values]
+def takes(*values: int, time: int = 0) -> list[Input]:
+    return [Input(False, "a", time, value) for value in values]
 
 
 def sums(changes: Iterable[Change]) -> list[Any]:

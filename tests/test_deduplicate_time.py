@@ -31,7 +31,7 @@ bundles_of = st.lists(rows_of, max_size=6)
 
 
 class Model:
-    """The row of each key in a dict, as SEMANTICS 5.2 has it."""
+    """The row of each key in a dict."""
 
     def __init__(self, keep: str, update_before: bool, sends_insert: bool, ttl: int = 0) -> None:
         self.keep, self.update_before, self.ttl = keep, update_before, ttl

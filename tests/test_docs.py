@@ -35,7 +35,7 @@ ELSEWHERE = {
 HERE = {
     "formats.md": {"python": [0]},
     "joins.md": {"sql": [0, 1, 2, 3], "python": [0, 1, 2], "text": [0]},
-    "notebooks.md": {"python": [0], "text": [0], "shell": [0]},
+    "notebooks.md": {"python": [0], "text": [0], "shell": [0, 1]},
     "over.md": {"sql": [0], "python": [0], "text": [0, 1]},
     "rank.md": {"sql": [0, 1], "python": [0], "text": [0, 1, 2]},
     "scripts.md": {"sql": [0]},
@@ -254,11 +254,15 @@ def command(line: str) -> str:
 
 def test_the_page_on_notebooks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (code,), (shown,), (shell,) = (blocks("notebooks.md", k) for k in ("python", "text", "shell"))
+    (code,), (shown,) = (blocks("notebooks.md", k) for k in ("python", "text"))
+    shell, module = blocks("notebooks.md", "shell")
     assert printed(code, {}) == shown
     first, second = shell.splitlines()
     command(first)
     assert command(second) == "customer,n\nAda,3\nZoë,1\nŁucja,1\n"
+    written, layout, source, again = map(command, module.splitlines())
+    assert written == again == "generated/sums.py\n"
+    assert "sum_n" in layout and source == Path("generated/sums.py").read_text("utf-8")
 
 
 def test_the_page_on_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ from test_formats import canal, debezium, read
 from aggloom.errors import InputFormatError, SpecError
 
 
-def b64(number: int, width: int = 0) -> str:
-    width = width or number.bit_length() // 8 + 1
+def b64(number: int) -> str:
+    width = number.bit_length() // 8 + 1
     return base64.b64encode(number.to_bytes(width, "big", signed=True)).decode()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from recorded import Single, Variable
 
 from aggloom.errors import StateCorruptError, StateError, StateMismatchError
 from aggloom.runtime.operators.base import Bundle
@@ -88,35 +89,6 @@ class Summing:
 
     def close(self) -> None:
         pass
-
-
-class Variable:
-    """A state variable of Spark's, as a Python list."""
-
-    def __init__(self) -> None:
-        self.rows: list[Any] = []
-
-    def get(self) -> Iterator[Any]:
-        return iter(self.rows)
-
-    def put(self, rows: list[Any]) -> None:
-        self.rows = list(rows)
-
-    def appendList(self, rows: list[Any]) -> None:  # noqa: N802
-        self.rows += rows
-
-    def clear(self) -> None:
-        self.rows = []
-
-
-class Single(Variable):
-    """A ValueState."""
-
-    def get(self) -> Any:
-        return self.rows[0] if self.rows else None
-
-    def update(self, row: Any) -> None:
-        self.rows = [row]
 
 
 def came(batch: pa.RecordBatch, kinds: Kinds, pieces: int = 1) -> Came:

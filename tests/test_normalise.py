@@ -41,7 +41,7 @@ def identity(row: Row) -> tuple[str, ...]:
 
 
 class Model:
-    """The row of each key in a dict (SEMANTICS 5.2, changelog input)."""
+    """The row of each key in a dict."""
 
     def __init__(self, update_before: bool, passes: Any = lambda row: True, ttl: int = 0) -> None:
         self.update_before, self.passes, self.ttl = update_before, passes, ttl

@@ -113,7 +113,7 @@ class Subject(StoredSubject):
         # A degree of 1 for each row there that the batch names.
         there = np.unique(self.held.find(slots, batch))
         there = there[there >= 0]
-        self.held.add_degrees(np.concatenate([there, there]), np.repeat([2, -1], len(there)))
+        self.held.arrays.degree[there] += 1
         for change in {(slot, self.model.identity(row)) for slot, row, _ in changes}:
             if change in self.model.rows:
                 self.model.rows[change][2] += 1

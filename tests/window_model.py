@@ -1,7 +1,7 @@
 """Windowed aggregation in plain Python, one row at a time, written without looking at the operators.
 
 It knows SUM(v), COUNT(*), MAX(v) and COUNT(DISTINCT v) by key and window under the built-in triggers, from Flink's
-rules (SEMANTICS 4.1, 4.2). A window keeps the values of its rows; what a retraction of a value that it does not hold
+rules. A window keeps the values of its rows; what a retraction of a value that it does not hold
 would bring, the model does not know: it raises Unjudged.
 """
 

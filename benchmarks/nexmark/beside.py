@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyspark
 from flink import Flink, Setup
+from rows import DATA
 
 from nexmark.catalogue import Query
-from nexmark.events import DATA, Events
+from nexmark.events import Events
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path.append(str(_ROOT / "tests"))

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from picture import Bar
 from results import publish_rows, show
+from rows import DATA
 
 from nexmark.catalogue import QUERIES
-from nexmark.events import DATA, Events
+from nexmark.events import Events
 
 Record = dict[str, Any]
 HEADER: Final = (

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,11 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+from rows import DATA, once
 
 from nexmark import rows
 from nexmark.corrections import Corrections
 
-DATA: Final = Path(__file__).resolve().parents[2] / "build" / "bench"
 BLOCK: Final = 100_000
 """Events that are drawn at once; a multiple of an epoch."""
 SIDE_ROWS: Final = 10_000
@@ -88,18 +87,18 @@ class Events:
     @property
     def folder(self) -> Path:
         """Parquet files, a folder for each stream; written if they are not there."""
-        return _once(DATA / self._tag, self._write_parquet)
+        return once(DATA / self._tag, self._write_parquet)
 
     @property
     def csv(self) -> Path:
         """The same as two CSV files for each stream, times as milliseconds. All changes of a row are in one of them,
         for two readers do not wait for each other."""
-        return _once(DATA / f"{self._tag}-csv", self._write_csv)
+        return once(DATA / f"{self._tag}-csv", self._write_csv)
 
     @property
     def halves(self) -> Path:
         """The Parquet files once more as two for each stream, cut as the CSV files are."""
-        return _once(DATA / f"{self._tag}-halves", self._write_halves)
+        return once(DATA / f"{self._tag}-halves", self._write_halves)
 
     @property
     def _tag(self) -> str:
@@ -250,14 +249,3 @@ def _write_file(folder: Path, number: int, parts: dict[str, list[pa.Table]]) -> 
         pq.write_table(whole, file, **_stored(whole.schema))
         # Spark reads files in order of their time.
         os.utime(file, (_EARLIEST + number, _EARLIEST + number))
-
-
-def _once(folder: Path, write: Callable[[Path], None]) -> Path:
-    """The folder, filled if it is not there; never half."""
-    if not folder.exists():
-        draft = folder.with_name(f"{folder.name}.draft")
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir(parents=True)
-        write(draft)
-        draft.rename(folder)
-    return folder

@@ -1,4 +1,4 @@
-"""What an entry of the catalogue is made of.
+"""The parts of an entry of the catalogue.
 
 An entry says which arguments a function takes, what it returns in each dialect, which state it keeps and, as
 expressions over that state *before* the step (like an SQL UPDATE), how a row changes it. Expressions may use

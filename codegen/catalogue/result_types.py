@@ -1,4 +1,4 @@
-"""What aggregate functions return: one function for each rule, by argument types, dialect and options."""
+"""Result types of aggregate functions: one function for each rule, by argument types, dialect and options."""
 
 from __future__ import annotations
 

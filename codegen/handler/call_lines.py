@@ -1,4 +1,4 @@
-"""Which lines of a generated module work for which call, as the comments in it say."""
+"""The lines of a generated module that work for each call, as the comments in it say."""
 
 from __future__ import annotations
 

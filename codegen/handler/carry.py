@@ -1,8 +1,7 @@
-"""Which parts of an old handler's state a new one takes over, when the calls of a query change.
+"""The parts of an old handler's state that a new one takes over, when the calls of a query change.
 
-Parts are known by what they are: the state of the same call. The old calls are planned once more with the added ones
-behind them: what is planned for an old call has the name that it had in the old plan, and what an added call shares
-with one shows as the same part.
+A part is known by the call whose state it is. The old calls are planned once more with the added ones behind them. What
+is planned for an old call then has its name of the old plan, and what an added call shares with it is the same part.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AsOfJoin: each row of the left with the one row of the right that is nearest to it in time (SEMANTICS 5.5)."""
+"""AsOfJoin: each row of the left with the one row of the right that is nearest to it in time."""
 
 from __future__ import annotations
 

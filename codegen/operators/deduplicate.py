@@ -1,4 +1,4 @@
-"""Deduplicate: of the rows of a key the first or the last, by arrival or by time (SEMANTICS 5.2)."""
+"""Deduplicate: of the rows of a key the first or the last, by arrival or by time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalise: the upserts of a table with a key, made whole (Flink's ChangelogNormalize, SEMANTICS 5.2)."""
+"""Normalise: the upserts of a table with a key, made whole (Flink's ChangelogNormalize)."""
 
 from __future__ import annotations
 

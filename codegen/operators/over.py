@@ -1,4 +1,4 @@
-"""Over: rows with the values of window functions, by any order over changes, or by time over insertions (5.7)."""
+"""Over: rows with the values of window functions, by any order over changes, or by time over insertions."""
 
 from __future__ import annotations
 

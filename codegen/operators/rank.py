@@ -1,4 +1,4 @@
-"""Rank: the rows of each key whose number in an order is asked for, Top-N above all (SEMANTICS 5.1)."""
+"""Rank: the rows of each key whose number in an order is asked for, Top-N above all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TimedJoin: a join whose rows leave with the watermark, by bounds of their times or by their windows (5.4, 5.6)."""
+"""TimedJoin: a join whose rows leave with the watermark, by bounds of their times or by their windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an aggregate in windows remembers, beside the accumulators of each window or slice."""
+"""The footprint of an aggregate in windows, beside the accumulators of each window or slice."""
 
 from __future__ import annotations
 

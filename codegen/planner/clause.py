@@ -1,4 +1,4 @@
-"""What sub-queries ask of the FROM that they stand below, and of what builds the blocks of a query."""
+"""Clauses with sub-queries: what these ask of the FROM that they stand below, and of what builds a query's blocks."""
 
 from __future__ import annotations
 

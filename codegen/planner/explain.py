@@ -1,4 +1,4 @@
-"""What a query becomes: its plan and, for a single aggregate, its calls, what a key keeps, and what is compiled."""
+"""`explain`: the plan of a query and, for a single aggregate, its calls, what a key keeps, and what is compiled."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from aggloom.codegen.planner.tables import Keys, Times
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec.agg_call import describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
+from aggloom.codegen.spec.choices import Backend, Dialect
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.depth import deep
@@ -41,8 +42,8 @@ def explain(
     *,
     tables: Mapping[str, SchemaLike] | None = None,
     input_changes: str | Mapping[str, str] = "retract",
-    dialect: Literal["spark", "flink"] = "spark",
-    backend: Literal["numba", "python"] = "numba",
+    dialect: Dialect = "spark",
+    backend: Backend = "numba",
     format: Format = "text",
     window: Assigner | Windowing | None = None,
     options: PlanOptions | Mapping[str, Any] | None = None,
@@ -84,7 +85,7 @@ def _planned(
     schema: SchemaLike,
     tables: Mapping[str, SchemaLike] | None,
     input_changes: str | Mapping[str, str],
-    dialect: Literal["spark", "flink"],
+    dialect: Dialect,
     windowing: Windowing | None,
     chosen: PlanOptions,
     keys: Keys | None,

@@ -20,7 +20,7 @@ from aggloom.codegen.planner.options import PlanOptions
 
 
 def incremental(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """Join the halves that meet between the two exchanges of a split aggregate (SEMANTICS 3.5)."""
+    """Join the halves that meet between the two exchanges of a split aggregate."""
 
     def change(node: Node) -> Node:
         if not isinstance(node, GroupAggregate) or node.role != "final":

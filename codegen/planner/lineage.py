@@ -1,4 +1,4 @@
-"""What an operator's state was made from: a digest of everything below it, however it is executed."""
+"""The lineage of an operator's state: a digest of everything below it, however it is executed."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _EXTREMES = ("MAX", "MIN")
 
 
 def monotonic_extremes(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """Mark MAX over a column that only increases, MIN over one that only decreases (SEMANTICS 1.1)."""
+    """Mark MAX over a column that only increases, MIN over one that only decreases."""
     hints = (each.state_ttl for each in walk(root) if isinstance(each, Aggregate))
     if options.state_ttl or any(hints):
         # A row that is forgotten comes anew, from the beginning.

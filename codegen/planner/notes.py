@@ -1,4 +1,4 @@
-"""What the rules say of a plan: what they have done at a node, or why they have not."""
+"""The notes of the rules on a plan: what they have done at a node, or why they have not."""
 
 from __future__ import annotations
 

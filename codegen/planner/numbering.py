@@ -38,7 +38,7 @@ def numbered(builder: Builder, query: NumberingQuery) -> Node:
     shown = [name for name in every if name not in query.hidden]
     kept = [name for name in every if name != query.number or not query.shown]
     order = tuple(
-        SortItem(_column(scope, each.column, query), each.descending, each.nulls_first)
+        SortItem(_column(scope, each.column), each.descending, each.nulls_first)
         for each in query.order
     )
     for each in order:
@@ -48,7 +48,7 @@ def numbered(builder: Builder, query: NumberingQuery) -> Node:
                 f"ORDER BY {each.column}: {type_name(kind)} has no order; order by a part of it."
             )
             raise TypeMismatchError(located(message, builder.sql, query.place))
-    partition = tuple(dict.fromkeys(_column(scope, name, query) for name in query.partition))
+    partition = tuple(dict.fromkeys(_column(scope, name) for name in query.partition))
     source = pick(rows, kept)
     adds_only = builder.changes(source) == "append"
     node: Node = Numbered(
@@ -102,7 +102,7 @@ def _chosen(scope: Scope, node: Numbered, asked: Range) -> Node:
     raise refusal(scope.sql, node.place, what, "order by a column that says when the row came")
 
 
-def _column(scope: Scope, name: str, query: NumberingQuery) -> str:
+def _column(scope: Scope, name: str) -> str:
     found = scope.find(name)
     if found is None:
         raise scope.unknown(exp.column(name))

@@ -235,18 +235,17 @@ def plan_deduplicate(
     window_end: str | None = None,
     options: PlanOptions | None = None,
     input_changes: str = "append",
-    key: str | Sequence[str] | None = None,
     select: Mapping[str, str] | None = None,
 ) -> Plan:
     """The plan of the first or last row of each key of the table t, by arrival or by the column order_by.
 
-    window_end: the key column at which a row's window ends, for which the row then waits. key: the table's own.
+    window_end: the key column at which a row's window ends, for which the row then waits.
     select: the columns of the result and those that they show; all by default. Raises SpecError.
     """
     chosen = options or PlanOptions()
-    # Upserts go by the key of which one row is kept, unless the table has another.
-    own = keys if key is None and input_changes == "upsert" else key
-    table = table_nodes({"t": rows}, input_changes, None if own is None else {"t": own}, "spark")
+    # Upserts go by the key of which one row is kept.
+    own = {"t": keys} if input_changes == "upsert" else None
+    table = table_nodes({"t": rows}, input_changes, own, "spark")
     logical = deduplicated_table(table["t"], tuple(keys), keep, order_by, window_end)
     if select is not None:
         columns = [(name, logical.schema.field(of).type) for name, of in select.items()]

@@ -8,7 +8,7 @@ from aggloom.codegen.planner.options import PlanOptions
 
 
 def rank_strategy(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """Say of each Rank which strategy it has, and why (SEMANTICS 5.1)."""
+    """Say of each Rank which strategy it has, and why."""
     for node in walk(root):
         if not isinstance(node, Rank):
             continue

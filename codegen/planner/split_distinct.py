@@ -1,6 +1,6 @@
 """split_distinct: DISTINCT (and MIN, MAX) of a hot key spread over hash buckets, then put together.
 
-SEMANTICS 3.4. The partial aggregate is keyed by the group keys and a bucket of the argument's hash, the final one
+The partial aggregate is keyed by the group keys and a bucket of the argument's hash, the final one
 adds up what the buckets say. Calls of which no two halves make the exact whole stay whole: their rows are in no bucket.
 """
 
@@ -188,10 +188,10 @@ class _Split:
         if part == "whole":
             name = self._partial(call, call.function)
             made = AggCall("SINGLE_VALUE", (name,), filter=self.whole)
-            self._show(call, made, wanted, lambda made: made)
+            self._show(call, made, lambda made: made)
         elif part == "extreme":
             name = self._partial(call, call.function)
-            self._show(call, AggCall(call.function, (name,)), wanted, lambda made: made)
+            self._show(call, AggCall(call.function, (name,)), lambda made: made)
         elif call.function == "AVG":
             total = self._final(
                 AggCall("SUM0", (self._partial(call, "SUM0", self._widened(call)),))
@@ -204,7 +204,7 @@ class _Split:
         else:
             name = self._partial(call, call.function)
             function = "SUM" if call.function == "SUM" else "SUM0"
-            self._show(call, AggCall(function, (name,)), wanted, _cast_to(wanted))
+            self._show(call, AggCall(function, (name,)), _cast_to(wanted))
 
     def _widened(self, call: AggCall) -> tuple[str, ...]:
         """The argument as BIGINT: Flink's sums wrap at the width of what they add, but not AVG's."""
@@ -213,9 +213,7 @@ class _Split:
         (name,) = call.args
         return (self.wide.setdefault(name, f"{self.mark}b{len(self.wide)}"),)
 
-    def _show(
-        self, call: AggCall, made: AggCall, wanted: pa.DataType, cast: Callable[[str], str]
-    ) -> None:
+    def _show(self, call: AggCall, made: AggCall, cast: Callable[[str], str]) -> None:
         name = self._final(made)
         self.shown.append((call.output_name, cast(quoted(name))))
 

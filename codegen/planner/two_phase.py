@@ -20,7 +20,7 @@ _IN_PLACE = "the rows of a key are in one place already"
 
 
 def two_phase(root: Node, options: PlanOptions, notes: Notes) -> Node:
-    """Put a local half before the exchange of every aggregate for which that is sound (SEMANTICS 3.3 and 3.7)."""
+    """Put a local half before the exchange of every aggregate for which that is sound."""
 
     def change(node: Node) -> Node:
         if not isinstance(node, Stateful) or node.merges:

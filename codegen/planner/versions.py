@@ -1,4 +1,4 @@
-"""What has versions in time: a table with a primary key, and the last rows by time of each key (a versioned view)."""
+"""Tables with versions in time: one with a primary key, or the last rows by time of each key (a versioned view)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of windows no operator can do, once the rules have done what they can."""
+"""The windows of a plan that no operator can run, refused once the rules have done what they can."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When windows in SQL fire: what the options of a plan say of them."""
+"""The firing of windows in SQL: triggers and lateness, as the options of a plan say."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LATENESS = "table.exec.emit.allow-lateness"
 
 
 def windowing_of(assigner: Assigner, options: PlanOptions) -> Windowing:
-    """The windows of an assigner with the trigger and the lateness that the options ask for (SEMANTICS 4.1)."""
+    """The windows of an assigner with the trigger and the lateness that the options ask for."""
     early = options.early_fire_delay if options.early_fire_enabled else None
     if not assigner.event_time:
         return Windowing(assigner, ProcessingTimeTrigger(early), late_rows=options.late_rows)

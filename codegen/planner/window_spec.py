@@ -113,15 +113,15 @@ def _results(spec: AggSpec, node: Node, having: str | None, select: Select | Non
     """HAVING and the final projection over the aggregate and its windows' bounds."""
     if having is None and select is None:
         return node
-    schema, dialect = node.schema, spec.dialect
+    schema = node.schema
     if having is not None:
         _require_columns(having, schema, "having")
-        if infer_type(having, schema, dialect) != pa.bool_():
+        if infer_type(having, schema) != pa.bool_():
             raise TypeMismatchError(f"having: {having} is no condition; compare it with something.")
     chosen = select or tuple((name, quoted(name)) for name in schema.names)
     for name, sql in chosen:
         _require_columns(sql, schema, f"select {name!r}")
-    fields = [pa.field(name, infer_type(sql, schema, dialect)) for name, sql in chosen]
+    fields = [pa.field(name, infer_type(sql, schema)) for name, sql in chosen]
     return Calc(node, chosen, pa.schema(fields), having)
 
 

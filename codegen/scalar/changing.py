@@ -1,4 +1,4 @@
-"""What a retraction could not match: functions whose value depends on the run, the moment, the session or the file."""
+"""Functions whose value depends on the run, the moment, the session or the file: a retraction could not match it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What entries of the table are written with: rules that are one text, and arguments of a kind."""
+"""The parts of which entries of the table are written: rules that are one text, and arguments of a kind."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def column_name(sql: str) -> str | None:
     return node.name if isinstance(node, exp.Column) and not node.table else None
 
 
-def infer_type(sql: str, schema: pa.Schema, dialect: str = "spark") -> pa.DataType:
+def infer_type(sql: str, schema: pa.Schema) -> pa.DataType:
     """The type of an expression over these columns; scalar rules are Spark's in both dialects."""
     node = parse_scalar(sql)
     _require_columns(sql, schema)

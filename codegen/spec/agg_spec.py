@@ -1,4 +1,4 @@
-"""What a user asks for, as data: frozen, hashable, checked when it is made, the same in text.
+"""The spec, a user's request as data: frozen, hashable, checked when it is made, the same in text.
 
 A spec names an input schema, the group keys and the aggregate calls. SQL, YAML and JSON are front
 ends that build the same spec, and its digest is what a generated module is called by.
@@ -130,7 +130,7 @@ class AggSpec(SpecContent):
             if call.filter is None or call.filter in known:
                 continue
             spec_check.check_columns(call.filter, self.schema, f"filter of {call.text}")
-            dtype = expressions.infer_type(call.filter, self.schema, self.dialect)
+            dtype = expressions.infer_type(call.filter, self.schema)
             if dtype != pa.bool_():
                 raise TypeMismatchError(f"{call.text}: the filter must be BOOLEAN, not {dtype}.")
             added.append(Computed(call.filter, call.filter, dtype))

@@ -214,13 +214,13 @@ def _check_computed(spec: SpecContent) -> None:
         expressions.require_repeatable(column.sql)
     if spec.where is not None:
         check_columns(spec.where, spec.schema, "where")
-        _require_boolean(spec.where, spec.schema, spec.dialect, "where")
+        _require_boolean(spec.where, spec.schema, "where")
 
 
 def _check_after(spec: SpecContent) -> None:
     if spec.having is not None:
         check_columns(spec.having, spec.aggregate_schema, "having")
-        _require_boolean(spec.having, spec.aggregate_schema, spec.dialect, "having")
+        _require_boolean(spec.having, spec.aggregate_schema, "having")
     if spec.select is None:
         return
     if not spec.select:
@@ -232,8 +232,8 @@ def _check_after(spec: SpecContent) -> None:
     assert spec.output_schema is not None
 
 
-def _require_boolean(sql: str, schema: pa.Schema, dialect: str, where: str) -> None:
-    dtype = expressions.infer_type(sql, schema, dialect)
+def _require_boolean(sql: str, schema: pa.Schema, where: str) -> None:
+    dtype = expressions.infer_type(sql, schema)
     if dtype != pa.bool_():
         raise TypeMismatchError(f"{where}: {sql} is {type_name(dtype)}; it must be BOOLEAN.")
 

@@ -1,4 +1,4 @@
-"""What a spec says, field by field, and the schemas and types that follow from it; nothing is checked here."""
+"""The content of a spec, field by field, and the schemas and types that follow from it; nothing is checked here."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class SpecContent:
             return self.aggregate_schema
         fields = []
         for name, sql in self.select:
-            dtype = expressions.infer_type(sql, self.aggregate_schema, self.dialect)
+            dtype = expressions.infer_type(sql, self.aggregate_schema)
             fields.append(pa.field(name, dtype))
         return pa.schema(fields)
 

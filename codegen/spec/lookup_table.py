@@ -217,21 +217,14 @@ def lookup_table(
             "lookup_table: a function is called with the values of the key; name its columns: key=['id']."
         )
     _check_choices(cache, on_error)
-    kind = cache or ("full" if source.is_whole else "none")
-    if source.is_whole and kind != "full":
-        raise OptionError(f"lookup_table: {source.shown} are read whole; leave cache={kind!r} out.")
-    if isinstance(source, Function) and kind == "full":
-        raise OptionError(
-            "lookup_table: a function cannot be read whole; use cache='partial', or rows=..."
-        )
-    counts = {"max_rows": max_rows, "attempts": attempts, "miss_attempts": miss_attempts}
-    for name, value in {
-        **counts,
-        "chunk": chunk,
-        "capacity": 1 if capacity is None else capacity,
-    }.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise OptionError(f"lookup_table: {name} is {value!r}; it is a number of at least 1.")
+    kind = _kind_of_cache(cache, source)
+    _check_counts(
+        max_rows=max_rows,
+        attempts=attempts,
+        miss_attempts=miss_attempts,
+        chunk=chunk,
+        capacity=1 if capacity is None else capacity,
+    )
     kept = Cache(
         kind,
         max_rows,
@@ -252,6 +245,23 @@ def lookup_table(
         on_error,
     )
     return LookupTable(columns, source, known, kept, asking)
+
+
+def _kind_of_cache(cache: CacheKind | None, source: Source) -> CacheKind:
+    kind: CacheKind = cache or ("full" if source.is_whole else "none")
+    if source.is_whole and kind != "full":
+        raise OptionError(f"lookup_table: {source.shown} are read whole; leave cache={kind!r} out.")
+    if isinstance(source, Function) and kind == "full":
+        raise OptionError(
+            "lookup_table: a function cannot be read whole; use cache='partial', or rows=..."
+        )
+    return kind
+
+
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise OptionError(f"lookup_table: {name} is {value!r}; it is a number of at least 1.")
 
 
 def _check_choices(cache: str | None, on_error: str) -> None:

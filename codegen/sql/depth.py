@@ -1,4 +1,4 @@
-"""How deep SQL may nest, and a stack on which everything up to that can be read.
+"""The depth to which SQL may nest, and a stack on which everything up to that can be read.
 
 A parser by descent, and whatever walks its trees, calls itself for each level of a text. Python stops that at a
 thousand calls, which some thirty brackets are.

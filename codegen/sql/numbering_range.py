@@ -1,4 +1,4 @@
-"""Which numbers the conditions of a query ask for: bounds that are constants, or a column of the row."""
+"""The range of numbers that the conditions of a query ask for: bounds that are constants, or a column of the row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of a query share: its columns, the expressions computed from them, and places for errors."""
+"""The scope that the parts of a query share: its columns, the expressions computed from them, and places for errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a SELECT may look like. The rest is refused by name and place."""
+"""The shape that a SELECT may have. The rest is refused by name and place."""
 
 from __future__ import annotations
 
@@ -148,7 +148,8 @@ def check_expression(sql: str, root: exp.Expression) -> None:
         if node is source or isinstance(node, exp.With) or (node is root and source is not None):
             continue
         if isinstance(node, exp.Window):
-            raise refusal(sql, node, "OVER is", "this is a group aggregate; take OVER out")
+            fix = "compute it in a sub-query, which al.sql and al.Harness.from_sql take"
+            raise refusal(sql, node, "OVER is", fix)
         if isinstance(node, exp.Query | exp.Exists):
             raise refusal(sql, node, "a subquery is", "join or filter before the aggregation")
         if changing(node):

@@ -1,4 +1,4 @@
-"""How windows are written: Flink's table functions in FROM, the older calls in GROUP BY and SELECT, and Spark's.
+"""The parser of windows: Flink's table functions in FROM, the older calls in GROUP BY and SELECT, and Spark's.
 
 A window function is one node, WindowCall, with its arguments as they were written. In FROM a table, its partition keys
 and a DESCRIPTOR may be among them, each a node of its own; `NAME => value` is an exp.Kwarg.

@@ -1,4 +1,4 @@
-"""What a window function in SQL asks for: its arguments by name, lengths of time in milliseconds, and the assigner.
+"""Window functions in SQL: their arguments by name, lengths of time in milliseconds, and the assigner.
 
 A window may be written as a table function, `FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))`, as a
 group key, `GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)`, or as in Spark, `GROUP BY window(ts, '1 hour')`.

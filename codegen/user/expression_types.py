@@ -1,4 +1,4 @@
-"""What type each expression of a user's entry gives, told before any code is generated from it."""
+"""The type of each expression of a user's entry, told before any code is generated from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether Numba compiles a user's functions: they are compiled once, at plan time, for the types that they will meet.
+"""The probe of a user's functions: Numba compiles them once, at plan time, for the types that they will meet.
 
 The one module of this layer that imports Numba, and only when a class is planned: what a handler is generated for must
 be known before it is loaded.

@@ -19,7 +19,6 @@ from aggloom.errors import SpecError, nearest
 MODULES = {"math": "math", "numpy": "np", "datetime": "datetime", "decimal": "decimal"}
 """The modules that a source may use, and what generated modules call them."""
 REQUIRED = ("create", "accumulate", "value")
-OPTIONAL = ("retract", "merge")
 _REFUSED = frozenset(
     (
         *("breakpoint", "compile", "eval", "exec", "exit", "quit", "input", "open", "help"),

@@ -1,4 +1,4 @@
-"""Which Python source of users' functions may run in this process: what was registered here, or said to be trusted.
+"""Trust in the Python source of users' functions: what was registered in this process, or said to be trusted, may run.
 
 No reading of a source tells that it is harmless. What comes with the text of a spec is data: it is shown, explained and
 written into modules, and runs only once its reader has said the word.

@@ -1,4 +1,4 @@
-"""How many values have each bit."""
+"""Bits: by slot, how many values have each bit."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a kind of view is: its functions, its size and how its entries read. A kind is one file of this folder."""
+"""A kind of view: its functions, its size and how its entries read. A kind is one file of this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What exact sums of DOUBLEs spill into, once for all of a key. The planner adds it, no entry does."""
+"""The spill of exact sums of DOUBLEs, once for all of a key. The planner adds it, no entry does."""
 
 from aggloom.codegen.views.kind import ViewKind
 from aggloom.codegen.views.room import CELL, Room

@@ -1,4 +1,4 @@
-"""Which windows a row belongs to. Times are milliseconds since 1970, on the wall clock of the assigner's time zone.
+"""Assigners: the windows of a row. Times are milliseconds since 1970, on the wall clock of the assigner's time zone.
 
 Windows are [start, end). Tumbling, hopping and cumulating windows are made of slices, named by their end: a row is
 added to one slice, however many windows share it.
@@ -193,7 +193,7 @@ class Cumulate(Aligned):
 class Session(Assigner):
     """Windows of activity: a row keeps its session open for `gap`, or for as many ms as `gap_column` says.
 
-    Rows whose windows [time, time + gap) touch are in one session (SEMANTICS 4.2). A retraction goes to the session
+    Rows whose windows [time, time + gap) touch are in one session. A retraction goes to the session
     of its row; no session becomes shorter or falls apart. time_zone: where the clocks hang that bounds are told by.
     """
 

@@ -1,6 +1,6 @@
-"""Which rows a window drops when it fires: built-in evictors, and the interface that users write theirs against.
+"""Evictors: the rows that a window drops when it fires. Built-in ones, and the interface of those that users write.
 
-With an evictor a window keeps its rows as they came, and adds them up anew each time it fires (SEMANTICS 4.5).
+With an evictor a window keeps its rows as they came, and adds them up anew each time it fires.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a window gives out besides its calls: a function of the user's over all of its rows."""
+"""Window functions of the user's: over all rows of a window, for columns besides its calls."""
 
 from __future__ import annotations
 

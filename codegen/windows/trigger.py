@@ -1,4 +1,4 @@
-"""When a window gives out its result: the interface that built-in triggers have, and users write theirs against.
+"""Triggers: when a window gives out its result. The interface of built-in ones, and of those that users write.
 
 A trigger is asked about each row and each timer of a window, and answers with a TriggerResult. What it wants to
 remember for a window it keeps in `ctx.state`, numbers and texts by name; that, and its timers, survive a restart.

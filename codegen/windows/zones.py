@@ -1,7 +1,7 @@
 """Instants and wall clocks: windows are laid out on the wall clock of a time zone and fire at instants.
 
 A local time that a change of the clocks skips is the instant of the change; one that occurs twice is the later instant
-(Flink's rule, SEMANTICS 4.3). All times are int64 arrays of milliseconds since 1970.
+(Flink's rule). All times are int64 arrays of milliseconds since 1970.
 """
 
 from __future__ import annotations

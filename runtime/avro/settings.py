@@ -1,4 +1,4 @@
-"""Where a schema registry is, and how one may ask it; what is secret is in no text of it."""
+"""The settings of a schema registry: where it is, and how one may ask it; what is secret is in no text of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a case runs: its tables, and the plan of its query under given options."""
+"""The program of a case: its tables, and the plan of its query under given options."""
 
 from __future__ import annotations
 

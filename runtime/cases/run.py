@@ -266,9 +266,9 @@ def _merge_halves(
     handler.merge(other.getAccumulators())
 
 
-def deviations(path: Path | None = None) -> frozenset[str]:
+def deviations() -> frozenset[str]:
     """The ids in the first column of the table of deliberate deviations."""
-    path = path or Path(__file__).resolve().parent.parent.parent / "docs" / "deviations.md"
+    path = Path(__file__).resolve().parent.parent.parent / "docs" / "deviations.md"
     if not path.is_file():
         return frozenset()
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a format of messages is: it reads one message at a time, and gives the changes that are in it."""
+"""A format of messages: it reads one message at a time, and gives the changes that are in it."""
 
 from __future__ import annotations
 

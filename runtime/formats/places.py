@@ -1,4 +1,4 @@
-"""Which files a directory, a pattern or a path stands for: those that Spark's sources read, at every door.
+"""The files that a directory, a pattern or a path stands for: those that Spark's sources read, at every door.
 
 Spark reads the files of a directory, and none of the directories in it. Where one of these is called as a column with
 a value (`day=1/`) it reads all that are, at any depth, and passes over the files beside them. It says neither. Of the
@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from aggloom.errors import InputFormatError, MissingFileError, SpecError
-from aggloom.runtime.formats.sink_log import LOG, committed
+from aggloom.runtime.formats.sink_log import LOG, Committed, committed
 
 NAMES, DEEP = "pathGlobFilter", "recursiveFileLookup"
 """Spark's options that say which files of a directory are read: those of some names, those at any depth."""
@@ -28,6 +28,17 @@ class Which(TypedDict):
 
     names: str
     deep: bool
+
+
+class Found(NamedTuple):
+    """What is in a directory: the files that Spark reads, and those that it passes over though they are not hidden.
+
+    log: that of an output, if the directory is one and its log is heeded; files that it does not name are neither.
+    """
+
+    read: list[Path]
+    passed: list[Path]
+    log: Committed | None
 
 
 def which(options: Mapping[str, Any]) -> Which:
@@ -42,35 +53,40 @@ def is_hidden(name: str) -> bool:
     return name[0] == "." or (name[0] == "_" and "=" not in name) or name.endswith("._COPYING_")
 
 
-def files_at(path: str | Path, names: str = "*", deep: bool = False) -> list[Path]:
+def files_at(
+    path: str | Path, names: str = "*", deep: bool = False, *, checked: bool = False
+) -> list[Path]:
     """The files of a directory, of a pattern, or one file, by time and name as streams take them; raises SpecError.
 
-    names: a pattern of the names of files in directories. deep: those of directories in them, too.
+    names: a pattern of the names of files in directories. deep: those of directories in them, too. checked: warn of
+    files of a directory that are not read, as `check_passed` does.
     """
     place = Path(path)
-    roots = [place]
-    if not place.exists():
-        # Path.glob takes no absolute patterns.
-        roots = [Path(name) for name in glob(str(path), recursive=True)]  # noqa: PTH207
-    files, over = [], []
+    is_pattern = not place.exists()
+    # Path.glob takes no absolute patterns.
+    roots = map(Path, glob(str(path), recursive=True)) if is_pattern else [place]  # noqa: PTH207
+    files: list[Path] = []
+    over: list[Path] = []
     for root in dict.fromkeys(roots):
-        logged = root == place
-        read, passed = files_in(root, names, deep, logged) if root.is_dir() else ([root], [])
-        files += [each for each in read if each.is_file()]
-        over += passed
-    if place.is_dir():
-        _check_there(place, names, files + over)
+        if not root.is_dir():
+            files += [root] if root.is_file() else []
+            continue
+        found = files_in(root, names, deep, logged=not is_pattern)
+        there = [each for each in found.read if each.is_file()]
+        if checked and not is_pattern:
+            _check_passed(root, found)
+        if found.log is not None:
+            _check_there(root, names, found.log, there + found.passed)
+        files += there
+        over += found.passed
     if not files:
         hint = f", but in directories there: {over[0]}. {_FIX}" if over else _uncommitted(place)
         raise SpecError(f"there is no file at {str(path)!r}{hint}")
     return sorted(set(files), key=lambda each: (each.stat().st_mtime_ns // 1_000_000, str(each)))
 
 
-def _check_there(directory: Path, names: str, found: list[Path]) -> None:
+def _check_there(directory: Path, names: str, log: Committed, found: list[Path]) -> None:
     """Raise MissingFileError if the log of a directory names files that are not there."""
-    log = committed(directory)
-    if log is None:
-        return
     gone = log.gone(path.relative_to(directory) for path in found)
     gone = [path for path in gone if fnmatchcase(Path(path).name, names)]
     if gone:
@@ -87,13 +103,8 @@ def _uncommitted(place: Path) -> str:
     return f" that its {LOG} names, which has those that a batch has committed. To read all, delete {LOG}."
 
 
-def files_in(
-    directory: Path, names: str = "*", deep: bool = False, logged: bool = True
-) -> tuple[list[Path], list[Path]]:
-    """The files of a directory that Spark reads, and those that it passes over though they are not hidden.
-
-    logged: heed the log of an output, if it is one; files that it does not name are neither.
-    """
+def files_in(directory: Path, names: str = "*", deep: bool = False, logged: bool = True) -> Found:
+    """The files of a directory; logged: heed the log of an output, if it is one."""
     found = [path for path in _below(directory) if fnmatchcase(path.name, names)]
     log = committed(directory) if logged else None
     if log is not None:
@@ -101,7 +112,7 @@ def files_in(
     columns = {path for path in found if _has_column(path.relative_to(directory).parent.parts)}
     read = [p for p in found if deep or (p in columns if columns else p.parent == directory)]
     known = set(read)
-    return read, [path for path in found if path not in known]
+    return Found(read, [path for path in found if path not in known], log)
 
 
 def check_passed(directory: Path, names: str = "*", deep: bool = False) -> None:
@@ -110,9 +121,13 @@ def check_passed(directory: Path, names: str = "*", deep: bool = False) -> None:
     Raises InputFormatError for those beside directories that are columns: Spark notes that it has read them, and does
     not.
     """
-    if not any(each.is_dir() and not is_hidden(each.name) for each in directory.iterdir()):
-        return
-    read, passed = files_in(directory, names, deep)
+    # Most directories have none in them, and may have very many files.
+    if any(each.is_dir() and not is_hidden(each.name) for each in directory.iterdir()):
+        _check_passed(directory, files_in(directory, names, deep))
+
+
+def _check_passed(directory: Path, found: Found) -> None:
+    read, passed, _ = found
     if not passed:
         return
     first = f"{passed[0]}{f' and {len(passed) - 1} more' if len(passed) > 1 else ''}"

@@ -27,11 +27,10 @@ class Rows:
         self._known = set(self.names)
         self.spelling = Spelling(self.names)
 
-    def named(self, image: Object, what: str, others: Sequence[str] = ()) -> Mapping[str, Any]:
+    def named(self, image: Object, what: str) -> Mapping[str, Any]:
         """An object by the columns' names; raises Unreadable where one is there twice."""
         if image.twice or not self._known <= image.keys():
-            spelling = Spelling([*self.names, *others]) if others else self.spelling
-            return spelling.of(image, what)
+            return self.spelling.of(image, what)
         return image
 
     def row(

@@ -1,4 +1,4 @@
-"""What every generated handler class inherits: the life cycle, and the bulk calls that operators make.
+"""The base of every generated handler class: the life cycle, and the bulk calls that operators make.
 
 The generated class brings kernels and tables of names; a backend (compiled, plain) brings accumulators, the
 binding of Arrow columns, and outputs. A single row is a batch of one.

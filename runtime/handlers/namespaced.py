@@ -1,4 +1,4 @@
-"""What handlers in windows add to the life cycle: their accumulators belong to a window, the namespace."""
+"""Handlers in windows: besides the life cycle, their accumulators belong to a window, the namespace."""
 
 from __future__ import annotations
 

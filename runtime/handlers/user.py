@@ -1,4 +1,4 @@
-"""What generated code needs for users' functions: arithmetic as IEEE has it, and results that fit their types."""
+"""The base of users' functions in generated code: arithmetic as IEEE has it, and results that fit their types."""
 
 from __future__ import annotations
 

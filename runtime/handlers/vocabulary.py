@@ -1,4 +1,4 @@
-"""What modules generated for Numba import as `rt`: every jitted building block, and the base class."""
+"""The vocabulary that modules generated for Numba import as `rt`: every jitted building block, and the base class."""
 
 from aggloom.runtime.views.arrivals import *
 from aggloom.runtime.handlers.compiled import Handler as Handler

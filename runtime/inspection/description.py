@@ -1,4 +1,4 @@
-"""What a state was made from, as it lies in a checkpoint: handler and operator are made from it again.
+"""The description of a state, as it lies in a checkpoint: handler and operator are made from it again.
 
 A checkpoint is untrusted input. Nothing in it is executed: the handler is generated from the spec, windows are made
 from built-in classes, and a spec that carries Python source is refused unless the user trusts it.

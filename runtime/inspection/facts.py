@@ -1,4 +1,4 @@
-"""What is known of a state, as small values that JSON can hold."""
+"""Facts about a state, as small values that JSON can hold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator holds of one key: all of it, or its open windows with what their slices come to."""
+"""The parts that an operator holds of one key: all of it, or its open windows with what their slices come to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a key came to its value: the log of its bucket replayed, and the key's own changes one by one beside it.
+"""The history of a key: the log of its bucket replayed, and the key's own changes one by one beside it.
 
 What left for the key comes from the bundles as they were; what each change did, from a second operator that is given
 the key's changes alone, each as a bundle of its own. That both end in the same state is checked after every bundle.

@@ -1,4 +1,4 @@
-"""What is known of a Delta table by its library (delta-rs): columns, versions, features; and its files, opened."""
+"""A Delta table as its library (delta-rs) knows it: columns, versions, features; and its files, opened."""
 
 from __future__ import annotations
 

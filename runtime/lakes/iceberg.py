@@ -1,4 +1,4 @@
-"""What is known of an Iceberg table by its library (PyIceberg): its catalog, its columns."""
+"""An Iceberg table as its library (PyIceberg) knows it: its catalog, its columns."""
 
 from __future__ import annotations
 

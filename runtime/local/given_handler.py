@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from aggloom.codegen import AggSpec, generate, load
+from aggloom.codegen import AggSpec, Backend, generate, load
 from aggloom.codegen.planner import Plan, WindowAggregate, walk
 from aggloom.errors import SpecError
 from aggloom.runtime.local.pipeline import handlers
-
-Backend = Literal["numba", "python"]
 
 
 def spec_handler(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from aggloom.codegen import AggSpec, LookupTable, Mode, OrphanPolicy
+from aggloom.codegen import MODES, AggSpec, Backend, LookupTable, Mode, OrphanPolicy
 from aggloom.codegen.planner import (
     Plan,
     PlanOptions,
@@ -18,7 +18,7 @@ from aggloom.codegen.planner import (
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import AggloomError, SpecError
 from aggloom.runtime.local.fed_plan import FedPlan
-from aggloom.runtime.local.given_handler import Backend, spec_handler, window_handler
+from aggloom.runtime.local.given_handler import spec_handler, window_handler
 from aggloom.runtime.local.pipeline import Handlers, asking, handlers
 
 Change = tuple[Any, ...]
@@ -63,8 +63,8 @@ class Harness(FedPlan):
         partitions: int = 1,
         session: Any = None,
     ) -> None:
-        if mode not in ("mini_batch", "per_record"):
-            raise AggloomError(f"mode={mode!r} does not exist; use mini_batch or per_record")
+        if mode not in MODES:
+            raise AggloomError(f"mode={mode!r} does not exist; use {' or '.join(MODES)}")
         options = PlanOptions(
             mini_batch_enabled=mode == "mini_batch",
             mini_batch_size=bundle_size or -1,

@@ -1,4 +1,4 @@
-"""What a user feeds a harness, as a record batch with its kinds."""
+"""The rows that a user feeds a harness, as a record batch with its kinds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a bundle of rows ends: by their number, by the clock, or by watermarks (SEMANTICS 3.7)."""
+"""The end of a bundle of rows: by their number, by the clock, or by watermarks."""
 
 from __future__ import annotations
 

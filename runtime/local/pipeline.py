@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache, lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from aggloom.active import active_session
-from aggloom.codegen import AggSpec, calculate, generate, load, on_large_stack
+from aggloom.codegen import AggSpec, Backend, calculate, generate, load, on_large_stack
 from aggloom.codegen.planner import Calc, Exchange, Node, Plan, Scan, Stateful, Union, walk
 from aggloom.errors import OptionError, UnsupportedExpressionError
 from aggloom.runtime.operators.base import Bundle, blocks_of, joined_blocks
@@ -25,7 +25,7 @@ Parts = list[Rows]
 
 
 @cache
-def handlers(backend: Literal["numba", "python"]) -> Handlers:
+def handlers(backend: Backend) -> Handlers:
     """The handler classes of specs, generated when they are first asked for."""
     return lru_cache(maxsize=256)(lambda spec: load(generate(spec, backend=backend)))
 

@@ -16,7 +16,7 @@ from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.flat_rows import FLATTENED
 from aggloom.runtime.formats.lines import read_lines
-from aggloom.runtime.formats.places import DEEP, NAMES, check_passed, files_at, which
+from aggloom.runtime.formats.places import DEEP, NAMES, files_at, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.local.csv_rows import read_csv
@@ -35,9 +35,7 @@ def read_files(
     if format not in FORMATS:
         raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
     taken = which(options)
-    if Path(path).is_dir():
-        check_passed(Path(path), **taken)
-    files = files_at(path, **taken)
+    files = files_at(path, **taken, checked=True)
     left = {n: v for n, v in options.items() if n.lower() not in (NAMES.lower(), DEEP.lower())}
     if format == "csv":
         for file in files:

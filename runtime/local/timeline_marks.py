@@ -1,4 +1,4 @@
-"""What a timeline is drawn with: shapes as SVG text, their colours in light and dark, and axes with round ticks."""
+"""The marks of a timeline: shapes as SVG text, their colours in light and dark, and axes with round ticks."""
 
 from __future__ import annotations
 

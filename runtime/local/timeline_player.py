@@ -1,4 +1,4 @@
-"""What windows did, found out by playing the bundles of a harness once more through the window operator alone.
+"""The player of a timeline: the bundles of a harness once more through the window operator alone, to see what it did.
 
 So what is told is what it gave out, also where expressions and other aggregates stand below it, and filters above.
 """

@@ -1,4 +1,4 @@
-"""What windows did, as data: the rows that came, the windows that they went to, and what was given out."""
+"""The story of a timeline, as data: the rows that came, the windows that they went to, and what was given out."""
 
 from __future__ import annotations
 

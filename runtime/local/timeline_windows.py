@@ -1,4 +1,4 @@
-"""Which windows the rows of a timeline went to, and which rows a result covers: what operators know and do not tell."""
+"""The windows of a timeline's rows, and the rows that a result covers: what operators know and do not tell."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Book:
 
 
 class Sessions(Book):
-    """Sessions, which grow and merge as the operators' do (SEMANTICS 4.2)."""
+    """Sessions, which grow and merge as the operators' do."""
 
     def __init__(self, story: Story) -> None:
         super().__init__(story)

@@ -1,4 +1,4 @@
-"""Which batch a process works for: a table that is read with every batch is read once in it."""
+"""The batch that a process works for: a table that is read with every batch is read once in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker process keeps of the answers of a table: the keys asked for last, or all rows."""
+"""The cache of a lookup table in a worker process: the answers to the keys asked for last, or all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query wants of a lookup table, and what asks it."""
+"""A query's request to a lookup table, and what asks it."""
 
 from __future__ import annotations
 

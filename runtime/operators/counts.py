@@ -1,4 +1,4 @@
-"""What a query has counted: rows in, changes out, what was dropped or refused, and how much its operators hold."""
+"""The counts of a query: rows in, changes out, what was dropped or refused, and how much its operators hold."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The group-aggregate operator: a bundle of changes in, the changes of the aggregated table out.
 
 It knows no engine. Emission follows Flink's GroupAggFunction (per_record) and MiniBatchGroupAggFunction
-(mini_batch), SEMANTICS 3.1 and 3.2, except that a key is visible while it holds more than 0 rows and that an
+(mini_batch), except that a key is visible while it holds more than 0 rows and that an
 orphan retraction is judged row by row in both modes, so that the table never depends on the mode. A global aggregate
 of dialect spark is one row at all times (`AggSpec.one_row`): the first bundle, with rows or without, inserts it.
 """

@@ -1,4 +1,4 @@
-"""Normalise: the upserts and deletions of keys in, whole changes out (Flink's ChangelogNormalize, SEMANTICS 5.2)."""
+"""Normalise: the upserts and deletions of keys in, whole changes out (Flink's ChangelogNormalize)."""
 
 from __future__ import annotations
 

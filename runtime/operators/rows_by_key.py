@@ -1,4 +1,4 @@
-"""What operators share that remember rows of keys, without a handler."""
+"""The part that operators share which remember rows of keys, without a handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the templates print of a state and of a key."""
+"""A state and a key as the templates print them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the templates print of a checkpoint: facts in words, tables of rows, pictures."""
+"""A checkpoint as the templates print it: facts in words, tables of rows, pictures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from aggloom.runtime.page.charts import bars
-from aggloom.runtime.page.checkpoints import Told, Watched
+from aggloom.runtime.page.checkpoints import Watched
 from aggloom.runtime.page.history import Batch, History
 from aggloom.runtime.page.sources import Operator
 from aggloom.runtime.page.words import NOTHING, clipped, count, duration, moment, size
@@ -60,9 +60,9 @@ class View:
         return f"{self.words} Batch {last.number}{rows}."
 
 
-def view_of(watched: Watched, told: Told | None = None, prefix: str = "") -> View:
+def view_of(watched: Watched, prefix: str = "") -> View:
     """A checkpoint as the templates take it."""
-    told = told or watched.told()
+    told = watched.told()
     history = told.history
     words = _WORDS[history.status] + (f" {history.error}" if history.error else "")
     return View(

@@ -1,4 +1,4 @@
-"""What generated code needs for users' functions in plain Python: calls that say who failed, states, results."""
+"""The base of users' functions in generated plain Python: calls that say who failed, states, results."""
 
 from __future__ import annotations
 

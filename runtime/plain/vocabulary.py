@@ -1,4 +1,4 @@
-"""What modules generated for plain Python import as `rt`: the same words over Python objects."""
+"""The vocabulary that modules generated for plain Python import as `rt`: the same words over Python objects."""
 
 from aggloom.runtime.handlers.columns import Kernels as Kernels
 from aggloom.runtime.handlers.handler import AWAY_FROM_ZERO as AWAY_FROM_ZERO

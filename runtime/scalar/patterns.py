@@ -1,4 +1,4 @@
-"""What a regular expression finds in texts, and the pieces between separators."""
+"""Patterns: what a regular expression finds in texts, and the pieces between separators."""
 
 from __future__ import annotations
 

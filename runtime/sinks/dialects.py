@@ -1,4 +1,4 @@
-"""What databases differ in: placeholders, types, and what their drivers take for values."""
+"""Dialects of databases: placeholders, types, and what their drivers take for values."""
 
 from __future__ import annotations
 

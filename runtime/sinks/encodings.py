@@ -1,4 +1,4 @@
-"""How the messages of a topic are written: keys, rows and changes as JSON, or in Avro with a schema registry."""
+"""Encodings of the messages of a topic: keys, rows and changes as JSON, or in Avro with a schema registry."""
 
 from __future__ import annotations
 

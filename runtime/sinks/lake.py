@@ -1,4 +1,4 @@
-"""What sinks into tables of files share: Delta's and Iceberg's, whose every commit is one transaction.
+"""The part that sinks into tables of files share: Delta's and Iceberg's, whose every commit is one transaction.
 
 The rows of a batch and its number are in one commit: either both are there, or neither. What is written again after a
 kill is found by the number, under the checkpoint's own id, and passed over.

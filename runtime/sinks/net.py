@@ -1,4 +1,4 @@
-"""What a batch of changes makes of each key in the end: a row that it has from now on, or none."""
+"""The net of a batch of changes: by key the row that it has from now on, or none."""
 
 from __future__ import annotations
 

@@ -170,11 +170,6 @@ class Statements:
         return f"ALTER TABLE {table_name(self.table)} ADD COLUMN {quoted(name)} {kind}"
 
     @property
-    def add_key(self) -> str:
-        """What would give the table the key by which rows are written."""
-        return f"CREATE UNIQUE INDEX ON {table_name(self.table)} ({self._names(self.key)})"
-
-    @property
     def _table(self) -> str:
         return self._escaped(table_name(self.table))
 

@@ -1,4 +1,4 @@
-"""How much a query will remember, told from a sample of its rows: its operators run over them, without Spark.
+"""An estimate of what a query will remember: its operators run over a sample of its rows, without Spark.
 
 Windows stay open and no key is forgotten, so that with windows or a TTL the sample stands for the rows of as much time
 as is remembered at once.

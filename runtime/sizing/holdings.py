@@ -1,4 +1,4 @@
-"""What operators hold, counted: keys, the entries of views, texts, and how often rows met each of them."""
+"""The holdings of operators, counted: keys, the entries of views, texts, and how often rows met each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an estimate says, as data and as text."""
+"""The report of an estimate, as data and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Spark says of its own start and of its Python workers, kept from the terminal.
+"""Spark's chatter about its own start and its Python workers, kept from the terminal.
 
 Spark's Java would inherit the standard error of the process that starts it, and its workers write there, too. It is
 given a pipe, out of which a thread hands on every line but those that are always said and tell a user nothing.

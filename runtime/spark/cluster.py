@@ -1,4 +1,4 @@
-"""What a cluster asks for: aggloom where its executors are, and directories that all of its hosts have."""
+"""The needs of a cluster: aggloom where its executors are, and directories that all of its hosts have."""
 
 from __future__ import annotations
 

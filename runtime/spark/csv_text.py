@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -63,6 +64,48 @@ _ZONED = r":[0-9.]+\s*[A-Za-z+-]"
 _LINES = r"\r\n|\n|\r"
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """The cut of lines into values, by Spark's own CSV parser.
+
+    given: the options, by names in lower case. width: how many values there is room for. end: a text that no file has
+    in it, put after the last value of a line, which tells where a line ends.
+    """
+
+    given: Mapping[str, Any]
+    width: int
+    end: str
+
+    def parsed(self, line: Column) -> Column:
+        """A line as a struct of texts."""
+        dialect = {key: str(value) for key, value in self.given.items() if key in DIALECT}
+        room = range(self.width + 1)
+        fields = StructType([StructField(f"c{place}", StringType()) for place in room])
+        ended = F.concat(line, F.lit(f"{_separator(self.given)}{self.end}"))
+        return F.from_csv(ended, fields.simpleString(), {"mode": "PERMISSIVE", **dialect})
+
+    def values(self, parsed: str) -> Column:
+        """The texts of such a struct as an array."""
+        return F.array(*(F.col(parsed).getField(f"c{place}") for place in range(self.width + 1)))
+
+    def count(self, values: str) -> Column:
+        """How many values the line of an array has; -1 if there is no room for them, or a quote is open."""
+        return F.array_position(values, F.lit(self.end)) - 1
+
+
+@dataclass(frozen=True)
+class _Names:
+    """The names that a header may have: of columns, of change columns, and of those of flattened records."""
+
+    columns: list[str]
+    changes: list[str]
+    flattened: list[str]
+
+    @property
+    def all(self) -> list[str]:
+        return [*self.columns, *self.changes, *self.flattened]
+
+
 def csv_lines(
     files: DataFrame,
     columns: StructType,
@@ -75,67 +118,61 @@ def csv_lines(
     lenient: a column that is missing is NULL. first: the header of a file that is there, by which room is made: each
     line is cut into as many columns, so that less room is less work.
     """
-    names = columns.names
-    changes, flattened = change_names(names), flattened_names(names)
-    wanted = [*names, *changes, *flattened]
+    names = _Names(columns.names, change_names(columns.names), flattened_names(columns.names))
     end = uuid4().hex
     given = {key.lower(): value for key, value in options.items()}
-    separator = str(given.get("sep", given.get("delimiter", ",")))
-    expected = WIDTH if first is None else first.count(separator) + 1 + _SPARE
-    width = int(given.pop("maxcolumns", max(expected, len(wanted) + _SPARE)))
-
-    def cut(line: Column) -> Column:
-        """The values of a line, and `end` after the last."""
-        dialect = {key: str(value) for key, value in given.items() if key in DIALECT}
-        fields = StructType([StructField(f"c{place}", StringType()) for place in range(width + 1)])
-        ended = F.concat(line, F.lit(f"{separator}{end}"))
-        return F.from_csv(ended, fields.simpleString(), {"mode": "PERMISSIVE", **dialect})
-
-    def values(parsed: str) -> Column:
-        return F.array(*(F.col(parsed).getField(f"c{place}") for place in range(width + 1)))
-
+    expected = WIDTH if first is None else first.count(_separator(given)) + 1 + _SPARE
+    width = int(given.pop("maxcolumns", max(expected, len(names.all) + _SPARE)))
     # Spark counts a file that it reads as one text as one row.
     metric = f"{METRIC} csv {end}"
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
-    plain = _plain(columns, (changes, flattened), given, lenient, session_zone(files.sparkSession))
+    zone = session_zone(files.sparkSession)
+    plain = _plain(columns, (names.changes, names.flattened), given, lenient, zone)
     files = files.select("file", "value", plain.alias("plain"))
+    cut = _Cut(given, width, end)
+    told = _rows(_headed(files, names, cut, lenient), columns, names, cut)
+    return told.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
+
+
+def _headed(files: DataFrame, names: _Names, cut: _Cut, lenient: bool) -> DataFrame:
+    """Files as their lines, with the `width` of the header and the `places` of all names in it, 0 if it lacks one."""
     lines = F.split(F.regexp_replace("value", "^\ufeff", ""), _LINES)
     odd = F.when(F.col("plain").isNull(), lines)
     valid = F.is_valid_utf8("value").alias("text")
     headed = files.select("file", "plain", odd.alias("lines"), valid)
-    headed = headed.withColumn("header", cut(F.get("lines", F.lit(0))))
-    headed = headed.withColumn("values", values("header"))
-    count = F.array_position("values", F.lit(end)).cast("int") - 1
-    headed = headed.withColumn("width", count)
+    headed = headed.withColumn("header", cut.parsed(F.get("lines", F.lit(0))))
+    headed = headed.withColumn("values", cut.values("header"))
+    headed = headed.withColumn("width", cut.count("values").cast("int"))
     header = F.slice("values", F.lit(1), F.greatest(F.col("width"), F.lit(0)))
-    headed = headed.withColumn("names", spelled(header, wanted))
+    headed = headed.withColumn("names", spelled(header, names.all))
     place = Place(F.col("file"), F.get("lines", F.lit(0)), F.lit(1))
     fields = F.col("names")
-    places: Column = F.transform(texts(wanted), lambda name: F.array_position(fields, name))
-    twice = repeated(fields, [*names, *changes])
+    places: Column = F.transform(texts(names.all), lambda name: F.array_position(fields, name))
+    twice = repeated(fields, [*names.columns, *names.changes])
     places = place.unless(F.size(twice) > 0, [listed(twice), " is there twice"], places)
-    odd = F.array_intersect(fields, texts(flattened))
+    odd = F.array_intersect(fields, texts(names.flattened))
     places = place.unless(F.size(odd) > 0, [listed(odd), f" {FLATTENED_HINT}"], places)
     if not lenient:
-        lacks = F.array_except(texts(names), fields)
+        lacks = F.array_except(texts(names.columns), fields)
         why = ["the header lacks ", listed(lacks), '; missing="null" takes a column for NULL']
         places = place.unless(F.size(lacks) > 0, why, places)
-    if len(changes) > 1:
-        both = F.size(F.array_intersect(fields, texts(changes))) > 1
+    if len(names.changes) > 1:
+        both = F.size(F.array_intersect(fields, texts(names.changes))) > 1
         places = place.unless(both, ["two change columns are there; keep one"], places)
-    places = place.unless(_misquoted(place.text, given), [_QUOTES], places)
-    wide = (
-        f"a header of more than {width} columns, or an open quote; maxColumns= gives room for more"
-    )
+    places = place.unless(_misquoted(place.text, cut.given), [_QUOTES], places)
+    wide = f"a header of more than {cut.width} columns, or an open quote; maxColumns= gives room for more"
     places = place.unless(F.col("width") < 0, [wide], places)
     places = place.unless(~F.col("text"), ["bytes that are not UTF-8"], places)
     places = F.when(F.col("plain").isNull(), places)
-    headed = headed.select("file", "plain", "lines", "width", places.alias("places"))
+    return headed.select("file", "plain", "lines", "width", places.alias("places"))
 
+
+def _rows(headed: DataFrame, columns: StructType, names: _Names, cut: _Cut) -> DataFrame:
+    """The rows of files whose headers are known: those that Arrow has read, and one of each other line."""
     told = headed.select("file", "plain", "width", "places", F.posexplode_outer("lines"))
-    told = told.withColumn("parsed", cut(F.col("col"))).withColumn("values", values("parsed"))
-    line = F.col("pos") + 1
-    place = Place(F.col("file"), F.col("col"), line)
+    told = told.withColumn("parsed", cut.parsed(F.col("col")))
+    told = told.withColumn("values", cut.values("parsed"))
+    place = Place(F.col("file"), F.col("col"), F.col("pos") + 1)
 
     def value(number: int) -> Column:
         where = F.get("places", F.lit(number)).cast("int")
@@ -146,21 +183,23 @@ def csv_lines(
         for n, f in enumerate(columns)
     ]
     words = {
-        name: (F.get("places", F.lit(len(names) + n)) > 0, value(len(names) + n))
-        for n, name in enumerate(changes)
+        name: (F.get("places", F.lit(n)) > 0, value(n))
+        for n, name in enumerate(names.changes, len(names.columns))
     }
     rows = F.array(F.struct(*row, change_of(words, place).alias("change")))
-    found = F.array_position("values", F.lit(end)) - 1
     why = ["not as many values as the header has names, ", F.col("width").cast("string")]
-    rows = place.unless(_misquoted(place.text, given), [_QUOTES], rows)
-    rows = place.unless(found != F.col("width"), why, rows)
+    rows = place.unless(_misquoted(place.text, cut.given), [_QUOTES], rows)
+    rows = place.unless(cut.count("values") != F.col("width"), why, rows)
     # The header's line, of which no row is made, is looked at all the same: a file may have no other.
     first = F.when(F.size("places") >= 0, F.lit(None).cast(_kind(columns)))
     blank = F.btrim("col", F.lit(" \t")) == ""
     rows = F.when(F.col("pos") == 0, first).when(~blank, rows)
     rows = F.when(F.col("plain").isNotNull(), F.col("plain")).otherwise(rows)
-    told = exploded(told.select(rows.alias("rows")), columns)
-    return told.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
+    return exploded(told.select(rows.alias("rows")), columns)
+
+
+def _separator(given: Mapping[str, Any]) -> str:
+    return str(given.get("sep", given.get("delimiter", ",")))
 
 
 def _plain(
@@ -203,7 +242,7 @@ def _misquoted(line: Column, options: Mapping[str, Any]) -> Column:
     quote = str(options.get("quote", '"'))
     if not quote or "chartoescapequoteescaping" in options:
         return F.lit(False)
-    separator = re.escape(str(options.get("sep", options.get("delimiter", ","))))
+    separator = re.escape(_separator(options))
     escape, mark = re.escape(str(options.get("escape", "\\"))), re.escape(quote)
     inside = rf"[^{mark}{escape}]++|{escape}{mark if escape == mark else '.'}"
     before = r"\s*+" if _is_set(options, "ignoreleadingwhitespace") else ""
@@ -220,7 +259,7 @@ def _is_set(options: Mapping[str, Any], name: str) -> bool:
 def check_header(path: str, line: str, columns: StructType, options: Mapping[str, Any]) -> None:
     """Raise UnknownColumnError unless a file's first line names the columns, in any case."""
     given = {key.lower(): str(value) for key, value in options.items()}
-    separator = given.get("sep", given.get("delimiter", ","))
+    separator = _separator(given)
     quote = given.get("quote", '"')
     found = [name.strip().strip(quote) for name in line.lstrip("\ufeff").split(separator)]
     lower = {name.lower() for name in found}

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
+from aggloom.codegen import TableChanges
 from aggloom.codegen.planner import PlanOptions, plan_deduplicate
 from aggloom.errors import SpecError
 from aggloom.runtime.spark.expressions import asking
@@ -27,7 +28,7 @@ def deduplicate(
     insert_only: bool = False,
     watermark: tuple[str, Any] | None = None,
     change_column: str | None = "",
-    input_changes: Literal["append", "retract", "upsert"] | None = None,
+    input_changes: TableChanges | None = None,
     buckets: int | None = None,
     output_profile: str = "spark",
     state_directory: str | Path | None = None,

@@ -1,4 +1,4 @@
-"""Which paths are on the disk of this machine."""
+"""Paths on the disk of this machine, told from all others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stateful node is hosted with: how a worker makes its fragment, and what a checkpoint says of it."""
+"""The factory of a stateful node: how a worker makes its fragment, and what a checkpoint says of it."""
 
 from __future__ import annotations
 

@@ -20,37 +20,30 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import aggloom.errors as errors
 from aggloom.errors import (
     AggloomError,
-    CheckpointError,
-    DataError,
-    ExecutorError,
     InputFormatError,
-    SinkError,
-    SparkVersionError,
-    SpecError,
     StateCorruptError,
     StateError,
     StateRoomError,
-    WorkerStartError,
 )
 from aggloom.runtime.spark.following import settle
+from aggloom.runtime.spark.known_failures import (
+    OF_COLUMNS,
+    OF_QUERIES,
+    OF_WORKERS,
+    RESTORE,
+    TOO_SLOW,
+    known_error,
+)
 from aggloom.runtime.spark.records import RECORD_SHOWN
 from aggloom.runtime.spark.shown_query import shown
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
 _OURS = re.compile(r"aggloom\.(?:\w+\.)*(\w+Error): ([^\n]*(?:\n  - [^\n]*)*)")
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (\w+Error): ([^\n]*?)(?= SQLSTATE|\n|\Z)")
-_HEADER = re.compile(
-    r"CSV header does not conform to the schema\.\s+Header: ([^\n]*)\n\s*Schema: ([^\n]*)\n[\s\S]*?CSV file: ([^\n]*)"
-)
-_TYPE = re.compile(
-    r"reading file ([^\n]*?)\.\s+Data type mismatches when reading Parquet column \[?([^\n]*?)\]?\. "
-    r"Expected Spark type ([^\n]*?), actual Parquet type ([^\n.]*)"
-)
 _FILE = re.compile(
     r"\[FAILED_READ_FILE(?!\.FILE_NOT_EXIST)[\w.]*\] Encountered error while reading file (.*?)\.(?:[ \n]|\Z)"
     r" *([^\n]*)"
 )
-_STORE = re.compile(r"\[(CANNOT_LOAD_STATE_STORE[\w.]*)\]")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]*)")
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "USER_RAISED_EXCEPTION"}
 # What Spark says of a checkpoint that it cannot read, in as many ways as there are files in it.
@@ -60,25 +53,13 @@ _DAMAGE = re.compile(
     r"/_stateSchema/|/_metadata/|CHECKPOINT_MISSING_METADATA_FILE|OPERATOR_METADATA|"
     r"INVALID_CONFIG_AFTER_RESTART|STATE_STORE_\w*(?:SCHEMA|CHECKSUM|CHECKPOINT)\w*|assertion failed"
 )
-_LACKING = re.compile(r"(?:ModuleNotFoundError: )?No module named '?([\w.]+)")
-_UNCACHED = re.compile(r"cannot cache function .*no locator available")
 _IN_A_WORKER = re.compile(r"pyspark[\w./]*/worker|python worker", re.IGNORECASE)
-_TOO_SLOW = "Python worker failed to connect back"
 _STARTS = 3
 _NOT_RUN = "CheckpointInfo length: 0"
 _THROWN = re.compile(r".*(?:terminated with exception: |calling \S+\n: )(.*)", re.DOTALL)
 _TRACE = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(?!py4j\.protocol)(\S.*)")
 _CAUSED = re.compile(r"^Caused by: (?:[\w.$]+: )?(.*)", re.MULTILINE)
 _WAITED = "Exception thrown in awaitResult"
-_APART = re.compile(r'Initial schema:\s*"(STRUCT<.*?>)"\s*Schema that cannot [^"]*"(STRUCT<.*?>)"')
-_ELSEWHERE = re.compile(r"Wrong basePath (\S+) for the root path: ([^\s]+)")
-_LOST = re.compile(r"Some data may have been lost.*?Reason: ([^\n]*)", re.DOTALL)
-_NO_TIME = "UNSUPPORTED_TIME_TYPE"
-_AT_ONCE = "CONCURRENT_STREAM_LOG_UPDATE"
-_RACE = re.compile(r"Race while writing batch \d+ to the file sink metadata log at ([^\n]*?): ")
-_PARTITIONS = re.compile(
-    r"startingOffsets contains specific offsets.*?Set\((.*?)\) Assigned: \w*Set\((.*?)\)", re.DOTALL
-)
 _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SHOWN = 400
@@ -97,7 +78,7 @@ def started(writer: DataStreamWriter) -> StreamingQuery:
         except AnalysisException:
             raise
         except Exception as failure:
-            if left and _TOO_SLOW in str(failure):
+            if left and TOO_SLOW in str(failure):
                 continue
             raise explained(failure) from failure
     raise AssertionError("unreachable")
@@ -163,78 +144,26 @@ def explained(failure: BaseException) -> AggloomError:
     found = _RAISED.search(text)
     if found:
         return _named(found[1], _with_line(found[2].strip()))
-    if _IN_A_WORKER.search(text):
-        found = _LACKING.search(text)
-        if found:
-            return ExecutorError(
-                f"the Python of Spark's executors has no package {found[1]!r}. Install it where they run, or send "
-                "aggloom with al.ship(spark) and modules of yours with spark.sparkContext.addPyFile (docs/clusters.md)."
-            )
-        if _UNCACHED.search(text):
-            return ExecutorError(
-                "Spark's executors have no directory for what is compiled: there is no home that they can write to. "
-                "Set spark.executorEnv.NUMBA_CACHE_DIR and spark.executorEnv.AGGLOOM_CACHE (docs/clusters.md)."
-            )
-    found = _TYPE.search(text)
-    if found:
-        return InputFormatError(
-            f"{found[1]}: column {found[2]!r} is {found[4]} in the file, not {found[3]}. "
-            "Declare the column with the file's type, and cast afterwards."
-        )
-    found = _HEADER.search(text)
-    if found:
-        return InputFormatError(
-            f"{found[3]}: the header is {found[1]}, where the first file has {found[2]}. "
-            "Leave out whole_files=False and options of Spark's reader: each file is then read by its own header."
-        )
+    of_worker = known_error(OF_WORKERS, text) if _IN_A_WORKER.search(text) else None
+    return (
+        of_worker
+        or known_error(OF_COLUMNS, text)
+        or _unreadable(text)
+        or known_error(OF_QUERIES, text)
+        or _by_cause(text)
+    )
+
+
+def _unreadable(text: str) -> AggloomError | None:
+    """The error of a file that cannot be read, unless it is one that had no room."""
     found = _FILE.search(text)
-    if found and not _NO_ROOM.search(text):
-        return InputFormatError(f"{found[1]} cannot be read: {_of_file(found[2], text)}"[:_SHOWN])
-    found = _STORE.search(text)
-    if found:
-        return _corrupt(f"the checkpoint's state cannot be loaded ({found[1]})")
-    if _TOO_SLOW in text:
-        return WorkerStartError(
-            "a Python process of Spark's did not start within ten seconds, Spark's limit: the machine is busy. "
-            "Nothing is lost; start the query again from the same checkpoint."
-        )
-    found = _APART.search(text)
-    if found:
-        return InputFormatError(f"files have columns of other types: {found[1]} and {found[2]}")
-    found = _ELSEWHERE.search(text)
-    if found:
-        return CheckpointError(
-            f"the checkpoint has read {found[2]}, and the query reads {found[1]} now. Put the files where they were, "
-            "or start over with an empty checkpoint."
-        )
-    found = _LOST.search(text)
-    if found:
-        return DataError(
-            f"Kafka does not have messages any more that were to be read: {found[1].rstrip('.')}. Keep messages for "
-            "longer than a query may rest. Start over with an empty checkpoint, or go on without them: "
-            'lost_data="ignore", which is read_kafka\'s.'
-        )
-    found = _PARTITIONS.search(text)
-    if found:
-        return SpecError(
-            f"read_kafka: start has offsets of {found[1]}, and there are {found[2]}; give each partition one "
-            "(-2: its earliest, -1: its latest)"
-        )
-    if _AT_ONCE in text:
-        return CheckpointError(
-            "another run goes on from the same checkpoint at the same time, and has written this batch. Let one of "
-            "them end; nothing is lost."
-        )
-    if _NO_TIME in text:
-        return SparkVersionError(
-            "this session has no type TIME: set spark.sql.timeType.enabled to true, as al.session does, on Spark 4.1 "
-            "or newer, or read the column as a STRING."
-        )
-    found = _RACE.search(text)
-    if found:
-        return SinkError(
-            f"another query writes files into {found[1]} at the same time. Give each a directory of its own."
-        )
+    if found is None or _NO_ROOM.search(text):
+        return None
+    return InputFormatError(f"{found[1]} cannot be read: {_of_file(found[2], text)}"[:_SHOWN])
+
+
+def _by_cause(text: str) -> AggloomError:
+    """The error of any other failure, by what Spark says first."""
     cause = _cause(text)
     if _NO_ROOM.search(text):
         return no_room(cause or _NO_ROOM.findall(text)[0])
@@ -299,9 +228,7 @@ def _with_line(message: str) -> str:
 
 
 def _corrupt(what: str) -> StateCorruptError:
-    return StateCorruptError(
-        f"{what}. Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
-    )
+    return StateCorruptError(f"{what}. {RESTORE}")
 
 
 def _cause(text: str) -> str:

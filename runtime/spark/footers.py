@@ -1,5 +1,5 @@
-"""What Parquet files that Spark reads row by row have to have: every column, one change column at the most, and every
-group of rows within the file.
+"""The checks of Parquet files that Spark reads row by row: by their footers, they have every column, one change column
+at the most, and every group of rows within the file.
 
 Spark gives NULLs for a column that is not there, and passes over a group that seems to lie behind the file's end. Who
 meets a file's first row looks at its footer: under a local master Java itself, elsewhere a worker, for which every row

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from aggloom.codegen import AggSpec, generate, load
+from aggloom.codegen import MODES, AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.flat_rows import FLATTENED, FLATTENED_HINT
@@ -64,8 +64,8 @@ def group_aggregate(
     """
     check_frame("group_aggregate", df)
     resolved, handler = resolve(spec)
-    if mode not in ("mini_batch", "per_record"):
-        raise SpecError(f"mode {mode!r}: known are mini_batch and per_record")
+    if mode not in MODES:
+        raise SpecError(f"mode {mode!r}: known are {' and '.join(MODES)}")
     chosen = PlanOptions.of(
         options or {},
         mini_batch_enabled=mode == "mini_batch",

@@ -1,4 +1,4 @@
-"""What a running query leaves in its checkpoint for those who watch it: its plan, and a line for each batch.
+"""The journal of a running query, in its checkpoint for those who watch it: its plan, and a line for each batch.
 
 Both files lie beside Spark's own, on a local disk only. Nothing that runs reads them: without them, or with damage in
 them, a query starts and goes on as ever. A thread beside the query writes them, so that no batch waits for it.

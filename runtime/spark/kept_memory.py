@@ -1,4 +1,4 @@
-"""What Spark's processes do with memory that they no longer need: they keep it, within limits, for the next batch.
+"""Memory that Spark's processes no longer need: they keep it, within limits, for the next batch.
 
 The binaries of a batch are tens of megabytes each. The C library asks the system for each of them anew and gives it
 back at once, and each page that comes is cleared first: with wide rows that is a third of a worker's processor time,

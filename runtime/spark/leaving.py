@@ -1,4 +1,4 @@
-"""How changes leave a stateful node: packed for the next operator, as ordinary columns, or as blobs.
+"""The ways in which changes leave a stateful node: packed for the next operator, as ordinary columns, or as blobs.
 
 Columns need no further stage: pandas hands those of Arrow on as they are. Where it would look into each value, or rows
 that came too late are among the changes, blobs leave, which `Unpack` opens. Beside the changes of a bucket, in the

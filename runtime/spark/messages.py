@@ -126,13 +126,6 @@ def upsert_keys(df: DataFrame) -> tuple[str, ...]:
     return _UPSERTS.get(df, ())
 
 
-def same_upserts(df: DataFrame, derived: DataFrame) -> DataFrame:
-    """The derived DataFrame, known to have the upserts of the other."""
-    if df in _UPSERTS:
-        _UPSERTS[derived] = _UPSERTS[df]
-    return derived
-
-
 def _row_type(schema: pa.Schema) -> StructType:
     """A change's row: columns by number, for a user's name must not meet the change's."""
     columns = [

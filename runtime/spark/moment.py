@@ -1,4 +1,4 @@
-"""Which batch a task works for."""
+"""The batch that a task works for."""
 
 from __future__ import annotations
 

@@ -8,8 +8,10 @@ checkpoint stays readable when the number of partitions changes.
 
 from __future__ import annotations
 
-SEED = 42
+_SEED = 42
 _MASK = 0xFFFFFFFF
+_BYTES = 4
+"""The length of what is hashed: murmur3 mixes it in."""
 _C1 = 0xCC9E2D51
 _C2 = 0x1B873593
 _INVERSE = {m: pow(m, -1, 1 << 32) for m in (_C1, _C2, 5, 0x85EBCA6B, 0xC2B2AE35)}
@@ -25,9 +27,9 @@ def _signed(word: int) -> int:
     return word - (1 << 32) if word >> 31 else word
 
 
-def _finish(h: int, length: int) -> int:
-    """Avalanche the hash of `length` bytes."""
-    h ^= length
+def _finish(h: int) -> int:
+    """Avalanche the hash of one word."""
+    h ^= _BYTES
     h = ((h ^ (h >> 16)) * 0x85EBCA6B) & _MASK
     h = ((h ^ (h >> 13)) * 0xC2B2AE35) & _MASK
     return h ^ (h >> 16)
@@ -39,18 +41,12 @@ def _block(h: int, word: int) -> int:
     return (_rotate(h ^ k, 13) * 5 + 0xE6546B64) & _MASK
 
 
-def hash_int(value: int, seed: int = SEED) -> int:
+def hash_int(value: int) -> int:
     """Spark's `hash` of one INT."""
-    return _signed(_finish(_block(seed, value & _MASK), 4))
+    return _signed(_finish(_block(_SEED, value & _MASK)))
 
 
-def hash_long(value: int, seed: int = SEED) -> int:
-    """Spark's `hash` of one BIGINT."""
-    low, high = value & _MASK, (value >> 32) & _MASK
-    return _signed(_finish(_block(_block(seed, low), high), 8))
-
-
-def int_with_hash(target: int, seed: int = SEED) -> int:
+def int_with_hash(target: int) -> int:
     """The INT whose Spark `hash` is `target`: every step of `hash_int`, undone in reverse."""
     h = target & _MASK
     h ^= h >> 16
@@ -58,9 +54,9 @@ def int_with_hash(target: int, seed: int = SEED) -> int:
     h ^= (h >> 13) ^ (h >> 26)
     h = (h * _INVERSE[0x85EBCA6B]) & _MASK
     h ^= h >> 16
-    h ^= 4
+    h ^= _BYTES
     h = ((h - 0xE6546B64) * _INVERSE[5]) & _MASK
-    k = _rotate(h, 19) ^ seed
+    k = _rotate(h, 19) ^ _SEED
     k = (k * _INVERSE[_C2]) & _MASK
     return _signed((_rotate(k, 17) * _INVERSE[_C1]) & _MASK)
 

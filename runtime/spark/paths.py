@@ -1,4 +1,4 @@
-"""Where a table's files are: a directory, a pattern or one file, and what they say of their columns."""
+"""The place of a table's files: a directory, a pattern or one file, and what they say of their columns."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[s
             f"read_changes: Spark passes over files whose names begin with _ or ., as {text!r} does. Rename it."
         )
     place = place.absolute()
-    if place not in files_in(place.parent, place.name)[0]:
+    if place not in files_in(place.parent, place.name).read:
         log = committed(place.parent)
         if log is not None and not log.has(Path(place.name)):
             raise SpecError(

@@ -6,12 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from aggloom.codegen import AggSpec, generate, shown_query, tables_read, to_schema
+from aggloom.codegen import (
+    AggSpec,
+    Backend,
+    Dialect,
+    generate,
+    shown_query,
+    tables_read,
+    to_schema,
+)
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
 from aggloom.errors import SpecError, UnknownColumnError, nearest
@@ -33,8 +41,8 @@ def sql(
     tables: Mapping[str, DataFrame] | None = None,
     change_column: str | Mapping[str, str | None] | None = "",
     input_changes: str | Mapping[str, str] | None = None,
-    dialect: Literal["spark", "flink"] = "spark",
-    backend: Literal["numba", "python"] = "numba",
+    dialect: Dialect = "spark",
+    backend: Backend = "numba",
     buckets: int | None = None,
     output_profile: str = "spark",
     state_directory: str | Path | None = None,
@@ -118,7 +126,7 @@ def _kinds(
     return told | listed
 
 
-def handler_texts(backend: Literal["numba", "python"]) -> HandlerOf:
+def handler_texts(backend: Backend) -> HandlerOf:
     """The generated texts of specs."""
 
     @cache

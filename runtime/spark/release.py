@@ -1,4 +1,4 @@
-"""Which Spark this is, and what differs from 4.0 to 4.3 by name."""
+"""The release of this Spark, and what differs from 4.0 to 4.3 by name."""
 
 from __future__ import annotations
 

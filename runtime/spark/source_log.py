@@ -231,7 +231,7 @@ def _entries(log: Path, wanted: range | None = None) -> Iterator[Listed]:
 
 def _files(directory: Path, deep: bool) -> list[tuple[Path, int]]:
     """The files under a directory that Spark would read, by path, with the milliseconds at which they were written."""
-    found = ((path, _time(path)) for path in files_in(directory.absolute(), deep=deep)[0])
+    found = ((path, _time(path)) for path in files_in(directory.absolute(), deep=deep).read)
     return sorted((path, time) for path, time in found if time is not None)
 
 

@@ -1,4 +1,4 @@
-"""What is looked at before a query starts from a checkpoint: the directory, its records, its query, the input files.
+"""The checks before a query starts from a checkpoint: the directory, its records, its query, the input files.
 
 All of it is said before Spark begins, so that a start without new rows says it too.
 """

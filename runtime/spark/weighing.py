@@ -1,4 +1,4 @@
-"""What the operators of a checkpoint hold, and what a key is, within bounds of bytes and time."""
+"""The weight of a checkpoint: what its operators hold, and what a key is, within bounds of bytes and time."""
 
 from __future__ import annotations
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import TimestampNTZType
 
-from aggloom.codegen import AggSpec, milliseconds
+from aggloom.codegen import MODES, AggSpec, Backend, milliseconds
 from aggloom.codegen.planner import Plan, PlanOptions, plan_windows, walk
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
 from aggloom.errors import SpecError, UnknownColumnError, nearest
@@ -44,7 +44,7 @@ def window_aggregate(
     late_rows: bool = False,
     watermark: Any = None,
     handler: type[Any] | str | Path | None = None,
-    backend: Literal["numba", "python"] = "numba",
+    backend: Backend = "numba",
     change_column: str | None = "",
     buckets: int | None = None,
     mode: str = "mini_batch",
@@ -63,8 +63,8 @@ def window_aggregate(
     changes, in the column late_row; `on_time` and `late_rows` tell them apart, in foreachBatch for instance. The rest
     is as in `group_aggregate`. Raises SpecError and its kin.
     """
-    if mode not in ("mini_batch", "per_record"):
-        raise SpecError(f"mode {mode!r}: known are mini_batch and per_record")
+    if mode not in MODES:
+        raise SpecError(f"mode {mode!r}: known are {' and '.join(MODES)}")
     check_frame("window_aggregate", df)
     windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
     assert windowing is not None

@@ -1,4 +1,4 @@
-"""What is done to the rows of a bag, one by one: coming, leaving, and being walked over."""
+"""The rows of a bag, one by one: coming, leaving, and being walked over."""
 
 from __future__ import annotations
 

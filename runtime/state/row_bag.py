@@ -142,10 +142,6 @@ class RowBag(IdentifiedRows):
         """The degree of each row."""
         return self.arrays.degree[ids]
 
-    def add_degrees(self, ids: Array, changes: Array) -> None:
-        """Add to the degrees of rows, which may be named more than once."""
-        np.add.at(self.arrays.degree, ids, changes)
-
     def reserve_slots(self, slots: int) -> None:
         """Have so many slots; those beyond hold no row."""
         self.arena.resize(f"{self.name}.head", slots)

@@ -1,4 +1,4 @@
-"""What is done to sorted rows, row by row: coming, leaving, and being told where they stand."""
+"""Sorted rows, one by one: coming, leaving, and being told where they stand."""
 
 from __future__ import annotations
 

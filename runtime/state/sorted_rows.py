@@ -131,9 +131,9 @@ class SortedRows(IdentifiedRows):
         """Add rows to their slots; order: as in apply."""
         return self.apply(slots, batch, np.zeros(len(slots), np.bool_), order=order)
 
-    def remove(self, slots: Array, batch: pa.RecordBatch, *, latest: bool = False) -> Applied:
+    def remove(self, slots: Array, batch: pa.RecordBatch) -> Applied:
         """Take rows back from their slots."""
-        return self.apply(slots, batch, np.ones(len(slots), np.bool_), latest=latest)
+        return self.apply(slots, batch, np.ones(len(slots), np.bool_))
 
     def take(self, ids: Array) -> None:
         """Take rows out; they have to be freed."""

@@ -1,1 +1,1 @@
-"""What operators remember, in components: each is arrays in an arena, and knows no handler and no engine."""
+"""Where state lies: the arena of arrays, the pool of bytes, key indexes and trees, and how kernels are compiled."""

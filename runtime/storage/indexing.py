@@ -1,4 +1,4 @@
-"""How kernels read their indices: as numbers without a sign.
+"""Indices of kernels, read as numbers without a sign.
 
 Python counts a negative index from the end, so Numba asks at every access whether the index is negative and keeps
 the array's length at hand for it. No kernel counts from the end: without the question they take a quarter less time.

@@ -1,4 +1,4 @@
-"""How one kernel calls another without a copy of it: by its name.
+"""Calls from one kernel to another without a copy of it: by its name.
 
 Numba puts whatever a kernel calls into the kernel's own code, and compiles it there again. A linked kernel is compiled
 once; whoever calls it knows its name, and loads it before its own compiled code.

@@ -1,4 +1,4 @@
-"""How compiled kernels are loaded from the disk: without what Numba would compile with.
+"""Compiled kernels loaded from the disk, without what Numba would compile with.
 
 Before it loads anything Numba imports and registers all that it can compile, which takes longer than loading the
 kernels of a handler. Machine code only needs the functions of Numba's run time that it calls. A kernel is kept with

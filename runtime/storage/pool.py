@@ -83,13 +83,8 @@ def _list_zero(pool: PoolArrays, i: int) -> None:
 
 
 @kernel
-def intern(pool: PoolArrays, data: Array, start: int, length: int) -> int:
-    """The id of the bytes `data[start:start+length]`; a new id starts unreferenced. Capacity was reserved."""
-    return _intern(pool, data, start, length, hash_bytes(data, start, length))
-
-
-@kernel
 def _intern(pool: PoolArrays, data: Array, start: int, length: int, code: int) -> int:
+    """The id of the bytes `data[start:start+length]` of a hash; a new id starts unreferenced. Capacity was reserved."""
     mask = len(pool.table) - 1
     at = code & mask
     while pool.table[at] != 0:

@@ -1,4 +1,4 @@
-"""What an operator knows of time when it is called."""
+"""The clock: all that an operator knows of time when it is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which columns may be read as which: what another reader would refuse, or read as another value, does not fit."""
+"""Columns that fit a declared type: what another reader would refuse, or read as another value, does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of key columns are a given key, by SQL's grouping: NULL is NULL, NaN is NaN."""
+"""Matching of key columns with a given key, by SQL's grouping: NULL is NULL, NaN is NaN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What generated code does with an arrival sequence: adding, taking back, merging, and reading its ends."""
+"""Arrival sequences as generated code uses them: adding, taking back, merging, and reading their ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many live values have each bit, by slot. It serves BIT_AND and BIT_OR under retraction.
+"""Counts of live values by bit and slot. They serve BIT_AND and BIT_OR under retraction.
 
 Counts may be negative while a retraction is ahead of its row.
 """

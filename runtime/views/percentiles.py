@@ -1,4 +1,4 @@
-"""What is read out of ordered views: percentiles, the only value, a product, and whether there is any."""
+"""Answers read out of ordered views: percentiles, the only value, a product, and whether there is any."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PROC = Path("/proc")
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)

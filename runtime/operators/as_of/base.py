@@ -1,4 +1,4 @@
-"""What both operators of AsOfJoin say of themselves."""
+"""The part that both operators of AsOfJoin have in common."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an AsOfJoin is made from."""
+"""The spec that an AsOfJoin is made from."""
 
 from __future__ import annotations
 

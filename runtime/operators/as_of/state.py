@@ -1,4 +1,4 @@
-"""What an AsOfJoin remembers: its keys, and by key the rows of both sides."""
+"""The state of an AsOfJoin: its keys, and by key the rows of both sides."""
 
 from __future__ import annotations
 

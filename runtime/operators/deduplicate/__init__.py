@@ -1,1 +1,1 @@
-"""Deduplicate: one row of each key, the first or the last (SEMANTICS 5.2)."""
+"""Deduplicate: one row of each key, the first or the last."""

@@ -1,4 +1,4 @@
-"""What rows tell that take the places of others: of a bundle, in order, the rows before and the rows after."""
+"""The messages of rows that take the places of others: of a bundle, in order, the rows before and the rows after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Deduplicate is made from."""
+"""The spec that a Deduplicate is made from."""
 
 from __future__ import annotations
 

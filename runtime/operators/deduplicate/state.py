@@ -1,4 +1,4 @@
-"""What a Deduplicate remembers: keys, the row of each, and the time by which that row was chosen."""
+"""The state of a Deduplicate: keys, the row of each, and the time by which that row was chosen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interval join: pairs of rows whose times are within bounds (SEMANTICS 5.4).
+"""Interval join: pairs of rows whose times are within bounds.
 
 Over rows that are only added, pairs are given out at once, and a row that leaves alone when nothing on time can match
 it any more: the result is only added to. Over changes it tells as a Join does; a row is kept until neither it nor a row

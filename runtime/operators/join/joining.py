@@ -1,4 +1,4 @@
-"""What joins of two inputs and of many do alike: their inputs by key, netted by row, and what each forgets."""
+"""The part that joins of two inputs and of many share: inputs by key, netted by row, and what each forgets."""
 
 from __future__ import annotations
 

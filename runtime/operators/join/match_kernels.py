@@ -1,4 +1,4 @@
-"""Which rows meet which: walks over the rows of the other side, and the sums of what each row meets."""
+"""Matches, row by row: walks over the rows of the other side, and the sums of what each row meets."""
 
 from __future__ import annotations
 

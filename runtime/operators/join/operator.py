@@ -1,4 +1,4 @@
-"""Join: pairs of rows of two changing tables that match, and rows that match none (SEMANTICS 5.3)."""
+"""Join: pairs of rows of two changing tables that match, and rows that match none."""
 
 from __future__ import annotations
 

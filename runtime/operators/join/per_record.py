@@ -1,4 +1,4 @@
-"""A Join row by row: the messages of Flink's operators (SEMANTICS 5.3). Rows of different keys are taken at once."""
+"""A Join row by row: the messages of Flink's operators. Rows of different keys are taken at once."""
 
 from __future__ import annotations
 

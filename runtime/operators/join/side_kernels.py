@@ -1,4 +1,4 @@
-"""What a bundle changes of a side, row by row: which changes are about one row, and what there is of it in the end."""
+"""Changes of a side, row by row: which of a bundle are about one row, and what there is of it in the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Join is made from."""
+"""The spec that a Join is made from."""
 
 from __future__ import annotations
 

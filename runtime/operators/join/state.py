@@ -1,4 +1,4 @@
-"""What a join remembers: its keys, and by key the rows of its inputs."""
+"""The state of a join: its keys, and by key the rows of its inputs."""
 
 from __future__ import annotations
 

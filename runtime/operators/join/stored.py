@@ -1,4 +1,4 @@
-"""What is read of the stored rows of two sides, whatever keeps them."""
+"""The stored rows of two sides as they are read, whatever keeps them."""
 
 from __future__ import annotations
 

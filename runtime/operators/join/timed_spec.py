@@ -1,4 +1,4 @@
-"""What a TimedJoin is made from."""
+"""The spec that a TimedJoin is made from."""
 
 from __future__ import annotations
 

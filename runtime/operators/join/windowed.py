@@ -1,4 +1,4 @@
-"""Window join: rows of both sides in the same window, given out when it is over (SEMANTICS 5.6)."""
+"""Window join: rows of both sides in the same window, given out when it is over."""
 
 from __future__ import annotations
 

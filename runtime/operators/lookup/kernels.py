@@ -1,4 +1,4 @@
-"""What a bundle makes of rows and their arrivals, one change after the other."""
+"""Rows and their arrivals in a bundle, one change after the other: what becomes of them."""
 
 from __future__ import annotations
 

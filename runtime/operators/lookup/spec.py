@@ -1,4 +1,4 @@
-"""What a MaterialisedLookup is made from, as a checkpoint holds it."""
+"""The spec that a MaterialisedLookup is made from, as a checkpoint holds it."""
 
 from __future__ import annotations
 

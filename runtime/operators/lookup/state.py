@@ -1,4 +1,4 @@
-"""What a lookup join over changes remembers: rows by their key, and what each got when it came."""
+"""The state of a lookup join over changes: rows by their key, and what each got when it came."""
 
 from __future__ import annotations
 

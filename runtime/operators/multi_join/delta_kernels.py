@@ -1,4 +1,4 @@
-"""Which rows of the next input joined rows meet: walks over its stored rows and over those that a bundle changes."""
+"""Matches in the next input of a chain: walks over its stored rows and over those that a bundle changes."""
 
 from __future__ import annotations
 

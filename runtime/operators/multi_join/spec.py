@@ -1,4 +1,4 @@
-"""What a MultiJoin is made from."""
+"""The spec that a MultiJoin is made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where frames lie: by row the positions of the first row in its frame and of the one behind the last."""
+"""The bounds of frames: by row the positions of the first row in its frame and of the one behind the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an Over tells: rows that went, rows that came, and rows whose values are others now."""
+"""The messages of an Over: rows that went, rows that came, and rows whose values are others now."""
 
 from __future__ import annotations
 

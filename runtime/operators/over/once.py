@@ -1,4 +1,4 @@
-"""Over insertions by time: each row is given out once, with its values, when its time has come (SEMANTICS 5.7).
+"""Over insertions by time: each row is given out once, with its values, when its time has come.
 
 By row time rows wait for the watermark; by processing time they are given out as they come. Frames look back only. Of a
 frame with a first row the rows in it are kept; of one without, accumulators.
@@ -22,7 +22,7 @@ from aggloom.runtime.operators.over.keeping import Keeping
 from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.state import OverState
 from aggloom.runtime.operators.over.sums import Sums
-from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import INSERT, Kinds
@@ -33,7 +33,7 @@ _NUMBERS = ("given", "seen", "times", "last", "due")
 next, in milliseconds."""
 
 
-class OverOnceOperator(RowsByKey[OverState]):
+class OverOnceOperator(SortedByKey[OverState]):
     """One bucket's operator over rows that are only added; its result is only added to. See OverSettings."""
 
     keeps_calls = "it has told the values of its calls"
@@ -100,9 +100,6 @@ class OverOnceOperator(RowsByKey[OverState]):
     def contents(self) -> Rows:
         """No row: what waits is not given out yet, and what was given out is not kept."""
         return no_rows(self.schema)
-
-    def rows_held(self) -> Array:
-        return self.state.sorted.sizes(self.state.used())[0]
 
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slots = self.state.table.find(key)

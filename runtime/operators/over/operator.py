@@ -1,4 +1,4 @@
-"""Over changes: the values of window functions over rows that come and go (SEMANTICS 5.7).
+"""Over changes: the values of window functions over rows that come and go.
 
 A bundle is brought into the sorted rows of its keys. Rows whose frames it has touched are computed anew, and what
 differs from what was told of them is told.
@@ -22,7 +22,7 @@ from aggloom.runtime.operators.over.reach import Balance, Stretches, reach
 from aggloom.runtime.operators.over.settings import OverSettings
 from aggloom.runtime.operators.over.state import OverState
 from aggloom.runtime.operators.row_changes import Changes, bring
-from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.state.row_store import Encoded, same_rows
@@ -50,7 +50,7 @@ class _Keys(NamedTuple):
         return self.after[0][places], self.after[1][places]
 
 
-class OverOperator(RowsByKey[OverState]):
+class OverOperator(SortedByKey[OverState]):
     """One bucket's operator; its first columns are the key. See OverSettings for its settings.
 
     Per record every row acts at once, as in Flink; else a bundle brings the net difference. Rows with the same sort key
@@ -115,9 +115,6 @@ class OverOperator(RowsByKey[OverState]):
         """The rows with their values, each an insertion."""
         told = self._held(self.state.used())
         return self._rows(told), told.kinds
-
-    def rows_held(self) -> Array:
-        return self.state.sorted.sizes(self.state.used())[0]
 
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slots = self.state.table.find(key)
@@ -249,13 +246,6 @@ class OverOperator(RowsByKey[OverState]):
         self.state.results.delete(self._replaced)
         self._replaced = np.zeros(0, np.int64)
         self.state.free(gone)
-
-    def _leave(self, touched: Array) -> None:
-        """Forget keys that have nothing left."""
-        sizes, _ = self.state.sorted.sizes(touched)
-        empty = touched[(sizes == 0) & ~self.state.owing(touched)]
-        if len(empty):
-            self.state.forget(empty)
 
     def _rows(self, told: Messages) -> pa.RecordBatch:
         """The rows of messages."""

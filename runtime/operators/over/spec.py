@@ -1,4 +1,4 @@
-"""What an Over is made from."""
+"""The spec that an Over is made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an Over remembers: the rows of each key in their order, and the values that were told of each."""
+"""The state of an Over: the rows of each key in their order, and the values that were told of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.rows_by_key import RowState
+from aggloom.runtime.operators.sorted_by_key import SortedState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.row_store import RowStore
@@ -19,7 +19,7 @@ from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
 
 
-class OverState(RowState):
+class OverState(SortedState):
     """Keys, when each was written, its rows, and by row the number of its values + 1 (0: none were told).
 
     keys: how many of the first columns are the key. results: the columns of values; none: values are not kept. owes:
@@ -86,11 +86,6 @@ class OverState(RowState):
         if self.kept and not len(self.sorted):
             self.results.shrink()
 
-    def rows_of(self, slots: Array) -> tuple[Array, Array]:
-        """The rows of slots in order: (number in `slots`, id) of each."""
-        sizes, _ = self.sorted.sizes(slots)
-        return self.sorted.between(slots, np.zeros(len(slots), np.int64), sizes)
-
     def forget(self, slots: Array) -> None:
         """Remove keys with their rows, and give memory back."""
         _, ids = self.rows_of(slots)
@@ -110,10 +105,6 @@ class OverState(RowState):
         if self._compacts and (self.table.is_airy or self.sorted.is_airy):
             self._compact()
 
-    def owing(self, slots: Array) -> Array:
-        """Whether each of the slots has rows that were taken back and never came."""
-        return np.zeros(len(slots), np.bool_) if self.owed is None else self.owed.holds(slots)
-
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)
         self.table = KeyTable(arena, self.pool, self.fields, ("written",))
@@ -122,7 +113,7 @@ class OverState(RowState):
         if self.kept:
             self.results = RowStore(arena, self.pool, "results", self.kept)
             arena.array("told", self.sorted.rows.capacity, "i8")
-        self.owed: RowBag | None = None
+        self.owed = None
         if self.owes:
             self.owed = RowBag(arena, self.pool, "owed", self.every, slots)
         for name in self._numbers:

@@ -1,4 +1,4 @@
-"""What changes between the rows that were seen and those that are: the messages that say so, in order."""
+"""The difference between the rows that were seen and those that are: the messages that say so, in order."""
 
 from __future__ import annotations
 

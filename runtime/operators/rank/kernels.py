@@ -1,4 +1,4 @@
-"""What a Rank does row by row: which rows are out of range before they are stored, and which rows are alike."""
+"""A Rank row by row: which rows are out of range before they are stored, and which rows are alike."""
 
 from __future__ import annotations
 

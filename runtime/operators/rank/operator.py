@@ -1,4 +1,4 @@
-"""Rank: the rows of each key whose number in an order is asked for, over rows that come and go (SEMANTICS 5.1)."""
+"""Rank: the rows of each key whose number in an order is asked for, over rows that come and go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
 from aggloom.runtime.operators.row_changes import Changes, bring
-from aggloom.runtime.operators.rows_by_key import RowsByKey
+from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.waves import in_waves
 from aggloom.runtime.storage.arena import Array
@@ -30,7 +30,7 @@ _FAR = 1 << 40
 _CHUNK = 1 << 18
 
 
-class RankOperator(RowsByKey[RankState]):
+class RankOperator(SortedByKey[RankState]):
     """One bucket's operator; its first columns are the key. See RankSettings for its settings.
 
     Per record the messages are those of Flink's functions; else a bundle brings the net difference, and nothing for
@@ -100,9 +100,6 @@ class RankOperator(RowsByKey[RankState]):
         found = self._seen(slots)
         kinds = np.full(len(found.ids), INSERT, np.int8)
         return self._rows(Messages(found.places, found.ids, found.numbers, kinds)), kinds
-
-    def rows_held(self) -> Array:
-        return self.state.sorted.sizes(self.state.used())[0]
 
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         slots = self.state.table.find(key)
@@ -238,12 +235,8 @@ class RankOperator(RowsByKey[RankState]):
 
     def _leave(self, touched: Array) -> None:
         """Forget keys that have nothing left; a number that a key has learned outlives its rows."""
-        if self.spec.end_column is not None:
-            return
-        sizes, _ = self.state.sorted.sizes(touched)
-        empty = touched[(sizes == 0) & ~self.state.owing(touched)]
-        if len(empty):
-            self.state.forget(empty)
+        if self.spec.end_column is None:
+            super()._leave(touched)
 
     def _rows(self, told: Messages) -> pa.RecordBatch:
         """The rows of messages."""

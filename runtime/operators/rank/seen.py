@@ -1,4 +1,4 @@
-"""Which rows of keys are seen: those whose number is in the range that is asked for."""
+"""The rows of keys that are seen: those whose number is in the range that is asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Rank is made from."""
+"""The spec that a Rank is made from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Rank remembers: the rows of each key in their order, and the number up to which they are seen."""
+"""The state of a Rank: the rows of each key in their order, and the number up to which they are seen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.operators.rows_by_key import RowState
+from aggloom.runtime.operators.sorted_by_key import SortedState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.sort_key import SortColumn
@@ -20,7 +20,7 @@ _TELLING = 5
 """How many rows of a key tell how rare it is."""
 
 
-class RankState(RowState):
+class RankState(SortedState):
     """Keys, when each was written, its rows, the last number that it asks for + 1 (0: it is not known yet).
 
     keys: how many of the first columns are the key. unique: the columns by which a row is known, none: all. owes:
@@ -63,8 +63,7 @@ class RankState(RowState):
 
     def forget(self, slots: Array) -> None:
         """Remove keys with their rows, and give memory back."""
-        sizes, _ = self.sorted.sizes(slots)
-        _, ids = self.sorted.between(slots, np.zeros(len(slots), np.int64), sizes)
+        _, ids = self.rows_of(slots)
         self.sorted.take(ids)
         self.sorted.free(ids)
         if self.owed is not None:
@@ -76,10 +75,6 @@ class RankState(RowState):
         if self.table.is_airy or self.sorted.is_airy:
             self._compact()
 
-    def owing(self, slots: Array) -> Array:
-        """Whether each of the slots has rows that were taken back and never came."""
-        return np.zeros(len(slots), np.bool_) if self.owed is None else self.owed.holds(slots)
-
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)
         self.table = KeyTable(arena, self.pool, self.fields, ("written",))
@@ -88,7 +83,7 @@ class RankState(RowState):
         self.sorted = SortedRows(
             arena, self.pool, "rows", fields, self.order, slots, unique=self.unique
         )
-        self.owed: RowBag | None = None
+        self.owed = None
         if self.owes:
             self.owed = RowBag(arena, self.pool, "owed", fields, slots)
         arena.array("end", slots, "i8")

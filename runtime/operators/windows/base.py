@@ -1,4 +1,4 @@
-"""What window operators have in common: the clock that they remember, late rows, and their life as a whole."""
+"""The base of window operators: the clock that they remember, late rows, and their life as a whole."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The window operator for every windowing: any assigner under any trigger, with evictors, after Flink's WindowOperator.
 
-It asks the trigger about each row and each timer (SEMANTICS 4.1, 4.2, 4.5); the operators for windowings that are
+It asks the trigger about each row and each timer; the operators for windowings that are
 vectorised give the same changes faster. Where it differs from Flink: a timer registered for a time that has come fires
 after the row, not with the next watermark; the timer by which a window ends is not the trigger's to delete; no timer
 outlives its window.

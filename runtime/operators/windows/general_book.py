@@ -1,4 +1,4 @@
-"""What a general window operator keeps in Python: keys, their live windows, timers. It goes into the arena as text."""
+"""The book of a general window operator: keys, their live windows, timers. It goes into the arena as text."""
 
 from __future__ import annotations
 

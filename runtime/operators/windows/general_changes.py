@@ -1,4 +1,4 @@
-"""What firings of windows bring: rows that are only added, or changes of what was given out before."""
+"""The changes that firings of windows bring: rows that are only added, or changes of what was given out before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is to happen to accumulators, written down row by row and carried out column by column.
+"""The ledger of accumulators: what is to happen to them, written down row by row and carried out column by column.
 
 Triggers decide when a window fires without looking at its result, so results can wait: they are read in as few calls
 as there are firings of one window, not one call for each firing. What happens to a pane falls into waves; in each,

@@ -1,4 +1,4 @@
-"""Which windows the rows of a batch belong to, on the wall clock and in instants."""
+"""The windows that the rows of a batch belong to, on the wall clock and in instants."""
 
 from __future__ import annotations
 

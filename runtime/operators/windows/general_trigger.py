@@ -1,4 +1,4 @@
-"""How a trigger is asked: the context that it sees, rows by name, and what is said of a trigger that fails."""
+"""Questions to a trigger: the context that it sees, rows by name, and what is said of a trigger that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What window operators hold of one key: its open windows, with what their slices come to."""
+"""The holdings of window operators for one key: its open windows, with what their slices come to."""
 
 from __future__ import annotations
 

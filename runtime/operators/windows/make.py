@@ -1,4 +1,4 @@
-"""Which operator runs a WindowAggregate."""
+"""The choice of the operator that runs a WindowAggregate."""
 
 from __future__ import annotations
 

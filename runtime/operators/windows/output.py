@@ -1,4 +1,4 @@
-"""What leaves a window operator: keys, the window's bounds, and the values of its calls."""
+"""The output of a window operator: keys, the window's bounds, and the values of its calls."""
 
 from __future__ import annotations
 

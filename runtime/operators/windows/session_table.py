@@ -1,6 +1,6 @@
 """The sessions of keys: disjoint windows that grow and merge as rows come, newest first in a list for each key.
 
-This is Flink's merging window set (SEMANTICS 4.2) in arrays: the slot of a session is its state window, and stays
+This is Flink's merging window set in arrays: the slot of a session is its state window, and stays
 the same however its bounds change; a session that was merged points to its new one until its accumulators have moved.
 """
 

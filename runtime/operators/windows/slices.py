@@ -1,4 +1,4 @@
-"""Slices of windows: rows are added to the accumulators of their key and slice (SEMANTICS 4.3)."""
+"""Slices of windows: rows are added to the accumulators of their key and slice."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Tumbling, hopping and cumulating windows, whole columns at a time.
 
-A row is added to the accumulators of its key and slice; a window that fires merges its slices (SEMANTICS 4.3). Which
+A row is added to the accumulators of its key and slice; a window that fires merges its slices. Which
 windows are due follows from the slices that are there and from how far the clock has come: windows that fire once need
 no timers and no state of their own. Windows that can fire again keep what they gave out last.
 """
