@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from aggloom.errors import CheckpointError, SpecError, StateCorruptError, nearest
 from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.sinks.registry import KNOWN, destination
+from aggloom.runtime.spark.arguments import check_path
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
@@ -23,7 +24,7 @@ from aggloom.runtime.spark.failures import started, telling
 from aggloom.runtime.spark.file_sink import WRITTEN, FileSink, is_here, take_back
 from aggloom.runtime.spark.journal import followed
 from aggloom.runtime.spark.lower import lowered
-from aggloom.runtime.spark.paths import whole
+from aggloom.runtime.spark.paths import sibling, whole
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.source_log import check_output
 from aggloom.runtime.spark.starting import WithFiles, ready
@@ -296,9 +297,15 @@ def _checksum(table: pa.Table) -> bytes:
 def read_table(checkpoint: str | Path) -> pa.Table:
     """The table that a `table` sink keeps under this checkpoint; a row that is there n times comes n times.
 
-    Raises CheckpointError if no batch has run, StateCorruptError if the file is damaged or missing.
+    Raises CheckpointError if there is no such directory, or if no batch has run; StateCorruptError if the file is
+    damaged or missing.
     """
+    check_path("read_table", "checkpoint", checkpoint)
     file = Path(checkpoint) / TABLE_FILE
+    if not file.parent.is_dir():
+        raise CheckpointError(
+            f"read_table: there is no directory {str(checkpoint)!r}.{sibling(file.parent)}"
+        )
     if not file.exists() and not batches(file.with_name("commits")):
         raise CheckpointError(f"{checkpoint}: no batch has run yet, so that there is no table.")
     stored = _read(file)
