@@ -11,6 +11,7 @@ import glob
 import importlib.util
 import keyword
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -31,6 +32,8 @@ from aggloom.uncollected import uncollected
 CLASS_NAME = "GroupAggsHandler"
 NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"
 _PREFIX = "agg_"
+_SQL = re.compile(r"\s*(?:SELECT|WITH|SET|CREATE|INSERT|EXPLAIN)\s", re.IGNORECASE)
+_SHOWN = 60
 _DRAFTS = "drafts"
 """The folder of files that are named by the digest of a draft and hold that of the module made of it."""
 
@@ -187,10 +190,19 @@ def load(source: GeneratedSource | str | Path) -> type[Any]:
 
     A module whose text no longer has the digest that it states was edited by hand: it loads, with a warning.
     Raises GeneratedSourceError if there is no such module, if others may write to it, or if it has no handler;
-    UntrustedCodeError for a generated source with functions that are not trusted.
+    UntrustedCodeError for a generated source with functions that are not trusted; SpecError for SQL, or no path at all.
     """
     if isinstance(source, GeneratedSource):
         source.refuse_untrusted()
+    elif not isinstance(source, str | Path) or not str(source):
+        raise SpecError(
+            f"the handler is {source!r}; give an AggSpec, a loaded handler class, or the path of a generated module."
+        )
+    elif _SQL.match(str(source)):
+        raise SpecError(
+            f"the handler is the SQL {str(source)[:_SHOWN]!r}; make a spec of it with AggSpec.from_sql(sql, schema), "
+            "or give the query to al.sql or Harness.from_sql."
+        )
     path = Path(source.path if isinstance(source, GeneratedSource) else source).resolve()
     if not path.is_file():
         raise GeneratedSourceError(f"{path}: no such module; write it with 'aggloom generate'")

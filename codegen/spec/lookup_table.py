@@ -309,6 +309,10 @@ def _length(name: str, value: Any) -> int:
 
 def checked(lookups: Mapping[str, Any] | None) -> dict[str, LookupTable]:
     """Lookup tables by name; raises SpecError for what is none."""
+    if not isinstance(lookups or {}, Mapping):
+        raise SpecError(
+            f"lookups is {lookups!r}; name each: lookups={{'r': al.lookup_table(...)}}."
+        )
     for name, each in (lookups or {}).items():
         if not isinstance(each, LookupTable):
             raise SpecError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from pyspark.sql.types import TimestampNTZType
 from aggloom.codegen import AggSpec, milliseconds
 from aggloom.codegen.planner import Plan, PlanOptions, plan_windows, walk
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
-from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.local.given_handler import window_handler
 from aggloom.runtime.spark.expressions import quote
 from aggloom.runtime.spark.files import remember_watermark
@@ -99,6 +99,10 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
     own = next((f.name for f in df.schema.fields if _DELAY in (f.metadata or {})), None)
     if asked is None:
         return Table(df, change_column, own)
+    if isinstance(asked, str) or not isinstance(asked, Sequence) or len(asked) != 2:
+        raise OptionError(
+            f"watermark is {asked!r}; give the column, and how far rows may be out of order: ('ts', '5 s')"
+        )
     column, delay = asked
     if column not in df.columns:
         raise UnknownColumnError(
@@ -110,6 +114,8 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
             "or do not give watermark"
         )
     ms = milliseconds("watermark", delay)
+    if ms < 0:
+        raise OptionError(f"watermark is {delay!r}; rows are late by 0 or more")
     timed, time = df, column
     if isinstance(df.schema[column].dataType, TimestampNTZType):
         # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.

@@ -1,0 +1,134 @@
+"""Arguments that public functions cannot take: each is a typed error of one line that names the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import aggloom as al
+from aggloom.errors import AggloomError, OptionError, SpecError, UnknownColumnError
+
+SUM = "SELECT k, SUM(v) AS s FROM t GROUP BY k"
+DDL = "k STRING, v INT"
+SPEC = al.AggSpec.from_sql(SUM, DDL)
+FORM = r"watermarks=\{'t': \('ts', '5 s'\)\}"
+
+
+def planned(**options: Any) -> Any:
+    return al.Harness.from_sql(SUM, options.pop("tables", {"t": DDL}), **options)
+
+
+def refused(call: Callable[[], Any], kind: type[AggloomError], said: str) -> None:
+    with pytest.raises(kind, match=said) as raised:
+        call()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "said"),
+    [
+        (lambda: al.progress(None), SpecError, "progress: the query is a NoneType; give what"),
+        (lambda: al.await_end("q"), SpecError, "await_end: the query is a str; give what"),
+        (lambda: al.ship("local"), SpecError, "ship: the session is a str; give one of Spark's"),
+        (lambda: al.session(5), SpecError, "session: name is 5; it must be a text"),
+        (lambda: al.session(" "), SpecError, "session: name is ' '"),
+        (lambda: al.session("x", None), SpecError, "session: master is None"),
+        (lambda: al.load(SUM), SpecError, "the handler is the SQL 'SELECT k.*AggSpec.from_sql"),
+        (lambda: al.Harness("SELECT 1"), SpecError, "the handler is the SQL 'SELECT 1'; make"),
+        (lambda: al.Harness(5), SpecError, "the handler is 5; give an AggSpec, a loaded"),
+        (lambda: al.Harness(""), SpecError, "the handler is ''"),
+        (lambda: al.Harness(int), SpecError, "spec: <class 'int'> is no generated handler class"),
+        (lambda: al.Harness(SPEC, handler=5), SpecError, "the handler is 5"),
+        (lambda: al.Harness(SPEC, bundle_size="x"), OptionError, "bundle_size is 'x'"),
+        (lambda: al.Harness(SPEC, bundle_size=-3), OptionError, "bundle_size is -3"),
+        (lambda: al.Harness(SPEC, state_ttl_ms="x"), OptionError, "state_ttl is 'x'"),
+        (lambda: al.Harness(SPEC, watermarks=5), OptionError, f"watermarks is 5; .*{FORM}"),
+        (lambda: al.Harness(SPEC, watermarks={"t": "ts"}), OptionError, f"'t' is 'ts'; .*{FORM}"),
+        (lambda: planned(tables=None), SpecError, "tables is a NoneType; name each"),
+        (lambda: planned(tables={5: DDL}), SpecError, "tables has the name 5"),
+        (lambda: planned(input_changes=5), SpecError, "input_changes is 5. Known: 'append'"),
+        (lambda: planned(lookups=5), SpecError, "lookups is 5; name each"),
+        (lambda: planned(options=5), OptionError, "options is 5; give a mapping"),
+        (lambda: planned(options={5: 5}), OptionError, "there is no option 5. Known"),
+    ],
+)
+def test_an_argument_of_no_use_is_named(
+    call: Callable[[], Any], kind: type[AggloomError], said: str
+) -> None:
+    refused(call, kind, said)
+
+
+@pytest.mark.spark
+def test_arguments_of_the_doors_of_spark(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_text("k,v\na,1\n")
+    df = spark.createDataFrame([("a", 1)], DDL)
+    timed = df.selectExpr("*", "current_timestamp() AS ts")
+    out = al.sql(SUM, t=al.read_changes(spark, tmp_path / "in", "csv", DDL))
+
+    def write(**options: Any) -> Any:
+        checkpoint = options.pop("checkpoint", tmp_path / "c")
+        given = options.pop("df", out)
+        return al.write_changes(given, options.pop("sink", "console"), checkpoint, **options)
+
+    def aggregate(**options: Any) -> Any:
+        return al.group_aggregate(df, options.pop("spec", SPEC), **options)
+
+    def sql(**options: Any) -> Any:
+        return al.sql(SUM, **{"t": df, **options})
+
+    wrong: list[tuple[Callable[[], Any], type[AggloomError], str]] = [
+        (lambda: al.progress(df), SpecError, "progress: the query is a DataFrame"),
+        (lambda: al.await_end(df), SpecError, "await_end: the query is a DataFrame"),
+        (lambda: al.ship(df), SpecError, "ship: the session is a DataFrame"),
+        (lambda: write(df=None), SpecError, "write_changes: the input is a NoneType"),
+        (lambda: write(checkpoint=None), SpecError, "write_changes: checkpoint is None"),
+        (lambda: write(checkpoint=""), SpecError, "write_changes: checkpoint is ''"),
+        (lambda: write(trigger="5 s"), SpecError, "trigger is '5 s'; give a mapping of one"),
+        (lambda: write(trigger={"once": True, "availableNow": True}), SpecError, "of one entry"),
+        (lambda: write(trigger={"processingtime": "1 s"}), SpecError, "mean 'processingTime'"),
+        (lambda: write(trigger={5: 5}), SpecError, "there is no trigger 5"),
+        (lambda: write(trigger={"continuous": "1 s"}), SpecError, "no trigger 'continuous'"),
+        (lambda: write(trigger={"processingTime": 5}), SpecError, "processingTime is 5; .* text"),
+        (lambda: write(trigger={"processingTime": "soon"}), SpecError, "Spark refuses .*'soon'"),
+        (lambda: write(trigger={"availableNow": False}), SpecError, "is False; it must be True"),
+        (lambda: write(query_name=5), SpecError, "query_name is 5"),
+        (lambda: write(rows_shown=-1), SpecError, "rows_shown is -1"),
+        (lambda: write(key_columns=5), SpecError, "key_columns is 5; give a list"),
+        (lambda: write(key_columns=[5]), SpecError, r"key_columns is \[5\]; give a list"),
+        (lambda: write(key_columns=["x"]), SpecError, "key_columns names 'x'"),
+        (lambda: al.read_table(tmp_path / "in" / "a.csv"), AggloomError, "That is a file"),
+        (lambda: al.read_table(None), SpecError, "read_table: checkpoint is None"),
+        (lambda: aggregate(spec="SELECT 1"), SpecError, "the handler is the SQL 'SELECT 1'"),
+        (lambda: aggregate(change_column=5), UnknownColumnError, "no change column 5"),
+        (lambda: aggregate(output_profile=[]), SpecError, r"output_profile \[\]"),
+        (lambda: aggregate(state_directory=5), SpecError, "state_directory is 5"),
+        (lambda: aggregate(options=5), OptionError, "options is 5; give a mapping"),
+        (lambda: sql(tables=df), SpecError, "sql: tables is a DataFrame; it must be a mapping"),
+        (lambda: sql(tables={5: df}), SpecError, "sql: tables has the name 5"),
+        (lambda: sql(change_column=5), UnknownColumnError, "no change column 5"),
+        (lambda: sql(change_column={"u": "x"}), OptionError, "change_column names table 'u'"),
+        (lambda: sql(input_changes=5), SpecError, "input_changes is 5"),
+        (lambda: sql(watermarks=5), SpecError, "sql: watermarks is a int"),
+        (lambda: sql(watermarks={"u": ("ts", "1 s")}), OptionError, "names table 'u', which is"),
+        (lambda: sql(t=timed, watermarks={"t": "ts"}), OptionError, "watermark is 'ts'; give the"),
+        (lambda: sql(t=timed, watermarks={"t": ("ts", "-1 s")}), OptionError, "0 or more"),
+        (lambda: sql(keys=5), SpecError, "sql: keys is a int"),
+        (lambda: sql(lookups=5), SpecError, "sql: lookups is a int"),
+    ]
+    for call, kind, said in wrong:
+        refused(call, kind, said)
+    assert not (tmp_path / "c").exists()
+
+
+def test_a_query_is_told_by_its_class() -> None:
+    # What is asked of a DataFrame is a column of it, if it has one of that name.
+    refused(
+        lambda: al.await_end(SimpleNamespace(awaitTermination=lambda: None)),  # type: ignore[arg-type]
+        SpecError,
+        "a SimpleNamespace",
+    )
