@@ -119,6 +119,7 @@ def test_arguments_of_the_doors_of_spark(spark: Any, tmp_path: Path) -> None:
         (lambda: sql(t=timed, watermarks={"t": ("ts", "-1 s")}), OptionError, "0 or more"),
         (lambda: sql(keys=5), SpecError, "sql: keys is a int"),
         (lambda: sql(lookups=5), SpecError, "sql: lookups is a int"),
+        (lambda: sql(u=df), SpecError, r"table 'u' is given, and .* \(it reads t\); leave it out"),
     ]
     for call, kind, said in wrong:
         refused(call, kind, said)
@@ -132,3 +133,19 @@ def test_a_query_is_told_by_its_class() -> None:
         SpecError,
         "a SimpleNamespace",
     )
+
+
+@pytest.mark.spark
+def test_what_several_queries_share_may_be_more_than_one_reads(spark: Any) -> None:
+    df = spark.createDataFrame([("a", 1)], DDL)
+    assert al.sql(SUM, tables={"t": df, "u": df}).columns[:2] == ["k", "s"]
+    # Read by any part of a script is read; a table has its name in any case.
+    for query in (
+        "CREATE VIEW w AS SELECT k FROM u; SELECT k FROM T",
+        "WITH w AS (SELECT k FROM U) SELECT k FROM t",
+        "SELECT k FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.k)",
+        "SELECT t.k, (SELECT MAX(v) FROM u) AS m FROM t",
+        "SELECT t.k FROM t, u WHERE t.k = u.k",
+        "SELECT k FROM t UNION ALL SELECT k FROM u WHERE FALSE",
+    ):
+        assert al.sql(query, t=df, u=df).columns[0] == "k"

@@ -55,7 +55,8 @@ def sql(
     send rows by key without the rows that they replace. `keys`: the tables' primary keys. `lookups`: tables that lookup
     joins ask, each an al.lookup_table or a batch DataFrame. `watermarks`: by table the
     event-time column and how far rows may be out of order, unless `df.withWatermark` said so.
-    Raises SpecError and its kin, with the place in the text.
+    Raises SpecError and its kin, with the place in the text; for a keyword that the query does not read, too (`tables`
+    may hold more than that).
     """
     frames = mapping_of("sql", "tables", tables, "as in tables={'t': df}")
     keywords = {}
@@ -94,6 +95,7 @@ def sql(
             options=chosen,
             lookups=as_lookups(mapping_of("sql", "lookups", lookups, "as in lookups={'r': df}")),
         )
+    _check_read(query, plan, [name for name in frames if name in named])
     settings = hosting(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, given)
     ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), _has_watermarks(plan))
@@ -142,6 +144,18 @@ def _check_given(what: str, named: Mapping[str, Any], frames: Mapping[str, DataF
         if name not in frames:
             raise OptionError(
                 f"{what} names table {name!r}, which is not given. {nearest(name, frames)}"
+            )
+
+
+def _check_read(query: str, plan: Plan, names: Sequence[str]) -> None:
+    """Raise SpecError where a table was given by keyword, and the query does not read it."""
+    read = {*tables_read(query), *plan.scans}
+    known = {name.casefold() for name in read}
+    for name in names:
+        if name.casefold() not in known:
+            raise SpecError(
+                f"sql: table {name!r} is given, and the query does not read it (it reads "
+                f"{', '.join(sorted(read))}); leave it out, or give what several queries share as tables={{...}}"
             )
 
 
