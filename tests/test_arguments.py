@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import aggloom as al
@@ -26,6 +27,59 @@ def refused(call: Callable[[], Any], kind: type[AggloomError], said: str) -> Non
     with pytest.raises(kind, match=said) as raised:
         call()
     assert "\n" not in str(raised.value)
+
+
+BATCH = pa.record_batch({"k": ["a"], "v": pa.array([1], pa.int32())})
+
+
+def spec(**given: Any) -> al.AggSpec:
+    return al.AggSpec(**{"schema": DDL, "group_by": "k", "calls": al.AggCall("SUM", "v"), **given})
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: al.AggCall(None), "function is None; give a name"),
+        (lambda: al.AggCall("SUM", 5), "args of SUM is 5; give a column, or a list"),
+        (lambda: al.AggCall("SUM", ["v", 5]), r"args of SUM is \['v', 5\]"),
+        (lambda: al.AggCall("LISTAGG", "v", order_by=5), "order_by of LISTAGG is 5"),
+        (lambda: al.AggCall("FIRST", "v", nulls=5), "nulls is 5; give 'ignore' or"),
+        (lambda: al.AggCall("LISTAGG", "v", options=["x"]), "options of LISTAGG .* a mapping"),
+        (lambda: spec(schema={"k": 5}), "5 is no type; give a name such as 'INT'"),
+        (lambda: spec(group_by=None), "group_by is None; give a column"),
+        (lambda: spec(group_by=["k", 5]), r"group_by is \['k', 5\]"),
+        (lambda: spec(calls="SUM(v)"), r"calls is 'SUM\(v\)'; give a call such as"),
+        (lambda: spec(computed=["v + 1"]), "computed is .* give a Computed"),
+        (lambda: spec(where=5), "where is 5; give a condition in SQL"),
+        (lambda: spec(having=[]), r"having is \[\]"),
+        (lambda: spec(select=["k"]), "select is .* give a mapping of names"),
+        (lambda: spec(select={"k": 5}), "select of 'k' is 5"),
+        (lambda: al.AggSpec.from_json(5), "the spec is a int; give its JSON text"),
+        (lambda: al.Computed("x", "v + 1", 5), "5 is no type"),
+        (lambda: al.generate(SPEC, directory=5), "generate: directory is 5"),
+        (lambda: al.window_spec(SUM, al.Tumble("1 h", on="t")), "window_spec: the spec is a str"),
+        (lambda: al.prepare(SUM, BATCH, None), "prepare: the spec is a str; give an AggSpec"),
+        (lambda: al.finish(SPEC, [1], None), "finish: the batch is a list; give an Arrow batch"),
+        (lambda: al.unregister(5), "unregister: name is 5"),
+        (lambda: al.estimate(5, BATCH), "estimate: the query is a int"),
+        (lambda: al.estimate(SUM, BATCH, rows="x"), "estimate: rows='x'; give a number"),
+        (lambda: al.estimate(SUM, BATCH, keys="x"), "estimate: keys='x'; give a number"),
+        (lambda: al.estimate(SUM, BATCH, tables=5), "estimate: tables is 5"),
+        (lambda: al.join_sql("k", names=("l",)), r"join: names is \('l',\); give those of both"),
+        (lambda: al.lookup_sql("k", names=None), "lookup: names is None"),
+        (lambda: al.asof_join_sql("k", as_of="l.t", names="lr"), "asof_join: names is 'lr'"),
+        (lambda: al.over_sql({"n": 5}), "over: 'n' is 5; give a function"),
+        (lambda: al.over_sql({"n": "SUM(v)"}, frame=5), "over: frame is 5"),
+        (lambda: al.over_sql({"n": "SUM(v)"}, table=5), "5 is no name; give a text"),
+        (lambda: al.rank_sql(order_by="v", last=1, function=5), "rank: function is 5"),
+        (lambda: al.Harness.deduplicate(DDL, 5), "keys is 5; give a name"),
+        (lambda: al.Harness.deduplicate(DDL, "k", input_changes=5), "input_changes is 5"),
+        (lambda: planned(backend=[]), r"backend is \[\]; it must be"),
+        (lambda: al.lookup_table(DDL, connect=print, table=5), "lookup_table: table is 5"),
+    ],
+)
+def test_a_description_of_no_use_is_named(call: Callable[[], Any], said: str) -> None:
+    refused(call, SpecError, said)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,8 @@ def generate(
         raise SpecError(
             f"generate: the spec is a {type(spec).__name__}; make one with AggSpec.from_sql(sql, schema)"
         )
+    if not isinstance(directory, str | Path | None):
+        raise SpecError(f"generate: directory is {directory!r}; it must be the path of a directory")
     plan = plan_of(spec, backend)
     draft = drafted(plan)
     place = Path(directory) if directory is not None else cache_directory()
@@ -160,7 +162,7 @@ def _formatted_once(draft: str, directory: Path) -> str:
 
 def write_named(text: str, name: str, directory: Path) -> Path:
     """The path of the module under a name of the user's, written unless that loses an edit."""
-    if not name.isidentifier() or keyword.iskeyword(name):
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise GeneratedSourceError(
             f"name {name!r}: a module's name is a Python identifier, and no keyword"
         )

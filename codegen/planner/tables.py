@@ -155,7 +155,9 @@ def _column(table: str, what: str, names: list[str], wanted: str) -> str:
 
 
 def _changes(name: str, input_changes: str | Mapping[str, str]) -> str:
-    chosen = input_changes if isinstance(input_changes, str) else input_changes.get(name, "retract")
+    chosen: Any = input_changes
+    if isinstance(input_changes, Mapping):
+        chosen = input_changes.get(name, "retract")
     if chosen not in TABLE_CHANGES:
         raise SpecError(f"input_changes is {chosen!r}. {nearest(chosen, TABLE_CHANGES)}")
-    return chosen
+    return str(chosen)

@@ -294,7 +294,8 @@ def _source(
     if function is not None:
         return Function(function)
     assert connect is not None and table is not None
-    parts = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
+    listed = isinstance(table, str | Sequence)
+    parts = tuple(table.split(".") if isinstance(table, str) else table) if listed else ()
     if not parts or not all(isinstance(part, str) and part for part in parts):
         raise SpecError(f"lookup_table: table is {table!r}; give its name, such as 'public.dim'.")
     return Database(connect, parts, chunk, quote)
