@@ -129,6 +129,10 @@ def test_arguments_of_the_doors_of_spark(spark: Any, tmp_path: Path) -> None:
         given = options.pop("df", out)
         return al.write_changes(given, options.pop("sink", "console"), checkpoint, **options)
 
+    def read(**options: Any) -> Any:
+        given = {"spark": spark, "path": tmp_path / "in", "format": "csv", "schema": DDL}
+        return al.read_changes(**given | options)
+
     def aggregate(**options: Any) -> Any:
         return al.group_aggregate(df, options.pop("spec", SPEC), **options)
 
@@ -174,6 +178,20 @@ def test_arguments_of_the_doors_of_spark(spark: Any, tmp_path: Path) -> None:
         (lambda: sql(keys=5), SpecError, "sql: keys is a int"),
         (lambda: sql(lookups=5), SpecError, "sql: lookups is a int"),
         (lambda: sql(u=df), SpecError, r"table 'u' is given, and .* \(it reads t\); leave it out"),
+        (lambda: read(spark="s"), SpecError, "read_changes: the session is a str"),
+        (lambda: read(format=[]), SpecError, r"read_changes: format is \[\]"),
+        (lambda: read(schema="k STRINGG"), SpecError, "read_changes: schema is 'k STRINGG'"),
+        (lambda: al.read_kafka(None, "a:1", "t", "json", DDL), SpecError, "session is a NoneType"),
+        (lambda: al.read_kafka(spark, "a:1", 5, "debezium-json", DDL), SpecError, "and a topic"),
+        (lambda: al.read_messages(5, "debezium-json", DDL), SpecError, "read_messages: .* a int"),
+        (lambda: al.window_aggregate(df, SPEC, window=None), SpecError, "and a window such as"),
+        (lambda: al.on_time(5), SpecError, "on_time: the input is a int"),
+        (lambda: al.on_time(df), SpecError, "on_time: there is no column 'late_row'"),
+        (lambda: al.late_rows(df), SpecError, "late_rows: there is no column"),
+        (lambda: al.state(None), SpecError, "state: checkpoint is None"),
+        (lambda: al.state(tmp_path, batch="x"), SpecError, "state: batch is 'x'"),
+        (lambda: al.state(tmp_path, spark=5), SpecError, "state: the session is a int"),
+        (lambda: al.repartition(None, tmp_path, 2), SpecError, "session is a NoneType"),
     ]
     for call, kind, said in wrong:
         refused(call, kind, said)

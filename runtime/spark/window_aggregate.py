@@ -67,7 +67,10 @@ def window_aggregate(
         raise SpecError(f"mode {mode!r}: known are mini_batch and per_record")
     check_frame("window_aggregate", df)
     windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
-    assert windowing is not None
+    if windowing is None or not isinstance(spec, AggSpec):
+        raise SpecError(
+            "window_aggregate: give an AggSpec, and a window such as Tumble('1 hour', on='ts')"
+        )
     if change_column == "":
         change_column = find_change_column(df, spec.schema.names)
     if change_column is not None and change_column not in df.columns:
@@ -146,11 +149,20 @@ def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:
 
 def on_time(changes: DataFrame) -> DataFrame:
     """The changes of windows that were asked for late_rows, without the rows that came too late."""
+    _check_late("on_time", changes)
     return changes.where(F.col(LATE_ROW).isNull()).drop(LATE_ROW)
 
 
 def late_rows(changes: DataFrame) -> DataFrame:
     """The rows that came too late for their windows, with their change column, of a result that has late_rows."""
+    _check_late("late_rows", changes)
     kind = changes.columns[-1]
     word = F.regexp_replace(F.col(kind), "^late_", "").alias(kind)
     return changes.where(F.col(LATE_ROW).isNotNull()).select(f"{LATE_ROW}.*", word)
+
+
+def _check_late(call: str, changes: Any) -> None:
+    """Raise SpecError unless these are changes with the rows that came too late."""
+    check_frame(call, changes)
+    if LATE_ROW not in changes.columns:
+        raise SpecError(f"{call}: there is no column {LATE_ROW!r}; ask for it: late_rows=True")
