@@ -173,13 +173,13 @@ class CaseFormatError(AggloomError):
     """A case file that does not follow its format."""
 
 
-def nearest(name: str, valid: Iterable[str]) -> str:
+def nearest(name: object, valid: Iterable[str]) -> str:
     """The end of a message about a wrong name: the closest valid names, else all of them."""
     names = list(dict.fromkeys(valid))
     if not names:
         return "There is none to choose from."
     folded = {candidate.casefold(): candidate for candidate in reversed(names)}
-    close = get_close_matches(name.casefold(), list(folded), n=3, cutoff=0.6)
+    close = get_close_matches(str(name).casefold(), list(folded), n=3, cutoff=0.6)
     if close:
         return f"Did you mean {' or '.join(repr(folded[match]) for match in close)}?"
     shown = ", ".join(repr(candidate) for candidate in names[:20])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,12 @@ from aggloom.errors import (
     WorkerStartError,
 )
 from aggloom.runtime.spark import await_end, file_sink, query_file, read_table, sinks
-from aggloom.runtime.spark.checkpoint import QUERY_FILE, check_directory, require_directory
+from aggloom.runtime.spark.checkpoint import (
+    QUERY_FILE,
+    check_directory,
+    copied_from,
+    require_directory,
+)
 from aggloom.runtime.spark.failures import started
 from aggloom.runtime.spark.file_sink import take_back
 from aggloom.runtime.spark.query_file import Query, differing
@@ -174,6 +180,39 @@ def test_a_checkpoint_that_was_moved_is_told_from_a_damaged_one(tmp_path: Path) 
     check_directory(second)
     (second / name).unlink()
     check_directory(second)
+
+
+def test_a_copy_is_told_from_what_it_was_copied_from(tmp_path: Path) -> None:
+    first, second, name = tmp_path / "first", tmp_path / "second", "state/0/_stateSchema/default/0"
+    for root in (first, second):
+        log(root / "state" / "0" / "_metadata" / "v2", 0, f'{{"paths":["file:{first}/{name}"]}}')
+        (root / name).parent.mkdir(parents=True)
+        (root / name).touch()
+    (tmp_path / "link").symlink_to(first)
+    assert copied_from(second) == copied_from(f"file:{second}") == first
+    assert copied_from(first) is copied_from(tmp_path / "link") is copied_from("s3a://a/b") is None
+
+
+@pytest.mark.spark
+def test_a_copy_that_is_started_is_told(
+    spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    (tmp_path / "in").mkdir()
+
+    def run(checkpoint: Path, number: int) -> bool:
+        caplog.clear()
+        (tmp_path / "in" / f"{number}.csv").write_text("name,cnt\na,1\n")
+        rows = al.read_changes(spark, tmp_path / "in", "csv", DDL)
+        out = al.sql("SELECT name, SUM(cnt) AS s FROM t GROUP BY name", t=rows)
+        await_end(al.write_changes(out, "table", checkpoint))
+        assert read_table(checkpoint).to_pylist() == [{"name": "a", "s": number}]
+        return f"{checkpoint}: a copy of the checkpoint at {first}" in caplog.text
+
+    assert not run(first, 1)
+    shutil.copytree(first, second)
+    assert run(second, 2)
+    assert not run(first, 3)
 
 
 def test_the_query_of_the_last_committed_batch_is_known(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from aggloom.codegen.scalar.calc import evaluate, finish, prepare
@@ -17,6 +18,7 @@ from aggloom.codegen.scalar.expressions import columns, infer_type
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.errors import (
     ArithmeticOverflowError,
+    InvalidCastError,
     SqlError,
     TypeMismatchError,
     UnknownColumnError,
@@ -297,6 +299,9 @@ def test_finish_projects() -> None:
         ("ROUND(m, 1)", pa.decimal128(10, 1)),
         ("ROUND(m)", pa.decimal128(9, 0)),
         ("ROUND(m, 9)", pa.decimal128(11, 2)),
+        ("ROUND(m, -1)", pa.decimal128(9, 0)),
+        ("ROUND(m, -20)", pa.decimal128(21, 0)),
+        ("ROUND(m, -50)", pa.decimal128(38, 0)),
         ("ROUND(d, 1)", pa.float64()),
         ("ROUND(i)", pa.int32()),
     ],
@@ -304,6 +309,25 @@ def test_finish_projects() -> None:
 def test_round_has_spark_s_type(sql: str, expected: pa.DataType) -> None:
     schema = pa.schema([("m", pa.decimal128(10, 2)), ("d", pa.float64()), ("i", pa.int32())])
     assert infer_type(sql, schema) == expected
+
+
+def test_decimals_are_rounded_before_the_point() -> None:
+    texts = ("99.99", "-45.00", "44.99", "0.00", "50.00")
+    values = pa.array([*map(Decimal, texts), None], pa.decimal128(4, 2))
+    batch = pa.record_batch({"d": values, "x": pc.cast(values, pa.decimal128(38, 2))})
+    for name in ("d", "x"):
+        for digits, expected in (
+            (1, [100, -50, 40, 0, 50, None]),
+            (2, [100, 0, 0, 0, 100, None]),
+            (3, [0, 0, 0, 0, 0, None]),
+            (50, [0, 0, 0, 0, 0, None]),
+        ):
+            found = evaluate(f"ROUND({name}, -{digits})", batch)
+            assert found.type == infer_type(f"ROUND({name}, -{digits})", batch.schema)
+            assert found.to_pylist() == expected
+    full = pa.record_batch({"x": pa.array([Decimal("9" * 38)], pa.decimal128(38, 0))})
+    with pytest.raises(InvalidCastError, match="DECIMAL\\(38,0\\)"):
+        evaluate("ROUND(x, -1)", full)
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,8 @@ def test_what_cannot_be_read_or_run_is_said_before_anything_runs(
             "jsonl.gz cannot be read",
         ),
         (lambda: al.read_table(tmp_path / "in"), CheckpointError, "no batch has run yet"),
+        (lambda: al.read_table(tmp_path / "inn"), CheckpointError, r"no directory '.*inn'.*'in'\?"),
+        (lambda: al.read_table(""), SpecError, "read_table: checkpoint is ''"),
         (lambda: al.sql(SUM, t=str(tmp_path)), SpecError, "table t is the path .* read it first"),
         (
             lambda: al.sql(SUM, tables={"t": [1]}),

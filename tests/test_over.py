@@ -413,6 +413,7 @@ def test_the_query_as_text() -> None:
         ("SUM(n) OVER (ROWS BETWEEN UNBOUNDED FOLLOWING AND CURRENT ROW)", "cannot start at"),
         ("SUM(n) OVER nowhere", "there is no window 'nowhere'"),
         ("LAG(n, -1) OVER (ORDER BY id)", "LAG needs a whole number from 0 on"),
+        ("LAG(n, id) OVER (ORDER BY id)", "from 0 on that is written out, not id"),
         ("LAG(n) OVER (PARTITION BY g)", "LAG needs an order"),
         ("LAG(n, 1, 'x') OVER (ORDER BY id)", "no common type"),
         ("NTILE(0) OVER (ORDER BY id)", "NTILE needs a whole number from 1 on"),
@@ -426,3 +427,37 @@ def test_the_query_as_text() -> None:
 def test_what_is_refused(item: str, match: str) -> None:
     with pytest.raises(SpecError, match=match):
         plan_query(f"SELECT id, {item} AS w FROM t", TABLES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "expected"),
+    [
+        ("TINYINT", "0", 0),
+        ("TINYINT", "-128", -128),
+        ("SMALLINT", "1.0", 1),
+        ("TINYINT", "128", "LAG has the default 128, which TINYINT does not hold"),
+        ("INT", "1.5", r"default 1\.5, which INT does not hold"),
+        ("INT", "3000000000", "which INT does not hold"),
+        ("TINYINT", "id", "LAG has a default of INT for a value of TINYINT; cast one"),
+        ("DECIMAL(5,2)", "7", Decimal("7.00")),
+        ("DECIMAL(5,2)", "1000", r"which DECIMAL\(5,2\) does not hold"),
+        ("DECIMAL(5,2)", "0.125", r"which DECIMAL\(5,2\) does not hold"),
+        ("FLOAT", "0.5", 0.5),
+        ("FLOAT", "0", 0.0),
+    ],
+)
+def test_a_default_that_is_written_out_has_the_type_of_the_value(
+    kind: str, default: str, expected: Any
+) -> None:
+    sql = f"SELECT id, LAG(x, 1, {default}) OVER (ORDER BY id) AS w FROM t"
+    tables = {"t": f"id INT, x {kind}"}
+    if isinstance(expected, str):
+        with pytest.raises(SpecError, match=expected) as raised:
+            plan_query(sql, tables)
+        assert str(raised.value).count("At line") == 1
+        return
+    with Harness.from_sql(sql, tables, backend="python") as harness:
+        harness.process([("+I", 1, None)])
+        harness.flush()
+        assert harness.plan.schema.field("w").type == harness.plan.scans["t"].schema.field("x").type
+        assert list(harness.table()) == [(1, expected)]

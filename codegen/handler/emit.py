@@ -11,6 +11,7 @@ import glob
 import importlib.util
 import keyword
 import os
+import re
 import sys
 import tempfile
 import warnings
@@ -31,6 +32,8 @@ from aggloom.uncollected import uncollected
 CLASS_NAME = "GroupAggsHandler"
 NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"
 _PREFIX = "agg_"
+_SQL = re.compile(r"\s*(?:SELECT|WITH|SET|CREATE|INSERT|EXPLAIN)\s", re.IGNORECASE)
+_SHOWN = 60
 _DRAFTS = "drafts"
 """The folder of files that are named by the digest of a draft and hold that of the module made of it."""
 
@@ -78,6 +81,8 @@ def generate(
         raise SpecError(
             f"generate: the spec is a {type(spec).__name__}; make one with AggSpec.from_sql(sql, schema)"
         )
+    if not isinstance(directory, str | Path | None):
+        raise SpecError(f"generate: directory is {directory!r}; it must be the path of a directory")
     plan = plan_of(spec, backend)
     draft = drafted(plan)
     place = Path(directory) if directory is not None else cache_directory()
@@ -157,7 +162,7 @@ def _formatted_once(draft: str, directory: Path) -> str:
 
 def write_named(text: str, name: str, directory: Path) -> Path:
     """The path of the module under a name of the user's, written unless that loses an edit."""
-    if not name.isidentifier() or keyword.iskeyword(name):
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
         raise GeneratedSourceError(
             f"name {name!r}: a module's name is a Python identifier, and no keyword"
         )
@@ -187,10 +192,19 @@ def load(source: GeneratedSource | str | Path) -> type[Any]:
 
     A module whose text no longer has the digest that it states was edited by hand: it loads, with a warning.
     Raises GeneratedSourceError if there is no such module, if others may write to it, or if it has no handler;
-    UntrustedCodeError for a generated source with functions that are not trusted.
+    UntrustedCodeError for a generated source with functions that are not trusted; SpecError for SQL, or no path at all.
     """
     if isinstance(source, GeneratedSource):
         source.refuse_untrusted()
+    elif not isinstance(source, str | Path) or not str(source):
+        raise SpecError(
+            f"the handler is {source!r}; give an AggSpec, a loaded handler class, or the path of a generated module."
+        )
+    elif _SQL.match(str(source)):
+        raise SpecError(
+            f"the handler is the SQL {str(source)[:_SHOWN]!r}; make a spec of it with AggSpec.from_sql(sql, schema), "
+            "or give the query to al.sql or Harness.from_sql."
+        )
     path = Path(source.path if isinstance(source, GeneratedSource) else source).resolve()
     if not path.is_file():
         raise GeneratedSourceError(f"{path}: no such module; write it with 'aggloom generate'")

@@ -83,15 +83,19 @@ class PlanOptions:
     @classmethod
     def of(cls, given: Mapping[str, Any], **keywords: Any) -> PlanOptions:
         """The options of a mapping by either name, and of keywords; raises OptionError naming the option."""
+        if not isinstance(given, Mapping):
+            raise OptionError(
+                f"options is {given!r}; give a mapping, as in {{'state_ttl': '1 h'}}."
+            )
         return cls().updated({**given, **keywords})
 
     def updated(self, given: Mapping[str, Any]) -> PlanOptions:
         """These options with others in place of some."""
         changes = {}
         for name, value in given.items():
-            keyword = FLINK_NAMES.get(name.lower(), name)
+            keyword = FLINK_NAMES.get(str(name).lower(), name)
             if keyword not in _READERS:
-                known = FLINK_NAMES if "." in name else _READERS
+                known = FLINK_NAMES if "." in str(name) else _READERS
                 raise OptionError(f"there is no option {name!r}. {nearest(name, known)}")
             changes[keyword] = _READERS[keyword](name, value)
         return replace(self, **changes)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators.over import INTEGERS, SHARES, SHIFTS, OverCall
 from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.calls import constant, lower
 from aggloom.codegen.sql.dialect import Call
@@ -79,19 +82,43 @@ def _default(scope: Scope, call: Call, value: str, node: exp.Expression) -> str:
     if wanted == given:
         return name
     with scope.at(call):
-        if common([wanted, given], exp.column(name)) != wanted:
-            raise _error(
-                scope,
-                call,
-                f"has a default of {type_name(given)} for a value of {type_name(wanted)}; cast one",
-            )
+        fits = common([wanted, given], exp.column(name)) == wanted
+    number = _number(node) if is_number(wanted) else None
+    if not fits and number is None:
+        what = f"has a default of {type_name(given)} for a value of {type_name(wanted)}; cast one"
+        raise _error(scope, call, what)
+    if number is not None and not _holds(wanted, number):
+        what = (
+            f"has the default {number:f}, which {type_name(wanted)} does not hold; cast the value"
+        )
+        raise _error(scope, call, what)
     return scope.compute(exp.cast(scope.resolved(node), type_name(wanted), dialect="spark"), None)
+
+
+def _number(node: exp.Expression) -> Decimal | None:
+    """A number that is written out."""
+    node = bare(node)
+    if isinstance(node, exp.Neg):
+        number = _number(node.this)
+        return None if number is None else -number
+    return Decimal(node.this) if isinstance(node, exp.Literal) and not node.is_string else None
+
+
+def _holds(dtype: pa.DataType, number: Decimal) -> bool:
+    """Whether a type of numbers has this one, or its nearest for floats."""
+    if pa.types.is_floating(dtype):
+        return True
+    try:
+        pa.scalar(number if pa.types.is_decimal(dtype) else int(number), dtype)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return pa.types.is_decimal(dtype) or number == int(number)
 
 
 def _whole(scope: Scope, call: Call, node: exp.Expression, least: int) -> int:
     number: Any = constant(node)
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
-        what = f"needs a whole number from {least} on, not {pretty(bare(node))}"
+        what = f"needs a whole number from {least} on that is written out, not {pretty(bare(node))}"
         raise _error(scope, call, what)
     return number
 

@@ -50,6 +50,7 @@ from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
 from aggloom.codegen.spec.choices import DIALECTS
 from aggloom.codegen.spec.lookup_table import LookupTable, checked
 from aggloom.codegen.sql.depth import deep
+from aggloom.codegen.sql.given_names import names_of
 from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, nearest
@@ -242,6 +243,7 @@ def plan_deduplicate(
     window_end: the key column at which a row's window ends, for which the row then waits.
     select: the columns of the result and those that they show; all by default. Raises SpecError.
     """
+    keys = names_of("keys", keys)
     chosen = options or PlanOptions()
     # Upserts go by the key of which one row is kept.
     own = {"t": keys} if input_changes == "upsert" else None
@@ -256,6 +258,8 @@ def plan_deduplicate(
 
 def window_spec(spec: AggSpec, window: Assigner | Windowing) -> AggSpec:
     """The spec from which the handler of a spec's calls in windows is generated: `generate(window_spec(...))`."""
+    if not isinstance(spec, AggSpec):
+        raise SpecError(f"window_spec: the spec is a {type(spec).__name__}; give an AggSpec.")
     windowing = window if isinstance(window, Windowing) else Windowing(window)
     plan = plan_windows(spec, windowing)
     return next(each.spec for each in walk(plan.root) if isinstance(each, WindowAggregate))

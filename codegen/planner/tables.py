@@ -67,10 +67,17 @@ def created_nodes(
     dialect: str,
 ) -> dict[str, Node]:
     """What stands for each table, also for those that the script creates; what is given of these goes first."""
+    if not isinstance(tables, Mapping):
+        raise SpecError(
+            f"tables is a {type(tables).__name__}; name each, as in {{'t': 'name STRING, cnt INT'}}."
+        )
     if not isinstance(watermarks or {}, Mapping):
         raise OptionError(
             f"watermarks is {watermarks!r}; name the table: watermarks={{'t': ('ts', '5 s')}}."
         )
+    for name in tables:
+        if not isinstance(name, str):
+            raise SpecError(f"tables has the name {name!r}; names are texts.")
     given = {name.casefold(): name for name in tables}
     streams = {given.get(n.casefold(), n): each for n, each in script.streams.items()}
     schemas = {name: each.columns for name, each in streams.items()} | dict(tables)
@@ -148,7 +155,9 @@ def _column(table: str, what: str, names: list[str], wanted: str) -> str:
 
 
 def _changes(name: str, input_changes: str | Mapping[str, str]) -> str:
-    chosen = input_changes if isinstance(input_changes, str) else input_changes.get(name, "retract")
+    chosen: Any = input_changes
+    if isinstance(input_changes, Mapping):
+        chosen = input_changes.get(name, "retract")
     if chosen not in TABLE_CHANGES:
         raise SpecError(f"input_changes is {chosen!r}. {nearest(chosen, TABLE_CHANGES)}")
-    return chosen
+    return str(chosen)

@@ -13,7 +13,7 @@ from aggloom.codegen.scalar.entry import entry, kernel, whole_number
 from aggloom.codegen.scalar.logic import number
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
-from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.operand_types import decimal_rounded, unsupported
 from aggloom.codegen.scalar.promotion import (
     FLOATS,
     INTEGERS,
@@ -105,7 +105,7 @@ def _signed(low: Lowering, node: exp.Expression, word: str) -> Lowered:
 def _round(low: Lowering, node: exp.Round) -> Lowered:
     value = low.lower(node.this)
     digits = whole_number(node.args.get("decimals") or exp.Literal.number(0), node)
-    if digits < 0:
+    if digits < 0 and not is_decimal(value.type):
         raise unsupported(node, NEEDS_SPARK)
     if value.type in INTEGERS:
         return value
@@ -113,10 +113,10 @@ def _round(low: Lowering, node: exp.Round) -> Lowered:
         return call("scalar.rounded({0}, {digits})", value.type, value, digits=str(digits))
     if not is_decimal(value.type):
         raise unsupported(node, NEEDS_SPARK)
-    scale = min(value.type.scale, digits)
-    whole = value.type.precision - value.type.scale + 1
-    dtype = pa.decimal128(min(38, whole + scale), scale)
+    dtype = decimal_rounded(value.type, digits)
     text = f"scalar.round_decimal({{0}}, {type_text(dtype)}, {{sql}})"
+    if digits < 0:
+        text = f"scalar.round_whole({{0}}, {-digits}, {type_text(dtype)}, {{sql}})"
     return _failing(text, dtype, node, value)
 
 
@@ -213,7 +213,12 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     entry(exp.Sign, "sign(f)", kernel("pc.cast(pc.sign({0}), pa.float64())", _DOUBLE, _DOUBLE)),
     entry(exp.Sqrt, ("sqrt(b)", "sqrt(f)"), kernel("pc.sqrt({0})", _DOUBLE, _DOUBLE)),
     entry(exp.Rint, "rint(f)", kernel("pc.round({0})", _DOUBLE, _DOUBLE)),
-    entry(exp.Round, ("round(m, 1)", "round(m)", "round(f, 2)", "round(i)"), _round, "decimals"),
+    entry(
+        exp.Round,
+        ("round(m, 1)", "round(m)", "round(m, -1)", "round(f, 2)", "round(i)"),
+        _round,
+        "decimals",
+    ),
     entry(exp.Floor, ("floor(f)", "floor(m)", "floor(i)"), _to_whole("floor")),
     entry(exp.Ceil, ("ceil(f)", "ceil(m)", "ceiling(i)"), _to_whole("ceil")),
     entry(exp.IsNan, ("isnan(f)", "isnan(b)"), _isnan),

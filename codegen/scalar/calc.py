@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow as pa
 from aggloom.codegen.scalar.expressions import parse_scalar, quoted
 from aggloom.codegen.scalar.module import ROWS, load_module, lower, module_text
 from aggloom.codegen.scalar.result_types import infer
+from aggloom.errors import SpecError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,6 +106,7 @@ def calculate(
 
 def prepare(spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8]) -> Rows:
     """The handler's columns of an input batch: WHERE applied, computed columns added."""
+    _check_given("prepare", spec, batch)
     computed = {column.name: column.sql for column in spec.computed}
     schema = spec.handler_schema
     select = [(name, computed.get(name, quoted(name))) for name in schema.names]
@@ -115,9 +117,22 @@ def finish(
     spec: AggSpec, batch: pa.RecordBatch, kinds: NDArray[np.int8], upsert: bool = True
 ) -> Rows:
     """The user's columns of an operator's output: HAVING applied, then the projection."""
+    _check_given("finish", spec, batch)
     schema = spec.output_schema
     select = spec.select or [(name, quoted(name)) for name in schema.names]
     return calculate(spec.having, select, schema, batch, kinds, shown=True, upsert=upsert)
+
+
+def _check_given(call: str, spec: Any, batch: Any) -> None:
+    """Raise SpecError unless these are a spec and a batch."""
+    # Specs are built of expressions: their class cannot be imported here.
+    wanted = (
+        ("spec", spec, "handler_schema", "an AggSpec"),
+        ("batch", batch, "schema", "an Arrow batch"),
+    )
+    for name, given, attribute, fix in wanted:
+        if not hasattr(given, attribute):
+            raise SpecError(f"{call}: the {name} is a {type(given).__name__}; give {fix}.")
 
 
 def having_kinds(

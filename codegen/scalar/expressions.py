@@ -17,7 +17,7 @@ from aggloom.codegen.scalar.operand_types import unsupported, untold
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.errors import syntax_error
-from aggloom.errors import UnknownColumnError, nearest
+from aggloom.errors import SpecError, UnknownColumnError, nearest
 
 
 @lru_cache(maxsize=16_384)
@@ -31,7 +31,9 @@ def parse_scalar(sql: str) -> exp.Expression:
 
 
 def quoted(name: str) -> str:
-    """The column of this exact name, as Spark SQL."""
+    """The column of this exact name, as Spark SQL. Raises SpecError for what is no text."""
+    if not isinstance(name, str):
+        raise SpecError(f"{name!r} is no name; give a text.")
     text: str = exp.column(exp.to_identifier(name, quoted=True)).sql("spark")
     return text
 

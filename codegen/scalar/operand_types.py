@@ -68,10 +68,19 @@ def rounded(node: exp.Round, argument: pa.DataType) -> pa.DataType | None:
     digits = node.args.get("decimals")
     if not is_decimal(argument):
         return argument if is_number(argument) else None
-    if digits is not None and not (isinstance(digits, exp.Literal) and digits.this.isdigit()):
+    number = digits.this if isinstance(digits, exp.Neg) else digits
+    if number is None:
+        return decimal_rounded(argument, 0)
+    if not (isinstance(number, exp.Literal) and number.this.isdigit()):
         return None
-    scale = min(argument.scale, int(digits.this) if digits is not None else 0)
-    return pa.decimal128(min(38, argument.precision - argument.scale + 1 + scale), scale)
+    return decimal_rounded(argument, int(number.this) * (-1 if number is not digits else 1))
+
+
+def decimal_rounded(argument: pa.DataType, digits: int) -> pa.DataType:
+    """The type of a decimal that is rounded to so many digits after the point, or before it where they are negative."""
+    whole = max(argument.precision - argument.scale + 1, 1 - digits)
+    scale = max(0, min(argument.scale, digits))
+    return pa.decimal128(min(38, whole + scale), scale)
 
 
 def _decimal(dtype: pa.DataType, node: exp.Expression) -> pa.DataType:

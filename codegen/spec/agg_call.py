@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +11,7 @@ from sqlglot import exp
 from aggloom.codegen.catalogue.entry import Aggregate
 from aggloom.codegen.catalogue.registry import canonical, find
 from aggloom.codegen.spec.dtypes import quote_name
+from aggloom.codegen.spec.given import items_of, pairs_of, text_of
 from aggloom.errors import SpecError
 
 ON_NULL = "on_null"
@@ -79,19 +79,21 @@ class AggCall:
     entry: Aggregate | None = field(default=None, repr=False, hash=False)
 
     def __post_init__(self) -> None:
-        function = self.function.strip().upper()
+        function = text_of("function", self.function, "a name such as 'SUM'").strip().upper()
         if self.entry is None or self.entry.name != function:
             function = canonical(function)
             object.__setattr__(self, "entry", find(function))
-        args = (self.args,) if isinstance(self.args, str) else tuple(self.args)
-        keys = (self.order_by,) if isinstance(self.order_by, str | SortKey) else self.order_by
-        options = dict(self.options.items() if isinstance(self.options, Mapping) else self.options)
+        args = items_of(f"args of {function}", self.args, str, "a column")
+        keys = items_of(f"order_by of {function}", self.order_by, str | SortKey, "a column")
+        form = "a mapping such as {'separator': ';'}"
+        options = dict(pairs_of(f"options of {function}", self.options, form))
+        nulls = text_of("nulls", self.nulls or "", "'ignore' or 'respect'").lower() or None
         object.__setattr__(self, "function", function)
         object.__setattr__(self, "args", () if function == "COUNT" and args == ("*",) else args)
         object.__setattr__(
             self, "order_by", tuple(SortKey.parse(k) if isinstance(k, str) else k for k in keys)
         )
-        object.__setattr__(self, "nulls", self.nulls.lower() if self.nulls else None)
+        object.__setattr__(self, "nulls", nulls)
         object.__setattr__(
             self,
             "options",

@@ -7,7 +7,6 @@ ends that build the same spec, and its digest is what a generated module is call
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +21,7 @@ from aggloom.codegen.spec.agg_call import AggCall as AggCall
 from aggloom.codegen.spec.choices import Changes, Dialect
 from aggloom.codegen.spec.content import Computed as Computed
 from aggloom.codegen.spec.content import SpecContent
+from aggloom.codegen.spec.given import items_of, pairs_of, text_of
 from aggloom.codegen.spec.schemas import SchemaLike as SchemaLike
 from aggloom.codegen.spec.schemas import to_schema as to_schema
 from aggloom.codegen.spec.shown import spec_html
@@ -40,17 +40,24 @@ class AggSpec(SpecContent):
 
     def __post_init__(self) -> None:
         spec_check.check_choices(self.input_changes, self.dialect)
-        group_by = (self.group_by,) if isinstance(self.group_by, str) else tuple(self.group_by)
-        calls = (self.calls,) if isinstance(self.calls, AggCall) else tuple(self.calls)
+        group_by = items_of("group_by", self.group_by, str, "a column")
+        calls = items_of("calls", self.calls, AggCall, "a call such as AggCall('COUNT')")
+        computed = items_of("computed", self.computed, Computed, "a Computed(name, sql, type)")
+        for name in ("where", "having"):
+            given = getattr(self, name)
+            text_of(name, "" if given is None else given, "a condition in SQL, such as 'cnt > 0'")
         object.__setattr__(self, "schema", to_schema(self.schema, self.dialect))
         object.__setattr__(self, "group_by", group_by)
         # A call may be older than the registration of its function.
         calls = tuple(c if c.entry or not find(c.function) else replace(c) for c in calls)
         object.__setattr__(self, "calls", calls)
-        object.__setattr__(self, "computed", tuple(self.computed))
+        object.__setattr__(self, "computed", computed)
         if self.select is not None:
-            pairs = self.select.items() if isinstance(self.select, Mapping) else self.select
-            object.__setattr__(self, "select", tuple((name, sql) for name, sql in pairs))
+            form = "a mapping of names to expressions, such as {'total': 's'}"
+            select = pairs_of("select", self.select, form)
+            for name, sql in select:
+                text_of(f"select of {name!r}", sql, "an expression in SQL")
+            object.__setattr__(self, "select", select)
         self._lower_filters()
         spec_check.check(self)
 

@@ -122,8 +122,10 @@ def is_supported(dtype: pa.DataType) -> bool:
 def normalise_type(dtype: pa.DataType) -> pa.DataType:
     """The one type that stands for its equivalents: string for large_string, UTC for any zone.
 
-    What nested types hold is normalised too, and may be null.
+    What nested types hold is normalised too, and may be null. Raises SpecError for what is no type.
     """
+    if not isinstance(dtype, pa.DataType):
+        raise SpecError(f"{dtype!r} is no type; give a name such as 'INT', or a type of pyarrow.")
     if pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype):
         return pa.string()
     if pa.types.is_large_binary(dtype) or pa.types.is_binary_view(dtype):

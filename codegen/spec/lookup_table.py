@@ -304,7 +304,8 @@ def _source(
     if function is not None:
         return Function(function)
     assert connect is not None and table is not None
-    parts = tuple(table.split(".")) if isinstance(table, str) else tuple(table)
+    listed = isinstance(table, str | Sequence)
+    parts = tuple(table.split(".") if isinstance(table, str) else table) if listed else ()
     if not parts or not all(isinstance(part, str) and part for part in parts):
         raise SpecError(f"lookup_table: table is {table!r}; give its name, such as 'public.dim'.")
     return Database(connect, parts, chunk, quote)
@@ -319,6 +320,10 @@ def _length(name: str, value: Any) -> int:
 
 def checked(lookups: Mapping[str, Any] | None) -> dict[str, LookupTable]:
     """Lookup tables by name; raises SpecError for what is none."""
+    if not isinstance(lookups or {}, Mapping):
+        raise SpecError(
+            f"lookups is {lookups!r}; name each: lookups={{'r': al.lookup_table(...)}}."
+        )
     for name, each in (lookups or {}).items():
         if not isinstance(each, LookupTable):
             raise SpecError(

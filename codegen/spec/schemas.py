@@ -45,7 +45,7 @@ def _from_spark(schema: Any) -> pa.Schema:
 
 
 def _to_type(kind: str | pa.DataType, dialect: str) -> pa.DataType:
-    return parse_type(kind, dialect) if isinstance(kind, str) else kind
+    return parse_type(kind, dialect) if isinstance(kind, str) else normalise_type(kind)
 
 
 def _refuse_duplicates(names: Iterable[str]) -> None:

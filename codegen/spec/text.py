@@ -39,6 +39,8 @@ def dump_yaml(spec: SpecContent) -> str:
 
 def load_json(text: str) -> Any:
     """The content of JSON text, with errors that say where."""
+    if not isinstance(text, str | bytes):
+        raise SpecError(f"the spec is a {type(text).__name__}; give its JSON text.")
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.sql.given_names import names_of
+from aggloom.codegen.sql.given_names import both_of, names_of
 from aggloom.errors import SpecError, nearest
 
 _HOW = {"inner": "", "left": "LEFT ", "leftouter": "LEFT "}
@@ -35,7 +35,7 @@ def asof_join_sql(
     columns = ", ".join(map(quoted, names_of("asof_join: on", on)))
     if as_of is not None and not columns:
         raise SpecError("asof_join: a version is of a key; give on='id'.")
-    left, right = map(quoted, names)
+    left, right = map(quoted, both_of("asof_join: names", names))
     shown = ", ".join(names_of("asof_join: select", select))
     using = f" USING ({columns})" if columns else ""
     if as_of is not None:

@@ -17,3 +17,11 @@ def names_of(what: str, given: Any) -> list[str]:
         if not (isinstance(name, str) and name):
             raise SpecError(f"{what} names {name!r}; give names of columns.")
     return list(given)
+
+
+def both_of(what: str, given: Any) -> tuple[str, str]:
+    """The names of two tables. Raises SpecError."""
+    found = [] if isinstance(given, str) else names_of(what, given)
+    if len(found) != 2:
+        raise SpecError(f"{what} is {given!r}; give those of both tables: ('l', 'r').")
+    return found[0], found[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.sql.given_names import names_of
+from aggloom.codegen.sql.given_names import both_of, names_of
 from aggloom.errors import SpecError, nearest
 
 _WORDS = {
@@ -52,9 +52,9 @@ def join_sql(
         raise SpecError("join: give either on=[columns] or condition='l.id = r.id', and not both.")
     if not isinstance(ttl, list | tuple) or len(ttl) != 2:
         raise SpecError(f"join: ttl is {ttl!r}; give one of each side: ttl=('1 h', None).")
-    left, right = names
+    left, right = both_of("join: names", names)
     shown = ", ".join(names_of("join: select", select))
-    kept = [f"'{name}' = '{time}'" for name, time in zip(names, ttl, strict=True) if time]
+    kept = [f"'{name}' = '{time}'" for name, time in zip((left, right), ttl, strict=True) if time]
     hint = f"/*+ STATE_TTL({', '.join(kept)}) */ " if kept else ""
     test = f" USING ({', '.join(map(quoted, columns))})" if columns else ""
     test = f" ON {condition}" if condition is not None else test

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aggloom.codegen.scalar.expressions import quoted
-from aggloom.codegen.sql.given_names import names_of
+from aggloom.codegen.sql.given_names import both_of, names_of
 from aggloom.errors import SpecError, nearest
 
 _WORDS = {"inner": "JOIN", "left": "LEFT JOIN"}
@@ -32,7 +32,7 @@ def lookup_sql(
         raise SpecError(
             "lookup: give either on=[columns] or condition='l.id = r.id', and not both."
         )
-    left, right = map(quoted, names)
+    left, right = map(quoted, both_of("lookup: names", names))
     shown = ", ".join(names_of("lookup: select", select))
     test = f"USING ({', '.join(map(quoted, columns))})" if columns else f"ON {condition}"
     at = "FOR SYSTEM_TIME AS OF PROCTIME()"

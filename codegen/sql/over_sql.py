@@ -30,6 +30,11 @@ def over_sql(
         raise SpecError(f"over: calls is {calls!r}; name each column: {{'s': 'SUM(x)'}}.")
     if not calls:
         raise SpecError("over: there is no call; name a column and its function, {'s': 'SUM(x)'}.")
+    for name, call in calls.items():
+        if not isinstance(call, str):
+            raise SpecError(f"over: {name!r} is {call!r}; give a function such as 'SUM(x)'.")
+    if not isinstance(frame, str | None):
+        raise SpecError(f"over: frame is {frame!r}; give a text such as 'ROWS 9 PRECEDING'.")
     parts = [f"PARTITION BY {', '.join(map(quoted, keys))}"] if keys else []
     parts += [f"ORDER BY {', '.join(order)}"] if order else []
     parts += [frame] if frame else []

@@ -27,7 +27,7 @@ def rank_sql(
     number, or the column whose value in the first row of a key says it. number: what to call the number's column; None
     leaves it out, and then a row that only moves is no change. Raises SpecError.
     """
-    name = function.upper()
+    name = str(function).upper()
     if name not in get_args(Function):
         raise SpecError(f"rank: function is {function!r}. {nearest(name, get_args(Function))}")
     keys = names_of("rank: partition_by", partition_by)

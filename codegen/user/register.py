@@ -70,6 +70,8 @@ def register(function: Aggregate | Mapping[str, Any], *, replace: bool = False) 
 
 def unregister(name: str) -> None:
     """Forget a registered function; a built-in one that it replaced is back."""
+    if not isinstance(name, str):
+        raise SpecError(f"unregister: name is {name!r}; give the function's name")
     if USER_DEFINED.pop(name.upper(), None) is None:
         raise UnknownFunctionError(
             f"no function {name.upper()} is registered. {nearest(name, USER_DEFINED)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +18,7 @@ from aggloom.codegen.planner import (
     Stateful,
     walk,
 )
-from aggloom.errors import AggloomError, UnknownTableError, nearest
+from aggloom.errors import AggloomError, OptionError, UnknownTableError, nearest
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.local.harness_rows import read_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
@@ -66,7 +66,7 @@ class FedPlan:
         self._clock = Clock()
         self._follows = {
             self._table(name): (column, milliseconds(f"watermark of {name}", delay))
-            for name, (column, delay) in (watermarks or {}).items()
+            for name, (column, delay) in _told(watermarks).items()
         }
         self._watermarks = Watermarks(plan.scans, chosen.source_idle_timeout)
         self._has_windows = any(
@@ -345,6 +345,19 @@ class FedPlan:
         return [
             tuple(row[place] for place in back) for row in fold(moved, len(key), idempotent=True)
         ]
+
+
+def _told(watermarks: Any) -> Mapping[str, Sequence[Any]]:
+    """What is told of watermarks by table; raises OptionError unless it is a column and a delay of each."""
+    form = "watermarks={'t': ('ts', '5 s')}"
+    if not isinstance(watermarks or {}, Mapping):
+        raise OptionError(f"watermarks is {watermarks!r}; name the table: {form}.")
+    for name, each in (watermarks or {}).items():
+        if isinstance(each, str) or not isinstance(each, Sequence) or len(each) != 2:
+            raise OptionError(
+                f"watermarks: {name!r} is {each!r}; give the column, and how far rows may be out of order: {form}."
+            )
+    return watermarks or {}
 
 
 def _changes(rows: Rows) -> list[Change]:

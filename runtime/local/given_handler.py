@@ -26,7 +26,7 @@ def spec_handler(
         raise SpecError(
             "spec: it is a handler already; leave out handler=..., or give the AggSpec."
         )
-    return spec if isinstance(spec, type) else load(spec)
+    return _class_of("spec", spec, "generate(spec)")
 
 
 def window_handler(
@@ -44,9 +44,15 @@ def window_handler(
 
 def _made_from(spec: AggSpec, handler: type[Any] | str | Path, how: str) -> type[Any]:
     """A given handler class; raises SpecError unless it was made from the spec."""
-    loaded = handler if isinstance(handler, type) else load(handler)
-    if not hasattr(loaded, "SPEC_JSON"):
-        raise SpecError(f"handler: {loaded!r} is no generated handler class; generate it by {how}.")
+    loaded = _class_of("handler", handler, how)
     if loaded.spec() != spec:
         raise SpecError(f"handler: it was generated from another spec; generate it by {how}.")
+    return loaded
+
+
+def _class_of(name: str, given: type[Any] | str | Path, how: str) -> type[Any]:
+    """A handler class that is given, or lies at a path; raises SpecError for any other class."""
+    loaded = given if isinstance(given, type) else load(given)
+    if not hasattr(loaded, "SPEC_JSON"):
+        raise SpecError(f"{name}: {loaded!r} is no generated handler class; generate it by {how}.")
     return loaded

@@ -16,7 +16,7 @@ from aggloom.codegen.planner import (
     plan_windows,
 )
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
-from aggloom.errors import AggloomError, SpecError
+from aggloom.errors import AggloomError, OptionError, SpecError
 from aggloom.runtime.local.fed_plan import FedPlan
 from aggloom.runtime.local.given_handler import spec_handler, window_handler
 from aggloom.runtime.local.pipeline import Handlers, asking, handlers
@@ -65,7 +65,10 @@ class Harness(FedPlan):
     ) -> None:
         if mode not in MODES:
             raise AggloomError(f"mode={mode!r} does not exist; use {' or '.join(MODES)}")
-        options = PlanOptions(
+        if bundle_size is not None and (type(bundle_size) is not int or bundle_size < 0):
+            raise OptionError(f"bundle_size is {bundle_size!r}; it must be a number of rows.")
+        options = PlanOptions.of(
+            {},
             mini_batch_enabled=mode == "mini_batch",
             mini_batch_size=bundle_size or -1,
             agg_phase_strategy="ONE_PHASE",

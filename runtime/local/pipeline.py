@@ -12,7 +12,7 @@ import pyarrow as pa
 from aggloom.active import active_session
 from aggloom.codegen import AggSpec, Backend, calculate, generate, load, on_large_stack
 from aggloom.codegen.planner import Calc, Exchange, Node, Plan, Scan, Stateful, Union, walk
-from aggloom.errors import OptionError, UnsupportedExpressionError
+from aggloom.errors import OptionError, SpecError, UnsupportedExpressionError
 from aggloom.runtime.operators.base import Bundle, blocks_of, joined_blocks
 from aggloom.runtime.operators.fragment import Fragment, fragment_of
 from aggloom.runtime.operators.local_aggregate import LocalAggregator
@@ -24,9 +24,15 @@ Handlers = Callable[[AggSpec], type[Any]]
 Parts = list[Rows]
 
 
-@cache
 def handlers(backend: Backend) -> Handlers:
     """The handler classes of specs, generated when they are first asked for."""
+    if not isinstance(backend, str):
+        raise SpecError(f"backend is {backend!r}; it must be 'numba' or 'python'.")
+    return _handlers(backend)
+
+
+@cache
+def _handlers(backend: Backend) -> Handlers:
     return lru_cache(maxsize=256)(lambda spec: load(generate(spec, backend=backend)))
 
 

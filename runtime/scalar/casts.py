@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from aggloom.errors import InvalidCastError
 from aggloom.runtime.scalar.dates import parse_date, parse_timestamp
-from aggloom.runtime.scalar.decimals import fit, no_room, rounded_half_up
+from aggloom.runtime.scalar.decimals import fit, half_up, no_room, rounded_half_up
 from aggloom.runtime.scalar.numbers import to_bigint
 from aggloom.runtime.scalar.values import (
     Value,
@@ -40,6 +40,17 @@ def round_decimal(value: Value, dtype: pa.DataType, sql: str) -> Value:
     """A decimal as a decimal type, rounded half up."""
     return checked(
         lambda v: rounded_half_up(v, dtype), (value,), sql, InvalidCastError, no_room(dtype)
+    )
+
+
+def round_whole(value: Value, digits: int, dtype: pa.DataType, sql: str) -> Value:
+    """A decimal rounded half up to so many digits before the point, as a decimal type without a fraction."""
+    return checked(
+        lambda v: pc.cast(half_up(v, -digits), dtype),
+        (value,),
+        sql,
+        InvalidCastError,
+        no_room(dtype),
     )
 
 

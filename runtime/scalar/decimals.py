@@ -87,10 +87,12 @@ def rounded_half_up(value: Value, dtype: pa.DataType) -> Value:
 
 
 def half_up(value: Value, scale: int) -> Value:
-    """A decimal rounded to so many digits after the point, of a type that has room for the carry."""
+    """A decimal rounded to so many digits after the point (before it: negative), of a type with room for the carry."""
     if value.type.scale <= scale:
         return value
-    roomy = _wide(value, min(_WIDE, value.type.precision + 1))
+    # Whatever is rounded to more digits than it has is zero.
+    scale = max(scale, value.type.scale - value.type.precision - 1)
+    roomy = _wide(value, min(_WIDE, value.type.precision + (2 if scale < 0 else 1)))
     return pc.round(roomy, scale, round_mode="half_towards_infinity")
 
 

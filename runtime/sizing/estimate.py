@@ -78,6 +78,8 @@ def estimate(
             plan = plan_windows(query, windowing, options=chosen)
         given = named(sample, list(plan.scans))
     else:
+        if not isinstance(tables, Mapping | None):
+            raise SpecError(f"estimate: tables is {tables!r}; give a mapping of schemas by name.")
         given = named(sample, query)
         schemas = {name: schema_of(table) for name, table in given.items()} | dict(tables or {})
         changes = changes_of(given) if input_changes is None else input_changes
@@ -114,6 +116,8 @@ def _whole(rows: int | Mapping[str, int] | None, seen: Mapping[str, int]) -> dic
             if name not in seen:
                 raise UnknownTableError(f"estimate: rows of {name!r}. {nearest(name, seen)}")
         found = {**seen, **rows}
+    elif not isinstance(rows, int):
+        raise SpecError(f"estimate: rows={rows!r}; give a number, or one of each table.")
     else:
         total = sum(seen.values())
         found = {name: round(rows * number / total) for name, number in seen.items()}
@@ -129,6 +133,10 @@ def _whole(rows: int | Mapping[str, int] | None, seen: Mapping[str, int]) -> dic
 
 
 def _by_number(keys: int | Mapping[int, int] | None) -> dict[int | None, int]:
+    if not isinstance(keys, int | Mapping | None):
+        raise SpecError(
+            f"estimate: keys={keys!r}; give a number, or one of each operator by its number."
+        )
     given: dict[int | None, int] = {}
     given.update(((None, keys),) if isinstance(keys, int) else (keys or {}).items())
     for number in given.values():

@@ -25,6 +25,10 @@ def named(sample: Any, query: str | list[str]) -> dict[str, Any]:
     """Samples by table name, as Arrow tables or as Spark has them; one alone is that of the only table."""
     if isinstance(sample, Mapping):
         return {str(name): _arrow(each, str(name)) for name, each in sample.items()}
+    if not isinstance(query, str | list):
+        raise SpecError(
+            f"estimate: the query is a {type(query).__name__}; give SQL, or an AggSpec."
+        )
     names = tables_read(query) if isinstance(query, str) else query
     if len(names) != 1:
         shown = ", ".join(f"{name!r}: ..." for name in names)

@@ -10,6 +10,7 @@ import json
 import re
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 from aggloom.errors import CheckpointError, StateCorruptError, StateMismatchError
@@ -50,13 +51,29 @@ def check_directory(checkpoint: str | Path) -> None:
 
 def check_place(root: Path) -> None:
     """Raise CheckpointError where a checkpoint was moved: Spark looks for its files where they were written."""
+    for place, name in _placed(root):
+        if not (place / name).exists() and (root / name).exists():
+            raise CheckpointError(
+                f"{root}: this checkpoint was written at {place} and has been moved, and Spark keeps whole "
+                "paths in it. Move it back, or make the old path a link to the new one."
+            )
+
+
+def copied_from(checkpoint: str | Path) -> Path | None:
+    """Where a local checkpoint was written, if it is a copy beside the one that is still there."""
+    root = local(checkpoint)
+    for place, name in _placed(root):
+        both = (place / name).exists() and (root / name).exists()
+        if both and not (place / name).samefile(root / name):
+            return place
+    return None
+
+
+def _placed(root: Path) -> Iterator[tuple[Path, str]]:
+    """The files that Spark names in a checkpoint by whole paths: the checkpoint that they are in, and where in it."""
     for path in root.glob("state/*/_metadata/v*/[0-9]*"):
         for place, name in _PLACED.findall(path.read_text("utf-8", "replace")):
-            if not (local(place) / name).exists() and (root / name).exists():
-                raise CheckpointError(
-                    f"{root}: this checkpoint was written at {local(place)} and has been moved, and Spark keeps whole "
-                    "paths in it. Move it back, or make the old path a link to the new one."
-                )
+            yield local(place), name
 
 
 def _check_version(root: Path) -> None:

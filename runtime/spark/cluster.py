@@ -12,6 +12,7 @@ from typing import Any
 
 import aggloom.errors
 import aggloom.runtime
+from aggloom.runtime.spark.arguments import check_session
 from aggloom.runtime.spark.file_sink import is_here
 from aggloom.runtime.spark.session import is_local
 
@@ -27,7 +28,9 @@ def ship(spark: Any) -> None:
     """Send this aggloom to the executors of a session; what it needs (numba, pyarrow, ...) has to be there.
 
     Executors that have it installed start faster: what Numba compiles of shipped modules is kept for one application.
+    Raises SpecError if it is no session.
     """
+    check_session("ship", spark)
     # Spark serves the file as it lies there, as long as this process runs.
     place = Path(tempfile.mkdtemp(prefix="aggloom-ship-"))
     atexit.register(shutil.rmtree, place, ignore_errors=True)

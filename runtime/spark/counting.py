@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.runtime.operators.counts import FLOWS, LEVELS, Counts, OperatorCounts
+from aggloom.runtime.spark.arguments import check_query
 from aggloom.runtime.spark.expressions import quote
 from aggloom.runtime.spark.files import METRIC
 from aggloom.runtime.spark.leaving import COUNTS, counted
@@ -62,7 +63,9 @@ def progress(query: StreamingQuery) -> Counts:
     """What a streaming query has counted since it started, each batch once.
 
     Ask at least once in 100 batches: Spark forgets older ones (spark.sql.streaming.numRecentProgressUpdates).
+    Raises SpecError if it is no streaming query.
     """
+    check_query("progress", query)
     totals = _FOLLOWED.setdefault(query, Totals())
     for batch in query.recentProgress:
         totals.add(batch)

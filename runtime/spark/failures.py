@@ -25,6 +25,7 @@ from aggloom.errors import (
     StateError,
     StateRoomError,
 )
+from aggloom.runtime.spark.arguments import check_query
 from aggloom.runtime.spark.following import settle
 from aggloom.runtime.spark.known_failures import (
     OF_COLUMNS,
@@ -85,7 +86,8 @@ def started(writer: DataStreamWriter) -> StreamingQuery:
 
 
 def await_end(query: StreamingQuery) -> None:
-    """Wait until a query ends; raises the typed error of one that failed."""
+    """Wait until a query ends; raises the typed error of one that failed, SpecError if it is no streaming query."""
+    check_query("await_end", query)
     try:
         query.awaitTermination()
     except PySparkException as failure:

@@ -93,10 +93,14 @@ def hosting(
     state_limit: str | int | None,
 ) -> Settings:
     """The settings of a query's host, checked."""
-    if output_profile not in CHANGE_COLUMNS:
+    if output_profile not in tuple(CHANGE_COLUMNS):
         raise SpecError(f"output_profile {output_profile!r}: known are {', '.join(CHANGE_COLUMNS)}")
     if buckets is not None and (type(buckets) is not int or buckets < 1):
         raise SpecError(f"buckets={buckets!r}: it must be a whole number, at least 1")
+    if not isinstance(state_directory, str | Path | None):
+        raise SpecError(
+            f"state_directory is {state_directory!r}; it must be the path of a directory"
+        )
     directory = str(state_directory) if state_directory else None
     limit = None if state_limit is None else size_of(state_limit)
     return Settings(buckets, directory, output_profile, limit)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from aggloom.errors import CheckpointError, StateMismatchError, UntrustedCodeError
+from aggloom.errors import CheckpointError, SpecError, StateMismatchError, UntrustedCodeError
 from aggloom.runtime.inspection import (
     BucketSize,
     Entry,
@@ -29,6 +29,7 @@ from aggloom.runtime.inspection import (
 )
 from aggloom.runtime.operators.base import Operator, OperatorSpec, blocks_of
 from aggloom.runtime.operators.fragment import Fragment
+from aggloom.runtime.spark.arguments import check_path, check_session
 from aggloom.runtime.spark.checkpoint import require_directory
 from aggloom.runtime.spark.framing import LAYOUT
 from aggloom.runtime.spark.paths import whole
@@ -312,6 +313,11 @@ def looks_at(
     spark: SparkSession | None,
 ) -> list[Look]:
     """A look at each operator of a checkpoint, or at those that are named; raises CheckpointError."""
+    check_path("state", "checkpoint", checkpoint)
+    if batch is not None and type(batch) is not int:
+        raise SpecError(f"state: batch is {batch!r}; it must be the number of a batch")
+    if spark is not None:
+        check_session("state", spark)
     require_directory(str(checkpoint))
     # What fails is said once, and not by each thread of Spark that it passes through.
     spark = (
@@ -334,6 +340,8 @@ def looks_at(
 
 def _fitting(looks: list[Look], key: Mapping[str, Any]) -> list[Look]:
     """The operators with the columns of a key; the first, which will say what is wrong, if none has."""
+    if not isinstance(key, Mapping):
+        raise SpecError(f"state: key is {key!r}; give its values by column: {{'name': 'a'}}")
     fitting = [look for look in looks if set(look.description.key_names) <= set(key)]
     exact = [look for look in fitting if set(look.description.key_names) == set(key)]
     return exact or fitting or looks[:1]

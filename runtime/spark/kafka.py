@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from aggloom.errors import SpecError, nearest
 from aggloom.runtime.formats.registry import MESSAGES
+from aggloom.runtime.spark.arguments import check_session, check_text, mapping_of
 from aggloom.runtime.spark.connector import CONNECTOR
 from aggloom.runtime.spark.kafka_topics import Topics, remember_topics
 from aggloom.runtime.spark.messages import read_messages
@@ -48,14 +49,17 @@ def read_kafka(
     lost_data: messages that are gone before they were read are an "error", or to "ignore". properties: of Kafka's
     client, such as security.protocol. keys, unreadable, side, options: as of read_messages. Raises SpecError.
     """
+    check_session("read_kafka", spark)
+    check_text("read_kafka", "format", format)
     if format not in MESSAGES:
         raise SpecError(
             f"read_kafka: no format of messages {format!r}. {nearest(format, MESSAGES)}"
         )
     if lost_data not in ("error", "ignore"):
         raise SpecError(f"read_kafka: lost_data is {lost_data!r}; known are error, ignore")
-    listed = (topic,) if isinstance(topic, str) else tuple(topic)
-    if not servers or not listed or not all(listed):
+    several = tuple(topic) if isinstance(topic, Sequence) else ()
+    listed = (topic,) if isinstance(topic, str) else several
+    if not servers or not listed or not all(isinstance(each, str) and each for each in listed):
         raise SpecError("read_kafka: give it servers ('host:9092') and a topic")
     if pattern and len(listed) > 1:
         raise SpecError("read_kafka: a pattern is one regular expression, not several")
@@ -70,9 +74,10 @@ def read_kafka(
         if streaming:
             raise SpecError("read_kafka: end is for a batch; pass streaming=False")
         told |= _from("ending", end, None if pattern else listed)
+    form = "as in {'security.protocol': 'SSL'}"
     if max_messages_per_trigger is not None:
         told["maxOffsetsPerTrigger"] = max_messages_per_trigger
-    for name, value in (properties or {}).items():
+    for name, value in mapping_of("read_kafka", "properties", properties, form).items():
         if name in _OURS:
             raise SpecError(
                 f"read_kafka: {name!r} is not for properties; servers= says where Kafka is, and the checkpoint how far "

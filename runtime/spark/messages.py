@@ -28,6 +28,7 @@ from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import Decoded, Decoder, decoder
 from aggloom.runtime.formats.lines import cut
 from aggloom.runtime.formats.side import SideTable, side_table
+from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.arrow_udf import arrow_udf
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.counting import REFUSED, number
@@ -62,6 +63,8 @@ def read_messages(
     counted "drop", or goes with its bytes and the reason into Parquet files in the directory `side`. Other options are
     the format's. Raises SpecError and its kin.
     """
+    check_session("read_messages", getattr(df, "sparkSession", df))
+    check_text("read_messages", "format", format)
     if value not in df.columns:
         raise SpecError(f"read_messages: there is no column {value!r} of messages")
     zone = {"zone": options.pop("zone", None) or session_zone(df.sparkSession)}

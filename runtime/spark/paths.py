@@ -48,7 +48,7 @@ def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[s
             )
         return whole(spark, text), options
     if not place.exists():
-        raise SpecError(f"read_changes: there is no file or directory {text!r}.{_sibling(place)}")
+        raise SpecError(f"read_changes: there is no file or directory {text!r}.{sibling(place)}")
     if place.is_dir():
         check_passed(place, **which(options))
         return whole(spark, text), options
@@ -96,7 +96,7 @@ def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> 
     return StructType([field for field in found if field.name not in CHANGE_NAMES])
 
 
-def _sibling(place: Path) -> str:
+def sibling(place: Path) -> str:
     """The end of a message about a path that is not there: what has a name like it."""
     try:
         names = [each.name for each in place.parent.iterdir()]

@@ -22,7 +22,8 @@ from aggloom.codegen import (
 )
 from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
 from aggloom.codegen.windows import Assigner
-from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.spark.arguments import mapping_of
 from aggloom.runtime.spark.expressions import asking, is_ansi
 from aggloom.runtime.spark.group_aggregate import check_frame, find_change_column, hosting
 from aggloom.runtime.spark.lookup_frame import as_lookups
@@ -62,9 +63,10 @@ def sql(
     send rows by key without the rows that they replace. `keys`: the tables' primary keys. `lookups`: tables that lookup
     joins ask, each an al.lookup_table or a batch DataFrame. `watermarks`: by table the
     event-time column and how far rows may be out of order, unless `df.withWatermark` said so.
-    Raises SpecError and its kin, with the place in the text.
+    Raises SpecError and its kin, with the place in the text; for a keyword that the query does not read, too (`tables`
+    may hold more than that).
     """
-    frames = dict(tables or {})
+    frames = mapping_of("sql", "tables", tables, "as in tables={'t': df}")
     keywords = {}
     for name, value in named.items():
         if hasattr(value, "sparkSession") or name in tables_read(query):
@@ -77,9 +79,12 @@ def sql(
         check_frame("sql", df, name, upserts=True)
     if not frames:
         raise SpecError("sql: no table is given; pass DataFrames by name: sql(query, t=df)")
+    times = mapping_of("sql", "watermarks", watermarks, "as in watermarks={'t': ('ts', '5 s')}")
+    _check_given("watermarks", times, frames)
+    if isinstance(change_column, Mapping):
+        _check_given("change_column", change_column, frames)
     given = {
-        name: table_of(name, df, change_column, (watermarks or {}).get(name))
-        for name, df in frames.items()
+        name: table_of(name, df, change_column, times.get(name)) for name, df in frames.items()
     }
     by_key = {name: upsert_keys(df) for name, df in frames.items() if upsert_keys(df)}
     first = next(iter(frames.values()))
@@ -93,11 +98,12 @@ def sql(
             {name: columns_of(table) for name, table in given.items()},
             input_changes=_kinds(given, input_changes, by_key),
             dialect=dialect,
-            keys=by_key | dict(keys or {}),
+            keys=by_key | mapping_of("sql", "keys", keys, "as in keys={'t': ['id']}"),
             watermarks={name: table.time for name, table in given.items() if table.time},
             options=chosen,
-            lookups=as_lookups(dict(lookups or {})),
+            lookups=as_lookups(mapping_of("sql", "lookups", lookups, "as in lookups={'r': df}")),
         )
+    _check_read(query, plan, [name for name in frames if name in named])
     settings = hosting(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, given)
     ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), _has_watermarks(plan))
@@ -108,21 +114,23 @@ def _kinds(
     tables: Mapping[str, Table],
     said: str | Mapping[str, str] | None,
     by_key: Mapping[str, tuple[str, ...]],
-) -> str | Mapping[str, str]:
+) -> Mapping[str, str]:
     """What kinds of changes each table sends: as is said of it, as it was read, or as its change column says.
 
     by_key: the tables that were read by their keys; raises SpecError where something else is said of one.
     """
-    listed = dict.fromkeys(tables, said) if isinstance(said, str) else dict(said or {})
+    listed: dict[str, str]
+    if said is None or isinstance(said, Mapping):
+        told = {n: "append" if t.change_column is None else "retract" for n, t in tables.items()}
+        listed = dict(said or {})
+    else:
+        told, listed = {}, dict.fromkeys(tables, said)
     for name in by_key:
         if listed.setdefault(name, "upsert") != "upsert":
             raise SpecError(
                 f"table {name} was read by its keys, so that it sends upserts and not {listed[name]!r}; "
                 "leave out what input_changes says of it, or keys= where it is read"
             )
-    if isinstance(said, str):
-        return dict(listed)
-    told = {n: "append" if t.change_column is None else "retract" for n, t in tables.items()}
     return told | listed
 
 
@@ -136,6 +144,27 @@ def handler_texts(backend: Backend) -> HandlerOf:
         return HandlerText(source.text, source.digest)
 
     return text
+
+
+def _check_given(what: str, named: Mapping[str, Any], frames: Mapping[str, DataFrame]) -> None:
+    """Raise OptionError where something is said of a table that is not given."""
+    for name in named:
+        if name not in frames:
+            raise OptionError(
+                f"{what} names table {name!r}, which is not given. {nearest(name, frames)}"
+            )
+
+
+def _check_read(query: str, plan: Plan, names: Sequence[str]) -> None:
+    """Raise SpecError where a table was given by keyword, and the query does not read it."""
+    read = {*tables_read(query), *plan.scans}
+    known = {name.casefold() for name in read}
+    for name in names:
+        if name.casefold() not in known:
+            raise SpecError(
+                f"sql: table {name!r} is given, and the query does not read it (it reads "
+                f"{', '.join(sorted(read))}); leave it out, or give what several queries share as tables={{...}}"
+            )
 
 
 def _waits_for_the_clock(plan: Plan) -> bool:
@@ -160,12 +189,11 @@ def table_of(
     watermark: tuple[str, Any] | None,
 ) -> Table:
     """A DataFrame as a table of a query: its change column as it is called, found by its name, or none."""
-    asked = change_column
+    asked: Any = change_column
     if isinstance(change_column, Mapping):
         asked = change_column.get(name, "")
     if asked == "":
         return watermarked(df, find_change_column(df, []), watermark)
-    assert asked is None or isinstance(asked, str)
     if asked is not None and asked not in df.columns:
         raise UnknownColumnError(
             f"table {name}: there is no change column {asked!r}. {nearest(asked, df.columns)}"

@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.spark.arguments import check_path, check_session
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.release import SPARK, require
 
@@ -25,8 +26,10 @@ def repartition(spark: SparkSession, checkpoint: str | Path, partitions: int) ->
     The query must not be running, and its last batch must have ended. Where it is started again its buckets are as many
     as before. Raises AggloomError if Spark cannot do it.
     """
+    check_session("repartition", spark)
+    check_path("repartition", "checkpoint", checkpoint)
     require("repartition", _SINCE, spark)
-    if partitions < 1:
+    if type(partitions) is not int or partitions < 1:
         raise AggloomError(f"partitions={partitions}: at least one is needed")
     known = partitions_of(checkpoint)
     if known == partitions:

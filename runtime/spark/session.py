@@ -12,6 +12,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from aggloom.errors import AggloomError
+from aggloom.runtime.spark.arguments import check_text
 from aggloom.runtime.spark.launch import java_launched
 from aggloom.runtime.spark.local_files import without_processes
 from aggloom.runtime.spark.release import SPARK, streaming_class
@@ -40,7 +41,10 @@ def session(name: str = "aggloom", master: str = "local[*]", **conf: Any) -> Spa
 
     On a cluster executors have a Python of their own, which `spark__pyspark__python` or PYSPARK_PYTHON names.
     `aggloom__chatter=True` lets through the lines that Spark always writes as it starts and as a query does.
+    Raises SpecError for a name or a master that is no text.
     """
+    check_text("session", "name", name)
+    check_text("session", "master", master)
     _need_java()
     here = master.startswith("local")
     if here:

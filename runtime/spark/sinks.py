@@ -10,20 +10,23 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import CheckpointError, SpecError, StateCorruptError, nearest
 from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.sinks.registry import KNOWN, destination
+from aggloom.runtime.spark.arguments import check_path, check_text, check_trigger
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.each_batch import EachBatch, change_column_of
-from aggloom.runtime.spark.failures import started, telling
+from aggloom.runtime.spark.failures import explained, started, telling
 from aggloom.runtime.spark.file_sink import WRITTEN, FileSink, is_here, take_back
+from aggloom.runtime.spark.group_aggregate import check_frame
 from aggloom.runtime.spark.journal import followed
 from aggloom.runtime.spark.lower import lowered
-from aggloom.runtime.spark.paths import whole
+from aggloom.runtime.spark.paths import sibling, whole
 from aggloom.runtime.spark.repartition import hint
 from aggloom.runtime.spark.source_log import check_output
 from aggloom.runtime.spark.starting import WithFiles, ready
@@ -57,6 +60,15 @@ def write_changes(
     "connect": "dbname=shop"} (docs/sinks.md). By default it processes what is there and stops. `key_columns` tell
     `table` which row a lone +U replaces, and the others by which columns rows are written, if not by the result's key.
     """
+    check_frame("write_changes", df, upserts=True)
+    check_path("write_changes", "checkpoint", checkpoint)
+    if trigger:
+        check_trigger("write_changes", trigger)
+    if query_name is not None:
+        check_text("write_changes", "query_name", query_name)
+    if type(rows_shown) is not int or rows_shown < 0:
+        raise SpecError(f"write_changes: rows_shown is {rows_shown!r}; it must be a whole number")
+    _check_names(key_columns)
     if not df.isStreaming:
         raise SpecError(
             "write_changes: the DataFrame is a batch, whose changes are all there: use df.write or df.toArrow(), "
@@ -68,6 +80,13 @@ def write_changes(
             "For a function of your own use df.writeStream.foreachBatch"
         )
     kind, path, options = destination(sink)
+    chosen = trigger or {"availableNow": True}
+    try:
+        df.writeStream.trigger(**chosen)
+    except PySparkException as failure:
+        raise SpecError(
+            f"write_changes: Spark refuses trigger={trigger!r}: {explained(failure)}"
+        ) from None
     path = whole(df.sparkSession, path) if path else path
     checkpoint = whole(df.sparkSession, checkpoint)
     made = given = lowered(df)
@@ -77,19 +96,20 @@ def write_changes(
     batches = None
     if options is not None:
         batches = EachBatch.of(df, made, options, key_columns, checkpoint)
+    else:
+        _check_key(df.columns[:-1], key_columns)
     df = ready(df, checkpoint)
     keeps = hint(df.sparkSession, checkpoint)
     if keeps:
         _LOG.warning(keeps)
     writer = df.writeStream.outputMode("append").option("checkpointLocation", str(checkpoint))
-    writer = writer.trigger(**(trigger or {"availableNow": True}))
+    writer = writer.trigger(**chosen)
     if query_name:
         writer = writer.queryName(query_name)
     each: Callable[[DataFrame, int], None] | None = batches
     if kind == "console":
         each = ConsoleSink(rows_shown)
     elif kind == "table":
-        _check_key(df.columns[:-1], key_columns)
         made = lowered(df)
         in_order = made is None or key_columns is None or made.plan.is_ordered(key_columns)
         told = None if made is None else made.plan.tells_before
@@ -106,10 +126,17 @@ def write_changes(
     return followed(started(writer), checkpoint, given)
 
 
-def _check_key(names: Sequence[str], key: Sequence[str] | None) -> None:
-    """Raise SpecError unless what is to tell rows apart are columns of the result."""
+def _check_names(key: Any) -> None:
+    """Raise SpecError unless what is to tell rows apart, if given, is a list of names."""
     if isinstance(key, str):
         raise SpecError(f"write_changes: key_columns is the text {key!r}; give a list of columns")
+    listed = isinstance(key, Sequence) and all(isinstance(name, str) for name in key)
+    if key is not None and not listed:
+        raise SpecError(f"write_changes: key_columns is {key!r}; give a list of columns")
+
+
+def _check_key(names: Sequence[str], key: Sequence[str] | None) -> None:
+    """Raise SpecError unless what is to tell rows apart are columns of the result."""
     for name in key or ():
         if name not in names:
             raise SpecError(
@@ -296,9 +323,15 @@ def _checksum(table: pa.Table) -> bytes:
 def read_table(checkpoint: str | Path) -> pa.Table:
     """The table that a `table` sink keeps under this checkpoint; a row that is there n times comes n times.
 
-    Raises CheckpointError if no batch has run, StateCorruptError if the file is damaged or missing.
+    Raises CheckpointError if there is no such directory, or if no batch has run; StateCorruptError if the file is
+    damaged or missing.
     """
+    check_path("read_table", "checkpoint", checkpoint)
     file = Path(checkpoint) / TABLE_FILE
+    if not file.parent.is_dir():
+        is_file = file.parent.exists()
+        where = " That is a file." if is_file else sibling(file.parent)
+        raise CheckpointError(f"read_table: there is no directory {str(checkpoint)!r}.{where}")
     if not file.exists() and not batches(file.with_name("commits")):
         raise CheckpointError(f"{checkpoint}: no batch has run yet, so that there is no table.")
     stored = _read(file)

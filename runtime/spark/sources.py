@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StringType, StructField, StructType
@@ -21,10 +22,11 @@ from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
+from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.expressions import quote, spark_schema
-from aggloom.runtime.spark.failures import telling
+from aggloom.runtime.spark.failures import explained, telling
 from aggloom.runtime.spark.file_names import well_named
 from aggloom.runtime.spark.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.footers import Footers, sound_in_java, sound_in_workers
@@ -84,6 +86,8 @@ def read_changes(
     database, table: as the format has them (docs/formats.md). Raises SpecError for these; what is wrong with a file
     fails the query with an InputFormatError.
     """
+    check_session("read_changes", spark)
+    check_text("read_changes", "format", format)
     check_in_lines(format, "read_changes")
     _one_of("format", format, (*LINES, *FILES))
     told: dict[str, str] = {
@@ -187,7 +191,10 @@ def reader_keywords() -> dict[str, type]:
 def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
     """The schema as Spark's."""
     if isinstance(schema, str):
-        return StructType.fromDDL(schema)
+        try:
+            return StructType.fromDDL(schema)
+        except PySparkException as failure:
+            raise SpecError(f"read_changes: schema is {schema!r}: {explained(failure)}") from None
     if isinstance(schema, pa.Schema):
         return spark_schema(schema)
     if isinstance(schema, StructType):

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from aggloom.errors import StateMismatchError
 from aggloom.runtime.spark import query_file
-from aggloom.runtime.spark.checkpoint import check_directory, check_records
+from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
 from aggloom.runtime.spark.cluster import check_shared
 from aggloom.runtime.spark.evolution import changed_calls
 from aggloom.runtime.spark.kafka_topics import check_topics
@@ -43,6 +43,13 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     check_shared(df.sparkSession, "checkpoint", checkpoint)
     check_directory(checkpoint)
     check_records(checkpoint)
+    original = copied_from(checkpoint)
+    if original is not None:
+        _log.warning(
+            "%s: a copy of the checkpoint at %s, of which Spark reads files whose whole paths are in it: keep that one "
+            "while this one runs, or put the copy back in its place.",
+            *(checkpoint, original),
+        )
     read = read_files(checkpoint)
     warn_changed(checkpoint, read)
     batch = query_file.next_batch(checkpoint)

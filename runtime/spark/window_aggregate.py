@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pyspark.sql.types import TimestampNTZType
 from aggloom.codegen import MODES, AggSpec, Backend, milliseconds
 from aggloom.codegen.planner import Plan, PlanOptions, plan_windows, walk
 from aggloom.codegen.windows import Assigner, Evictor, Trigger, Windowing
-from aggloom.errors import SpecError, UnknownColumnError, nearest
+from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.local.given_handler import window_handler
 from aggloom.runtime.spark.expressions import quote
 from aggloom.runtime.spark.files import remember_watermark
@@ -67,7 +67,10 @@ def window_aggregate(
         raise SpecError(f"mode {mode!r}: known are {' and '.join(MODES)}")
     check_frame("window_aggregate", df)
     windowing = Windowing.of(window, trigger, evictor, allowed_lateness, late_rows)
-    assert windowing is not None
+    if windowing is None or not isinstance(spec, AggSpec):
+        raise SpecError(
+            "window_aggregate: give an AggSpec, and a window such as Tumble('1 hour', on='ts')"
+        )
     if change_column == "":
         change_column = find_change_column(df, spec.schema.names)
     if change_column is not None and change_column not in df.columns:
@@ -99,6 +102,10 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
     own = next((f.name for f in df.schema.fields if _DELAY in (f.metadata or {})), None)
     if asked is None:
         return Table(df, change_column, own)
+    if isinstance(asked, str) or not isinstance(asked, Sequence) or len(asked) != 2:
+        raise OptionError(
+            f"watermark is {asked!r}; give the column, and how far rows may be out of order: ('ts', '5 s')"
+        )
     column, delay = asked
     if column not in df.columns:
         raise UnknownColumnError(
@@ -110,6 +117,8 @@ def watermarked(df: DataFrame, change_column: str | None, asked: tuple[str, Any]
             "or do not give watermark"
         )
     ms = milliseconds("watermark", delay)
+    if ms < 0:
+        raise OptionError(f"watermark is {delay!r}; rows are late by 0 or more")
     timed, time = df, column
     if isinstance(df.schema[column].dataType, TimestampNTZType):
         # Spark's watermarks are of instants: a wall clock is taken for that of UTC, as windows take it.
@@ -140,11 +149,20 @@ def require_watermarks(plan: Plan, tables: Mapping[str, Table]) -> None:
 
 def on_time(changes: DataFrame) -> DataFrame:
     """The changes of windows that were asked for late_rows, without the rows that came too late."""
+    _check_late("on_time", changes)
     return changes.where(F.col(LATE_ROW).isNull()).drop(LATE_ROW)
 
 
 def late_rows(changes: DataFrame) -> DataFrame:
     """The rows that came too late for their windows, with their change column, of a result that has late_rows."""
+    _check_late("late_rows", changes)
     kind = changes.columns[-1]
     word = F.regexp_replace(F.col(kind), "^late_", "").alias(kind)
     return changes.where(F.col(LATE_ROW).isNotNull()).select(f"{LATE_ROW}.*", word)
+
+
+def _check_late(call: str, changes: Any) -> None:
+    """Raise SpecError unless these are changes with the rows that came too late."""
+    check_frame(call, changes)
+    if LATE_ROW not in changes.columns:
+        raise SpecError(f"{call}: there is no column {LATE_ROW!r}; ask for it: late_rows=True")
