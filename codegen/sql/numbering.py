@@ -256,18 +256,21 @@ def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
         fix = "say how many rows with LIMIT"
         raise refusal(sql, place, "OFFSET without LIMIT is", fix)
     function: Function = "ROW_NUMBER"
-    if isinstance(limit, exp.Fetch):
-        rows = _counted(sql, limit.args.get("count") or exp.Literal.number(1), "FETCH")
-        chosen = limit.args.get("limit_options")
-        if chosen is not None and chosen.args.get("percent"):
-            raise refusal(sql, place, "FETCH of a PERCENT is", "say how many rows")
-        if chosen is not None and chosen.args.get("with_ties"):
-            function = "RANK"
-            if skipped:
-                fix = "take OFFSET out, or write RANK() and ROW_NUMBER() in sub-queries"
-                raise refusal(sql, place, "WITH TIES after OFFSET is", fix)
-    else:
-        rows = _counted(sql, limit.expression, "LIMIT")
+    fetch = isinstance(limit, exp.Fetch)
+    clause = "FETCH" if fetch else "LIMIT"
+    count = limit.args.get("count") or exp.Literal.number(1) if fetch else limit.expression
+    rows = _counted(sql, count, clause)
+    if limit.expressions:
+        fix = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY ...) <= n"
+        raise refusal(sql, place, "LIMIT BY is", fix)
+    chosen = limit.args.get("limit_options")
+    if chosen is not None and chosen.args.get("percent"):
+        raise refusal(sql, place, f"{clause} of a PERCENT is", "say how many rows")
+    if chosen is not None and chosen.args.get("with_ties"):
+        function = "RANK"
+        if skipped:
+            fix = "take OFFSET out, or write RANK() and ROW_NUMBER() in sub-queries"
+            raise refusal(sql, place, "WITH TIES after OFFSET is", fix)
     order = tree.args.get("order")
     if function == "RANK" and order is None:
         raise SqlError(located("WITH TIES needs an ORDER BY.", sql, place))
