@@ -54,3 +54,17 @@ def test_group_by_distinct_has_each_set_once() -> None:
     ]
     assert len(table(f"SELECT k, COUNT(*) AS n FROM t GROUP BY {sets}")) == 6
     assert table("SELECT COUNT(*) AS n FROM t GROUP BY DISTINCT GROUPING SETS ((), ())") == [(4,)]
+
+
+def test_grouping_sets_after_the_keys_are_the_sets_alone() -> None:
+    """Spark's form without a comma; with one the key is in every set."""
+    rows = table("SELECT k, g, COUNT(*) AS n FROM t GROUP BY k, g GROUPING SETS ((g), (k))")
+    assert rows == [("a", None, 2), ("b", None, 2), (None, 1, 3), (None, 2, 1)]
+    rows = table(
+        "SELECT k, GROUPING_ID() AS i, COUNT(*) AS n FROM t GROUP BY k, g GROUPING SETS ((g), ())"
+    )
+    assert rows == [(None, 2, 1), (None, 2, 3), (None, 3, 4)]
+    rows = table("SELECT k, g, COUNT(*) AS n FROM t GROUP BY k, GROUPING SETS ((g), ())")
+    assert len(rows) == 5
+    with pytest.raises(UnsupportedSqlError, match="put a comma between"):
+        table("SELECT k FROM t GROUP BY ROLLUP (k) GROUPING SETS ((k))")

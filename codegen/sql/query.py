@@ -26,6 +26,7 @@ from aggloom.codegen.sql.grouping_sets import (
     count_sets,
     grouping_value,
     has_sets,
+    listed_keys,
     sets_of,
 )
 from aggloom.codegen.sql.scope import Scope, bare, named, text_of
@@ -137,7 +138,10 @@ class Block(Scope):
             if group.args.get("all") is False:
                 # GROUP BY DISTINCT: each set once.
                 found = list({frozenset(map(text_of, part)): part for part in found}.values())
-            nodes = list({text_of(node): node for part in found for node in part}.values())
+            listed = [self._key(node, projections) for node in listed_keys(group)]
+            nodes = list(
+                {text_of(node): node for part in [listed, *found] for node in part}.values()
+            )
         taken = {text_of(node): alias for node, alias, _ in projections if alias is not None}
         self.key_kinds |= {type(node) for node in nodes}
         for node in nodes:
@@ -154,6 +158,10 @@ class Block(Scope):
             self.keys[text_of(named(GROUP_ID))] = GROUP_ID
 
     def _check_sets(self, group: exp.Group) -> None:
+        for node in listed_keys(group):
+            if node.find(exp.GroupingSets, exp.Cube, exp.Rollup):
+                what = "ROLLUP, CUBE or GROUPING SETS before GROUPING SETS without a comma is"
+                raise refusal(self.sql, group, what, "put a comma between them")
         sets = count_sets(group)
         if sets > MAX_SETS:
             what = f"this GROUP BY stands for {sets} sets of keys, and {MAX_SETS} is the limit; more are"
