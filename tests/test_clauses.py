@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
+from aggloom.errors import (
+    DuplicateNameError,
+    SqlError,
+    UnsupportedExpressionError,
+    UnsupportedSqlError,
+)
 from aggloom.runtime.local.harness import Harness
 
 ROWS = [("a", 1, 5), ("a", 2, 5), ("b", 1, 7), ("b", 1, 9)]
@@ -31,6 +36,41 @@ def table(sql: str) -> list[tuple[Any, ...]]:
             "WITH a AS (SELECT k FROM t), A AS (SELECT g FROM t) SELECT * FROM a",
             DuplicateNameError,
             "WITH names 'A' twice",
+        ),
+        (
+            "SELECT SUM(x) OVER w AS s FROM t WINDOW w AS (PARTITION BY k), W AS (PARTITION BY g)",
+            DuplicateNameError,
+            "WINDOW names 'W' twice",
+        ),
+        (
+            "SELECT * FROM (SELECT k FROM t) AS z TABLESAMPLE (10 PERCENT)",
+            UnsupportedSqlError,
+            "SAMPLE after a query is",
+        ),
+        (
+            "SELECT * FROM t JOIN (SELECT k FROM t) AS z TABLESAMPLE (10 PERCENT) ON TRUE",
+            UnsupportedSqlError,
+            "SAMPLE after a query is",
+        ),
+        (
+            "SELECT k FROM t WINDOW w AS (ORDER BY x), w AS (ORDER BY g) QUALIFY RANK() OVER w = 1",
+            DuplicateNameError,
+            "WINDOW names 'w' twice",
+        ),
+        (
+            "SELECT TIMESTAMP '2020-01-01 00:00:00' + INTERVAL '999999999' DAY AS s FROM t",
+            UnsupportedExpressionError,
+            "outside what runs",
+        ),
+        (
+            "SELECT DATE '2020-01-01' + INTERVAL '9999999999' DAY AS s FROM t",
+            UnsupportedExpressionError,
+            "outside what runs",
+        ),
+        (
+            "SELECT SUBSTRING(k, 99999999999999999999) AS s FROM t",
+            UnsupportedExpressionError,
+            "outside what runs",
         ),
     ],
 )
@@ -68,3 +108,26 @@ def test_grouping_sets_after_the_keys_are_the_sets_alone() -> None:
     assert len(rows) == 5
     with pytest.raises(UnsupportedSqlError, match="put a comma between"):
         table("SELECT k FROM t GROUP BY ROLLUP (k) GROUPING SETS ((k))")
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT g FROM t ORDER BY x LIMIT 1 OFFSET {huge}", []),
+        ("SELECT g FROM t ORDER BY x, g LIMIT {huge} OFFSET 3", [(1,)]),
+        ("SELECT g FROM t ORDER BY x LIMIT {huge} OFFSET {huge}", []),
+        (
+            "SELECT g FROM (SELECT g, ROW_NUMBER() OVER (ORDER BY x) AS n FROM t) WHERE n = {huge}",
+            [],
+        ),
+        ("SELECT LAG(x, {huge}) OVER (ORDER BY x) AS s FROM t WHERE g = 2", [(None,)]),
+        ("SELECT NTH_VALUE(x, {huge}) OVER (ORDER BY x) AS s FROM t WHERE g = 2", [(None,)]),
+        ("SELECT NTILE({huge}) OVER (ORDER BY x) AS s FROM t WHERE k = 'b'", [(1,), (2,)]),
+        (
+            "SELECT SUM(x) OVER (ORDER BY x ROWS {huge} PRECEDING) AS s FROM t WHERE k = 'b'",
+            [(16,), (7,)],
+        ),
+    ],
+)
+def test_numbers_beyond_all_rows(sql: str, rows: list[tuple[Any, ...]]) -> None:
+    assert table(sql.format(huge=99999999999999999999)) == rows

@@ -17,7 +17,7 @@ from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, named, text_of
 from aggloom.codegen.sql.shape import refusal
-from aggloom.errors import SqlError
+from aggloom.errors import DuplicateNameError, SqlError
 
 Function = Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
 
@@ -220,6 +220,9 @@ def _checked(
         if not known:
             message = f"there is no window {window.args['alias'].name!r}; write WINDOW after FROM."
             raise SqlError(located(message, sql, window))
+        if len(known) > 1:
+            message = f"WINDOW names {known[1].this.name!r} twice; rename one."
+            raise DuplicateNameError(located(message, sql, known[1]))
         clauses = known[0]
     if clauses.args.get("spec"):
         raise refusal(sql, call, f"a frame for {function} is", "take it out; it has none")
