@@ -115,10 +115,15 @@ class _Builder:
             fix = "no plan ends for it; write the steps out"
             raise refusal(self.sql, clause, "WITH RECURSIVE is", fix)
         builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, self.open)
+        own: set[str] = set()
         for item in clause.expressions:
+            name = item.alias.casefold()
+            if name in own:
+                message = f"WITH names {item.alias!r} twice; rename one."
+                raise DuplicateNameError(located(message, self.sql, item))
+            own.add(name)
             columns = tuple(column.name for column in item.args["alias"].columns)
-            plan = builder._renamed(builder.query(item.this), columns, item)
-            builder.named[item.alias.casefold()] = plan
+            builder.named[name] = builder._renamed(builder.query(item.this), columns, item)
         return builder
 
     def seeing(self, rows: Mapping[str, Node]) -> _Builder:

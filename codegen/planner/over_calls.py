@@ -17,6 +17,7 @@ from aggloom.codegen.sql.calls import constant, lower
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located
 from aggloom.codegen.sql.frames import Frame
+from aggloom.codegen.sql.numbering_range import MOST_ROWS
 from aggloom.codegen.sql.over import WindowFunction
 from aggloom.codegen.sql.scope import Scope, bare, pretty
 from aggloom.errors import SqlError
@@ -120,7 +121,7 @@ def _whole(scope: Scope, call: Call, node: exp.Expression, least: int) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number < least:
         what = f"needs a whole number from {least} on that is written out, not {pretty(bare(node))}"
         raise _error(scope, call, what)
-    return number
+    return min(number, MOST_ROWS)
 
 
 def _error(scope: Scope, call: Call, what: str) -> SqlError:

@@ -74,6 +74,9 @@ def by_interval(low: Lowering, node: exp.Binary) -> Lowered:
     if not str(text).lstrip("-").isdigit():
         raise unsupported(node, NEEDS_SPARK)
     count = sign * int(text)
+    days_fit = abs(count) < 2**31 // 12 if value.type == _DATE else True
+    if not days_fit or abs(count * _MICROSECONDS.get(name, 1)) >= 2**63:
+        raise unsupported(node, NEEDS_SPARK)
     if value.type == _DATE and name in ("DAY", "WEEK"):
         days = constant(count * (7 if name == "WEEK" else 1), _INT)
         return _add_days(low, node, value, days, 1)

@@ -63,6 +63,8 @@ def whole_number(node: exp.Expression | None, whole: exp.Expression) -> int:
     number = node.this if isinstance(node, exp.Neg) else node
     if not isinstance(number, exp.Literal) or number.is_string or not number.this.isdigit():
         raise unsupported(whole, NEEDS_SPARK)
+    if len(number.this) > 18:
+        raise unsupported(whole, NEEDS_SPARK)
     return -int(number.this) if isinstance(node, exp.Neg) else int(number.this)
 
 

@@ -25,8 +25,15 @@ def has_sets(group: exp.Group | None) -> bool:
     )
 
 
+def listed_keys(group: exp.Group) -> list[exp.Expression]:
+    """The keys before GROUPING SETS without a comma, as Spark lists them: those in no set are NULL in every row."""
+    return list(group.expressions) if group.args.get("grouping_sets") else []
+
+
 def count_sets(group: exp.Group) -> int:
     """How many sets a GROUP BY stands for, told without making them."""
+    if alone := group.args.get("grouping_sets"):
+        return sum(_count(node) for node in alone)
     total = prod(_count(node) for node in group.expressions)
     for clause in ("rollup", "cube"):
         for node in group.args.get(clause) or ():
@@ -45,7 +52,12 @@ def _count(node: exp.Expression) -> int:
 
 
 def sets_of(group: exp.Group) -> list[Keys]:
-    """The sets of a GROUP BY: what stands side by side is combined."""
+    """The sets of a GROUP BY: what stands side by side is combined.
+
+    Spark's GROUP BY a, b GROUPING SETS (..), without a comma, means the sets alone: what stands before lists the keys.
+    """
+    if alone := group.args.get("grouping_sets"):
+        return [found for node in alone for found in _sets(node)]
     parts = [_sets(node) for node in group.expressions]
     for clause in ("rollup", "cube"):
         for node in group.args.get(clause) or ():

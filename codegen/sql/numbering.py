@@ -17,7 +17,7 @@ from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, named, text_of
 from aggloom.codegen.sql.shape import refusal
-from aggloom.errors import SqlError
+from aggloom.errors import DuplicateNameError, SqlError
 
 Function = Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
 
@@ -220,6 +220,9 @@ def _checked(
         if not known:
             message = f"there is no window {window.args['alias'].name!r}; write WINDOW after FROM."
             raise SqlError(located(message, sql, window))
+        if len(known) > 1:
+            message = f"WINDOW names {known[1].this.name!r} twice; rename one."
+            raise DuplicateNameError(located(message, sql, known[1]))
         clauses = known[0]
     if clauses.args.get("spec"):
         raise refusal(sql, call, f"a frame for {function} is", "take it out; it has none")
@@ -256,18 +259,21 @@ def _limited(sql: str, tree: exp.Expression) -> NumberingQuery:
         fix = "say how many rows with LIMIT"
         raise refusal(sql, place, "OFFSET without LIMIT is", fix)
     function: Function = "ROW_NUMBER"
-    if isinstance(limit, exp.Fetch):
-        rows = _counted(sql, limit.args.get("count") or exp.Literal.number(1), "FETCH")
-        chosen = limit.args.get("limit_options")
-        if chosen is not None and chosen.args.get("percent"):
-            raise refusal(sql, place, "FETCH of a PERCENT is", "say how many rows")
-        if chosen is not None and chosen.args.get("with_ties"):
-            function = "RANK"
-            if skipped:
-                fix = "take OFFSET out, or write RANK() and ROW_NUMBER() in sub-queries"
-                raise refusal(sql, place, "WITH TIES after OFFSET is", fix)
-    else:
-        rows = _counted(sql, limit.expression, "LIMIT")
+    fetch = isinstance(limit, exp.Fetch)
+    clause = "FETCH" if fetch else "LIMIT"
+    count = limit.args.get("count") or exp.Literal.number(1) if fetch else limit.expression
+    rows = _counted(sql, count, clause)
+    if limit.expressions:
+        fix = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY ...) <= n"
+        raise refusal(sql, place, "LIMIT BY is", fix)
+    chosen = limit.args.get("limit_options")
+    if chosen is not None and chosen.args.get("percent"):
+        raise refusal(sql, place, f"{clause} of a PERCENT is", "say how many rows")
+    if chosen is not None and chosen.args.get("with_ties"):
+        function = "RANK"
+        if skipped:
+            fix = "take OFFSET out, or write RANK() and ROW_NUMBER() in sub-queries"
+            raise refusal(sql, place, "WITH TIES after OFFSET is", fix)
     order = tree.args.get("order")
     if function == "RANK" and order is None:
         raise SqlError(located("WITH TIES needs an ORDER BY.", sql, place))

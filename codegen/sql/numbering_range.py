@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from sqlglot import exp
 
 from aggloom.codegen.sql.scope import bare
+
+MOST_ROWS: Final = 2**61
+"""A number of rows that no table has, and of which two still add up to 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +100,13 @@ def _limits(
 
 
 def whole_number(node: exp.Expression) -> int | None:
-    """The whole number that an expression is, or None."""
+    """The whole number that an expression is, or None; one beyond all numbers of rows is the greatest of them."""
     node, sign = bare(node), 1
     if isinstance(node, exp.Neg):
         node, sign = bare(node.this), -1
     if not isinstance(node, exp.Literal) or node.is_string:
         return None
     text = str(node.this)
-    return sign * int(text) if text.lstrip("-").isdigit() else None
+    if not text.lstrip("-").isdigit():
+        return None
+    return max(-MOST_ROWS, min(sign * int(text), MOST_ROWS))

@@ -19,7 +19,7 @@ from aggloom.codegen.sql.errors import located
 from aggloom.codegen.sql.numbering import Function, Plain
 from aggloom.codegen.sql.scope import Scope, bare, named, pretty, text_of
 from aggloom.codegen.sql.shape import is_clock, refusal
-from aggloom.errors import SqlError
+from aggloom.errors import DuplicateNameError, SqlError
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,12 @@ class _Split:
         self.windows: dict[str, WindowFunction] = {}
         group = tree.args.get("group")
         self.keys = {text_of(bare(key)) for key in group.expressions} if group else set()
-        self.named = {each.name.casefold(): each for each in tree.args.get("windows") or ()}
+        self.named: dict[str, exp.Expression] = {}
+        for each in tree.args.get("windows") or ():
+            if each.name.casefold() in self.named:
+                message = f"WINDOW names {each.name!r} twice; rename one."
+                raise DuplicateNameError(located(message, sql, each))
+            self.named[each.name.casefold()] = each
 
     def query(self) -> OverQuery:
         tree = self.plain.tree

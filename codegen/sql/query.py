@@ -26,6 +26,7 @@ from aggloom.codegen.sql.grouping_sets import (
     count_sets,
     grouping_value,
     has_sets,
+    listed_keys,
     sets_of,
 )
 from aggloom.codegen.sql.scope import Scope, bare, named, text_of
@@ -112,6 +113,7 @@ class Block(Scope):
 
     def _find_keys(self, projections: list[tuple[exp.Expression, str | None, str]]) -> None:
         group, distinct = self.tree.args.get("group"), self.tree.args.get("distinct")
+        sets = has_sets(group)
         nodes: list[exp.Expression] = []
         if distinct is not None:
             if group is not None or any(node.find(Call) for node, _, _ in projections):
@@ -119,15 +121,27 @@ class Block(Scope):
             if distinct.args.get("on"):
                 raise refusal(self.sql, distinct, "DISTINCT ON is", "use plain DISTINCT")
             nodes = [node for node, _, _ in projections]
-        elif group is not None and group.args.get("all"):
+        elif group is not None and group.args.get("all") and not group.expressions:
+            if sets:
+                raise refusal(
+                    self.sql, group, "GROUP BY ALL beside ROLLUP or CUBE is", "name the keys"
+                )
             nodes = [node for node, _, _ in projections if not node.find(Call)]
         elif group is not None:
+            if group.args.get("totals"):
+                raise refusal(self.sql, group, "WITH TOTALS is", "write WITH ROLLUP")
             chosen = [tuple(group.expressions)]
-            if has_sets(group):
+            if sets:
                 self._check_sets(group)
                 chosen = sets_of(group)
             found = [[self._key(node, projections) for node in nodes] for nodes in chosen]
-            nodes = list({text_of(node): node for part in found for node in part}.values())
+            if group.args.get("all") is False:
+                # GROUP BY DISTINCT: each set once.
+                found = list({frozenset(map(text_of, part)): part for part in found}.values())
+            listed = [self._key(node, projections) for node in listed_keys(group)]
+            nodes = list(
+                {text_of(node): node for part in [listed, *found] for node in part}.values()
+            )
         taken = {text_of(node): alias for node, alias, _ in projections if alias is not None}
         self.key_kinds |= {type(node) for node in nodes}
         for node in nodes:
@@ -139,11 +153,15 @@ class Block(Scope):
             else:
                 self.keys[text_of(node)] = self.compute(node, taken.get(text_of(node)))
         # The empty set alone is no grouping at all, as in Spark.
-        if has_sets(group) and chosen != [()]:
+        if sets and found != [[]]:
             self.sets = [tuple({self.keys[text_of(node)]: 0 for node in part}) for part in found]
             self.keys[text_of(named(GROUP_ID))] = GROUP_ID
 
     def _check_sets(self, group: exp.Group) -> None:
+        for node in listed_keys(group):
+            if node.find(exp.GroupingSets, exp.Cube, exp.Rollup):
+                what = "ROLLUP, CUBE or GROUPING SETS before GROUPING SETS without a comma is"
+                raise refusal(self.sql, group, what, "put a comma between them")
         sets = count_sets(group)
         if sets > MAX_SETS:
             what = f"this GROUP BY stands for {sets} sets of keys, and {MAX_SETS} is the limit; more are"

@@ -131,6 +131,10 @@ def _check_clauses(sql: str, tree: exp.Select) -> None:
 def check_source(sql: str, table: exp.Expression) -> None:
     """Refuse what stands in FROM and is neither a query nor a table or a window function, or has more to it."""
     if isinstance(table, exp.Subquery | exp.Values):
+        for key in ("sample", "pivots"):
+            if value := table.args.get(key):
+                what = f"{key.upper()} after a query is"
+                raise refusal(sql, _first_span(value), what, "take it out")
         return
     named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
     if not named:

@@ -1,0 +1,133 @@
+"""Clauses that few dialects have are heeded or refused by name, never passed over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aggloom.errors import (
+    DuplicateNameError,
+    SqlError,
+    UnsupportedExpressionError,
+    UnsupportedSqlError,
+)
+from aggloom.runtime.local.harness import Harness
+
+ROWS = [("a", 1, 5), ("a", 2, 5), ("b", 1, 7), ("b", 1, 9)]
+
+
+def table(sql: str) -> list[tuple[Any, ...]]:
+    with Harness.from_sql(sql, {"t": "k STRING, g INT, x INT"}, backend="python") as harness:
+        harness.process([("+I", *row) for row in ROWS], table="t")
+        harness.flush()
+        return sorted(harness.table(), key=str)
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "match"),
+    [
+        ("SELECT k FROM t ORDER BY x LIMIT 50 PERCENT", UnsupportedSqlError, "LIMIT of a PERCENT"),
+        ("SELECT k FROM t ORDER BY x LIMIT 1 BY k", UnsupportedSqlError, "LIMIT BY is"),
+        ("SELECT k FROM t LIMIT 1 WITH TIES", SqlError, "WITH TIES needs an ORDER BY"),
+        ("SELECT k FROM t GROUP BY k WITH TOTALS", UnsupportedSqlError, "WITH TOTALS is"),
+        ("SELECT k FROM t GROUP BY ALL WITH ROLLUP", UnsupportedSqlError, "GROUP BY ALL beside"),
+        (
+            "WITH a AS (SELECT k FROM t), A AS (SELECT g FROM t) SELECT * FROM a",
+            DuplicateNameError,
+            "WITH names 'A' twice",
+        ),
+        (
+            "SELECT SUM(x) OVER w AS s FROM t WINDOW w AS (PARTITION BY k), W AS (PARTITION BY g)",
+            DuplicateNameError,
+            "WINDOW names 'W' twice",
+        ),
+        (
+            "SELECT * FROM (SELECT k FROM t) AS z TABLESAMPLE (10 PERCENT)",
+            UnsupportedSqlError,
+            "SAMPLE after a query is",
+        ),
+        (
+            "SELECT * FROM t JOIN (SELECT k FROM t) AS z TABLESAMPLE (10 PERCENT) ON TRUE",
+            UnsupportedSqlError,
+            "SAMPLE after a query is",
+        ),
+        (
+            "SELECT k FROM t WINDOW w AS (ORDER BY x), w AS (ORDER BY g) QUALIFY RANK() OVER w = 1",
+            DuplicateNameError,
+            "WINDOW names 'w' twice",
+        ),
+        (
+            "SELECT TIMESTAMP '2020-01-01 00:00:00' + INTERVAL '999999999' DAY AS s FROM t",
+            UnsupportedExpressionError,
+            "outside what runs",
+        ),
+        (
+            "SELECT DATE '2020-01-01' + INTERVAL '9999999999' DAY AS s FROM t",
+            UnsupportedExpressionError,
+            "outside what runs",
+        ),
+        (
+            "SELECT SUBSTRING(k, 99999999999999999999) AS s FROM t",
+            UnsupportedExpressionError,
+            "outside what runs",
+        ),
+    ],
+)
+def test_what_is_refused(sql: str, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        table(sql)
+
+
+def test_limit_with_ties() -> None:
+    assert table("SELECT k, x FROM t ORDER BY x LIMIT 1 WITH TIES") == [("a", 5), ("a", 5)]
+
+
+def test_group_by_all_with_keys_is_group_by_these() -> None:
+    assert table("SELECT COUNT(*) AS n FROM t GROUP BY ALL k, g") == [(1,), (1,), (2,)]
+
+
+def test_group_by_distinct_has_each_set_once() -> None:
+    sets = "GROUPING SETS ((k), (k), (), ())"
+    assert table(f"SELECT k, COUNT(*) AS n FROM t GROUP BY DISTINCT {sets}") == [
+        *[("a", 2), ("b", 2), (None, 4)],
+    ]
+    assert len(table(f"SELECT k, COUNT(*) AS n FROM t GROUP BY {sets}")) == 6
+    assert table("SELECT COUNT(*) AS n FROM t GROUP BY DISTINCT GROUPING SETS ((), ())") == [(4,)]
+
+
+def test_grouping_sets_after_the_keys_are_the_sets_alone() -> None:
+    """Spark's form without a comma; with one the key is in every set."""
+    rows = table("SELECT k, g, COUNT(*) AS n FROM t GROUP BY k, g GROUPING SETS ((g), (k))")
+    assert rows == [("a", None, 2), ("b", None, 2), (None, 1, 3), (None, 2, 1)]
+    rows = table(
+        "SELECT k, GROUPING_ID() AS i, COUNT(*) AS n FROM t GROUP BY k, g GROUPING SETS ((g), ())"
+    )
+    assert rows == [(None, 2, 1), (None, 2, 3), (None, 3, 4)]
+    rows = table("SELECT k, g, COUNT(*) AS n FROM t GROUP BY k, GROUPING SETS ((g), ())")
+    assert len(rows) == 5
+    with pytest.raises(UnsupportedSqlError, match="put a comma between"):
+        table("SELECT k FROM t GROUP BY ROLLUP (k) GROUPING SETS ((k))")
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT g FROM t ORDER BY x LIMIT 1 OFFSET {huge}", []),
+        ("SELECT g FROM t ORDER BY x, g LIMIT {huge} OFFSET 3", [(1,)]),
+        ("SELECT g FROM t ORDER BY x LIMIT {huge} OFFSET {huge}", []),
+        (
+            "SELECT g FROM (SELECT g, ROW_NUMBER() OVER (ORDER BY x) AS n FROM t) WHERE n = {huge}",
+            [],
+        ),
+        ("SELECT LAG(x, {huge}) OVER (ORDER BY x) AS s FROM t WHERE g = 2", [(None,)]),
+        ("SELECT NTH_VALUE(x, {huge}) OVER (ORDER BY x) AS s FROM t WHERE g = 2", [(None,)]),
+        ("SELECT NTILE({huge}) OVER (ORDER BY x) AS s FROM t WHERE k = 'b'", [(1,), (2,)]),
+        (
+            "SELECT SUM(x) OVER (ORDER BY x ROWS {huge} PRECEDING) AS s FROM t WHERE k = 'b'",
+            [(16,), (7,)],
+        ),
+    ],
+)
+def test_numbers_beyond_all_rows(sql: str, rows: list[tuple[Any, ...]]) -> None:
+    assert table(sql.format(huge=99999999999999999999)) == rows
