@@ -37,14 +37,14 @@ def test_a_connect_client_without_stateful_python_is_refused_by_name() -> None:
 
 
 def test_what_spark_lacks_is_refused_with_the_version_that_has_it() -> None:
-    server = SimpleNamespace(version="4.1.4")
+    server = type("Session", (), {"version": "4.1.4", "createDataFrame": None})()
     release.require("this", (4, 1), server)
     with pytest.raises(
         SparkVersionError, match=r"that: this needs Spark 4\.2, and Spark is 4\.1\.4"
     ):
         release.require("that", (4, 2), server)
     with pytest.raises(SparkVersionError, match=r"^repartition: this needs Spark 4\.3"):
-        repartition.repartition(server, "checkpoint", 3)  # type: ignore[arg-type]
+        repartition.repartition(server, "checkpoint", 3)
 
 
 @pytest.mark.parametrize(
