@@ -64,7 +64,10 @@ def source_of(
 def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:
     """The sink that a created table is, as write_changes takes it. Raises SpecError."""
     words = Words(table, folder)
-    found: str | Mapping[str, Any] = _known(_SINKS, table, "written into")(words)
+    kind = _known(_SINKS, table, "written into")
+    if table.partitions and kind not in (_into_delta, _into_iceberg):
+        raise words.wrong(f"PARTITIONED BY has no meaning in '{table.connector}'; take it out.")
+    found: str | Mapping[str, Any] = kind(words)
     words.end()
     if isinstance(found, Mapping):
         sink_options(found)
@@ -313,6 +316,10 @@ def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str
         value = words.take(f"sink.{option}")
         if value is not None:
             found[option] = value
+    if words.table.partitions:
+        if "partition_by" in found:
+            raise words.wrong("'sink.partition_by' is PARTITIONED BY once more; leave one out.")
+        found["partition_by"] = list(words.table.partitions)
     if not words.table.key and found.get("form") != "changelog":
         raise words.wrong(
             "a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED, or say 'sink.form' = 'changelog'."

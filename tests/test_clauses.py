@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from aggloom.errors import (
+    AmbiguousColumnError,
     DuplicateNameError,
     SqlError,
+    UnknownColumnError,
     UnsupportedExpressionError,
     UnsupportedSqlError,
 )
@@ -131,3 +133,80 @@ def test_grouping_sets_after_the_keys_are_the_sets_alone() -> None:
 )
 def test_numbers_beyond_all_rows(sql: str, rows: list[tuple[Any, ...]]) -> None:
     assert table(sql.format(huge=99999999999999999999)) == rows
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT * EXCEPT (x, K) FROM t", [(1,), (1,), (1,), (2,)]),
+        ("SELECT t.* EXCEPT (g), x * 2 AS y FROM t WHERE k = 'a'", [("a", 5, 10), ("a", 5, 10)]),
+        ("SELECT DISTINCT * EXCEPT (g) FROM t", [("a", 5), ("b", 7), ("b", 9)]),
+        (
+            "SELECT * EXCEPT (n) FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY x DESC, g) AS n FROM t) "
+            "WHERE n = 1",
+            [("a", 1, 5), ("b", 1, 9)],
+        ),
+        (
+            "SELECT * EXCEPT (x), ROW_NUMBER() OVER (PARTITION BY k ORDER BY x, g) AS n FROM t",
+            [("a", 1, 1), ("a", 2, 2), ("b", 1, 1), ("b", 1, 2)],
+        ),
+        (
+            "SELECT * EXCEPT (x, g), SUM(x) OVER (PARTITION BY k ORDER BY x, g) AS s FROM t",
+            [("a", 10), ("a", 5), ("b", 16), ("b", 7)],
+        ),
+        ("SELECT * EXCEPT (g) FROM t ORDER BY g DESC, x LIMIT 1", [("a", 5)]),
+        (
+            "SELECT a.* EXCEPT (x, g), b.g FROM t AS a JOIN t AS b ON a.k = b.k AND b.g = 2",
+            [("a", 2), ("a", 2)],
+        ),
+        (
+            "SELECT * EXCEPT (g) FROM t AS a JOIN (SELECT k, g FROM t WHERE g = 2) AS b USING (k, g)",
+            [("a", 5)],
+        ),
+        ("SELECT k, x FROM t LIMIT ALL", [("a", 5), ("a", 5), ("b", 7), ("b", 9)]),
+    ],
+)
+def test_all_but_some_columns_and_all_rows(sql: str, rows: list[tuple[Any, ...]]) -> None:
+    assert table(sql) == rows
+
+
+@pytest.mark.parametrize(
+    ("sql", "error", "match"),
+    [
+        ("SELECT * EXCEPT (z) FROM t", UnknownColumnError, "no column 'z' to leave out"),
+        ("SELECT * EXCEPT (k, g, x) FROM t", SqlError, "EXCEPT leaves no column"),
+        ("SELECT * EXCEPT (t.k) FROM t", UnsupportedSqlError, "a table's name in EXCEPT is"),
+        (
+            "SELECT * EXCEPT (k) FROM t AS a JOIN t AS b ON a.k = b.k",
+            AmbiguousColumnError,
+            "'k' is in several tables",
+        ),
+        ("SELECT * REPLACE (1 AS x) FROM t", UnsupportedSqlError, r"a \* with REPLACE is"),
+        ("SELECT k FROM t /*+ OPTIONS('a'='b') */", UnsupportedSqlError, "a hint elsewhere than"),
+        ("SELECT k FROM t@v1", UnsupportedSqlError, "this source is"),
+        (
+            "WITH a AS (SELECT k FROM t) SEARCH DEPTH FIRST BY k SET o SELECT * FROM a",
+            UnsupportedSqlError,
+            "SEARCH is",
+        ),
+        (
+            "WITH a USING KEY (k) AS (SELECT k FROM t) SELECT * FROM a",
+            UnsupportedSqlError,
+            "USING KEY is",
+        ),
+        ("SELECT FLOOR(x TO DAY) AS d FROM t", UnsupportedSqlError, "TO a unit of time is"),
+        (
+            "SELECT a.k FROM t AS a, t AS b WHERE a.k = b.k (+)",
+            UnsupportedExpressionError,
+            "b.k",
+        ),
+    ],
+)
+def test_what_no_rule_reads_is_refused(sql: str, error: type[Exception], match: str) -> None:
+    with pytest.raises(error, match=match):
+        table(sql)
+
+
+def test_a_comment_is_no_hint() -> None:
+    sql = "SELECT k /* a */ FROM t -- SELECT /*+ no */\nWHERE x = 7 /* + */ AND '/*+' <> k"
+    assert table(sql) == [("b",)]

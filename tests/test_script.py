@@ -85,6 +85,16 @@ def test_upserts_and_processing_time() -> None:
         ("INTO totals", "INTO totals (n, totl, shop)", "names column 'totl'"),
         ("INTO totals", "INTO totals (n, total)", "for 2 of totals"),
         ("INSERT INTO", "INSERT OVERWRITE", "this form of INSERT is not supported"),
+        ("INTO totals", "INTO totals PARTITION (n = 1)", "this form of INSERT is not supported"),
+        ("INTO totals", "INTO totals REPLACE WHERE n = 1", "this form of INSERT is not supported"),
+        ("INTO totals", "INTO totals AS t", "this form of INSERT is not supported"),
+        ("BY shop", "BY shop ON CONFLICT DO NOTHING", "this form of INSERT is not supported"),
+        (
+            "INSERT",
+            "WITH a AS (SELECT 1 AS x) CREATE VIEW v AS SELECT x FROM a; INSERT",
+            "after AS",
+        ),
+        ("BY (shop)", "BY (shp)", "PARTITIONED BY names column 'shp'"),
         ("r ROW<a INT", "o BIGINT METADATA FROM 'offset', r ROW<a INT", "METADATA column is not"),
         ("ts - INTERVAL", "id - INTERVAL", "write WATERMARK FOR ts AS ts - INTERVAL"),
         ("FOR ts AS ts", "FOR t AS t", "WATERMARK names column 't'"),
@@ -187,6 +197,12 @@ def test_words_of_a_delta_table() -> None:
         "path": "lake/t",
         "form": "changelog",
     }
+    by_k = sink_of(read_into(delta, by=" PARTITIONED BY (k)"))
+    assert by_k == {"kind": "delta", "path": "lake/t", "partition_by": ["k"]}
+    with pytest.raises(OptionError, match=r"'sink.partition_by' is PARTITIONED BY once more"):
+        sink_of(read_into(f"{delta},'sink.partition_by'='k'", by=" PARTITIONED BY (k)"))
+    with pytest.raises(OptionError, match="PARTITIONED BY has no meaning in 'print'"):
+        sink_of(read_into("'connector'='print'", by=" PARTITIONED BY (k)"))
     with pytest.raises(
         OptionError, match=r"declare PRIMARY KEY .* or say 'sink.form' = 'changelog'"
     ):
@@ -297,8 +313,9 @@ def test_a_delta_table_of_a_job(tmp_path: Path) -> None:
         assert said in str(raised.value)
 
 
-def read_into(options: str, key: str = ", PRIMARY KEY (k) NOT ENFORCED") -> Any:
-    script = read_script(f"CREATE TABLE t (k INT{key}) WITH ({options}); INSERT INTO t SELECT 1")
+def read_into(options: str, key: str = ", PRIMARY KEY (k) NOT ENFORCED", by: str = "") -> Any:
+    table = f"CREATE TABLE t (k INT{key}){by} WITH ({options})"
+    script = read_script(f"{table}; INSERT INTO t SELECT 1")
     return script.created["t"]
 
 
@@ -308,6 +325,10 @@ def test_several_queries_are_scripts_of_their_own() -> None:
     assert len(first) == len(second) == len(ORDERS + two)
     assert "INTO totals" in first and "INTO other" not in first and "STATEMENT" not in first
     assert "INTO other" in second and "CREATE" in second
+    before = read_script("WITH a AS (SELECT 1 AS x FROM t) INSERT INTO s SELECT x FROM a")
+    assert before.query.sql() == "WITH a AS (SELECT 1 AS x FROM t) SELECT x FROM a"
+    with pytest.raises(AggloomError, match="WITH before and in an INSERT"):
+        read_script("WITH a AS (SELECT 1) INSERT INTO s WITH b AS (SELECT 1) SELECT 1 FROM a")
     with pytest.raises(AggloomError, match="there are two queries"):
         read_script(ORDERS + INTO + ";" + INTO)
     job = complete({"sql": f"{SCRIPT}; EXPLAIN {INTO}", "checkpoint": "c"}, "run")

@@ -32,7 +32,7 @@ class CreatedTable:
 
     columns: those that the table has, as DDL. key: its primary key. watermark: a column, and how far rows may be out of
     order. computed: columns that are expressions of others, and where these stand. order: the names of all columns.
-    options: what WITH says, with the connector. place: of the name in the text.
+    partitions: those of PARTITIONED BY. options: what WITH says, with the connector. place: of the name in the text.
     """
 
     name: str
@@ -41,6 +41,7 @@ class CreatedTable:
     watermark: tuple[str, str] | None
     computed: Mapping[str, Span]
     order: tuple[str, ...]
+    partitions: tuple[str, ...]
     options: Mapping[str, str]
     place: Span = field(compare=False)
 
@@ -138,23 +139,27 @@ def created_table(sql: str, tokens: Sequence[Any]) -> CreatedTable:
     name = pieces.tokens[at].text
     try:
         closes = pieces.closing(opens)
-        options = _options(pieces, closes + 1)
-        return _table(pieces, name, place, pieces.parts(opens + 1, closes), options)
+        options, partitions = _options(pieces, closes + 1)
+        parts = pieces.parts(opens + 1, closes)
+        return _table(pieces, name, place, parts, partitions, options)
     except SpecError as error:
         if "\nAt " in str(error):
             raise
         raise type(error)(located(f"CREATE TABLE {name}: {error}", sql, place)) from None
 
 
-def _options(pieces: Pieces, at: int) -> dict[str, str]:
-    """What WITH says; what else may stand after the columns is no more than a comment, or refused."""
+def _options(pieces: Pieces, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What WITH says, and the columns of PARTITIONED BY; else there may be a comment after the columns."""
     found: dict[str, str] = {}
+    partitions: tuple[str, ...] = ()
     while at < len(pieces):
         (word,) = pieces.words(at)
         if word == "COMMENT":
             at += 2
         elif word == "PARTITIONED BY":
-            at = pieces.closing(at + 1) + 1
+            end = pieces.closing(at + 1)
+            columns = [pieces.tokens[first].text for first, _ in pieces.parts(at + 2, end)]
+            partitions, at = tuple(columns), end + 1
         elif word == "WITH" and at + 1 < len(pieces):
             end = pieces.closing(at + 1)
             for first, stop in pieces.parts(at + 2, end):
@@ -166,7 +171,7 @@ def _options(pieces: Pieces, at: int) -> dict[str, str]:
     connector = found.get("connector")
     if connector not in CONNECTORS:
         raise OptionError(f"'connector' is {connector!r}. {nearest(str(connector), CONNECTORS)}")
-    return found
+    return found, partitions
 
 
 def _option(pieces: Pieces, first: int, stop: int, found: dict[str, str]) -> None:
@@ -182,7 +187,12 @@ def _option(pieces: Pieces, first: int, stop: int, found: dict[str, str]) -> Non
 
 
 def _table(
-    pieces: Pieces, name: str, place: Span, parts: list[tuple[int, int]], options: dict[str, str]
+    pieces: Pieces,
+    name: str,
+    place: Span,
+    parts: list[tuple[int, int]],
+    partitions: tuple[str, ...],
+    options: dict[str, str],
 ) -> CreatedTable:
     stored, order = list[str](), list[str]()
     computed: dict[str, Span] = {}
@@ -203,11 +213,12 @@ def _table(
             continue
         stored.append(_column(pieces, first, end))
     text, key = without_primary_key(", ".join(stored))
-    for column in key:
-        if column not in order:
-            raise UnknownColumnError(
-                f"PRIMARY KEY names column {column!r}. {nearest(column, order)}"
-            )
+    for clause, columns in (("PRIMARY KEY", key), ("PARTITIONED BY", partitions)):
+        for column in columns:
+            if column not in order:
+                raise UnknownColumnError(
+                    f"{clause} names column {column!r}. {nearest(column, order)}"
+                )
     if watermark is not None and watermark[0] in computed:
         raise SpecError(
             f"its watermark goes by {watermark[0]!r}, which is computed; it has to be a column of the messages."
@@ -220,7 +231,9 @@ def _table(
     if said is not None and said not in TABLE_CHANGES:
         raise OptionError(f"'changes' is {said!r}. {nearest(said, TABLE_CHANGES)}")
     to_schema(text)
-    return CreatedTable(name, text, key, watermark, computed, tuple(order), options, place)
+    return CreatedTable(
+        name, text, key, watermark, computed, tuple(order), partitions, options, place
+    )
 
 
 def _column(pieces: Pieces, first: int, end: int) -> str:

@@ -31,6 +31,7 @@ from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.relations import Relation, Relations
 from aggloom.codegen.sql.scope import bare, pretty
 from aggloom.codegen.sql.shape import check_expression, refusal
+from aggloom.codegen.sql.stars import shown as star_shown
 from aggloom.codegen.sql.subqueries import has_queries, queries, simplified
 from aggloom.errors import SqlError
 
@@ -174,11 +175,8 @@ class FromClause:
         for item in items:
             inner = item.this if isinstance(item, exp.Column) else item
             if isinstance(inner, exp.Star):
-                if any(inner.args.values()):
-                    raise refusal(
-                        self.sql, item, "a * with EXCEPT or REPLACE is", "name the columns"
-                    )
-                shown += self.relations.star(item if isinstance(item, exp.Column) else None)
+                of = item if isinstance(item, exp.Column) else None
+                shown += star_shown(self.sql, item, self.relations.star(of))
             elif isinstance(bare(item), exp.Dot):
                 shown.append((str(bare(item).expression.name), self.relations.resolved(item)))
             elif isinstance(bare(item), exp.Column):

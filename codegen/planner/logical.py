@@ -47,6 +47,7 @@ from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.query import Block
 from aggloom.codegen.sql.scope import Scope
 from aggloom.codegen.sql.shape import check_block, check_source, refusal
+from aggloom.codegen.sql.stars import shown
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.codegen.sql.windows import table_arguments
 from aggloom.errors import (
@@ -298,11 +299,10 @@ class _Builder:
             return [item]
         if inner is not item:
             raise refusal(self.sql, item, "a name for * is", "take it out, or name the columns")
-        if any(star.args.values()):
-            raise refusal(self.sql, item, "a * with EXCEPT or REPLACE is", "name the columns")
         if item is not star and item.table.casefold() not in scope.tables:
             raise scope.unknown(item)
-        return [exp.column(exp.to_identifier(name, quoted=True)) for name in scope.schema.names]
+        columns = [(n, exp.to_identifier(n, quoted=True)) for n in scope.schema.names]
+        return [exp.column(name) for _, name in shown(self.sql, item, columns)]
 
     def _project(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
         """A block without aggregates."""

@@ -94,7 +94,9 @@ def read_script(sql: str) -> Script:
             raise not_select(sql, tree)
         if query is not None:
             raise SqlError(located("there are two queries; give one.", sql, span(tree)))
-        query, target = asked, None if into is None else _target(sql, into)
+        if into is not None:
+            target, asked = _target(sql, into), _with_queries(sql, into, asked)
+        query = asked
     if query is None:
         raise SqlError("the SQL holds no query; end it with a SELECT.")
     made = Script(sql, query, views, settings, explains, created=created, target=target)
@@ -113,13 +115,26 @@ def shown_query(sql: str) -> str:
 
 def _target(sql: str, tree: exp.Insert) -> Target:
     """Where INSERT INTO puts a result."""
-    if tree.args.get("overwrite") or tree.args.get("by_name"):
-        raise refusal(sql, span(tree), "this form of INSERT is", "write INSERT INTO t SELECT ..")
     table, columns = tree.this, tuple[str, ...]()
     if isinstance(table, exp.Schema):
         columns = tuple(each.name for each in table.expressions)
         table = table.this
+    said = {part for node in (tree, table) for part, value in node.args.items() if value}
+    if said - {"this", "expression", "with_", "db", "catalog"}:
+        raise refusal(sql, span(table), "this form of INSERT is", "write INSERT INTO t SELECT ..")
     return Target(table.name, columns, span(table))
+
+
+def _with_queries(sql: str, tree: exp.Insert, query: exp.Query) -> exp.Query:
+    """The query of an INSERT, with what stands in a WITH before INSERT."""
+    before = tree.args.get("with_")
+    if before is None:
+        return query
+    if query.args.get("with_"):
+        raise refusal(sql, span(tree.this), "WITH before and in an INSERT is", "write one")
+    query = query.copy()
+    query.set("with_", before)
+    return query
 
 
 def _find_uses(script: Script) -> None:
@@ -236,6 +251,8 @@ def token_pieces(sql: str) -> list[list[Token]]:
 def _view(sql: str, tree: exp.Create) -> tuple[str, View]:
     target, query = tree.this, tree.expression
     columns: tuple[str, ...] = ()
+    if tree.args.get("with_"):
+        raise refusal(sql, span(target), "WITH before CREATE VIEW is", "write it after AS")
     if isinstance(target, exp.Schema):
         columns = tuple(column.name for column in target.expressions)
         target = target.this

@@ -17,6 +17,7 @@ from aggloom.codegen.sql.errors import located, span
 from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, named, text_of
 from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.stars import left_out
 from aggloom.errors import DuplicateNameError, SqlError
 
 Function = Literal["ROW_NUMBER", "RANK", "DENSE_RANK"]
@@ -93,10 +94,11 @@ class Plain:
         node = bare(node)
         for item in self.items:
             inner = bare(item.this if isinstance(item, exp.Alias) else item)
-            if isinstance(inner, exp.Star) and isinstance(node, exp.Column):
-                return str(node.name)
-            if isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
-                if isinstance(node, exp.Column) and node.table in ("", inner.table):
+            if isinstance(inner.this if isinstance(inner, exp.Column) else inner, exp.Star):
+                own = isinstance(node, exp.Column) and (
+                    isinstance(inner, exp.Star) or node.table in ("", inner.table)
+                )
+                if own and node.name.casefold() not in left_out(self.sql, inner):
                     return str(node.name)
                 continue
             if _same(inner, node) and (item.alias or isinstance(inner, exp.Column)):

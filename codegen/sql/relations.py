@@ -130,9 +130,11 @@ class Relations:
     def _field(self, node: exp.Expression) -> exp.Expression | None:
         """What `t.c.f.g` or `c.f.g` is: a field of the column c, which is a ROW; None if there is no such column."""
         parts = path(node)
+        if len(parts) < 2:
+            return None
         tabled = len(parts) > 2 and any(each.is_called(parts[0]) for each in self._everywhere())
         column = exp.column(parts[1], table=parts[0]) if tabled else exp.column(parts[0])
-        found = self.find(column) if len(parts) > 1 else None
+        found = self.find(column)
         for name in parts[2 if tabled else 1 :] if found is not None else ():
             found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
         return found

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 
 import pyarrow as pa
 from sqlglot import exp
+from sqlglot.errors import ErrorLevel
 
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.content import Computed
@@ -270,7 +271,7 @@ def bare(node: exp.Expression) -> exp.Expression:
 
 def text_of(node: exp.Expression) -> str:
     """What makes two expressions the same."""
-    text: str = node.sql(AggloomSpark, comments=False)
+    text: str = node.sql(AggloomSpark, comments=False, unsupported_level=ErrorLevel.IGNORE)
     return text
 
 

@@ -15,6 +15,7 @@ from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import located, span, syntax_error
 from aggloom.codegen.sql.grouping_sets import has_sets
+from aggloom.codegen.sql.unread import check_hints, check_unread
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.errors import SqlError, UnsupportedSqlError
 
@@ -74,8 +75,12 @@ def statements(sql: str) -> list[exp.Expression]:
         raise syntax_error(sql, error) from None
     # A comment alone is a statement to the parser.
     found = [tree for tree in trees if tree is not None and not isinstance(tree, exp.Semicolon)]
+    if "/*+" in text:
+        check_hints(sql, sqlglot.tokenize(text, dialect=AggloomSpark))
     for tree in found:
+        check_unread(sql, tree)
         _make_queries_of_values(tree)
+        _take_limit_all_out(tree)
     return found
 
 
@@ -86,6 +91,14 @@ def _make_queries_of_values(tree: exp.Expression) -> None:
         if len(listed) == 1 and isinstance(listed[0], exp.Values):
             node.set("expressions", [])
             node.set("query", exp.Subquery(this=exp.select(exp.Star()).from_(listed[0])))
+
+
+def _take_limit_all_out(tree: exp.Expression) -> None:
+    """LIMIT ALL is no limit."""
+    for node in list(tree.find_all(exp.Limit)):
+        every = node.expression
+        if isinstance(every, exp.Column | exp.Var) and every.name.upper() == "ALL":
+            node.pop()
 
 
 def not_select(sql: str, tree: exp.Expression) -> UnsupportedSqlError:
@@ -136,7 +149,9 @@ def check_source(sql: str, table: exp.Expression) -> None:
                 what = f"{key.upper()} after a query is"
                 raise refusal(sql, _first_span(value), what, "take it out")
         return
+    alias = table.args.get("alias")
     named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)
+    named = named and (alias is None or isinstance(alias.this, exp.Identifier | None))
     if not named:
         raise refusal(sql, table, "this source is", "read FROM a plain table name")
     for key, value in table.args.items():

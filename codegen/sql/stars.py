@@ -1,0 +1,50 @@
+"""The columns that * stands for: all of them, but those that its EXCEPT names, as Spark 4 has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TypeVar
+
+from sqlglot import exp
+
+from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.shape import refusal
+from aggloom.errors import AmbiguousColumnError, SqlError, UnknownColumnError, nearest
+
+T = TypeVar("T")
+
+
+def left_out(sql: str, item: exp.Expression) -> dict[str, exp.Expression]:
+    """The names in the EXCEPT of * or t.*, without regard to case, each with its place; raises UnsupportedSqlError."""
+    star = item.this if isinstance(item, exp.Column) else item
+    for part, value in star.args.items():
+        if value and part != "except_":
+            raise refusal(sql, item, f"a * with {part.upper()} is", "name the columns")
+    names = star.args.get("except_") or ()
+    for name in names:
+        if isinstance(name, exp.Column) and name.table:
+            raise refusal(
+                sql, name, "a table's name in EXCEPT is", "write that of the column alone"
+            )
+    return {name.name.casefold(): name for name in names}
+
+
+def shown(sql: str, item: exp.Expression, columns: Sequence[tuple[str, T]]) -> list[tuple[str, T]]:
+    """The columns, (name, whatever), that * or t.* shows of these.
+
+    Raises UnknownColumnError, AmbiguousColumnError and SqlError for what EXCEPT cannot leave out.
+    """
+    out = left_out(sql, item)
+    known = Counter(name.casefold() for name, _ in columns)
+    for name, place in out.items():
+        if not known[name]:
+            message = f"there is no column {place.name!r} to leave out. {nearest(place.name, [n for n, _ in columns])}"
+            raise UnknownColumnError(located(message, sql, span(place)))
+        if known[name] > 1:
+            message = f"column {place.name!r} is in several tables; name the columns that you want."
+            raise AmbiguousColumnError(located(message, sql, span(place)))
+    left = [(name, each) for name, each in columns if name.casefold() not in out]
+    if columns and not left:
+        raise SqlError(located("EXCEPT leaves no column.", sql, span(item)))
+    return left
