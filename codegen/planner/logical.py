@@ -23,6 +23,7 @@ from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.numbering import bounded, numbered
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.over import opened, over
+from aggloom.codegen.planner.qualified import check_qualified, qualified
 from aggloom.codegen.planner.script import Script, View
 from aggloom.codegen.planner.set_operations import compared, nameless
 from aggloom.codegen.planner.spec_plan import plan_of_spec
@@ -67,6 +68,7 @@ def logical_plan(
     """The plan of a script's query over its tables; errors show the place in the text."""
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
+    check_qualified(script, named)
     root = _Builder(script.text, named, dialect, options, notes, frozenset()).query(script.query)
     return opened(script.text, dialect, options, root)
 
@@ -257,7 +259,9 @@ class _Builder:
         return table_window(scope, rows, arguments, self.options)
 
     def _table(self, source: exp.Table) -> Node:
-        name = source.name.casefold()
+        name = qualified(source)
+        if name not in self.named:
+            name = source.name.casefold()
         found = self.named.get(name)
         if found is None or name in self.open:
             what = f"there is no table {source.name!r}" if found is None else "a view reads itself"
