@@ -74,7 +74,7 @@ class Stream:
             spark.conf.set(_CHANGELOG, self.changelog)
             out = self.build(spark, files, Path(scratch, "live"))
             begin = time.perf_counter()
-            query = start(out.writeStream.format("noop").outputMode(self._output), Path(scratch))
+            query = start(out.writeStream.format("noop").outputMode(self.output_mode), Path(scratch))
             return time.perf_counter() - begin, batch_seconds(query)
 
     def table(self, spark: SparkSession, rows: Rows) -> Counter[tuple[Any, ...]]:
@@ -90,13 +90,14 @@ class Stream:
             def keep(batch: DataFrame, _: int) -> None:
                 rows_.extend(map(tuple, batch.collect()))
 
-            start(out.writeStream.foreachBatch(keep).outputMode(self._output), Path(scratch))
+            start(out.writeStream.foreachBatch(keep).outputMode(self.output_mode), Path(scratch))
             if self.mode == "append":
                 return Counter(rows_)
             return Counter({row[0]: row for row in rows_}.values())
 
     @property
-    def _output(self) -> str:
+    def output_mode(self) -> str:
+        """Spark's output mode."""
         return "append" if self.mode == "changes" else self.mode
 
 
