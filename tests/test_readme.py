@@ -169,7 +169,10 @@ def rows_of(page: str) -> list[list[str]]:
 
 
 def test_the_ratios_are_those_that_were_measured() -> None:
-    """The last column of the results: aggloom's speed over the contender's, once a run is under way."""
+    """The last column of the results: aggloom's speed over the contender's, once a run is under way.
+
+    Of Flink's plans the one over which the ratio is least counts.
+    """
     measured = {
         (row[0], row[1].removesuffix(", heap")): row[-1].split(" ")[0] or row[2]
         for row in rows_of("benchmarks/results/throughput.md")
@@ -178,9 +181,10 @@ def test_the_ratios_are_those_that_were_measured() -> None:
     assert len(shown) == 5
     for name, over_flink, over_spark in shown:
         case = f"SUM, MAX, COUNT; {name.replace(', ', '; ')}; 8,000,000 rows"
-        plan = "two-phase" if name.endswith(" 1,000 keys") else "mini-batch"
-        theirs = {f"Flink SQL, {plan}": over_flink, "Spark's own": over_spark}
-        for contender, ratio in theirs.items():
+        plans = [f"Flink SQL, {plan}" for plan in ("plain", "mini-batch", "two-phase")]
+        ran = [plan for plan in plans if (case, plan) in measured]
+        best = min(ran, key=lambda plan: float(measured[case, plan]))
+        for contender, ratio in {best: over_flink, "Spark's own": over_spark}.items():
             found = measured[case, contender]
             digits = len(ratio.partition(".")[2])
             rounded = f"{float(found):.{digits}f}" if digits else found
