@@ -113,7 +113,9 @@ class _Query:
             pq.write_table(pa.table({"k": keys, "v": values}), file)
             os.utime(file, (EPOCH + 1000 + more, EPOCH + 1000 + more))
         out = self._stream.build(self._spark, self._files, self.live)
-        query = start(out.writeStream.format("noop").outputMode(self._stream.output_mode), self._scratch)
+        query = start(
+            out.writeStream.format("noop").outputMode(self._stream.output_mode), self._scratch
+        )
         return batch_seconds(query)[0]
 
 

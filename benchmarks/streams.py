@@ -74,7 +74,9 @@ class Stream:
             spark.conf.set(_CHANGELOG, self.changelog)
             out = self.build(spark, files, Path(scratch, "live"))
             begin = time.perf_counter()
-            query = start(out.writeStream.format("noop").outputMode(self.output_mode), Path(scratch))
+            query = start(
+                out.writeStream.format("noop").outputMode(self.output_mode), Path(scratch)
+            )
             return time.perf_counter() - begin, batch_seconds(query)
 
     def table(self, spark: SparkSession, rows: Rows) -> Counter[tuple[Any, ...]]:
