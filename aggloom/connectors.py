@@ -64,11 +64,9 @@ def source_of(
 def sink_of(table: CreatedTable, folder: Path | None = None) -> str | Mapping[str, Any]:
     """The sink that a created table is, as write_changes takes it. Raises SpecError."""
     words = Words(table, folder)
-    kind = _known(_SINKS, table, "written into")
-    if table.partitions and kind not in (_into_delta, _into_iceberg):
-        raise words.wrong(f"PARTITIONED BY has no meaning in '{table.connector}'; take it out.")
-    found: str | Mapping[str, Any] = kind(words)
+    found: str | Mapping[str, Any] = _known(_SINKS, table, "written into")(words)
     words.end()
+    words.end_partitions()
     if isinstance(found, Mapping):
         sink_options(found)
     return found
@@ -316,10 +314,10 @@ def _into_lake(words: Words, found: dict[str, Any], properties: str) -> dict[str
         value = words.take(f"sink.{option}")
         if value is not None:
             found[option] = value
-    if words.table.partitions:
+    if partitions := words.take_partitions():
         if "partition_by" in found:
             raise words.wrong("'sink.partition_by' is PARTITIONED BY once more; leave one out.")
-        found["partition_by"] = list(words.table.partitions)
+        found["partition_by"] = partitions
     if not words.table.key and found.get("form") != "changelog":
         raise words.wrong(
             "a result is written by its key; declare PRIMARY KEY (..) NOT ENFORCED, or say 'sink.form' = 'changelog'."

@@ -17,11 +17,23 @@ class Words:
         self.table, self.folder = table, folder
         self.given = {k: v for k, v in table.options.items() if k not in ("connector", "changes")}
         self.known: list[str] = ["changes"]
+        self._partitions = table.partitions
 
     def take(self, name: str) -> str | None:
         """The value of an option, if it is given."""
         self.known.append(name)
         return self.given.pop(name, None)
+
+    def take_partitions(self) -> list[str]:
+        """The columns of PARTITIONED BY."""
+        taken, self._partitions = list(self._partitions), ()
+        return taken
+
+    def end_partitions(self) -> None:
+        """Raise OptionError if nobody took the columns of PARTITIONED BY."""
+        if self._partitions:
+            connector = self.table.connector
+            raise self.wrong(f"PARTITIONED BY has no meaning in '{connector}'; take it out.")
 
     def need(self, name: str) -> str:
         """The value of an option that has to be there."""

@@ -18,8 +18,8 @@ from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.as_of import AsOf, is_inequality, turned
 from aggloom.codegen.sql.conditions import column_names
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import bare, named
-from aggloom.codegen.sql.shape import refusal
 
 Way = Literal["nearest", "versions", "now"]
 """ASOF JOIN; the right as it was at the left's row time; the right as it is when the left's row is seen."""

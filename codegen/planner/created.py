@@ -13,8 +13,7 @@ from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
-from aggloom.codegen.sql.errors import located
-from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.errors import located, refusal
 from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
 
 CONNECTORS = ("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "iceberg", "print")

@@ -27,10 +27,10 @@ from aggloom.codegen.planner.subqueries import is_test, settled, test, values
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.as_of import AsOf, as_of, without_version
 from aggloom.codegen.sql.conditions import column_names, never_null
-from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.codegen.sql.relations import Relation, Relations
 from aggloom.codegen.sql.scope import bare, pretty
-from aggloom.codegen.sql.shape import check_expression, refusal
+from aggloom.codegen.sql.shape import check_expression
 from aggloom.codegen.sql.stars import shown as star_shown
 from aggloom.codegen.sql.subqueries import has_queries, queries, simplified
 from aggloom.errors import SqlError

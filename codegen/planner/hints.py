@@ -9,8 +9,7 @@ from sqlglot import exp
 from aggloom.codegen.operators import Aggregate, Node
 from aggloom.codegen.planner.lookup_hints import LOOKUP
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.errors import OptionError, nearest
 
 _TTL = "STATE_TTL"

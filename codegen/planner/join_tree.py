@@ -25,8 +25,8 @@ from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.as_of import AsOf
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import Scope, named
-from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UnsupportedSqlError
 
 _DROPS_LEFT = ("inner", "right", "semi")

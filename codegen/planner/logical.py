@@ -40,14 +40,14 @@ from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
 from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
 from aggloom.codegen.sql.lateral_top import lateral_top
 from aggloom.codegen.sql.numbering import numbering_query
 from aggloom.codegen.sql.over import over_query
 from aggloom.codegen.sql.query import Block
 from aggloom.codegen.sql.scope import Scope
-from aggloom.codegen.sql.shape import check_block, check_source, refusal
+from aggloom.codegen.sql.shape import check_block, check_source
 from aggloom.codegen.sql.stars import shown
 from aggloom.codegen.sql.window_parser import WindowCall
 from aggloom.codegen.sql.windows import table_arguments

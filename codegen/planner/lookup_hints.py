@@ -7,8 +7,7 @@ from typing import Any
 from sqlglot import exp
 
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.errors import OptionError, nearest
 
 LOOKUP = "LOOKUP"

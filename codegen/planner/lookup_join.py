@@ -20,8 +20,8 @@ from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.spec.lookup_table import Function
 from aggloom.codegen.sql.as_of import AsOf
 from aggloom.codegen.sql.conditions import column_names, equality
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import Scope, bare
-from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import SpecError, TypeMismatchError, UnsupportedExpressionError
 
 Pushed = tuple[str, str, tuple[Any, ...]]

@@ -9,11 +9,10 @@ from sqlglot import exp
 from aggloom.codegen.operators import CHOICES, Calc, Node, Numbered, pick, walk
 from aggloom.codegen.scalar.expressions import column_name
 from aggloom.codegen.spec.dtypes import has_order, type_name
-from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.errors import located, refusal
 from aggloom.codegen.sql.numbering import NumberingQuery, SortItem
 from aggloom.codegen.sql.numbering_range import Range, conjuncts, range_of
 from aggloom.codegen.sql.scope import Scope, bare, named
-from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import TypeMismatchError
 
 

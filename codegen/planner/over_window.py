@@ -11,9 +11,9 @@ from aggloom.codegen.operators.calc import NO_TIME
 from aggloom.codegen.operators.over import By
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.frames import Frame
 from aggloom.codegen.sql.numbering import SortItem
-from aggloom.codegen.sql.shape import refusal
 
 _BY_TIME = ("ROW_NUMBER", "RANK", "DENSE_RANK", "LAG")
 """What is known of a row by time once it is given out, beside aggregates."""

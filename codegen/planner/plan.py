@@ -50,8 +50,8 @@ from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
 from aggloom.codegen.spec.choices import DIALECTS
 from aggloom.codegen.spec.lookup_table import LookupTable, checked
 from aggloom.codegen.sql.depth import deep
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.given_names import names_of
-from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.windows import Assigner, Windowing
 from aggloom.errors import SpecError, nearest
 from aggloom.shown import html_image

@@ -14,8 +14,8 @@ from aggloom.codegen.planner.created import CreatedTable, Span, created_table
 from aggloom.codegen.planner.lookup_ddl import is_only_asked, lookup_of, may_be_asked
 from aggloom.codegen.spec.lookup_table import LookupTable
 from aggloom.codegen.sql.dialect import AggloomSpark
-from aggloom.codegen.sql.errors import located, span, syntax_error
-from aggloom.codegen.sql.shape import not_select, refusal, statements
+from aggloom.codegen.sql.errors import located, refusal, span, syntax_error
+from aggloom.codegen.sql.shape import not_select, statements
 from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
 
 _SETTING = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=\s*('[^']*'|"[^"]*"|[^'"]+)""")

@@ -13,8 +13,8 @@ from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggCall
 from aggloom.codegen.spec.dtypes import has_order
 from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import named, text_of
-from aggloom.codegen.sql.shape import refusal
 
 _MOST = 1_000_000_000
 """So many rows that are alike are told apart."""

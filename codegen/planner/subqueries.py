@@ -19,9 +19,8 @@ from aggloom.codegen.planner.subquery_rows import (
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.codegen.sql.scope import bare, named, pretty, text_of
-from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.sql.subqueries import (
     as_membership,
     has_queries,

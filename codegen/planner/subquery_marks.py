@@ -12,8 +12,8 @@ from aggloom.codegen.planner.subquery_rows import Body, tied
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import named
-from aggloom.codegen.sql.shape import refusal
 
 FIX = "write it as a condition of WHERE of its own, joined by AND"
 

@@ -10,12 +10,11 @@ from aggloom.codegen.planner.clause import Clause
 from aggloom.codegen.planner.join_tree import Leaf, Tree, plan_of_tree
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.errors import located, refusal
 from aggloom.codegen.sql.grouping_sets import has_sets
 from aggloom.codegen.sql.numbering_range import conjuncts, whole_number
 from aggloom.codegen.sql.relations import Relation
 from aggloom.codegen.sql.scope import bare, named, text_of
-from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.sql.subqueries import empty_value, has_windows, queries, unwrapped
 from aggloom.errors import SqlError, UnknownColumnError
 

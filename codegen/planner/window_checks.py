@@ -7,7 +7,7 @@ import re
 from aggloom.codegen.operators import Node, WindowTable, walk
 from aggloom.codegen.planner.clock import clock_value
 from aggloom.codegen.planner.notes import Notes
-from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.windows import Assigner, Session
 
 

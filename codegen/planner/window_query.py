@@ -13,8 +13,9 @@ from aggloom.codegen.planner.window_options import in_zone
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK, type_name
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.scope import Scope, bare, named, text_of
-from aggloom.codegen.sql.shape import is_clock, refusal
+from aggloom.codegen.sql.shape import is_clock
 from aggloom.codegen.sql.window_parser import PARTS, SPARK_FUNCTIONS, WindowCall
 from aggloom.codegen.sql.windows import WindowArguments, group_arguments
 from aggloom.errors import TypeMismatchError

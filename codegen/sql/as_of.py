@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.relations import Relations
 from aggloom.codegen.sql.scope import bare
-from aggloom.codegen.sql.shape import is_clock, refusal
+from aggloom.codegen.sql.shape import is_clock
 
 _INEQUALITIES = (exp.GTE, exp.GT, exp.LTE, exp.LT)
 _TURNED: dict[type[exp.Expression], type[exp.Expression]] = {

@@ -16,9 +16,8 @@ from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_call import ON_NULL, AggCall, SortKey, places
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.codegen.sql.scope import Scope, bare, pretty
-from aggloom.codegen.sql.shape import refusal
 from aggloom.errors import SpecError, SqlError, TypeMismatchError, nearest
 
 _FIRST_OR_LAST: Final = ("FIRST_VALUE", "LAST_VALUE", "ANY_VALUE")

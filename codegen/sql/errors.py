@@ -7,7 +7,7 @@ import re
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from aggloom.errors import SqlError
+from aggloom.errors import SqlError, UnsupportedSqlError
 
 _AROUND = 100
 """Characters of a long line that are shown on either side of where a piece begins."""
@@ -86,3 +86,10 @@ def _offset(sql: str, line: int, column: int) -> int:
     """Where the piece that ends at this line and column ends, in the text."""
     lines = sql.split("\n")
     return sum(len(text) + 1 for text in lines[: line - 1]) + column
+
+
+def refusal(
+    sql: str, place: exp.Expression | tuple[int, int] | None, what: str, fix: str
+) -> UnsupportedSqlError:
+    """The error of valid SQL that is not translated."""
+    return UnsupportedSqlError(located(f"{what} not supported here; {fix}.", sql, place))

@@ -9,10 +9,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.spec.dtypes import type_name
-from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.errors import located, refusal
 from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, text_of
-from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.sql.windows import duration
 from aggloom.errors import OptionError, SpecError, SqlError
 

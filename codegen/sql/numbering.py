@@ -13,10 +13,9 @@ from typing import Literal, get_args
 from sqlglot import exp
 
 from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.codegen.sql.numbering_range import whole_number
 from aggloom.codegen.sql.scope import bare, named, text_of
-from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.sql.stars import left_out
 from aggloom.errors import DuplicateNameError, SqlError
 

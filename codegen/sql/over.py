@@ -15,10 +15,10 @@ from sqlglot import exp
 
 from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.errors import located, refusal
 from aggloom.codegen.sql.numbering import Function, Plain
 from aggloom.codegen.sql.scope import Scope, bare, named, pretty, text_of
-from aggloom.codegen.sql.shape import is_clock, refusal
+from aggloom.codegen.sql.shape import is_clock
 from aggloom.errors import DuplicateNameError, SqlError
 
 

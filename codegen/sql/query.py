@@ -19,7 +19,7 @@ from aggloom.codegen.spec.content import SpecContent
 from aggloom.codegen.spec.schemas import SchemaLike, to_schema
 from aggloom.codegen.sql.calls import lower
 from aggloom.codegen.sql.dialect import Call
-from aggloom.codegen.sql.errors import located
+from aggloom.codegen.sql.errors import located, refusal
 from aggloom.codegen.sql.grouping_sets import (
     GROUP_ID,
     MAX_SETS,
@@ -30,7 +30,7 @@ from aggloom.codegen.sql.grouping_sets import (
     sets_of,
 )
 from aggloom.codegen.sql.scope import Scope, bare, named, text_of
-from aggloom.codegen.sql.shape import read, refusal
+from aggloom.codegen.sql.shape import read
 from aggloom.errors import DuplicateNameError, SqlError, UnsupportedSqlError
 
 

@@ -14,8 +14,7 @@ from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import AggloomSpark, Call
-from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.errors import (
     SpecError,
     TypeMismatchError,

@@ -13,7 +13,7 @@ from sqlglot.tokens import TokenType
 from aggloom.codegen.scalar.changing import STORED, changing, differs
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.dialect import AggloomSpark
-from aggloom.codegen.sql.errors import located, span, syntax_error
+from aggloom.codegen.sql.errors import located, refusal, span, syntax_error
 from aggloom.codegen.sql.grouping_sets import has_sets
 from aggloom.codegen.sql.unread import check_hints, check_unread
 from aggloom.codegen.sql.window_parser import WindowCall
@@ -124,13 +124,6 @@ def check_block(sql: str, tree: exp.Select) -> None:
         place = span(tree.args["from_"])
         raise SqlError(located("SELECT names nothing; write columns before FROM.", sql, place))
     check_expression(sql, tree)
-
-
-def refusal(
-    sql: str, place: exp.Expression | tuple[int, int] | None, what: str, fix: str
-) -> UnsupportedSqlError:
-    """The error of valid SQL that is not translated."""
-    return UnsupportedSqlError(located(f"{what} not supported here; {fix}.", sql, place))
 
 
 def _check_clauses(sql: str, tree: exp.Select) -> None:

@@ -8,8 +8,7 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from aggloom.codegen.sql.errors import located, span
-from aggloom.codegen.sql.shape import refusal
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.errors import AmbiguousColumnError, SqlError, UnknownColumnError, nearest
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import find
 from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import refusal
 from aggloom.codegen.sql.numbering_range import conjuncts
 from aggloom.codegen.sql.scope import bare
-from aggloom.codegen.sql.shape import refusal
 
 _OPPOSITE: dict[type[exp.Binary], type[exp.Binary]] = {
     exp.EQ: exp.NEQ,

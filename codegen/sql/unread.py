@@ -13,8 +13,7 @@ from typing import Final
 from sqlglot import exp
 from sqlglot.tokens import Token
 
-from aggloom.codegen.sql.errors import located, span
-from aggloom.errors import UnsupportedSqlError
+from aggloom.codegen.sql.errors import refusal, span
 
 _READ: Final[dict[type[exp.Expression], frozenset[str]]] = {
     kind: frozenset(parts.split())
@@ -59,8 +58,7 @@ def check_unread(sql: str, tree: exp.Expression) -> None:
             if value and part not in read:
                 word = _WORDS.get(part, part.strip("_").replace("_", " ").upper())
                 fix = _FIXES.get(part, "take it out")
-                message = f"{word} is not supported here; {fix}."
-                raise UnsupportedSqlError(located(message, sql, span(node)))
+                raise refusal(sql, span(node), f"{word} is", fix)
 
 
 def check_hints(sql: str, tokens: Sequence[Token]) -> None:
@@ -73,5 +71,5 @@ def check_hints(sql: str, tokens: Sequence[Token]) -> None:
     for end, start in zip(ends, starts, strict=True):
         for comment in _COMMENT.finditer(sql, end, start):
             if comment[0].startswith("/*+"):
-                message = "a hint elsewhere than after SELECT is not supported here; give options to what reads it."
-                raise UnsupportedSqlError(located(message, sql, comment.span()))
+                fix = "give options to what reads it"
+                raise refusal(sql, comment.span(), "a hint elsewhere than after SELECT is", fix)

@@ -14,9 +14,8 @@ from typing import Final
 from sqlglot import exp
 
 from aggloom.codegen.spec.durations import milliseconds
-from aggloom.codegen.sql.errors import located, span
+from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.codegen.sql.scope import bare
-from aggloom.codegen.sql.shape import refusal
 from aggloom.codegen.sql.window_parser import (
     SPARK_FUNCTIONS,
     TABLE_FUNCTIONS,
