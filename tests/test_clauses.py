@@ -175,6 +175,9 @@ def test_all_but_some_columns_and_all_rows(sql: str, rows: list[tuple[Any, ...]]
     [
         ("SELECT * EXCEPT (z) FROM t", UnknownColumnError, "no column 'z' to leave out"),
         ("SELECT * EXCEPT (k, g, x) FROM t", SqlError, "EXCEPT leaves no column"),
+        ("SELECT * EXCEPT (k, K) FROM t", DuplicateNameError, "EXCEPT names 'K' twice"),
+        ("SELECT t.* EXCEPT () FROM t", SqlError, "EXCEPT names no column"),
+        ("SELECT * REPLACE () FROM t", UnsupportedSqlError, r"a \* with REPLACE is"),
         ("SELECT * EXCEPT (t.k) FROM t", UnsupportedSqlError, "a table's name in EXCEPT is"),
         (
             "SELECT * EXCEPT (k) FROM t AS a JOIN t AS b ON a.k = b.k",

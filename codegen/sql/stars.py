@@ -9,24 +9,42 @@ from typing import TypeVar
 from sqlglot import exp
 
 from aggloom.codegen.sql.errors import located, refusal, span
-from aggloom.errors import AmbiguousColumnError, SqlError, UnknownColumnError, nearest
+from aggloom.errors import (
+    AmbiguousColumnError,
+    DuplicateNameError,
+    SqlError,
+    UnknownColumnError,
+    nearest,
+)
 
 T = TypeVar("T")
 
 
 def left_out(sql: str, item: exp.Expression) -> dict[str, exp.Expression]:
-    """The names in the EXCEPT of * or t.*, without regard to case, each with its place; raises UnsupportedSqlError."""
+    """The names in the EXCEPT of * or t.*, without regard to case, each with its place.
+
+    Raises UnsupportedSqlError, DuplicateNameError for a name that comes twice, SqlError for an EXCEPT without names.
+    """
     star = item.this if isinstance(item, exp.Column) else item
     for part, value in star.args.items():
-        if value and part != "except_":
+        if value is not None and part != "except_":
             raise refusal(sql, item, f"a * with {part.upper()} is", "name the columns")
-    names = star.args.get("except_") or ()
-    for name in names:
+    names = star.args.get("except_")
+    if names == []:
+        raise SqlError(
+            located("EXCEPT names no column; name one, or take it out.", sql, span(item))
+        )
+    found: dict[str, exp.Expression] = {}
+    for name in names or ():
         if isinstance(name, exp.Column) and name.table:
             raise refusal(
                 sql, name, "a table's name in EXCEPT is", "write that of the column alone"
             )
-    return {name.name.casefold(): name for name in names}
+        if name.name.casefold() in found:
+            message = f"EXCEPT names {name.name!r} twice; leave one out."
+            raise DuplicateNameError(located(message, sql, span(name)))
+        found[name.name.casefold()] = name
+    return found
 
 
 def shown(sql: str, item: exp.Expression, columns: Sequence[tuple[str, T]]) -> list[tuple[str, T]]:
