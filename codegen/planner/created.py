@@ -14,7 +14,7 @@ from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.errors import located, refusal
-from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.errors import DuplicateNameError, OptionError, SpecError, UnknownColumnError, nearest
 
 CONNECTORS = ("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "iceberg", "print")
 _APPENDS = ("json", "avro-confluent")
@@ -156,9 +156,10 @@ def _options(pieces: Pieces, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
         if word == "COMMENT":
             at += 2
         elif word == "PARTITIONED BY":
+            if partitions:
+                raise SpecError("it has two PARTITIONED BY; write one.")
             end = pieces.closing(at + 1)
-            columns = [pieces.tokens[first].text for first, _ in pieces.parts(at + 2, end)]
-            partitions, at = tuple(columns), end + 1
+            partitions, at = _partitions(pieces, at + 2, end), end + 1
         elif word == "WITH" and at + 1 < len(pieces):
             end = pieces.closing(at + 1)
             for first, stop in pieces.parts(at + 2, end):
@@ -171,6 +172,21 @@ def _options(pieces: Pieces, at: int) -> tuple[dict[str, str], tuple[str, ...]]:
     if connector not in CONNECTORS:
         raise OptionError(f"'connector' is {connector!r}. {nearest(str(connector), CONNECTORS)}")
     return found, partitions
+
+
+def _partitions(pieces: Pieces, first: int, end: int) -> tuple[str, ...]:
+    found: list[str] = []
+    for start, stop in pieces.parts(first, end):
+        name = pieces.tokens[start].text
+        if stop - start != 1:
+            what = f"{pieces.text(start, stop)} in PARTITIONED BY is"
+            raise refusal(pieces.sql, pieces.span(start, stop), what, "write columns")
+        if name in found:
+            raise DuplicateNameError(f"PARTITIONED BY names column {name!r} twice; leave one out.")
+        found.append(name)
+    if not found:
+        raise SpecError("PARTITIONED BY names no column; name one, or take it out.")
+    return tuple(found)
 
 
 def _option(pieces: Pieces, first: int, stop: int, found: dict[str, str]) -> None:
