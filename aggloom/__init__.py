@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         register,
         unregister,
     )
-    from aggloom.codegen.planner import window_spec
+    from aggloom.codegen.planner.build import window_spec
     from aggloom.codegen.windows import (
         Assigner,
         ContinuousTrigger,
@@ -68,27 +68,27 @@ if TYPE_CHECKING:
     from aggloom.runtime.local.harness import Harness
     from aggloom.runtime.operators.group_aggregate import GroupAggOperator
     from aggloom.runtime.sizing.estimate import estimate
-    from aggloom.runtime.spark.asof_join import asof_join
-    from aggloom.runtime.spark.cluster import ship
-    from aggloom.runtime.spark.connector import kafka_settings
-    from aggloom.runtime.spark.counting import progress
-    from aggloom.runtime.spark.deduplicate import deduplicate
+    from aggloom.runtime.spark.api.asof_join import asof_join
+    from aggloom.runtime.spark.api.deduplicate import deduplicate
+    from aggloom.runtime.spark.api.group_aggregate import group_aggregate
+    from aggloom.runtime.spark.api.join import join
+    from aggloom.runtime.spark.api.lookup import lookup
+    from aggloom.runtime.spark.api.over import over
+    from aggloom.runtime.spark.api.query import sql
+    from aggloom.runtime.spark.api.rank import rank
+    from aggloom.runtime.spark.api.window_aggregate import late_rows, on_time, window_aggregate
     from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.group_aggregate import group_aggregate
-    from aggloom.runtime.spark.inspecting import state, why
-    from aggloom.runtime.spark.join import join
-    from aggloom.runtime.spark.kafka import read_kafka
-    from aggloom.runtime.spark.lakes import read_delta, read_iceberg
-    from aggloom.runtime.spark.lookup import lookup
-    from aggloom.runtime.spark.messages import read_messages
-    from aggloom.runtime.spark.over import over
-    from aggloom.runtime.spark.query import sql
-    from aggloom.runtime.spark.rank import rank
-    from aggloom.runtime.spark.repartition import repartition
-    from aggloom.runtime.spark.session import session
-    from aggloom.runtime.spark.sinks import read_table, write_changes
-    from aggloom.runtime.spark.sources import read_changes
-    from aggloom.runtime.spark.window_aggregate import late_rows, on_time, window_aggregate
+    from aggloom.runtime.spark.plan.counting import progress
+    from aggloom.runtime.spark.read.connector import kafka_settings
+    from aggloom.runtime.spark.read.kafka import read_kafka
+    from aggloom.runtime.spark.read.lakes import read_delta, read_iceberg
+    from aggloom.runtime.spark.read.messages import read_messages
+    from aggloom.runtime.spark.read.sources import read_changes
+    from aggloom.runtime.spark.sessions.cluster import ship
+    from aggloom.runtime.spark.sessions.session import session
+    from aggloom.runtime.spark.watch.inspecting import state, why
+    from aggloom.runtime.spark.watch.repartition import repartition
+    from aggloom.runtime.spark.write.sinks import read_table, write_changes
 
 __version__ = "0.1.0"
 
@@ -205,33 +205,33 @@ _HOMES = {
     "GroupAggOperator": "aggloom.runtime.operators.group_aggregate",
     "Harness": "aggloom.runtime.local.harness",
     "await_end": "aggloom.runtime.spark.failures",
-    "deduplicate": "aggloom.runtime.spark.deduplicate",
+    "deduplicate": "aggloom.runtime.spark.api.deduplicate",
     "estimate": "aggloom.runtime.sizing.estimate",
-    "group_aggregate": "aggloom.runtime.spark.group_aggregate",
-    "asof_join": "aggloom.runtime.spark.asof_join",
-    "join": "aggloom.runtime.spark.join",
-    "lookup": "aggloom.runtime.spark.lookup",
-    "late_rows": "aggloom.runtime.spark.window_aggregate",
-    "on_time": "aggloom.runtime.spark.window_aggregate",
-    "over": "aggloom.runtime.spark.over",
-    "progress": "aggloom.runtime.spark.counting",
-    "rank": "aggloom.runtime.spark.rank",
-    "kafka_settings": "aggloom.runtime.spark.connector",
-    "read_changes": "aggloom.runtime.spark.sources",
-    "read_delta": "aggloom.runtime.spark.lakes",
-    "read_iceberg": "aggloom.runtime.spark.lakes",
-    "read_kafka": "aggloom.runtime.spark.kafka",
-    "read_messages": "aggloom.runtime.spark.messages",
-    "read_table": "aggloom.runtime.spark.sinks",
-    "repartition": "aggloom.runtime.spark.repartition",
-    "sql": "aggloom.runtime.spark.query",
-    "session": "aggloom.runtime.spark.session",
-    "ship": "aggloom.runtime.spark.cluster",
-    "state": "aggloom.runtime.spark.inspecting",
-    "why": "aggloom.runtime.spark.inspecting",
-    "window_aggregate": "aggloom.runtime.spark.window_aggregate",
+    "group_aggregate": "aggloom.runtime.spark.api.group_aggregate",
+    "asof_join": "aggloom.runtime.spark.api.asof_join",
+    "join": "aggloom.runtime.spark.api.join",
+    "lookup": "aggloom.runtime.spark.api.lookup",
+    "late_rows": "aggloom.runtime.spark.api.window_aggregate",
+    "on_time": "aggloom.runtime.spark.api.window_aggregate",
+    "over": "aggloom.runtime.spark.api.over",
+    "progress": "aggloom.runtime.spark.plan.counting",
+    "rank": "aggloom.runtime.spark.api.rank",
+    "kafka_settings": "aggloom.runtime.spark.read.connector",
+    "read_changes": "aggloom.runtime.spark.read.sources",
+    "read_delta": "aggloom.runtime.spark.read.lakes",
+    "read_iceberg": "aggloom.runtime.spark.read.lakes",
+    "read_kafka": "aggloom.runtime.spark.read.kafka",
+    "read_messages": "aggloom.runtime.spark.read.messages",
+    "read_table": "aggloom.runtime.spark.write.sinks",
+    "repartition": "aggloom.runtime.spark.watch.repartition",
+    "sql": "aggloom.runtime.spark.api.query",
+    "session": "aggloom.runtime.spark.sessions.session",
+    "ship": "aggloom.runtime.spark.sessions.cluster",
+    "state": "aggloom.runtime.spark.watch.inspecting",
+    "why": "aggloom.runtime.spark.watch.inspecting",
+    "window_aggregate": "aggloom.runtime.spark.api.window_aggregate",
     "window_spec": "aggloom.codegen.planner",
-    "write_changes": "aggloom.runtime.spark.sinks",
+    "write_changes": "aggloom.runtime.spark.write.sinks",
     **dict.fromkeys(_WINDOWS, "aggloom.codegen.windows"),
 }
 

@@ -24,4 +24,4 @@ def active_analyser() -> Any:
     session = active_session()
     if session is None:
         return None
-    return import_module("aggloom.runtime.spark.expressions").analyser(session)
+    return import_module("aggloom.runtime.spark.plan.expressions").analyser(session)

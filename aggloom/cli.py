@@ -220,10 +220,10 @@ def why(
 @debug_option
 def repartition(checkpoint: Path, partitions: int) -> None:
     """Rewrite a checkpoint for another number of shuffle partitions; its query must not be running."""
-    from aggloom.runtime.spark.command_session import session_to_look
+    from aggloom.runtime.spark.sessions.command_session import session_to_look
 
     spark = session_to_look("aggloom repartition")
-    from aggloom.runtime.spark.repartition import repartition as rewrite
+    from aggloom.runtime.spark.watch.repartition import repartition as rewrite
 
     rewrite(spark, checkpoint.resolve(), partitions)
     click.echo(f"{checkpoint}: the state has {partitions} partitions now")

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import BinaryIO
 
-_IMPORTED = ("pyspark.worker", "pyarrow.parquet", "aggloom.runtime.spark.query")
+_IMPORTED = ("pyspark.worker", "pyarrow.parquet", "aggloom.runtime.spark.api.query")
 _SHARE = 0.05
 
 

@@ -59,7 +59,7 @@ def show_state(
     """Print what a checkpoint holds."""
     key = read_key(keys) if keys else None
     spark = _session(checkpoint)
-    from aggloom.runtime.spark.inspecting import state
+    from aggloom.runtime.spark.watch.inspecting import state
 
     report = state(checkpoint, key=key, limit=limit, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
@@ -71,7 +71,7 @@ def show_why(
     """Print how a key came to its value."""
     key = read_key(keys)
     spark = _session(checkpoint)
-    from aggloom.runtime.spark.inspecting import why
+    from aggloom.runtime.spark.watch.inspecting import why
 
     report = why(checkpoint, key=key, spark=spark, **given)
     _print(report, form, *([] if limit is None else [limit]))
@@ -80,10 +80,10 @@ def show_why(
 def _session(checkpoint: str) -> Any:
     """A session to look at a checkpoint with, if there is one to look at."""
     from aggloom.runtime.spark.checkpoint import require_directory
-    from aggloom.runtime.spark.command_session import session_to_look
+    from aggloom.runtime.spark.sessions.command_session import session_to_look
 
     require_directory(checkpoint)
-    return session_to_look("aggloom", "aggloom.runtime.spark.inspecting")
+    return session_to_look("aggloom", "aggloom.runtime.spark.watch.inspecting")
 
 
 def read_key(pairs: tuple[str, ...]) -> dict[str, str | None]:

@@ -37,7 +37,7 @@ def lake_columns(lake: Mapping[str, Any], schema: str | pa.Schema | None) -> pa.
 
 def lake_frame(spark: Any, lake: Mapping[str, Any], schema: str | pa.Schema | None) -> Any:
     """The changes of a table, as a stream."""
-    from aggloom.runtime.spark.lakes import read_delta, read_iceberg
+    from aggloom.runtime.spark.read.lakes import read_delta, read_iceberg
 
     told = {name: value for name, value in lake.items() if name not in ("connector", "path")}
     read: Any = read_iceberg if lake["connector"] == "iceberg" else read_delta

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from aggloom.job import Job
     from aggloom.runtime.operators.counts import Counts
 
-_NEEDED = ("aggloom.runtime.spark.query", "aggloom.runtime.spark.sinks")
+_NEEDED = ("aggloom.runtime.spark.api.query", "aggloom.runtime.spark.write.sinks")
 """What is imported while Spark starts."""
 _PAUSE_SECONDS = 0.1
 _FEW_BYTES = 8 << 20
@@ -50,8 +50,8 @@ def run(*jobs: Job) -> None:
 
 def _run(jobs: list[tuple[Job, Path]]) -> None:
     with Interrupts() as interrupts:
-        from aggloom.runtime.spark.command_session import session_to_run
-        from aggloom.runtime.spark.connector import kafka_settings
+        from aggloom.runtime.spark.read.connector import kafka_settings
+        from aggloom.runtime.spark.sessions.command_session import session_to_run
 
         _say("starting Spark")
         topics = any(table.kafka for job, _ in jobs for table in job.tables)
@@ -68,9 +68,9 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
         interrupts.take()
 
         from aggloom.runtime.spark.checkpoint import TABLE_FILE
-        from aggloom.runtime.spark.expressions import asking
         from aggloom.runtime.spark.failures import while_java_lives
-        from aggloom.runtime.spark.sinks import read_table
+        from aggloom.runtime.spark.plan.expressions import asking
+        from aggloom.runtime.spark.write.sinks import read_table
 
         _say("starting the query; its first batch compiles what is new")
         queries: list[Any] = []
@@ -106,9 +106,9 @@ def _has_few_rows(job: Job) -> bool:
 
 def _started(spark: Any, job: Job, checkpoint: Path) -> Any:
     """The query of a job."""
-    from aggloom.runtime.spark.expressions import asking
-    from aggloom.runtime.spark.query import sql
-    from aggloom.runtime.spark.sinks import write_changes
+    from aggloom.runtime.spark.api.query import sql
+    from aggloom.runtime.spark.plan.expressions import asking
+    from aggloom.runtime.spark.write.sinks import write_changes
 
     out = sql(
         job.sql,
@@ -134,7 +134,7 @@ def _say(what: str) -> None:
 def _watched(queries: list[Any], interrupts: Interrupts) -> list[Counts]:
     """Wait until all queries end, one fails, or Ctrl-C stops them; what each has counted, also told of what fails."""
     from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.progress import ProgressPrinter
+    from aggloom.runtime.spark.watch.progress import ProgressPrinter
 
     printers = [ProgressPrinter(query) for query in queries]
     try:

@@ -86,11 +86,11 @@ class TableSource:
         if self.lake is not None:
             return lake_frame(spark, self.lake, self.schema)
         if self.kafka is not None:
-            from aggloom.runtime.spark.kafka import read_kafka
+            from aggloom.runtime.spark.read.kafka import read_kafka
 
             told: dict[str, Any] = {"format": self.format, "schema": self.columns()}
             return read_kafka(spark, **self.kafka, **told, **self.reading)
-        from aggloom.runtime.spark.sources import read_changes
+        from aggloom.runtime.spark.read.sources import read_changes
 
         return read_changes(spark, self.path, self.format, self.columns(), **self.reading)
 
@@ -292,7 +292,7 @@ def relative_to(folder: Path | None, path: str) -> str:
 
 def _options(given: dict[str, Any], where: str) -> dict[str, Any]:
     """What is for the reader, taken out of the entries; raises SpecError for a name that nobody knows."""
-    from aggloom.runtime.spark.sources import reader_keywords
+    from aggloom.runtime.spark.read.sources import reader_keywords
 
     keywords = reader_keywords()
     explicit = given.pop("options", None) or {}

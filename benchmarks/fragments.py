@@ -18,7 +18,7 @@ from rows import TAIL_ROWS, Rows
 from streams import Files, Stream, loom
 from workloads import CASCADE
 
-from aggloom.runtime.spark.session import session
+from aggloom.runtime.spark.sessions.session import session
 
 ONE = "SELECT k, u, SUM(v) AS s FROM t GROUP BY k, u"
 TWO = f"SELECT k, COUNT(*) AS n, MAX(s) AS m FROM ({ONE}) GROUP BY k"

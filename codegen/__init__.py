@@ -7,11 +7,11 @@ from aggloom.codegen.handler.call_lines import lines_of_calls
 from aggloom.codegen.handler.carry import Carried, carried, same_call
 from aggloom.codegen.handler.emit import GeneratedSource, generate, load, load_text
 from aggloom.codegen.handler.plan import plan_of
-from aggloom.codegen.planner.created import CreatedTable
 from aggloom.codegen.planner.explain import explain, tables_read
-from aggloom.codegen.planner.insertions import insertions
-from aggloom.codegen.planner.script import read_script, shown_query
-from aggloom.codegen.planner.statements import Statement, cut_statements, last_statement
+from aggloom.codegen.planner.scripts.created import CreatedTable
+from aggloom.codegen.planner.scripts.insertions import insertions
+from aggloom.codegen.planner.scripts.script import read_script, shown_query
+from aggloom.codegen.planner.scripts.statements import Statement, cut_statements, last_statement
 from aggloom.codegen.scalar.calc import (
     LoweredCalc,
     calculate,

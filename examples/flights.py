@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 import aggloom as al
-from aggloom.runtime.spark.progress import ProgressPrinter
+from aggloom.runtime.spark.watch.progress import ProgressPrinter
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -94,7 +94,7 @@ def killed_after_writing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Callable[[], AbstractContextManager[None]]:
     """A place in which a query ends with "killed" when its sink has a batch, and Spark's checkpoint does not."""
-    from aggloom.runtime.spark.each_batch import EachBatch
+    from aggloom.runtime.spark.write.each_batch import EachBatch
 
     written = EachBatch.__call__
 

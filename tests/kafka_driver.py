@@ -10,7 +10,7 @@ from typing import Any
 import kafka
 
 import aggloom as al
-from aggloom.runtime.spark.each_batch import EachBatch
+from aggloom.runtime.spark.write.each_batch import EachBatch
 
 
 def run(spark: Any, servers: str, place: str) -> None:

@@ -13,12 +13,12 @@ from pyspark.sql import Row
 
 from aggloom.codegen.planner import Plan, numbered, plan_query
 from aggloom.runtime.operators.fragment import fragment_of
-from aggloom.runtime.spark import query_file
-from aggloom.runtime.spark.counting import Totals
-from aggloom.runtime.spark.factory import factory_of
-from aggloom.runtime.spark.journal import about
-from aggloom.runtime.spark.query import handler_texts
-from aggloom.runtime.spark.recorded import PLAN_FILE, PROGRESS_FILE, line_of
+from aggloom.runtime.spark.api.query import handler_texts
+from aggloom.runtime.spark.node.factory import factory_of
+from aggloom.runtime.spark.plan.counting import Totals
+from aggloom.runtime.spark.watch import query_file
+from aggloom.runtime.spark.watch.journal import about
+from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE, line_of
 from aggloom.runtime.storage.checked import with_checksum
 
 SQL = "SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name"

@@ -11,17 +11,17 @@ from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.local.harness import Harness
 from aggloom.runtime.operators.base import Bundle
 from aggloom.runtime.operators.fragment import fragment_of
-from aggloom.runtime.spark.blobs import with_kinds, write_blob
-from aggloom.runtime.spark.factory import factory_of
-from aggloom.runtime.spark.framing import Owner
-from aggloom.runtime.spark.inspecting import Look, Node
-from aggloom.runtime.spark.state_reader import (
+from aggloom.runtime.spark.node.blobs import with_kinds, write_blob
+from aggloom.runtime.spark.node.factory import factory_of
+from aggloom.runtime.spark.node.framing import Owner
+from aggloom.runtime.spark.node.store import Blob, BucketStore, Came, Head
+from aggloom.runtime.spark.watch.inspecting import Look, Node
+from aggloom.runtime.spark.watch.state_reader import (
     BucketFiles,
     StoredBucket,
     StoredOperator,
     described_by,
 )
-from aggloom.runtime.spark.store import Blob, BucketStore, Came, Head
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 

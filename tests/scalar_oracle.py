@@ -24,7 +24,7 @@ def lowered(sql: str, batch: pa.RecordBatch) -> pa.Array:
 
 def by_spark(spark: Any, expressions: Sequence[str], batch: pa.RecordBatch) -> pa.Table:
     """The same expressions as columns by Spark, in the order of the rows."""
-    from aggloom.runtime.spark.expressions import spark_arrow, spark_schema
+    from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
 
     table = pa.Table.from_batches([batch])
     place = pa.array(range(table.num_rows), pa.int64())

@@ -27,12 +27,12 @@ from aggloom.codegen.windows import (
     Tumble,
     Windowing,
 )
-from aggloom.runtime.spark.host import FragmentProcessor
-from aggloom.runtime.spark.lower import Lowering, Settings
-from aggloom.runtime.spark.ordinary import Table
-from aggloom.runtime.spark.pack import Pack
-from aggloom.runtime.spark.routes import HandlerText
-from aggloom.runtime.spark.unpack import Unpack
+from aggloom.runtime.spark.node.host import FragmentProcessor
+from aggloom.runtime.spark.node.pack import Pack
+from aggloom.runtime.spark.plan.lower import Lowering, Settings
+from aggloom.runtime.spark.plan.ordinary import Table
+from aggloom.runtime.spark.plan.routes import HandlerText
+from aggloom.runtime.spark.plan.unpack import Unpack
 
 INSTANT = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema([("k", pa.string()), ("v", pa.int32()), ("w", pa.string()), ("ts", INSTANT)])

@@ -11,10 +11,10 @@ import pyarrow as pa
 from simulated_queries import Batch, Query, Row
 from simulated_spark import PackedRow
 
-from aggloom.runtime.spark.leaving import Onward, leaving
-from aggloom.runtime.spark.partitioning import hash_int
-from aggloom.runtime.spark.routes import Packer
-from aggloom.runtime.spark.store import Blob, gather
+from aggloom.runtime.spark.node.leaving import Onward, leaving
+from aggloom.runtime.spark.node.partitioning import hash_int
+from aggloom.runtime.spark.node.store import Blob, gather
+from aggloom.runtime.spark.plan.routes import Packer
 from aggloom.runtime.values.clock import BEFORE_ALL, NO_TIME, Clock
 
 Change = tuple[str, ...]

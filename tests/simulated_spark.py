@@ -18,10 +18,11 @@ from typing import Any
 
 import pandas as pd
 
-from aggloom.runtime.spark import host as host_module
-from aggloom.runtime.spark import leaving, residency, routes, store
-from aggloom.runtime.spark.blobs import cut
-from aggloom.runtime.spark.host import FragmentProcessor
+from aggloom.runtime.spark.node import host as host_module
+from aggloom.runtime.spark.node import leaving, residency, store
+from aggloom.runtime.spark.node.blobs import cut
+from aggloom.runtime.spark.node.host import FragmentProcessor
+from aggloom.runtime.spark.plan import routes
 from aggloom.runtime.storage import arena
 
 QUERY = "01234567-89ab-cdef-0123-456789abcdef"

@@ -36,7 +36,7 @@ from simulated_spark import (
     simulated,
 )
 
-from aggloom.runtime.spark.partitioning import hash_int
+from aggloom.runtime.spark.node.partitioning import hash_int
 from aggloom.runtime.storage import arena
 
 

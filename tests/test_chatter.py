@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.spark.chatter import telling
+from aggloom.runtime.spark.sessions.chatter import telling
 
 SAID = b"""\
 WARNING: Using incubator modules: jdk.incubator.vector

@@ -24,7 +24,7 @@ from aggloom.errors import (
     StateMismatchError,
     WorkerStartError,
 )
-from aggloom.runtime.spark import await_end, file_sink, query_file, read_table, sinks
+from aggloom.runtime.spark import await_end, read_table
 from aggloom.runtime.spark.checkpoint import (
     QUERY_FILE,
     check_directory,
@@ -32,8 +32,10 @@ from aggloom.runtime.spark.checkpoint import (
     require_directory,
 )
 from aggloom.runtime.spark.failures import started
-from aggloom.runtime.spark.file_sink import take_back
-from aggloom.runtime.spark.query_file import Query, differing
+from aggloom.runtime.spark.watch import query_file
+from aggloom.runtime.spark.watch.query_file import Query, differing
+from aggloom.runtime.spark.write import file_sink, sinks
+from aggloom.runtime.spark.write.file_sink import take_back
 
 DDL = "name STRING, cnt INT"
 Change = tuple[str, str, int]

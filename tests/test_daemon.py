@@ -31,7 +31,7 @@ def test_an_archive_stays_where_spark_is_not_installed(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_workers_have_what_they_need_when_they_start(spark: Any) -> None:
     def told(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        has_host = "aggloom.runtime.spark.host" in sys.modules
+        has_host = "aggloom.runtime.spark.node.host" in sys.modules
         from pyspark import serializers
 
         yield pa.record_batch({"has_host": [has_host], "file": [serializers.__file__]})

@@ -31,7 +31,7 @@ from aggloom.runtime.spark import (
     sql,
     write_changes,
 )
-from aggloom.runtime.spark.sinks import TABLE_FILE, TableSink
+from aggloom.runtime.spark.write.sinks import TABLE_FILE, TableSink
 
 # What is cured: Spark runs a batch again whose commit is gone.
 CURED = {("commits", "delete")}

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from aggloom.runtime.spark.deferred import Deferred
-from aggloom.runtime.spark.host import FragmentProcessor, Options
+from aggloom.runtime.spark.node.deferred import Deferred
+from aggloom.runtime.spark.node.host import FragmentProcessor, Options
 
 ASKED = """
 import pickle, sys

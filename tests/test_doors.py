@@ -20,7 +20,7 @@ from doors import check
 
 from aggloom.codegen import AggSpec
 from aggloom.runtime.spark import await_end, explained, read_changes, read_table, sql, write_changes
-from aggloom.runtime.spark.group_aggregate import group_aggregate
+from aggloom.runtime.spark.api.group_aggregate import group_aggregate
 
 pytestmark = pytest.mark.spark
 DDL = "name STRING, cnt INT"

@@ -21,13 +21,13 @@ from aggloom.errors import StateCorruptError, StateMismatchError
 from aggloom.runtime.operators.base import Bundle
 from aggloom.runtime.operators.comparison import call_text, compare
 from aggloom.runtime.operators.fragment import fragment_of
-from aggloom.runtime.spark import sinks
-from aggloom.runtime.spark.evolution import evolved
-from aggloom.runtime.spark.factory import FragmentFactory, factory_of
+from aggloom.runtime.spark.api.query import handler_texts
 from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.framing import Owner
-from aggloom.runtime.spark.query import handler_texts
-from aggloom.runtime.spark.store import BucketStore, Came
+from aggloom.runtime.spark.node.evolution import evolved
+from aggloom.runtime.spark.node.factory import FragmentFactory, factory_of
+from aggloom.runtime.spark.node.framing import Owner
+from aggloom.runtime.spark.node.store import BucketStore, Came
+from aggloom.runtime.spark.write import sinks
 from aggloom.runtime.values.clock import NO_TIME
 
 DDL = "name STRING, city STRING, cnt INT"

@@ -22,11 +22,11 @@ from aggloom.errors import (
     StateRoomError,
     UnknownColumnError,
 )
-from aggloom.runtime.spark import sinks
 from aggloom.runtime.spark.disk import local
 from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.paths import located
-from aggloom.runtime.spark.session import MissingJavaError
+from aggloom.runtime.spark.read.paths import located
+from aggloom.runtime.spark.sessions.session import MissingJavaError
+from aggloom.runtime.spark.write import sinks
 
 SUM = "SELECT k, SUM(v) AS s FROM t GROUP BY k"
 DDL = "k STRING, v INT"

@@ -15,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import aggloom as al
 from aggloom.errors import InputFormatError
-from aggloom.runtime.spark import footers, sources
 from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.footers import Footers
+from aggloom.runtime.spark.read import footers, sources
+from aggloom.runtime.spark.read.footers import Footers
 
 
 def written(path: Path, rows: int) -> bytes:

@@ -16,10 +16,10 @@ from recorded import Single, Variable
 
 from aggloom.errors import StateCorruptError, StateError, StateMismatchError
 from aggloom.runtime.operators.base import Bundle
-from aggloom.runtime.spark import store as store_module
-from aggloom.runtime.spark.blobs import with_kinds, write_blob
-from aggloom.runtime.spark.framing import LOG, SNAPSHOT, Owner, seal, unseal
-from aggloom.runtime.spark.store import Blob, BucketStore, Came, Head, gather
+from aggloom.runtime.spark.node import store as store_module
+from aggloom.runtime.spark.node.blobs import with_kinds, write_blob
+from aggloom.runtime.spark.node.framing import LOG, SNAPSHOT, Owner, seal, unseal
+from aggloom.runtime.spark.node.store import Blob, BucketStore, Came, Head, gather
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 

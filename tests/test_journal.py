@@ -15,10 +15,10 @@ pytest.importorskip("pyspark")
 
 import page_checkpoint as made
 
-from aggloom.runtime.spark import recorded
-from aggloom.runtime.spark.following import settle
-from aggloom.runtime.spark.journal import Journal, followed
-from aggloom.runtime.spark.recorded import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
+from aggloom.runtime.spark.watch import recorded
+from aggloom.runtime.spark.watch.following import settle
+from aggloom.runtime.spark.watch.journal import Journal, followed
+from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE, read_plan, read_progress
 
 
 class Query:
@@ -102,7 +102,7 @@ def test_runs_go_on_counting_and_say_why_they_failed(tmp_path: Path) -> None:
 
 
 def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aggloom.runtime.spark.journal.KEPT", 10)
+    monkeypatch.setattr("aggloom.runtime.spark.watch.journal.KEPT", 10)
     query = Query()
     journal = Journal(query, tmp_path, None)  # type: ignore[arg-type]
     sizes = []

@@ -16,9 +16,9 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.proto import StateMessage_pb2 as messages
 
-from aggloom.runtime.spark import list_state
-from aggloom.runtime.spark.blobs import binaries
-from aggloom.runtime.spark.list_state import BlobList
+from aggloom.runtime.spark.node import list_state
+from aggloom.runtime.spark.node.blobs import binaries
+from aggloom.runtime.spark.node.list_state import BlobList
 
 BLOBS = [b"", b"\x00" * 5, b"x" * 127, b"y" * 128, b"z" * 70_000]
 
@@ -126,7 +126,7 @@ def test_memory_is_kept() -> None:
     # Only a process of its own shows it, for this one may have been told before.
     program = """
 import resource
-from aggloom.runtime.spark.kept_memory import keep_memory
+from aggloom.runtime.spark.node.kept_memory import keep_memory
 kept = keep_memory()
 for round in range(20):
     blob = bytearray(32 << 20)

@@ -13,11 +13,11 @@ import pytest
 from aggloom.codegen import having_kinds
 from aggloom.errors import DataError
 from aggloom.runtime.operators.base import Bundle
-from aggloom.runtime.spark.pack import Pack
-from aggloom.runtime.spark.partitioning import bucket_keys, hash_int, int_with_hash
-from aggloom.runtime.spark.routes import Route
-from aggloom.runtime.spark.store import Blob, gather
-from aggloom.runtime.spark.unpack import Having
+from aggloom.runtime.spark.node.pack import Pack
+from aggloom.runtime.spark.node.partitioning import bucket_keys, hash_int, int_with_hash
+from aggloom.runtime.spark.node.store import Blob, gather
+from aggloom.runtime.spark.plan.routes import Route
+from aggloom.runtime.spark.plan.unpack import Having
 from aggloom.runtime.values.changelog import KIND_NAMES, kinds_to_arrow, parse_kinds
 from aggloom.runtime.values.key_hash import key_hashes
 

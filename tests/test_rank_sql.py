@@ -303,9 +303,9 @@ def test_what_is_refused(sql: str, match: str) -> None:
 
 @pytest.mark.spark
 def test_a_stream_of_changes_on_spark_over_a_restart(spark: Any, tmp_path: Any) -> None:
+    from aggloom.runtime.spark.api.rank import rank
     from aggloom.runtime.spark.failures import await_end
-    from aggloom.runtime.spark.rank import rank
-    from aggloom.runtime.spark.sinks import read_table, write_changes
+    from aggloom.runtime.spark.write.sinks import read_table, write_changes
 
     source, net = tmp_path / "in", {}
     for number in range(3):
@@ -327,7 +327,7 @@ def test_a_stream_of_changes_on_spark_over_a_restart(spark: Any, tmp_path: Any) 
 
 @pytest.mark.spark
 def test_a_batch_gives_the_final_table(spark: Any) -> None:
-    from aggloom.runtime.spark.rank import rank
+    from aggloom.runtime.spark.api.rank import rank
 
     rows = [("a", n, float(n % 5), 0) for n in range(20)]
     out = rank(

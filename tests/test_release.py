@@ -16,10 +16,11 @@ pytest.importorskip("pyspark")
 
 from aggloom.errors import AggloomError, ExecutorError, SparkVersionError
 from aggloom.private import cache_directory
-from aggloom.runtime.spark import release, repartition
-from aggloom.runtime.spark.cluster import check_shared, write_archive
+from aggloom.runtime.spark import release
 from aggloom.runtime.spark.failures import explained
-from aggloom.runtime.spark.session import _cores
+from aggloom.runtime.spark.sessions.cluster import check_shared, write_archive
+from aggloom.runtime.spark.sessions.session import _cores
+from aggloom.runtime.spark.watch import repartition
 
 
 @pytest.mark.parametrize(
@@ -94,10 +95,10 @@ def test_the_archive_is_imported_as_the_package(tmp_path: Path) -> None:
     assert len(names) == len(set(names))
     assert {"aggloom/__init__.py", "aggloom/templates/handler.py.j2"} <= set(names)
     assert {name.split("/")[0] for name in names} == {"aggloom"}
-    script = "import aggloom.runtime.spark.host as host; print(host.__file__)"
+    script = "import aggloom.runtime.spark.node.host as host; print(host.__file__)"
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(path)!r}); {script}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout.strip() == f"{path}/aggloom/runtime/spark/host.py"
+    assert done.stdout.strip() == f"{path}/aggloom/runtime/spark/node/host.py"
 
 
 class _Session:

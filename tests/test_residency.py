@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from aggloom.errors import OptionError, StateCorruptError, StateRoomError
-from aggloom.runtime.spark import residency
-from aggloom.runtime.spark.host import _wake
-from aggloom.runtime.spark.residency import (
+from aggloom.runtime.spark.node import residency
+from aggloom.runtime.spark.node.host import _wake
+from aggloom.runtime.spark.node.residency import (
     Residence,
     clean_up,
     default_limit,

@@ -61,7 +61,7 @@ ROOMS: dict[str, set[str]] = {
         f"codegen/{room}": COMPILER | SHARED | {"aggloom.codegen"}
         for room in (
             *("catalogue", "handler", "operators", "planner", "scalar"),
-            *("spec", "sql", "user"),
+            *("planner/build", "planner/rules", "planner/scripts", "spec", "sql", "user"),
         )
     },
     "codegen/views": {"pyarrow"} | _in("codegen", "views"),
@@ -93,7 +93,10 @@ ROOMS: dict[str, set[str]] = {
     "runtime/page": PLANS
     | {"jinja2", "markupsafe", "prometheus_client"}
     | _in("runtime", "inspection", "local", "spark", "page"),
-    "runtime/spark": PLANS | HOST | {"aggloom.runtime"},
+    **{
+        f"runtime/spark{room}": PLANS | HOST | {"aggloom.runtime"}
+        for room in ("", "/api", "/node", "/plan", "/read", "/sessions", "/watch", "/write")
+    },
     "generated": KERNEL | {"aggloom.runtime"},
     "aggloom": {"click", "pyarrow", "rich", "yaml", "aggloom"},
     "aggloom/project": {"aggloom.errors", "aggloom.sample"},
@@ -224,26 +227,30 @@ NAMED = {
         *("WindowAggregate", "Deduplicate", "Join", "AsOfJoin", "MultiJoin", "Over", "Rank"),
         *("TimedJoin", *STEPS),
     },
-    "codegen/planner/as_of.py": {"AsOfJoin"},
-    "codegen/planner/versions.py": {"Deduplicate"},
-    "codegen/planner/hints.py": {"Aggregate"},
-    "codegen/planner/incremental.py": {"GroupAggregate", "IncrementalAggregate", "LocalAggregate"},
-    "codegen/planner/join_state.py": {"Join", "MultiJoin"},
-    "codegen/planner/join_tree.py": {"Join"},
-    "codegen/planner/multi_join.py": {"Join", "MultiJoin", "TimedJoin"},
-    "codegen/planner/logical.py": {"Aggregate"},
-    "codegen/planner/lookup_join.py": {"Dimension", "LookupJoin"},
-    "codegen/planner/spec_plan.py": {"Aggregate"},
-    "codegen/planner/monotonic_extremes.py": {"Aggregate"},
-    "codegen/planner/over_window.py": {"Over"},
+    "codegen/planner/build/as_of.py": {"AsOfJoin"},
+    "codegen/planner/build/versions.py": {"Deduplicate"},
+    "codegen/planner/build/hints.py": {"Aggregate"},
+    "codegen/planner/rules/incremental.py": {
+        "GroupAggregate",
+        "IncrementalAggregate",
+        "LocalAggregate",
+    },
+    "codegen/planner/rules/join_state.py": {"Join", "MultiJoin"},
+    "codegen/planner/build/join_tree.py": {"Join"},
+    "codegen/planner/rules/multi_join.py": {"Join", "MultiJoin", "TimedJoin"},
+    "codegen/planner/build/logical.py": {"Aggregate"},
+    "codegen/planner/build/lookup_join.py": {"Dimension", "LookupJoin"},
+    "codegen/planner/build/spec_plan.py": {"Aggregate"},
+    "codegen/planner/rules/monotonic_extremes.py": {"Aggregate"},
+    "codegen/planner/build/over_window.py": {"Over"},
     "codegen/planner/plan.py": {"WindowAggregate"},
-    "codegen/planner/rank_strategy.py": {"Rank"},
-    "codegen/planner/split_distinct.py": {"Aggregate", "WindowAggregate"},
-    "codegen/planner/timed_joins.py": {"Join", "TimedJoin"},
-    "codegen/planner/window_checks.py": {"WindowTable"},
-    "codegen/planner/window_query.py": {"WindowTable"},
-    "codegen/planner/window_ranks.py": {"Rank", "WindowAggregate", "WindowTable"},
-    "codegen/planner/windows.py": {
+    "codegen/planner/rules/rank_strategy.py": {"Rank"},
+    "codegen/planner/rules/split_distinct.py": {"Aggregate", "WindowAggregate"},
+    "codegen/planner/rules/timed_joins.py": {"Join", "TimedJoin"},
+    "codegen/planner/rules/window_checks.py": {"WindowTable"},
+    "codegen/planner/build/window_query.py": {"WindowTable"},
+    "codegen/planner/rules/window_ranks.py": {"Rank", "WindowAggregate", "WindowTable"},
+    "codegen/planner/rules/windows.py": {
         *("Aggregate", "Deduplicate", "Join"),
         *("WindowAggregate", "WindowAssign", "WindowTable"),
     },
@@ -254,10 +261,10 @@ NAMED = {
     "runtime/local/pipeline.py": {"LocalAggregator"},
     "runtime/local/timeline_player.py": {"WindowAggregate", "WindowAssign"},
     "runtime/local/timeline_story.py": {"WindowAggregate"},
-    "runtime/spark/lookup_frame.py": {"Lookup", "LookupJoin"},
-    "runtime/spark/ordinary.py": {"Lookup", "LookupJoin"},
-    "runtime/spark/query.py": {"WindowAggregate"},
-    "runtime/spark/routes.py": {"LocalAggregator"},
+    "runtime/spark/plan/lookup_frame.py": {"Lookup", "LookupJoin"},
+    "runtime/spark/plan/ordinary.py": {"Lookup", "LookupJoin"},
+    "runtime/spark/api/query.py": {"WindowAggregate"},
+    "runtime/spark/plan/routes.py": {"LocalAggregator"},
     "aggloom/__init__.py": {"GroupAggOperator"},
 }
 

@@ -24,7 +24,7 @@ from aggloom.runtime.cases.compare import equal_values, net
 from aggloom.runtime.cases.format import to_value
 from aggloom.runtime.cases.source import Bundles
 from aggloom.runtime.plain import backend as plain
-from aggloom.runtime.spark.sinks import TableSink, read_table
+from aggloom.runtime.spark.write.sinks import TableSink, read_table
 from aggloom.runtime.storage.arena import Arena
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import columns, rows

@@ -40,10 +40,10 @@ from aggloom.runtime.spark import (  # noqa: E402
     sql,
     write_changes,
 )
+from aggloom.runtime.spark.api.group_aggregate import group_aggregate  # noqa: E402
 from aggloom.runtime.spark.checkpoint import QUERY_FILE  # noqa: E402
-from aggloom.runtime.spark.factory import FragmentFactory  # noqa: E402
-from aggloom.runtime.spark.group_aggregate import group_aggregate  # noqa: E402
-from aggloom.runtime.spark.partitioning import hash_int  # noqa: E402
+from aggloom.runtime.spark.node.factory import FragmentFactory  # noqa: E402
+from aggloom.runtime.spark.node.partitioning import hash_int  # noqa: E402
 
 DDL = "name STRING, cnt INT"
 SPEC = AggSpec.from_sql("SELECT name, SUM(cnt) AS total, MAX(cnt) AS top FROM t GROUP BY name", DDL)
@@ -182,7 +182,7 @@ def test_a_worker_that_ends_in_the_middle_of_a_batch(
     from pyspark import cloudpickle
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    module = sys.modules["aggloom.runtime.spark.factory"]
+    module = sys.modules["aggloom.runtime.spark.node.factory"]
     trigger = tmp_path / "die"
     factory = partial(DeadlyFactory, trigger=str(trigger), kills=kills)
     monkeypatch.setattr(module, "FragmentFactory", factory)

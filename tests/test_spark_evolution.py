@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark import read_table  # noqa: E402
-from aggloom.runtime.spark.repartition import hint, partitions_of  # noqa: E402
+from aggloom.runtime.spark.watch.repartition import hint, partitions_of  # noqa: E402
 
 DDL = "name STRING, cnt INT, city STRING"
 Row = tuple[str, int, str]

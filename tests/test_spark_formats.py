@@ -18,7 +18,7 @@ from test_formats import DDL, UPSERT, canal, debezium, maxwell, ogg, row
 
 import aggloom as al
 from aggloom.runtime.spark import explained
-from aggloom.runtime.spark.file_order import file_order
+from aggloom.runtime.spark.read.file_order import file_order
 
 pytestmark = pytest.mark.spark
 A, B = row(1, "a", 1), row(1, "a", 2)

@@ -29,7 +29,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import functions as F  # noqa: E402, N812
 
-from aggloom.runtime.spark.window_aggregate import window_aggregate  # noqa: E402
+from aggloom.runtime.spark.api.window_aggregate import window_aggregate  # noqa: E402
 
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
 DDL = "k STRING, ts TIMESTAMP, v BIGINT, gap BIGINT"

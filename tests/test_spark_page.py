@@ -19,8 +19,8 @@ from aggloom.runtime.page import Checkpoints, Reading, write_report
 from aggloom.runtime.page.history import history_of
 from aggloom.runtime.page.pages import Pages
 from aggloom.runtime.page.state_views import asked, state_of
-from aggloom.runtime.spark.recorded import PLAN_FILE, PROGRESS_FILE
-from aggloom.runtime.spark.weighing import weighed
+from aggloom.runtime.spark.watch.recorded import PLAN_FILE, PROGRESS_FILE
+from aggloom.runtime.spark.watch.weighing import weighed
 
 pytestmark = pytest.mark.spark
 

@@ -29,7 +29,7 @@ from aggloom.runtime.spark import (  # noqa: E402
     read_changes,
     write_changes,
 )
-from aggloom.runtime.spark.group_aggregate import group_aggregate  # noqa: E402
+from aggloom.runtime.spark.api.group_aggregate import group_aggregate  # noqa: E402
 
 DEBEZIUM = "id BIGINT, price DECIMAL(10,2), seen TIMESTAMP, day DATE"
 

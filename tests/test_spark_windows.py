@@ -35,7 +35,7 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark import late_rows, on_time, sql  # noqa: E402
-from aggloom.runtime.spark.window_aggregate import window_aggregate  # noqa: E402
+from aggloom.runtime.spark.api.window_aggregate import window_aggregate  # noqa: E402
 
 DDL = "op STRING, k STRING, ts TIMESTAMP, v BIGINT"
 BASE = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)

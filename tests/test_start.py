@@ -15,8 +15,8 @@ from pyspark import SparkContext
 
 from aggloom import run
 from aggloom.job import Job
-from aggloom.runtime.spark import command_session
-from aggloom.runtime.spark.command_session import session_to_run
+from aggloom.runtime.spark.sessions import command_session
+from aggloom.runtime.spark.sessions.command_session import session_to_run
 from aggloom.tables import TableSource
 
 C1 = "-XX:TieredStopAtLevel=1"

@@ -314,7 +314,7 @@ def test_the_page_for_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.spark
 def test_on_spark(spark: Any) -> None:
-    from aggloom.runtime.spark.group_aggregate import group_aggregate
+    from aggloom.runtime.spark.api.group_aggregate import group_aggregate
 
     my_avg()
     define("JOINED", "[]", "state.append(x)", "'|'.join(sorted(state))", "STRING", "STRING",

@@ -24,13 +24,13 @@ from aggloom.runtime.spark import (
     explained,
     read_changes,
     read_table,
-    sources,
     sql,
     write_changes,
 )
-from aggloom.runtime.spark.files import packable
-from aggloom.runtime.spark.group_aggregate import group_aggregate
-from aggloom.runtime.spark.parquet import ROWS_AT_ONCE, read_parquet
+from aggloom.runtime.spark.api.group_aggregate import group_aggregate
+from aggloom.runtime.spark.read import sources
+from aggloom.runtime.spark.read.files import packable
+from aggloom.runtime.spark.read.parquet import ROWS_AT_ONCE, read_parquet
 
 BASE = "/data/t"
 TUMBLED = (

@@ -189,7 +189,7 @@ def _result(
 
 def _stateful_nodes(out: DataFrame) -> int:
     from aggloom.codegen.planner.tree import numbered
-    from aggloom.runtime.spark.lower import lowered
+    from aggloom.runtime.spark.plan.lower import lowered
 
     made = lowered(out)
     return 0 if made is None else len(numbered(made.plan))

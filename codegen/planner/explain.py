@@ -12,7 +12,7 @@ from aggloom.codegen.handler.plan_parts import HandlerPlan
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.picture import as_svg
 from aggloom.codegen.planner.plan import Plan, plan_query, plan_spec, plan_windows
-from aggloom.codegen.planner.script import read_script, without_explain
+from aggloom.codegen.planner.scripts.script import read_script, without_explain
 from aggloom.codegen.planner.tables import Keys, Times
 from aggloom.codegen.planner.tree import as_json, as_text
 from aggloom.codegen.spec.agg_call import describe_call

@@ -20,31 +20,31 @@ from aggloom.codegen.operators import (
     deduplicated_table,
     walk,
 )
-from aggloom.codegen.planner.exchanges import exchanges
-from aggloom.codegen.planner.fragments import fragments
-from aggloom.codegen.planner.incremental import incremental
-from aggloom.codegen.planner.insert import inserted
-from aggloom.codegen.planner.join_state import join_state
-from aggloom.codegen.planner.logical import logical_plan
-from aggloom.codegen.planner.lookup_join import as_dimensions
-from aggloom.codegen.planner.monotonic_extremes import monotonic_extremes
-from aggloom.codegen.planner.multi_join import multi_join
-from aggloom.codegen.planner.normalise import normalise
+from aggloom.codegen.planner.build.insert import inserted
+from aggloom.codegen.planner.build.logical import logical_plan
+from aggloom.codegen.planner.build.lookup_join import as_dimensions
+from aggloom.codegen.planner.build.spec_plan import plan_of_spec
+from aggloom.codegen.planner.build.window_query import NAMES
+from aggloom.codegen.planner.build.window_spec import plan_of_windows
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.prune_calls import prune_calls
-from aggloom.codegen.planner.rank_strategy import rank_strategy
-from aggloom.codegen.planner.reuse import reuse
-from aggloom.codegen.planner.script import read_script
-from aggloom.codegen.planner.spec_plan import plan_of_spec
-from aggloom.codegen.planner.split_distinct import split_distinct
+from aggloom.codegen.planner.rules.exchanges import exchanges
+from aggloom.codegen.planner.rules.fragments import fragments
+from aggloom.codegen.planner.rules.incremental import incremental
+from aggloom.codegen.planner.rules.join_state import join_state
+from aggloom.codegen.planner.rules.monotonic_extremes import monotonic_extremes
+from aggloom.codegen.planner.rules.multi_join import multi_join
+from aggloom.codegen.planner.rules.normalise import normalise
+from aggloom.codegen.planner.rules.prune_calls import prune_calls
+from aggloom.codegen.planner.rules.rank_strategy import rank_strategy
+from aggloom.codegen.planner.rules.reuse import reuse
+from aggloom.codegen.planner.rules.split_distinct import split_distinct
+from aggloom.codegen.planner.rules.two_phase import two_phase
+from aggloom.codegen.planner.rules.window_checks import check_windows
+from aggloom.codegen.planner.rules.window_ranks import window_ranks
+from aggloom.codegen.planner.rules.windows import windows
+from aggloom.codegen.planner.scripts.script import read_script
 from aggloom.codegen.planner.tables import Keys, Times, created_nodes, table_nodes
-from aggloom.codegen.planner.two_phase import two_phase
-from aggloom.codegen.planner.window_checks import check_windows
-from aggloom.codegen.planner.window_query import NAMES
-from aggloom.codegen.planner.window_ranks import window_ranks
-from aggloom.codegen.planner.window_spec import plan_of_windows
-from aggloom.codegen.planner.windows import windows
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.agg_spec import AggSpec, SchemaLike
 from aggloom.codegen.spec.choices import DIALECTS

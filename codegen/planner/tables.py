@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.codegen.operators import Node, Scan, normalised
-from aggloom.codegen.planner.script import Script
+from aggloom.codegen.planner.scripts.script import Script
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.dtypes import type_name

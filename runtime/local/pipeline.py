@@ -40,7 +40,7 @@ def asking(session: Any) -> AbstractContextManager[None]:
     """While a query is planned, a session's analyser, if there is one, tells the types that the rules do not know."""
     if session is None:
         return nullcontext()
-    from aggloom.runtime.spark.expressions import asking
+    from aggloom.runtime.spark.plan.expressions import asking
 
     return asking(session)
 
@@ -120,7 +120,7 @@ class Pipeline:
             session = self.session or active_session()
             if session is None:
                 raise
-        from aggloom.runtime.spark.expressions import calculate_with
+        from aggloom.runtime.spark.plan.expressions import calculate_with
 
         return calculate_with(session, node, *rows, shown=shown, upsert=upsert)
 

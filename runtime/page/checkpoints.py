@@ -21,7 +21,7 @@ from aggloom.runtime.spark.checkpoint import (
     is_local,
     local,
 )
-from aggloom.runtime.spark.recorded import read_plan
+from aggloom.runtime.spark.watch.recorded import read_plan
 
 _DEEP, _LOOKED_AT = 2, 5000
 

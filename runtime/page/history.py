@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aggloom.runtime.spark.checkpoint import batches
-from aggloom.runtime.spark.recorded import Recorded, read_progress
+from aggloom.runtime.spark.watch.recorded import Recorded, read_progress
 
 SHOWN = 100
 """So many batches are shown, the last ones."""

@@ -36,7 +36,7 @@ class Reading:
 
         def read() -> Any:
             spark = self._session(watched)
-            from aggloom.runtime.spark.weighing import weighed
+            from aggloom.runtime.spark.watch.weighing import weighed
 
             return weighed(watched.path, trust=watched.trust, spark=spark)
 
@@ -51,7 +51,7 @@ class Reading:
 
         def read() -> Any:
             spark = self._session(watched)
-            from aggloom.runtime.spark.weighing import looked_up
+            from aggloom.runtime.spark.watch.weighing import looked_up
 
             return looked_up(watched.path, operator.place, key, trust=watched.trust, spark=spark)
 
@@ -95,12 +95,12 @@ class Reading:
 
     def _session(self, watched: Watched) -> Any:
         from aggloom.runtime.spark.checkpoint import require_directory
-        from aggloom.runtime.spark.command_session import session_to_look
+        from aggloom.runtime.spark.sessions.command_session import session_to_look
 
         require_directory(watched.path)
         if self._spark is None:
             try:
-                self._spark = session_to_look("aggloom ui", "aggloom.runtime.spark.weighing")
+                self._spark = session_to_look("aggloom ui", "aggloom.runtime.spark.watch.weighing")
             except AggloomError:
                 raise
             except Exception as error:

@@ -14,7 +14,7 @@ from aggloom.errors import AggloomError
 from aggloom.runtime.inspection import FragmentDescription
 from aggloom.runtime.page.words import ranges
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, corrupt
-from aggloom.runtime.spark.query_file import committed
+from aggloom.runtime.spark.watch.query_file import committed
 
 _SHOWN_CALLS = 40
 

@@ -16,7 +16,7 @@ from aggloom.runtime.inspection.text import view_text
 from aggloom.runtime.page.charts import windows
 from aggloom.runtime.page.sources import Operator
 from aggloom.runtime.page.words import count, moment, row, size, value
-from aggloom.runtime.spark.weighing import Found, Weighed
+from aggloom.runtime.spark.watch.weighing import Found, Weighed
 
 _NUMBER = "number"
 _VALUES = 20

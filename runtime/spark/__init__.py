@@ -9,30 +9,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from aggloom.runtime.spark.session import session
+from aggloom.runtime.spark.sessions.session import session
 
 if TYPE_CHECKING:
+    from aggloom.runtime.spark.api.query import sql
+    from aggloom.runtime.spark.api.window_aggregate import late_rows, on_time
     from aggloom.runtime.spark.checkpoint import check_records
     from aggloom.runtime.spark.failures import await_end, explained
-    from aggloom.runtime.spark.messages import read_messages
-    from aggloom.runtime.spark.progress import ProgressPrinter
-    from aggloom.runtime.spark.query import sql
-    from aggloom.runtime.spark.sinks import read_table, write_changes
-    from aggloom.runtime.spark.sources import read_changes
-    from aggloom.runtime.spark.window_aggregate import late_rows, on_time
+    from aggloom.runtime.spark.read.messages import read_messages
+    from aggloom.runtime.spark.read.sources import read_changes
+    from aggloom.runtime.spark.watch.progress import ProgressPrinter
+    from aggloom.runtime.spark.write.sinks import read_table, write_changes
 
 _HOMES = {
-    "ProgressPrinter": "progress",
+    "ProgressPrinter": "watch.progress",
     "await_end": "failures",
     "check_records": "checkpoint",
     "explained": "failures",
-    "late_rows": "window_aggregate",
-    "on_time": "window_aggregate",
-    "read_changes": "sources",
-    "read_messages": "messages",
-    "read_table": "sinks",
-    "sql": "query",
-    "write_changes": "sinks",
+    "late_rows": "api.window_aggregate",
+    "on_time": "api.window_aggregate",
+    "read_changes": "read.sources",
+    "read_messages": "read.messages",
+    "read_table": "write.sinks",
+    "sql": "api.query",
+    "write_changes": "write.sinks",
 }
 
 __all__ = [

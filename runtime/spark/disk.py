@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from aggloom.runtime.spark.session import is_local
+from aggloom.runtime.spark.sessions.session import is_local
 
 
 def local(path: str) -> Path | None:

@@ -26,7 +26,6 @@ from aggloom.errors import (
     StateRoomError,
 )
 from aggloom.runtime.spark.arguments import check_query
-from aggloom.runtime.spark.following import settle
 from aggloom.runtime.spark.known_failures import (
     OF_COLUMNS,
     OF_QUERIES,
@@ -35,8 +34,9 @@ from aggloom.runtime.spark.known_failures import (
     TOO_SLOW,
     known_error,
 )
-from aggloom.runtime.spark.records import RECORD_SHOWN
-from aggloom.runtime.spark.shown_query import shown
+from aggloom.runtime.spark.read.records import RECORD_SHOWN
+from aggloom.runtime.spark.watch.following import settle
+from aggloom.runtime.spark.watch.shown_query import shown
 
 # What a worker raises is one line, perhaps with those of a comparison; the query's plan and offsets may follow.
 _OURS = re.compile(r"aggloom\.(?:\w+\.)*(\w+Error): ([^\n]*(?:\n  - [^\n]*)*)")

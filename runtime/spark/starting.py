@@ -13,14 +13,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from aggloom.errors import StateMismatchError
-from aggloom.runtime.spark import query_file
 from aggloom.runtime.spark.checkpoint import check_directory, check_records, copied_from
-from aggloom.runtime.spark.cluster import check_shared
-from aggloom.runtime.spark.evolution import changed_calls
-from aggloom.runtime.spark.kafka_topics import check_topics
-from aggloom.runtime.spark.lower import Lowering, lowered
-from aggloom.runtime.spark.query_file import Query
-from aggloom.runtime.spark.source_log import (
+from aggloom.runtime.spark.node.evolution import changed_calls
+from aggloom.runtime.spark.plan.lower import Lowering, lowered
+from aggloom.runtime.spark.read.kafka_topics import check_topics
+from aggloom.runtime.spark.read.source_log import (
     check_files,
     check_order,
     ignores_missing,
@@ -28,6 +25,9 @@ from aggloom.runtime.spark.source_log import (
     warn_changed,
     warn_renamed,
 )
+from aggloom.runtime.spark.sessions.cluster import check_shared
+from aggloom.runtime.spark.watch import query_file
+from aggloom.runtime.spark.watch.query_file import Query
 
 _log = logging.getLogger("aggloom")
 

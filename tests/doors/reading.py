@@ -17,11 +17,11 @@ from aggloom.errors import AggloomError
 from aggloom.runtime.local.harness_rows import read_rows
 from aggloom.runtime.local.reading import read_files
 from aggloom.runtime.spark import explained, read_changes, sql
-from aggloom.runtime.spark.files import PackFiles
-from aggloom.runtime.spark.group_aggregate import find_change_column, group_aggregate
-from aggloom.runtime.spark.pack import Pack
-from aggloom.runtime.spark.records import CHANGE_COLUMN, change_names, flattened_names
-from aggloom.runtime.spark.routes import Route
+from aggloom.runtime.spark.api.group_aggregate import find_change_column, group_aggregate
+from aggloom.runtime.spark.node.pack import Pack
+from aggloom.runtime.spark.plan.routes import Route
+from aggloom.runtime.spark.read.files import PackFiles
+from aggloom.runtime.spark.read.records import CHANGE_COLUMN, change_names, flattened_names
 from doors.example import DDL, Row
 from doors.oracle import COLUMNS, ONE_WORD, RETRACTIONS
 

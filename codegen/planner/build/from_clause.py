@@ -1,0 +1,391 @@
+"""FROM with several tables: a tree of joins, and a SELECT over the joined rows, whose columns have one name each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.operators import Node, renamed
+from aggloom.codegen.planner.build.clause import Builder, Clause
+from aggloom.codegen.planner.build.hints import ttls_of
+from aggloom.codegen.planner.build.join_tree import (
+    Joined,
+    Leaf,
+    Tree,
+    place,
+    plan_of_tree,
+    sunk,
+    without_padding,
+)
+from aggloom.codegen.planner.build.lookup_hints import lookup_hints, refuse_unheeded
+from aggloom.codegen.planner.build.subqueries import is_test, settled, test, values
+from aggloom.codegen.spec.choices import JoinKind
+from aggloom.codegen.sql.as_of import AsOf, as_of, without_version
+from aggloom.codegen.sql.conditions import column_names, never_null
+from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.relations import Relation, Relations
+from aggloom.codegen.sql.scope import bare, pretty
+from aggloom.codegen.sql.shape import check_expression
+from aggloom.codegen.sql.stars import shown as star_shown
+from aggloom.codegen.sql.subqueries import has_queries, queries, simplified
+from aggloom.errors import SqlError
+
+Merged = Mapping[str, exp.Expression]
+_KINDS: Mapping[tuple[str, str], JoinKind] = {
+    ("", ""): "inner",
+    ("", "INNER"): "inner",
+    ("", "CROSS"): "inner",
+    ("LEFT", ""): "left",
+    ("LEFT", "OUTER"): "left",
+    ("RIGHT", ""): "right",
+    ("RIGHT", "OUTER"): "right",
+    ("FULL", ""): "full",
+    ("FULL", "OUTER"): "full",
+    ("LEFT", "SEMI"): "semi",
+    ("", "SEMI"): "semi",
+    ("LEFT", "ANTI"): "anti",
+    ("", "ANTI"): "anti",
+}
+
+
+def has_joins(tree: exp.Select) -> bool:
+    """Whether the FROM of a query has several tables, or sub-queries that become some."""
+    several = bool(tree.args.get("joins")) or _is_parenthesised(tree.args["from_"].this)
+    return several or has_queries(tree)
+
+
+def joined(builder: Builder, tree: exp.Select) -> tuple[exp.Select, Node]:
+    """The query over the rows of its joins, and their plan."""
+    clause = FromClause(builder, tree)
+    clause.read()
+    return clause.finish()
+
+
+class FromClause:
+    """A FROM on its way: the tree of its joins, and what its columns are called.
+
+    outer: the FROM of the query around this sub-query. correlated: conditions of WHERE or HAVING over columns of both.
+    """
+
+    def __init__(self, builder: Builder, tree: exp.Select, outer: Clause | None = None) -> None:
+        self.builder, self.select, self.outer = builder, tree, outer
+        self.sql = builder.sql
+        self.taken: set[str] = set() if outer is None else outer.taken
+        self.correlated: list[exp.Expression] = []
+        self.known: dict[tuple[str, bool], exp.Expression] = {}
+        self._ttls = ttls_of(self.sql, tree, _names_in(tree)) if tree.args.get("hint") else {}
+        self._lookups, self._looked_up = lookup_hints(self.sql, tree), set[str]()
+        self.tree: Tree
+        self.relations: Relations
+
+    def read(self) -> None:
+        """Read FROM and its joins from the left to the right."""
+        source, joins = self.select.args["from_"].this, self.select.args.get("joins") or []
+        self.tree, self.relations = self._joins(source, joins)
+        refuse_unheeded(self.sql, self.select, self._looked_up)
+
+    def finish(self) -> tuple[exp.Select, Node]:
+        """The query without its FROM, over the plan of the FROM."""
+        self.filter(self.conditions())
+        clause, select = settled(self, self.rewritten())
+        rest = clause.tree.where
+        clause.tree.where = []
+        if isinstance(clause.tree, Leaf):
+            clause.tree.where, rest = rest, []
+        node = plan_of_tree(self.builder, clause.tree)
+        select.set("where", exp.Where(this=exp.and_(*rest)) if rest else None)
+        return select, node
+
+    def conditions(self) -> list[exp.Expression]:
+        """The conjuncts of WHERE over the joined rows; sub-queries in them are as they were written."""
+        where = self.select.args.get("where")
+        found = simplified(where.this) if where is not None else []
+        return [bare(self.relations.resolved(each)) for each in found]
+
+    def filter(self, conditions: list[exp.Expression]) -> None:
+        """Let only rows pass that meet all conditions, those with sub-queries among them."""
+        tests = [each for each in conditions if is_test(each)]
+        plain = [values(self, each, True) for each in conditions if each not in tests]
+        for each in plain:
+            check_expression(self.sql, each)
+        known = set(self.tree.columns)
+        own = [each for each in plain if column_names(each) <= known]
+        self.correlated += [each for each in plain if not column_names(each) <= known]
+        without_padding(self.tree, {name for each in own for name in never_null(each)})
+        for each in own:
+            place(self.tree, each)
+        for each in tests:
+            test(self, each)
+
+    def sub(self, builder: Builder, query: exp.Select) -> FromClause:
+        """The FROM of a sub-query."""
+        return FromClause(builder, query, self)
+
+    def values(self, node: exp.Expression) -> exp.Expression:
+        """An expression whose sub-queries are columns of joins."""
+        return values(self, node)
+
+    def over(self, tree: Tree, relations: Relations) -> FromClause:
+        """What stands above a part of the query: its rows, and the tables by which its columns are still known."""
+        above = FromClause(self.builder, exp.select(), self.outer)
+        above.taken, above.tree, above.relations = self.taken, tree, relations
+        return above
+
+    def fresh(self, stem: str) -> str:
+        """A new name for a column."""
+        folded, number = {name.casefold() for name in self.taken}, 0
+        while f"${stem}{number}" in folded:
+            number += 1
+        self.taken.add(f"${stem}{number}")
+        return f"${stem}{number}"
+
+    def rewritten(self) -> exp.Select:
+        """The query with its columns as the joined rows call them; without what FROM and WHERE say."""
+        tree = self.select.copy()
+        for clause in ("joins", "hint", "where"):
+            tree.set(clause, None)
+        place = tree.args["from_"].this
+        tree.set("from_", exp.From(this=exp.to_table(place.alias_or_name or "joined")))
+        aliases = {item.alias.casefold() for item in tree.expressions if item.alias}
+
+        def keep(column: exp.Column) -> bool:
+            return not column.table and column.name.casefold() in aliases
+
+        tree.set("expressions", self._items(tree.expressions))
+        for clause in ("group", "having", "qualify", "order", "windows", "distinct"):
+            value = tree.args.get(clause)
+            if isinstance(value, exp.Expression):
+                tree.set(clause, self.relations.resolved(value, keep))
+        return tree
+
+    def _items(self, items: list[exp.Expression]) -> list[exp.Expression]:
+        """The items of SELECT, each * written out; names that come twice are told apart as in Flink: a, a0, a1."""
+        shown: list[tuple[str | None, exp.Expression]] = []
+        left: set[str] = set()
+
+        def keep(column: exp.Column) -> bool:
+            known = self.builder.dialect == "spark" and column.name.casefold() in left
+            return known and not column.table
+
+        for item in items:
+            inner = item.this if isinstance(item, exp.Column) else item
+            if isinstance(inner, exp.Star):
+                of = item if isinstance(item, exp.Column) else None
+                shown += star_shown(self.sql, item, self.relations.star(of))
+            elif isinstance(bare(item), exp.Dot):
+                shown.append((str(bare(item).expression.name), self.relations.resolved(item)))
+            elif isinstance(bare(item), exp.Column):
+                shown.append((self._own_name(bare(item)), self.relations.resolved(item, keep)))
+            else:
+                resolved = self.relations.resolved(item, keep)
+                left |= {item.alias.casefold()} - {""}
+                if not item.alias and any(queries(item)):
+                    name = exp.to_identifier(pretty(bare(item)), quoted=True)
+                    resolved = exp.Alias(this=resolved, alias=name)
+                shown.append((None, resolved))
+        names = Counter(item.alias for _, item in shown if isinstance(item, exp.Alias))
+        found = []
+        for name, node in shown:
+            if name is None:
+                found.append(node)
+                continue
+            free, number = name, 0
+            while names[free]:
+                free, number = f"{name}{number}", number + 1
+            names[free] += 1
+            found.append(exp.alias_(node, exp.to_identifier(free, quoted=True)))
+        return found
+
+    def _own_name(self, column: exp.Expression) -> str:
+        """A column's name as its table spells it."""
+        written = str(column.name)
+        for each in self.relations.tables:
+            for name in each.columns:
+                if name.casefold() == written.casefold():
+                    return name
+        return written
+
+    def _joins(self, source: exp.Expression, joins: list[exp.Join]) -> tuple[Tree, Relations]:
+        tree, relations = self._part(source)
+        for join in joins:
+            tree, relations = self._join(tree, relations, join, source)
+        return tree, relations
+
+    def _part(self, source: exp.Expression) -> tuple[Tree, Relations]:
+        """A table of FROM, or joins in parentheses."""
+        if _is_parenthesised(source):
+            inner = source.this.copy()
+            joins = inner.args.get("joins") or []
+            inner.set("joins", None)
+            tree, relations = self._joins(inner, joins)
+            if source.alias:
+                columns = dict(self._columns(relations, source))
+                relations = self._tables(Relation(frozenset({source.alias}), columns))
+            return tree, relations
+        if isinstance(source, exp.Lateral):
+            fix = "join on the condition, or number the rows with ROW_NUMBER() OVER (...)"
+            raise refusal(self.sql, source, "this LATERAL is", fix)
+        node, names = self.builder.relation(source)
+        if source.alias:
+            names = {source.alias}
+        node, columns = self.apart(node, names)
+        return Leaf(node), self._tables(Relation(frozenset(names), columns))
+
+    def _tables(self, *tables: Relation, merged: Merged | None = None) -> Relations:
+        outer = None if self.outer is None else self.outer.relations
+        return Relations(self.sql, tables, merged or {}, outer)
+
+    def _columns(self, relations: Relations, source: exp.Expression) -> list[tuple[str, str]]:
+        """The columns of joins in parentheses that have a name, each by its own."""
+        found = []
+        for name, node in relations.star():
+            if not isinstance(node, exp.Column):
+                fix = "take the name away, or write a sub-query"
+                raise refusal(self.sql, source, "a name for a FULL JOIN with USING is", fix)
+            found.append((name, node.name))
+        return found
+
+    def apart(self, node: Node, names: set[str]) -> tuple[Node, dict[str, str]]:
+        """A table whose columns have names that no other table's have, and what each is called now."""
+        columns: dict[str, str] = {}
+        folded = {name.casefold() for name in self.taken}
+        table = min(names, key=len, default="")
+        for name in node.schema.names:
+            own, number = name, 2
+            while own.casefold() in folded:
+                own = f"{table}.{name}" if number == 2 and table else f"{table}.{name}_{number}"
+                number += 1
+            folded.add(own.casefold())
+            columns[name] = own
+        self.taken |= set(columns.values())
+        if list(columns) == list(columns.values()):
+            return node, columns
+        fields = zip(columns.values(), node.schema.types, strict=True)
+        return renamed(node, pa.schema(list(fields))), columns
+
+    def _join(
+        self, left: Tree, relations: Relations, join: exp.Join, source: exp.Expression
+    ) -> tuple[Tree, Relations]:
+        kind = self._kind(join)
+        source_, version = without_version(join.this)
+        found_as_of, matching = as_of(self.sql, join, version, relations)
+        right, others = self._part(source_)
+        merged = dict(relations.merged)
+        both = self._tables(*relations.tables, *others.tables, merged=merged)
+        on = join.args.get("on")
+        names = [each.name for each in join.args.get("using") or []]
+        if str(join.args.get("method") or "").upper() == "NATURAL":
+            (other,) = others.tables
+            names = relations.common(other)
+        if names:
+            if len(others.tables) != 1:
+                fix = "write the condition with ON"
+                raise refusal(self.sql, join, "USING of joins in parentheses is", fix)
+            conditions, both = self._merged(relations, others, names, kind, join)
+        else:
+            conditions = [] if on is None else [bare(both.resolved(e)) for e in simplified(on)]
+        if names and found_as_of is not None and found_as_of.time is None and not matching:
+            # As in DuckDB, the last column is the one that is not equal.
+            last = conditions[-1]
+            conditions[-1] = exp.GTE(this=last.this, expression=last.expression)
+        conditions += [bare(both.resolved(each)) for each in matching]
+        visible = both if kind not in ("semi", "anti") else relations
+        ttls = self._ttl(left, relations), self._ttl(right, others)
+        found = Joined(kind, left, right, [], ttls, as_of=found_as_of)
+        if found_as_of is not None:
+            found.hint = self._hint(others)
+        self._check_as_of(found_as_of, kind)
+        columns = {*left.columns, *right.columns}
+        outside = [e for e in conditions if any(queries(e)) or not column_names(e) <= columns]
+        found.on = [each for each in conditions if each not in outside]
+        for each in found.on:
+            check_expression(self.sql, each)
+        if not outside:
+            return sunk(left, found) if kind in ("semi", "anti") else found, visible
+        if kind != "inner":
+            what = f"a sub-query, or a column of the query around this one, in ON of a {kind.upper()} JOIN is"
+            fix = "write the condition in WHERE, or in a sub-query in FROM for one side"
+            raise refusal(self.sql, on, what, fix)
+        above = self.over(found, visible)
+        above.filter(outside)
+        self.correlated += above.correlated
+        return above.tree, visible
+
+    def _kind(self, join: exp.Join) -> JoinKind:
+        side, kind = (str(join.args.get(name) or "").upper() for name in ("side", "kind"))
+        method = str(join.args.get("method") or "").upper()
+        found = _KINDS.get((side, kind))
+        if found is None or method not in ("", "NATURAL", "ASOF"):
+            words = " ".join(word for word in (method, side, kind, "JOIN") if word)
+            raise refusal(self.sql, join, f"{words} is", "write one of the joins of docs/joins.md")
+        return found
+
+    def _check_as_of(self, found: AsOf | None, kind: JoinKind) -> None:
+        """Refuse kinds of joins in which a row of the right finds none of the left."""
+        if found is not None and kind not in ("inner", "left"):
+            what = "ASOF" if found.time is None else "FOR SYSTEM_TIME AS OF"
+            fix = "write JOIN or LEFT JOIN"
+            raise refusal(self.sql, found.place, f"{what} in a {kind.upper()} JOIN is", fix)
+
+    def _merged(
+        self, left: Relations, right: Relations, names: list[str], kind: JoinKind, join: exp.Join
+    ) -> tuple[list[exp.Expression], Relations]:
+        """The conditions of USING, and the tables in which its columns are one."""
+        conditions, merged = [], dict(left.merged)
+        (other,) = right.tables
+        once: set[str] = set()
+        for name in names:
+            sides = [tables.find(exp.column(name)) for tables in (left, right)]
+            if sides[0] is None or sides[1] is None:
+                which = "left" if sides[0] is None else "right"
+                message = f"USING ({name}): the {which} side has no such column."
+                raise SqlError(located(message, self.sql, span(join)))
+            conditions.append(exp.EQ(this=sides[0].copy(), expression=sides[1].copy()))
+            whole = {"right": sides[1], "full": exp.func("COALESCE", *sides)}.get(kind, sides[0])
+            folded = {known.casefold(): known for known in merged}
+            merged[folded.get(name.casefold(), name)] = whole
+            once.add(name.casefold())
+        tables = tuple(_once(each, once) for each in (*left.tables, other))
+        return conditions, self._tables(*tables, merged=merged)
+
+    def _hint(self, table: Relations) -> dict[str, Any]:
+        """What a LOOKUP hint says of a table that is joined as it is now."""
+        names = {name for each in table.tables for name in each.names}
+        self._looked_up |= names
+        folded = {name.casefold() for name in names}
+        return next((said for name, said in self._lookups.items() if name in folded), {})
+
+    def _ttl(self, tree: Tree, relations: Relations) -> int | None:
+        """What a hint says of a side that is one table."""
+        if not isinstance(tree, Leaf):
+            return None
+        (table,) = relations.tables
+        return next((ms for name, ms in self._ttls.items() if table.is_called(name)), None)
+
+
+def _once(table: Relation, names: set[str]) -> Relation:
+    own = {name for name in table.columns if name.casefold() in names}
+    return replace(table, once=table.once | own)
+
+
+def _is_parenthesised(source: exp.Expression) -> bool:
+    """Whether a source are joins in parentheses."""
+    return (
+        isinstance(source, exp.Subquery)
+        and isinstance(source.this, exp.Table | exp.Subquery)
+        and bool(source.this.args.get("joins"))
+    )
+
+
+def _names_in(tree: exp.Select) -> set[str]:
+    """The names of the tables of a FROM."""
+    found = set()
+    for clause in [tree.args["from_"], *(tree.args.get("joins") or [])]:
+        for source in clause.find_all(exp.Table, exp.Subquery):
+            found |= {source.alias_or_name} - {""}
+    return found

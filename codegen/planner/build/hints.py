@@ -1,0 +1,82 @@
+"""Hints of a query block: Flink's STATE_TTL, after how long without a change a block forgets a key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from aggloom.codegen.operators import Aggregate, Node
+from aggloom.codegen.planner.build.lookup_hints import LOOKUP
+from aggloom.codegen.spec.durations import milliseconds
+from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.errors import OptionError, nearest
+
+_TTL = "STATE_TTL"
+
+
+def state_ttl(sql: str, tree: exp.Select, names: set[str]) -> int | None:
+    """The milliseconds that the hints of a block over one table say; None without any.
+
+    names: under which the block reads its table.
+    """
+    return next(reversed(ttls_of(sql, tree, names).values()), None)
+
+
+def ttls_of(sql: str, tree: exp.Select, names: set[str]) -> dict[str, int]:
+    """The milliseconds that the hints of a block say, by table in the order in which they are named.
+
+    names: under which the block reads its tables. As in Flink the first hint wins, and a name that the block does not
+    read is an error. So is a name that stands twice, and any other hint: nothing here heeds it.
+    """
+    hint = tree.args.get("hint")
+    found: dict[str, int] = {}
+    for each in hint.expressions if hint is not None else ():
+        place = span(each)
+        name = each.name if isinstance(each, exp.Anonymous | exp.Var) else each.sql("spark")
+        if name.upper() == LOOKUP and (tree.args.get("joins") or []):
+            continue
+        if name.upper() != _TTL:
+            known = nearest(name.upper(), [_TTL, LOOKUP])
+            raise refusal(sql, place, f"the hint {name} is", f"take it out. {known}".rstrip("."))
+        told = _pairs(sql, each, names)
+        found = found or told
+    return found
+
+
+def _pairs(sql: str, hint: exp.Expression, names: set[str]) -> dict[str, int]:
+    place, found = span(hint), dict[str, int]()
+    pairs = hint.expressions
+    for pair in pairs:
+        sides = (pair.this, pair.expression) if isinstance(pair, exp.EQ) else ()
+        if len(sides) != 2 or not all(each.name for each in sides):
+            message = f"{_TTL} needs names and durations: {_TTL}('t' = '1 d')."
+            raise OptionError(located(message, sql, place))
+        table, duration = (each.name for each in sides)
+        if table.casefold() not in {name.casefold() for name in names}:
+            message = f"{_TTL} names {table!r}, which this query does not read. "
+            raise OptionError(located(message + nearest(table, sorted(names)), sql, place))
+        try:
+            ms = milliseconds(_TTL, duration)
+        except OptionError as error:
+            raise OptionError(located(str(error), sql, place)) from None
+        if ms < 0:
+            message = f"{_TTL} is {duration!r}; it must be a duration that is not negative."
+            raise OptionError(located(message, sql, place))
+        if table.casefold() in found:
+            message = f"{_TTL} names {table!r} twice; name each table once."
+            raise OptionError(located(message, sql, place))
+        found[table.casefold()] = ms
+    if not pairs:
+        message = f"{_TTL} says nothing; write {_TTL}('t' = '1 d')."
+        raise OptionError(located(message, sql, place))
+    return found
+
+
+def keeping(node: Node, source: Node, ttl: int) -> Node:
+    """The plan of a block in which every aggregate above its source forgets keys after this time."""
+    if node is source:
+        return node
+    if node.inputs:
+        node = node.over(*(keeping(each, source, ttl) for each in node.inputs))
+    return replace(node, state_ttl=ttl) if isinstance(node, Aggregate) else node

@@ -1,0 +1,336 @@
+"""A FROM with several tables as a tree of joins: where each condition is tested, and the plan that it becomes.
+
+Columns are those of the joined rows, of which no two have the same name. A condition of an outer join's own side stays
+where it is; one that can be tested before a join is, so that less is remembered.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.operators import Calc, Join, Node, mark, pick
+from aggloom.codegen.planner.build.as_of import as_of_join
+from aggloom.codegen.planner.build.lookup_join import LookupClause, dimension_of
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.scalar.calc import lower_condition
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.checks import require_supported
+from aggloom.codegen.spec.choices import JoinKind
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.as_of import AsOf
+from aggloom.codegen.sql.conditions import column_names, equality, never_null
+from aggloom.codegen.sql.errors import refusal
+from aggloom.codegen.sql.scope import Scope, named
+from aggloom.errors import TypeMismatchError, UnsupportedExpressionError, UnsupportedSqlError
+
+_DROPS_LEFT = ("inner", "right", "semi")
+"""Kinds of which no row of the left leaves without a partner."""
+_DROPS_RIGHT = ("inner", "left", "semi", "anti")
+"""Kinds of which no row of the right does."""
+
+
+class Builder(Protocol):
+    """What builds the blocks of a query."""
+
+    sql: str
+    dialect: str
+    notes: Notes
+
+    def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node: ...
+
+
+@dataclass
+class Leaf:
+    """A table of FROM, and the conditions that its rows have to pass."""
+
+    node: Node
+    where: list[exp.Expression] = field(default_factory=list)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it gives."""
+        return list(self.node.schema.names)
+
+
+@dataclass
+class Joined:
+    """Two parts of FROM, the conditions on which their rows match, and those that the joined rows have to pass."""
+
+    kind: JoinKind
+    left: Leaf | Joined
+    right: Leaf | Joined
+    on: list[exp.Expression] = field(default_factory=list)
+    ttls: tuple[int | None, int | None] = (None, None)
+    where: list[exp.Expression] = field(default_factory=list)
+    passed: list[str] = field(default_factory=list)
+    """The joins below which a semi or anti join has been moved."""
+    as_of: AsOf | None = None
+    """What says which row of the right a row of the left finds; fewer rows of the right would change that."""
+    hint: dict[str, Any] = field(default_factory=dict)
+    """How a lookup table is asked, where a hint says so."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it gives."""
+        right = [] if self.kind in ("semi", "anti") else self.right.columns
+        return [*self.left.columns, *right]
+
+
+Tree = Leaf | Joined
+
+
+def without_padding(tree: Tree, needed: set[str]) -> None:
+    """Make outer joins of which only rows with these columns not NULL are wanted ones that pad less."""
+    if isinstance(tree, Leaf):
+        return
+    left, right = (bool(needed & set(side.columns)) for side in (tree.left, tree.right))
+    if tree.kind == "full":
+        kinds: dict[tuple[bool, bool], JoinKind] = {
+            (True, True): "inner",
+            (True, False): "left",
+            (False, True): "right",
+        }
+        tree.kind = kinds.get((left, right), "full")
+    elif (tree.kind == "left" and right) or (tree.kind == "right" and left):
+        tree.kind = "inner"
+    own = {name for each in tree.on for name in never_null(each)}
+    for side, kinds_ in ((tree.left, _DROPS_LEFT), (tree.right, _DROPS_RIGHT)):
+        without_padding(side, needed | (own if tree.kind in kinds_ else set()))
+
+
+def place(tree: Tree, condition: exp.Expression) -> None:
+    """Put a condition that all rows of the tree have to pass where the fewest rows are remembered."""
+    names = column_names(condition)
+    if isinstance(tree, Leaf):
+        tree.where.append(condition)
+    elif names and names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
+        place(tree.left, condition)
+    elif tree.as_of is not None:
+        tree.where.append(condition)
+    elif names and names <= set(tree.right.columns) and tree.kind in ("inner", "right"):
+        place(tree.right, condition)
+    elif tree.kind == "inner":
+        tree.on.append(condition)
+    else:
+        tree.where.append(condition)
+
+
+def sunk(tree: Tree, join: Joined) -> Tree:
+    """A tree with a semi or anti join below the joins that it says nothing of: they remember fewer rows."""
+    names = {name for each in join.on for name in column_names(each)} - set(join.right.columns)
+    if isinstance(tree, Joined) and tree.kind not in ("semi", "anti"):
+        if names <= set(tree.left.columns) and tree.kind not in ("right", "full"):
+            join.passed.append(tree.kind)
+            tree.left = sunk(tree.left, join)
+            return tree
+        reads_right = tree.kind in ("inner", "right") and tree.as_of is None
+        if names and names <= set(tree.right.columns) and reads_right:
+            join.passed.append(tree.kind)
+            tree.right = sunk(tree.right, join)
+            return tree
+    join.left = tree
+    return join
+
+
+def plan_of_tree(builder: Builder, tree: Tree) -> Node:
+    """The plan of a FROM."""
+    node = tree.node if isinstance(tree, Leaf) else _Pairing(builder, tree).plan()
+    if not tree.where:
+        return node
+    block = exp.select(*(named(name) for name in node.schema.names)).where(*tree.where)
+    return builder.over(block, node, set())
+
+
+class _Pairing:
+    """One join on its way: which conditions are pairs of columns, and which are tested on pairs of rows."""
+
+    def __init__(self, builder: Builder, tree: Joined) -> None:
+        self.builder, self.tree = builder, tree
+        self.conditions: list[exp.Expression] = []
+        self._sort_conditions()
+        self.sides = [plan_of_tree(builder, tree.left), plan_of_tree(builder, tree.right)]
+        self.sign = mark(*(side.schema for side in self.sides))
+        self.pairs: list[tuple[str, str]] = []
+        self.null_safe: list[bool] = []
+
+    def plan(self) -> Node:
+        """The join of both sides, over their columns as it needs them."""
+        if self.tree.as_of is not None and dimension_of(self.sides[1]) is not None:
+            return self._lookup(self.tree.as_of)
+        if self.tree.as_of is not None:
+            return as_of_join(self, self.tree.as_of)
+        names = [list(side.schema.names) for side in self.sides]
+        rest = [each for each in self.conditions if not self.pair(each)]
+        for place, side in enumerate(self.sides):
+            keys = [pair[place] for pair in self.pairs]
+            order = [*keys, *(name for name in side.schema.names if name not in keys)]
+            self.sides[place] = pick(side, order)
+        left, right = self.sides
+        columns = names[0] if self.tree.kind in ("semi", "anti") else [*names[0], *names[1]]
+        condition, above = self._parted(rest, left, right)
+        node = Join(
+            left,
+            right,
+            self.tree.kind,
+            tuple(self.pairs),
+            tuple(self.null_safe),
+            tuple(columns),
+            condition,
+            ttls=self.tree.ttls,
+        )
+        if self.tree.passed:
+            kinds = " and ".join(kind.upper() for kind in self.tree.passed)
+            why = f"it reads columns of one side of the {kinds} JOIN only, which so remembers fewer rows"
+            self.builder.notes.add("semi_join_transpose", node, True, why)
+        if above is None:
+            return node
+        every = tuple((name, quoted(name)) for name in node.schema.names)
+        return Calc(node, every, node.schema, above)
+
+    def _lookup(self, as_of: AsOf) -> Node:
+        """The join with a lookup table, which tests what an inner join's rows have to pass as well."""
+        tree = self.tree
+        if self.has_ttls:
+            fix = "set table.exec.state.ttl, after which what rows got is forgotten"
+            raise refusal(self.sql, as_of.place, "STATE_TTL of a lookup join is", fix)
+        if tree.kind == "inner":
+            self.conditions, tree.where = [*self.conditions, *tree.where], []
+        return LookupClause(self.builder, as_of, tree.kind, *self.sides).plan(
+            self.conditions, tree.hint
+        )
+
+    def _sort_conditions(self) -> None:
+        """Let each side test what is its own, where that drops no row that has to leave without a partner."""
+        tree = self.tree
+        left, right = set(tree.left.columns), set(tree.right.columns)
+        for each in tree.on:
+            names = column_names(each)
+            if names and names <= left and tree.kind in _DROPS_LEFT:
+                place(tree.left, each)
+            elif names and names <= right and tree.kind in _DROPS_RIGHT and tree.as_of is None:
+                place(tree.right, each)
+            elif not (isinstance(each, exp.Boolean) and each.this):
+                self.conditions.append(each)
+
+    @property
+    def sql(self) -> str:
+        """The text of the query."""
+        return self.builder.sql
+
+    @property
+    def kind(self) -> JoinKind:
+        """Which rows leave."""
+        return self.tree.kind
+
+    @property
+    def has_ttls(self) -> bool:
+        """Whether a hint says how long a side is kept."""
+        return self.tree.ttls != (None, None)
+
+    def tested(self, conditions: list[exp.Expression]) -> str | None:
+        """What workers test pairs of rows for; raises where they cannot."""
+        left, right = self.sides
+        found = self._condition(conditions, pa.schema([*left.schema, *right.schema]))
+        if found is not None:
+            self._check_lowers(found, left, right)
+        return found
+
+    def pair(self, condition: exp.Expression) -> bool:
+        """Make a condition a pair of columns, if it is an equality between the sides."""
+        found = equality(condition)
+        if found is None:
+            return False
+        names = [set(side.schema.names) for side in self.sides]
+        sides = found.sides
+        if column_names(sides[0]) <= names[1] and column_names(sides[1]) <= names[0]:
+            sides = sides[::-1]
+        if not all(
+            len(read := column_names(side)) > 0 and read <= own
+            for side, own in zip(sides, names, strict=True)
+        ):
+            return False
+        scopes = [self._scope(side) for side in self.sides]
+        with scopes[0].at(condition):
+            types = [infer(side, scope.types) for side, scope in zip(sides, scopes, strict=True)]
+            wanted = types[0] if types[0] == types[1] else common(types, condition)
+        pair = tuple(
+            self._key(place, scope, side, wanted)
+            for place, (scope, side) in enumerate(zip(scopes, sides, strict=True))
+        )
+        with scopes[0].at(condition):
+            require_supported(pair[0], self.sides[0].schema, "JOIN")
+        self.pairs.append((pair[0], pair[1]))
+        self.null_safe.append(found.null_safe)
+        return True
+
+    def _key(self, place: int, scope: Scope, node: exp.Expression, wanted: pa.DataType) -> str:
+        """The column of a side that an expression is, in a type; a computed one if there is none."""
+        side = self.sides[place]
+        plain = isinstance(node, exp.Column) and side.schema.field(node.name).type == wanted
+        if plain and all(pair[place] != node.name for pair in self.pairs):
+            return str(node.name)
+        sql = scope.input_sql(node)
+        if not plain and infer(node, scope.types) != wanted:
+            sql = f"CAST({sql} AS {type_name(wanted)})"
+        name = f"{self.sign}{'left' if place == 0 else 'right'}_{len(self.pairs)}"
+        every = tuple((each, quoted(each)) for each in side.schema.names)
+        schema = side.schema.append(pa.field(name, wanted))
+        self.sides[place] = Calc(side, (*every, (name, sql)), schema)
+        return name
+
+    def _parted(
+        self, conditions: list[exp.Expression], left: Node, right: Node
+    ) -> tuple[str | None, str | None]:
+        """What is tested on pairs of rows, and what Spark has to test above them."""
+        both = pa.schema([*left.schema, *right.schema])
+        whole = self._condition(conditions, both)
+        if whole is None or self._lowers(whole, left, right):
+            return whole, None
+        alone = [self._condition([each], both) for each in conditions]
+        lowers = [text is not None and self._lowers(text, left, right) for text in alone]
+        below = [each for each, low in zip(conditions, lowers, strict=True) if low]
+        rest = [each for each, low in zip(conditions, lowers, strict=True) if not low]
+        return self._condition(below, both), self._condition(rest, both)
+
+    def _condition(self, conditions: list[exp.Expression], both: pa.Schema) -> str | None:
+        """What pairs of rows are tested for, as Spark evaluates it."""
+        if not conditions:
+            return None
+        scope = Scope(self.builder.sql, both, self.builder.dialect, set())
+        for each in conditions:
+            with scope.at(each):
+                dtype = infer(scope.flink_divisions(each.copy(), scope.types), scope.types)
+                if dtype != pa.bool_():
+                    raise TypeMismatchError(
+                        f"ON needs BOOLEAN, not {type_name(dtype)}; compare it."
+                    )
+        return scope.input_sql(exp.and_(*(each.copy() for each in conditions)))
+
+    def _lowers(self, condition: str, left: Node, right: Node) -> bool:
+        """Whether workers evaluate a condition; raises where nothing else can, since rows leave without a partner."""
+        try:
+            self._check_lowers(condition, left, right)
+        except UnsupportedSqlError:
+            if self.tree.kind == "inner":
+                return False
+            raise
+        return True
+
+    def _check_lowers(self, condition: str, left: Node, right: Node) -> None:
+        both = pa.schema([*left.schema, *right.schema])
+        try:
+            lower_condition(condition, both)
+        except UnsupportedExpressionError as error:
+            place = next(iter(self.tree.on), None)
+            what = f"a condition of a {self.tree.kind.upper()} JOIN that only Spark evaluates ({error}) is"
+            fix = "compute its parts as columns in a sub-query of each side"
+            raise refusal(self.builder.sql, place, what, fix) from None
+
+    def _scope(self, side: Node) -> Scope:
+        return Scope(self.builder.sql, side.schema, self.builder.dialect, set())

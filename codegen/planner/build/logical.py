@@ -1,0 +1,395 @@
+"""SQL to a logical plan: each SELECT is a block over the plan of its source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.catalogue.registry import known
+from aggloom.codegen.operators import (
+    Aggregate,
+    Calc,
+    Node,
+    Union,
+    walk,
+)
+from aggloom.codegen.planner.build.constants import values, with_from
+from aggloom.codegen.planner.build.from_clause import has_joins, joined
+from aggloom.codegen.planner.build.hints import keeping, state_ttl
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.build.numbering import bounded, numbered
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.build.over import opened, over
+from aggloom.codegen.planner.build.qualified import check_qualified, qualified
+from aggloom.codegen.planner.scripts.script import Script, View
+from aggloom.codegen.planner.build.set_operations import compared, nameless
+from aggloom.codegen.planner.build.spec_plan import plan_of_spec
+from aggloom.codegen.planner.build.window_query import (
+    grouped_by_window,
+    refuse_windows,
+    table_window,
+)
+from aggloom.codegen.planner.rules.windows import windows
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
+from aggloom.codegen.spec.checks import check_function
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.grouping_sets import GROUP_ID, has_sets
+from aggloom.codegen.sql.lateral_top import lateral_top
+from aggloom.codegen.sql.numbering import numbering_query
+from aggloom.codegen.sql.over import over_query
+from aggloom.codegen.sql.query import Block
+from aggloom.codegen.sql.scope import Scope
+from aggloom.codegen.sql.shape import check_block, check_source
+from aggloom.codegen.sql.stars import shown
+from aggloom.codegen.sql.window_parser import WindowCall
+from aggloom.codegen.sql.windows import table_arguments
+from aggloom.errors import (
+    DuplicateNameError,
+    SpecError,
+    SqlError,
+    TypeMismatchError,
+    UnknownTableError,
+    UnsupportedExpressionError,
+    nearest,
+)
+
+
+def logical_plan(
+    script: Script, tables: Mapping[str, Node], dialect: str, options: PlanOptions, notes: Notes
+) -> Node:
+    """The plan of a script's query over its tables; errors show the place in the text."""
+    named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
+    named |= script.views
+    check_qualified(script, named)
+    root = _Builder(script.text, named, dialect, options, notes, frozenset()).query(script.query)
+    return opened(script.text, dialect, options, root)
+
+
+class _Builder:
+    """Builds the plans of queries that see the same names; `open` are the views that are being built."""
+
+    def __init__(
+        self,
+        sql: str,
+        named: Mapping[str, Node | View],
+        dialect: str,
+        options: PlanOptions,
+        notes: Notes,
+        open_: frozenset[str],
+    ) -> None:
+        self.sql, self.named, self.dialect, self.open = sql, dict(named), dialect, open_
+        self.options, self.notes = options, notes
+
+    def query(self, tree: exp.Expression) -> Node:
+        inner = self.within(tree)
+        if isinstance(tree, exp.Select):
+            tree = with_from(tree)
+        if isinstance(tree, exp.Select) and tree.args.get("from_"):
+            tree = lateral_top(tree) or tree
+        functions = over_query(self.sql, tree)
+        if functions is not None:
+            return over(inner, functions)
+        numbering = numbering_query(self.sql, tree)
+        if numbering is not None:
+            return numbered(inner, numbering)
+        if isinstance(tree, exp.Subquery):
+            self._refuse_around(tree)
+            return inner.query(tree.this)
+        if isinstance(tree, exp.SetOperation):
+            return inner._union(tree)
+        if isinstance(tree, exp.Select):
+            return inner._select(tree)
+        raise refusal(self.sql, tree, "this query is", "write SELECT ... FROM ...")
+
+    def within(self, tree: exp.Expression) -> _Builder:
+        """A builder that sees the WITH queries of a query too."""
+        clause = tree.args.get("with_")
+        if clause is None:
+            return self
+        if clause.args.get("recursive"):
+            fix = "no plan ends for it; write the steps out"
+            raise refusal(self.sql, clause, "WITH RECURSIVE is", fix)
+        builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, self.open)
+        own: set[str] = set()
+        for item in clause.expressions:
+            name = item.alias.casefold()
+            if name in own:
+                message = f"WITH names {item.alias!r} twice; rename one."
+                raise DuplicateNameError(located(message, self.sql, item))
+            own.add(name)
+            columns = tuple(column.name for column in item.args["alias"].columns)
+            builder.named[name] = builder._renamed(builder.query(item.this), columns, item)
+        return builder
+
+    def seeing(self, rows: Mapping[str, Node]) -> _Builder:
+        """A builder that sees these rows too, as tables of these names."""
+        named = {**self.named, **rows}
+        return _Builder(self.sql, named, self.dialect, self.options, self.notes, self.open)
+
+    def _refuse_around(self, tree: exp.Subquery) -> None:
+        for key, value in tree.args.items():
+            if value and key not in ("this", "alias", "with_"):
+                fix = "take it out; a changelog has no order and no limit"
+                raise refusal(self.sql, tree, f"{key.strip('_').upper()} around a query is", fix)
+
+    def _union(self, tree: exp.SetOperation) -> Node:
+        kind = type(tree).__name__.upper()
+        for key, value in tree.args.items():
+            if value and key not in ("this", "expression", "distinct", "with_"):
+                what = f"{key.strip('_').upper()} after {kind} is"
+                raise refusal(self.sql, tree, what, "take it out")
+        distinct = tree.args.get("distinct")
+        parts = [self.query(tree.this), self.query(nameless(tree.expression))]
+        if isinstance(tree, exp.Union):
+            node = self.united(parts, tree)
+            return self._distinct(node, tree) if distinct else node
+        return compared(self, parts, tree)
+
+    def _distinct(self, node: Node, tree: exp.Expression) -> Node:
+        """The different rows of a node."""
+        return self.grouped(node, list(node.schema.names), (), tree)
+
+    def grouped(
+        self, node: Node, keys: list[str], calls: tuple[AggCall, ...], tree: exp.Expression
+    ) -> Node:
+        changes: Any = self.changes(node)
+        dialect: Any = self.dialect
+        with self._at(tree):
+            return Aggregate(node, AggSpec(node.schema, tuple(keys), calls, changes, dialect))
+
+    def united(self, parts: list[Node], tree: exp.SetOperation) -> Node:
+        """The inputs of a UNION with the names of the first and types that all fit into."""
+        widths = [len(part.schema) for part in parts]
+        if len(set(widths)) > 1:
+            counts = " and ".join(map(str, widths))
+            message = f"the sides of UNION have {counts} columns; give them as many each."
+            raise SqlError(located(message, self.sql, span(tree)))
+        fields = []
+        for first, second in zip(parts[0].schema, parts[1].schema, strict=True):
+            dtype = first.type
+            if dtype != second.type:
+                with self._at(tree):
+                    dtype = _common(first, second)
+            fields.append(pa.field(first.name, dtype))
+        schema = pa.schema(fields)
+        flat: list[Node] = []
+        for part in parts:
+            cast = _cast(part, schema)
+            flat += cast.parts if isinstance(cast, Union) else [cast]
+        return Union(tuple(flat))
+
+    def _select(self, tree: exp.Select) -> Node:
+        if tree.args.get("from_") and has_joins(tree):
+            tree, rows = joined(self, tree)
+            check_block(self.sql, tree)
+            return self.block(tree, rows, set())
+        check_block(self.sql, tree)
+        tree, source, names = self._bounded(tree, *self.relation(tree.args["from_"].this))
+        alias = tree.args["from_"].this.alias
+        ttl = state_ttl(self.sql, tree, {alias} if alias else names)
+        if ttl is None:
+            return self.block(tree, source, names)
+        node = keeping(self.block(tree, source, names), source, ttl)
+
+        def heed(of: Node) -> int:
+            settled = walk(windows(of, self.options, Notes()))
+            return sum(isinstance(each, Aggregate) and each.state_ttl == ttl for each in settled)
+
+        # What the source has is another block's: it may have the same hint.
+        if heed(node) == heed(source):
+            what = "STATE_TTL on a query whose aggregate is not a GROUP BY without windows is"
+            raise refusal(self.sql, span(tree.args["hint"]), what, "take it out")
+        return node
+
+    def over(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        """The plan of a SELECT over a source of which it may number the rows."""
+        return self.block(*self._bounded(tree, source, names))
+
+    def _bounded(
+        self, tree: exp.Select, source: Node, names: set[str]
+    ) -> tuple[exp.Select, Node, set[str]]:
+        left, rows = bounded(Scope(self.sql, source.schema, self.dialect, names), tree, source)
+        return left, rows, names
+
+    def block(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        """The plan of a SELECT over the plan of its source."""
+        aggregates = tree.args.get("group") or tree.args.get("having")
+        aggregates = aggregates or any(item.find(Call) for item in tree.expressions)
+        distinct = tree.args.get("distinct")
+        if aggregates and distinct is not None and not distinct.args.get("on"):
+            plain = tree.copy()
+            plain.set("distinct", None)
+            return self._distinct(self._aggregate(plain, source, names), tree)
+        if aggregates or distinct is not None:
+            return self._aggregate(self._starless(tree, source, names), source, names)
+        return self._project(tree, source, names)
+
+    def relation(self, source: exp.Expression) -> tuple[Node, set[str]]:
+        """The plan of a table in FROM, and the names under which its columns may be qualified."""
+        check_source(self.sql, source)
+        alias = source.args.get("alias")
+        columns = tuple(column.name for column in alias.columns) if alias is not None else ()
+        if isinstance(source, exp.Subquery):
+            node = self.query(source.this if source.alias else source)
+            names = {source.alias} if source.alias else set()
+        elif isinstance(source, exp.Values):
+            node, names = values(self, source), {source.alias} - {""}
+        elif isinstance(source.this, WindowCall):
+            node, names = self._windows(source.this), {source.alias}
+        else:
+            node, names = self._table(source), {source.alias or source.name, source.name}
+        return self._renamed(node, columns, source), names
+
+    def _windows(self, call: WindowCall) -> Node:
+        """The plan of a window function in FROM."""
+        arguments = table_arguments(self.sql, call)
+        assert arguments.table is not None
+        table = arguments.table.this
+        rows = self._table(table) if isinstance(table, exp.Table) else self.query(table)
+        names = {table.alias_or_name}
+        scope = Scope(self.sql, rows.schema, self.dialect, names)
+        return table_window(scope, rows, arguments, self.options)
+
+    def _table(self, source: exp.Table) -> Node:
+        name = qualified(source)
+        if name not in self.named:
+            name = source.name.casefold()
+        found = self.named.get(name)
+        if found is None or name in self.open:
+            what = f"there is no table {source.name!r}" if found is None else "a view reads itself"
+            message = f"{what}. {nearest(source.name, sorted(self.named))}"
+            raise UnknownTableError(located(message, self.sql, source))
+        if isinstance(found, View):
+            seen = self.open | {name}
+            builder = _Builder(self.sql, self.named, self.dialect, self.options, self.notes, seen)
+            found = builder._renamed(builder.query(found.query), found.columns, source)
+            self.named[name] = found
+        return found
+
+    def _renamed(self, node: Node, names: tuple[str, ...], place: exp.Expression) -> Node:
+        if not names:
+            return node
+        if len(names) != len(node.schema):
+            message = f"{len(names)} names for {len(node.schema)} columns; name each of them."
+            raise SqlError(located(message, self.sql, span(place)))
+        _refuse_twice(names, self.sql, place)
+        fields = [pa.field(n, f.type) for n, f in zip(names, node.schema, strict=True)]
+        select = [(n, quoted(f.name)) for n, f in zip(names, node.schema, strict=True)]
+        return Calc(node, tuple(select), pa.schema(fields))
+
+    def _starless(self, tree: exp.Select, source: Node, names: set[str]) -> exp.Select:
+        """The block with * written out, as DISTINCT reads it; other aggregates refuse it themselves."""
+        if not tree.args.get("distinct"):
+            return tree
+        scope = Scope(self.sql, source.schema, self.dialect, names)
+        items = [node for item in tree.expressions for node in self._items(item, scope)]
+        copy = tree.copy()
+        copy.set("expressions", items)
+        return copy
+
+    def _items(self, item: exp.Expression, scope: Scope) -> list[exp.Expression]:
+        """An item of SELECT, or the columns that its * stands for."""
+        inner = item.this if isinstance(item, exp.Alias) else item
+        star = inner.this if isinstance(inner, exp.Column) else inner
+        if not isinstance(star, exp.Star):
+            return [item]
+        if inner is not item:
+            raise refusal(self.sql, item, "a name for * is", "take it out, or name the columns")
+        if item is not star and item.table.casefold() not in scope.tables:
+            raise scope.unknown(item)
+        columns = [(n, exp.to_identifier(n, quoted=True)) for n in scope.schema.names]
+        return [exp.column(name) for _, name in shown(self.sql, item, columns)]
+
+    def _project(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        """A block without aggregates."""
+        scope = Scope(self.sql, source.schema, self.dialect, names)
+        refuse_windows(scope, tree)
+        where = scope.where_of(tree)
+        select, fields = [], []
+        left: dict[str, exp.Expression] = {}
+        for item in (node for each in tree.expressions for node in self._items(each, scope)):
+            written = item.this if isinstance(item, exp.Alias) else item
+            alias = item.alias if isinstance(item, exp.Alias) else None
+            node, name = scope.item(written, alias, left)
+            with scope.at(node):
+                flink = scope.flink_divisions(node.copy(), scope.types)
+                try:
+                    dtype = infer(flink, scope.types)
+                except UnsupportedExpressionError:
+                    _refuse_misspelt(node)
+                    raise
+                if pa.types.is_null(dtype):
+                    raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
+            select.append((name, scope.input_sql(node)))
+            fields.append(pa.field(name, dtype))
+        _refuse_twice([name for name, _ in select], self.sql, tree.expressions[0])
+        calc = Calc(source, tuple(select), pa.schema(fields), where)
+        changes_nothing = calc.picked == tuple(calc.schema.names) and calc.schema == source.schema
+        return source if changes_nothing else calc
+
+    def _aggregate(self, tree: exp.Select, source: Node, names: set[str]) -> Node:
+        scope = Scope(self.sql, source.schema, self.dialect, names)
+        tree, source = grouped_by_window(scope, tree, source, self.options)
+        schema = source.schema
+        if has_sets(tree.args.get("group")):
+            if GROUP_ID in schema.names:
+                fix = "it is the name of the set of keys; rename the column in a subquery"
+                raise refusal(self.sql, tree.args["group"], f"a column {GROUP_ID} is", fix)
+            schema = schema.append(pa.field(GROUP_ID, pa.int64()))
+        block = Block(self.sql, tree, schema, self.dialect, names)
+        return plan_of_spec(AggSpec.of(block.content(self.changes(source))), source, block.sets)
+
+    def changes(self, node: Node) -> str:
+        """What an aggregate gets from a node, whose windows are aggregates that know their windows by then."""
+        settled = windows(node, self.options, Notes())
+        return "append" if settled.appends_only else "retract"
+
+    def _at(self, node: exp.Expression) -> Any:
+        return Scope(self.sql, pa.schema([]), self.dialect, set()).at(node)
+
+
+def _refuse_misspelt(node: exp.Expression) -> None:
+    """Raise for a function that nobody knows, but that is nearly the name of an aggregate."""
+    for part in node.find_all(exp.Anonymous):
+        if nearest(part.name.upper(), known()).startswith("Did you mean"):
+            check_function(part.name, "SELECT")
+
+
+def _common(first: pa.Field, second: pa.Field) -> pa.DataType:
+    try:
+        return common([first.type, second.type], exp.column(first.name))
+    except SpecError:
+        raise TypeMismatchError(
+            f"UNION: column {first.name!r} is {type_name(first.type)} on one side and "
+            f"{type_name(second.type)} on the other; cast one."
+        ) from None
+
+
+def _cast(node: Node, schema: pa.Schema) -> Node:
+    """The node with the names and types of a schema."""
+    if node.schema == schema:
+        return node
+    select = []
+    for own, wanted in zip(node.schema, schema, strict=True):
+        sql = quoted(own.name)
+        if own.type != wanted.type:
+            sql = f"CAST({sql} AS {type_name(wanted.type)})"
+        select.append((wanted.name, sql))
+    return Calc(node, tuple(select), schema)
+
+
+def _refuse_twice(names: list[str] | tuple[str, ...], sql: str, place: exp.Expression) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            message = f"two columns are called {name!r}; give one an alias."
+            raise DuplicateNameError(located(message, sql, span(place)))
+        seen.add(name)

@@ -1,0 +1,257 @@
+"""FOR SYSTEM_TIME AS OF processing time over a lookup table: what of ON is asked for, and what is tested after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Protocol
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.operators import Asked, Calc, Dimension, LookupJoin, Node, mark
+from aggloom.codegen.planner.build.as_of import way_of
+from aggloom.codegen.scalar.calc import lower_calc
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.scalar.operand_types import common
+from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.spec.checks import require_supported
+from aggloom.codegen.spec.dtypes import type_name
+from aggloom.codegen.spec.lookup_table import Function
+from aggloom.codegen.sql.as_of import AsOf
+from aggloom.codegen.sql.conditions import column_names, equality
+from aggloom.codegen.sql.errors import refusal
+from aggloom.codegen.sql.scope import Scope, bare
+from aggloom.errors import SpecError, TypeMismatchError, UnsupportedExpressionError
+
+Pushed = tuple[str, str, tuple[Any, ...]]
+_PASSES = pa.schema([("passes", pa.bool_())])
+_OPERATIONS: dict[type[exp.Expression], tuple[str, str]] = {
+    exp.EQ: ("=", "="),
+    exp.LT: ("<", ">"),
+    exp.LTE: ("<=", ">="),
+    exp.GT: (">", "<"),
+    exp.GTE: (">=", "<="),
+}
+
+
+class Builder(Protocol):
+    """What knows the text of the query."""
+
+    sql: str
+    dialect: str
+
+
+def dimension_of(node: Node) -> Dimension | None:
+    """The lookup table that a side is, perhaps with other names for its columns; None if it is none."""
+    while isinstance(node, Calc) and node.picked == tuple(node.input.schema.names):
+        node = node.input
+    return node if isinstance(node, Dimension) else None
+
+
+class LookupClause:
+    """A lookup join on its way. right: the dimension under the names of the joined rows."""
+
+    def __init__(self, builder: Builder, as_of: AsOf, kind: Any, left: Node, right: Node) -> None:
+        self.builder, self.as_of, self.kind, self.left = builder, as_of, kind, left
+        dimension = dimension_of(right)
+        assert dimension is not None
+        self.dimension, self.right = dimension, right.schema
+        self.own = list(left.schema.names)
+        self.pairs: list[tuple[str, str]] = []
+
+    def plan(self, conditions: list[exp.Expression], hint: Mapping[str, Any]) -> Node:
+        """The join. conditions: what ON says, and of an inner join WHERE; hint: settings of asking."""
+        if way_of(self.as_of, self.left) != "now":
+            fix = "name PROCTIME(), or a column that is PROCTIME()"
+            what = f"a lookup table, {self.dimension.name}, in ASOF JOIN or AS OF a row time is"
+            raise refusal(self.builder.sql, self.as_of.place, what, fix)
+        tables = dict(zip(self.right.names, self.dimension.schema.names, strict=True))
+        left = set(self.own)
+        rest = [each for each in conditions if not self._pair(each, tables)]
+        if not self.pairs:
+            fix = f"compare a column of {self.dimension.name} with =, as in ON s.id = {self.dimension.name}.id"
+            raise refusal(
+                self.builder.sql, self.as_of.place, "a lookup join without an equality is", fix
+            )
+        self._check_function()
+        before = [each for each in rest if column_names(each) <= left]
+        tested = [each for each in rest if each not in before]
+        both = pa.schema([*self.left.schema, *self.right])
+        pushed = [
+            found
+            for each in tested
+            if (found := _pushed(each, tables, self.dimension.schema)) is not None
+        ]
+        above, condition = None, self._sql(tested, both)
+        if condition is not None and not self._lowers(condition, both, tested):
+            above, condition = condition, None
+        asks_if = self._sql(before, self.left.schema)
+        if asks_if is not None and not self._lowers(asks_if, self.left.schema, before):
+            above, asks_if = asks_if if above is None else f"({above}) AND ({asks_if})", None
+        asked = Asked(
+            self.dimension.name,
+            self.dimension.table.hinted(**hint),
+            self.kind,
+            tuple(self.pairs),
+            tuple(tables.items()),
+            asks_if,
+            condition,
+            tuple(pushed),
+        )
+        node = LookupJoin(self.left, asked, (*self.own, *self.right.names))
+        if above is None:
+            return node
+        every = tuple((name, quoted(name)) for name in node.schema.names)
+        return Calc(node, every, node.schema, above)
+
+    def _pair(self, condition: exp.Expression, tables: Mapping[str, str]) -> bool:
+        """Make a condition a pair of columns, if it sets a column of the table equal to what the row says."""
+        found = equality(condition)
+        if found is None:
+            return False
+        one, other = (bare(side) for side in found.sides)
+        if column_names(other) <= set(self.own) and column_names(one) & set(tables):
+            one, other = other, one
+        is_plain = isinstance(other, exp.Column) and other.name in tables
+        if not is_plain or not column_names(one) <= set(self.own):
+            return False
+        if found.null_safe:
+            fix = "write =; a row whose key is NULL finds nothing"
+            raise refusal(
+                self.builder.sql, condition, "IS NOT DISTINCT FROM in a lookup join is", fix
+            )
+        name = tables[other.name]
+        if any(name == known for _, known in self.pairs):
+            return False
+        wanted = self.dimension.schema.field(name).type
+        scope = Scope(self.builder.sql, self.left.schema, self.builder.dialect, set())
+        with scope.at(condition):
+            require_supported(name, self.dimension.schema, "a lookup")
+            own = infer(scope.flink_divisions(one.copy(), scope.types), scope.types)
+            if own != wanted and common([own, wanted], condition) != wanted:
+                raise TypeMismatchError(
+                    f"{self.dimension.name}.{name} is {type_name(wanted)}, and what is looked up {type_name(own)}; "
+                    f"cast it: CAST(.. AS {type_name(wanted)})."
+                )
+        self.pairs.append((self._column(scope, one, own, wanted), name))
+        return True
+
+    def _column(
+        self, scope: Scope, node: exp.Expression, own: pa.DataType, wanted: pa.DataType
+    ) -> str:
+        """The column of the row that an expression is, in a type; a computed one if there is none."""
+        if isinstance(node, exp.Column) and own == wanted:
+            return str(node.name)
+        sql = scope.input_sql(node)
+        if own != wanted:
+            sql = f"CAST({sql} AS {type_name(wanted)})"
+        name = f"{mark(self.left.schema, self.right)}key_{len(self.pairs)}"
+        every = tuple((each, quoted(each)) for each in self.left.schema.names)
+        schema = self.left.schema.append(pa.field(name, wanted))
+        self.left = Calc(self.left, (*every, (name, sql)), schema)
+        return name
+
+    def _check_function(self) -> None:
+        """Refuse a function of which not all arguments are said."""
+        table = self.dimension.table
+        missing = [name for name in table.key if name not in {known for _, known in self.pairs}]
+        if isinstance(table.source, Function) and missing:
+            what = f"a lookup of {self.dimension.name} without {' and '.join(missing)} is"
+            fix = "its function is called with the values of its key; compare each of its columns with ="
+            raise refusal(self.builder.sql, self.as_of.place, what, fix)
+
+    def _sql(self, conditions: list[exp.Expression], columns: pa.Schema) -> str | None:
+        """Conditions as Spark evaluates them."""
+        conditions = [e for e in conditions if not (isinstance(e, exp.Boolean) and e.this)]
+        if not conditions:
+            return None
+        scope = Scope(self.builder.sql, columns, self.builder.dialect, set())
+        for each in conditions:
+            with scope.at(each):
+                dtype = infer(scope.flink_divisions(each.copy(), scope.types), scope.types)
+                if dtype != pa.bool_():
+                    text = f"ON needs BOOLEAN, not {type_name(dtype)}; compare it."
+                    raise TypeMismatchError(text)
+        return scope.input_sql(exp.and_(*(each.copy() for each in conditions)))
+
+    def _lowers(self, condition: str, columns: pa.Schema, parts: list[exp.Expression]) -> bool:
+        """Whether workers evaluate a condition in whatever time zone; raises where nothing else can."""
+        select = (("passes", condition),)
+        try:
+            texts = {
+                lower_calc(None, select, _PASSES, columns, zone=zone).text
+                for zone in ("UTC", "Asia/Tokyo")
+            }
+        except UnsupportedExpressionError as error:
+            why = f"only Spark evaluates ({error})"
+        else:
+            why = "depends on the time zone"
+            if len(texts) == 1:
+                return True
+        if self.kind == "inner":
+            return False
+        what = f"a condition of a LEFT lookup join that {why} is"
+        raise refusal(
+            self.builder.sql, parts[0], what, "compute its parts as columns before the join"
+        )
+
+
+def _pushed(
+    condition: exp.Expression, tables: Mapping[str, str], schema: pa.Schema
+) -> Pushed | None:
+    """A condition of a column of the table that a database tests alike, or lets more rows pass."""
+    node = bare(condition)
+    if (
+        isinstance(node, exp.In)
+        and isinstance(node.this, exp.Column)
+        and not node.args.get("query")
+    ):
+        return _compared(node.this, "IN", node.expressions, tables, schema)
+    operations = _OPERATIONS.get(type(node))
+    if operations is None:
+        return None
+    left, right = bare(node.this), bare(node.expression)
+    if isinstance(left, exp.Column):
+        return _compared(left, operations[0], [right], tables, schema)
+    if isinstance(right, exp.Column):
+        return _compared(right, operations[1], [left], tables, schema)
+    return None
+
+
+def _compared(
+    column: exp.Column,
+    operation: str,
+    constants: list[exp.Expression],
+    tables: Mapping[str, str],
+    schema: pa.Schema,
+) -> Pushed | None:
+    name = tables.get(column.name)
+    if name is None:
+        return None
+    kind = schema.field(name).type
+    is_number = pa.types.is_integer(kind) or pa.types.is_decimal(kind)
+    # In what order texts stand is the database's own affair.
+    if not is_number and not (pa.types.is_string(kind) and operation in ("=", "IN")):
+        return None
+    values = []
+    for each in constants:
+        negative = isinstance(each, exp.Neg)
+        literal = bare(each.this) if negative else bare(each)
+        if not isinstance(literal, exp.Literal) or literal.is_string == is_number:
+            return None
+        try:
+            value: Any = Decimal(literal.this) if is_number else str(literal.this)
+        except ArithmeticError:
+            return None
+        value = -value if negative else value
+        values.append(int(value) if is_number and value == int(value) else value)
+    return name, operation, tuple(values)
+
+
+def as_dimensions(lookups: Mapping[str, Any], taken: Mapping[str, Any]) -> dict[str, Node]:
+    """What stands for lookup tables in a plan; raises SpecError for a name that a table has, too."""
+    both = {name.casefold() for name in lookups} & {name.casefold() for name in taken}
+    if both:
+        raise SpecError(f"{sorted(both)[0]!r} is a table and a lookup table; rename one.")
+    return {name: Dimension(name, table) for name, table in lookups.items()}

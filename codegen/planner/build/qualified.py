@@ -1,0 +1,50 @@
+"""Names of tables with those of their databases: `prod.orders` is the table of that whole name, or else `orders`."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from sqlglot import exp
+
+from aggloom.codegen.planner.scripts.script import Script
+from aggloom.codegen.sql.errors import located
+from aggloom.errors import UnknownTableError
+
+
+def qualified(table: exp.Table) -> str:
+    """A table's name with those of its catalog and database, as far as they are said, without regard to case."""
+    return ".".join(part.name for part in table.parts).casefold()
+
+
+def check_qualified(script: Script, known: Container[str]) -> None:
+    """Raise UnknownTableError where `prod.t` and `test.t` would both be the table t, or one of them a query of WITH.
+
+    known: the names of tables and views.
+    """
+    seen: dict[str, str] = {}
+    for table in (each for query in script.queries() for each in query.find_all(exp.Table)):
+        whole, name = qualified(table), table.name
+        if not table.db or whole in known:
+            continue
+        fix = f"give it under its whole name, as in tables={{{whole!r}: ..}}."
+        if name.casefold() in _queries_of_with(table):
+            message = f"{whole} would be the query {name!r} of WITH; rename that, or {fix}"
+            raise UnknownTableError(located(message, script.text, table))
+        first = seen.setdefault(name.casefold(), whole)
+        if first != whole:
+            message = f"{first} and {whole} would both be the table {name!r}; {fix}"
+            raise UnknownTableError(located(message, script.text, table))
+
+
+def _queries_of_with(node: exp.Expression) -> Iterator[str]:
+    """The names of the queries of WITH that stand before a place in a query, or around it, without regard to case."""
+    inside: exp.Expression | None = None
+    while node.parent is not None:
+        inside, node = node, node.parent
+        clause = node.args.get("with_") if isinstance(node, exp.Query) else None
+        if clause is None and isinstance(node, exp.With):
+            clause = node
+        for query in clause.expressions if clause is not None and inside is not clause else ():
+            if query is inside:
+                break
+            yield query.alias.casefold()

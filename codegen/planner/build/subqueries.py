@@ -1,0 +1,323 @@
+"""Sub-queries as joins: tests of WHERE become semi and anti joins, values a LEFT JOIN with one match at most."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from aggloom.codegen.planner.build.clause import Clause
+from aggloom.codegen.planner.build.join_tree import Joined, Leaf, Tree, plan_of_tree, sunk
+from aggloom.codegen.planner.build.subquery_marks import FIX, as_column, different
+from aggloom.codegen.planner.build.subquery_rows import (
+    Body,
+    grouped,
+    is_grouped,
+    may_be_null,
+    read,
+    sure,
+    tied,
+)
+from aggloom.codegen.spec.choices import JoinKind
+from aggloom.codegen.sql.conditions import column_names
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.scope import bare, named, pretty, text_of
+from aggloom.codegen.sql.subqueries import (
+    as_membership,
+    has_queries,
+    is_single,
+    quantified,
+    queries,
+    unwrapped,
+)
+from aggloom.errors import SqlError
+
+
+def is_test(condition: exp.Expression) -> bool:
+    """Whether a condition, or its opposite, only asks which rows a sub-query has."""
+    inner = bare(condition.this) if isinstance(condition, exp.Not) else condition
+    if isinstance(inner, exp.Exists):
+        return not is_single(inner.this)
+    if isinstance(inner, exp.In) and inner.args.get("query"):
+        return not is_single(inner.args["query"])
+    found = quantified(inner)
+    return found is not None and not is_single(found[2])
+
+
+def test(clause: Clause, condition: exp.Expression) -> None:
+    """Let only rows pass for which a sub-query has rows, or none: a semi or anti join."""
+    negative = isinstance(condition, exp.Not)
+    inner = bare(condition.this) if negative else condition
+    kind: JoinKind = "anti" if negative else "semi"
+    compared = quantified(inner)
+    if isinstance(inner, exp.Exists):
+        body = read(clause, inner.this)
+        _join(clause, kind, body.tree, body.on, inner)
+    elif compared is not None:
+        comparison, word, query = compared
+        left = values(clause, comparison.this)
+        body = read(clause, query)
+        (item,) = _items(clause, body, 1, query)
+        each: exp.Expression = type(comparison)(this=left, expression=item)
+        if word == "ALL":
+            # All rows pass if there is none of which it is not TRUE.
+            each = exp.Not(this=exp.func("COALESCE", exp.paren(each), exp.false()))
+        _join(clause, "anti" if word == "ALL" else "semi", body.tree, [*body.on, each], inner)
+    else:
+        _membership(clause, inner, negative)
+
+
+def values(clause: Clause, node: exp.Expression, loose: bool = False) -> exp.Expression:
+    """An expression whose sub-queries are columns of joins; `loose`: NULL is as good as FALSE."""
+    if not any(queries(node)):
+        return node
+    node = as_membership(node)
+    if isinstance(node, exp.Paren):
+        return exp.paren(values(clause, node.this, loose))
+    if isinstance(node, exp.And | exp.Or):
+        sides = [values(clause, side, loose) for side in (node.this, node.expression)]
+        return type(node)(this=sides[0], expression=sides[1])
+    if isinstance(node, exp.Exists | exp.Subquery) or (
+        isinstance(node, exp.In) and node.args.get("query")
+    ):
+        known = (text_of(node), loose)
+        if known not in clause.known:
+            clause.known[known] = _value(clause, node, loose)
+        return clause.known[known].copy()
+    compared = quantified(node)
+    if compared is not None:
+        comparison, word, query = compared
+        if not is_single(query):
+            raise refusal(clause.sql, query, f"{word} of a sub-query beside OR or NOT is", FIX)
+        left, right = values(clause, comparison.this), _scalar(clause, query)
+        return type(comparison)(this=left, expression=right)
+    if isinstance(node, exp.Query):
+        raise refusal(
+            clause.sql, node, "a sub-query here is", "compare it with a value, IN or EXISTS"
+        )
+    whole = node.copy()
+    for key, part in list(whole.args.items()):
+        if isinstance(part, exp.Expression):
+            whole.set(key, values(clause, part))
+        elif isinstance(part, list):
+            whole.set(
+                key,
+                [values(clause, e) if isinstance(e, exp.Expression) else e for e in part],
+            )
+    return whole
+
+
+def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
+    """A SELECT whose sub-queries are columns of joins, and the rows that it is over: those of its GROUP BY, perhaps."""
+    if not has_queries(select):
+        return clause, select
+    if not is_grouped(select):
+        items = [values(clause, item) for item in select.expressions]
+        select.set("expressions", items)
+        return clause, select
+    group = select.args.get("group")
+    if group is not None and any(queries(group)):
+        fix = "compute it in a sub-query in FROM, and group by its column"
+        raise refusal(clause.sql, next(queries(group)), "a sub-query in GROUP BY is", fix)
+
+    def below(part: exp.Expression) -> exp.Expression:
+        if isinstance(part, exp.Query):
+            return part.copy()
+        return values(clause, part).copy() if isinstance(part, Call) else part
+
+    for key in ("expressions", "having"):
+        found = select.args.get(key)
+        if found:
+            parts = found if isinstance(found, list) else [found]
+            parts = [part.transform(below, copy=True) for part in parts]
+            select.set(key, parts if isinstance(found, list) else parts[0])
+    if not has_queries(select):
+        return clause, select
+    names = [_name(item) for item in select.expressions]
+    above, items, tests = grouped(clause, select)
+    above.filter(tests)
+    items = [values(above, item) for item in items]
+    shown = exp.select(*(as_column(item, name) for name, item in zip(names, items, strict=True)))
+    shown.set("from_", select.args["from_"].copy())
+    shown.set("distinct", select.args.get("distinct"))
+    return above, shown
+
+
+def _value(clause: Clause, node: exp.Expression, loose: bool) -> exp.Expression:
+    if isinstance(node, exp.Exists):
+        return _existence(clause, node)
+    if isinstance(node, exp.In):
+        return _mark(clause, node, loose)
+    return _scalar(clause, node)
+
+
+def _existence(clause: Clause, node: exp.Exists) -> exp.Expression:
+    """EXISTS as a value."""
+    query = unwrapped(node.this)
+    if is_single(query):
+        if not query.args.get("having"):
+            # An aggregate without GROUP BY has one row at all times.
+            return exp.true()
+        query = query.copy()
+        query.set("expressions", [exp.true()])
+        return exp.func("COALESCE", _scalar(clause, query), exp.false())
+    body = read(clause, query)
+    rows, _, mark, on = different(clause, body, [], node)
+    _join(clause, "left", rows, on, node)
+    return exp.func("COALESCE", named(mark), exp.false())
+
+
+def _mark(clause: Clause, node: exp.In, loose: bool) -> exp.Expression:
+    """IN as a value: TRUE, FALSE, or NULL where a NULL may be the value that is sought."""
+    query, sought = unwrapped(node.args["query"]), _sought(clause, node)
+    if is_single(query):
+        if len(sought) > 1 or (query.args.get("having") and not loose):
+            what = "IN over an aggregate without GROUP BY, with several columns or with HAVING, is"
+            raise refusal(clause.sql, node, what, "compare each value with = and a sub-query")
+        return exp.paren(exp.EQ(this=sought[0], expression=_scalar(clause, query)))
+    body = read(clause, query)
+    items = _items(clause, body, len(sought), query)
+    empty = any(may_be_null(e, sure(clause.tree)) for e in sought)
+    empty = empty or any(may_be_null(e, sure(body.tree)) for e in items)
+    if empty and not loose and len(sought) > 1:
+        what = "IN with several columns, as a value or below NOT, is"
+        raise refusal(clause.sql, node, what, FIX)
+    rows, names, mark, on = different(clause, body, items, node)
+    equal = [
+        exp.EQ(this=own.copy(), expression=named(name))
+        for own, name in zip(sought, names, strict=True)
+    ]
+    _join(clause, "left", rows, [*equal, *on], node)
+    if loose or not empty:
+        return exp.func("COALESCE", named(mark), exp.false())
+    nulls = exp.Is(this=items[0].copy(), expression=exp.null())
+    rows, (is_null,), there, on = different(clause, body, [nulls], node, any_of=True)
+    _join(clause, "left", rows, on, node)
+    sides = exp.or_(exp.Is(this=sought[0].copy(), expression=exp.null()), named(is_null))
+    return exp.Case(
+        ifs=[
+            exp.If(this=named(mark), true=exp.true()),
+            exp.If(this=exp.Is(this=named(there), expression=exp.null()), true=exp.false()),
+            exp.If(this=sides, true=exp.cast(exp.null(), "BOOLEAN", dialect="spark")),
+        ],
+        default=exp.false(),
+    )
+
+
+def _scalar(clause: Clause, query: exp.Expression) -> exp.Expression:
+    """The value of a query that has one row at most."""
+    body = read(clause, query, first_only=True)
+    (item,) = _items(clause, body, 1, query)
+    inner, builder = set(body.tree.columns), clause.builder
+    node = plan_of_tree(builder, body.tree)
+    if not body.single:
+        ties = [tie for each in body.on if (tie := tied(each, inner)) is not None]
+        equated = body.fixed | {own.name for own, _, _ in ties if isinstance(own, exp.Column)}
+        if not any(set(key) <= equated for key in node.unique_keys):
+            what = "a sub-query that may have several rows, as a value, is"
+            fix = "aggregate it (MAX, ANY_VALUE), set its primary key equal to a value, or add LIMIT 1"
+            raise refusal(clause.sql, query, what, fix)
+    outside = not column_names(item) <= inner
+    read_ = {name for each in body.on for name in column_names(each)} & inner
+    read_ |= column_names(item) & inner if outside else set()
+    value, mark = clause.fresh("value"), clause.fresh("found")
+    shown = [named(name) for name in node.schema.names if name in read_]
+    if not outside:
+        shown.append(as_column(item, value))
+    empty = body.empty[0] if body.single else exp.null()
+    counts = isinstance(empty, exp.Literal) and isinstance(item, exp.Column)
+    marked = outside or not (counts or isinstance(empty, exp.Null))
+    if marked:
+        shown.append(as_column(exp.true(), mark))
+    rows = builder.over(exp.select(*shown).from_("joined"), node, set())
+    _join(clause, "left", Leaf(rows), body.on, query)
+    if counts:
+        return exp.func("COALESCE", named(value), empty.copy())
+    if not marked:
+        return named(value)
+    default = None if isinstance(empty, exp.Null) else empty.copy()
+    found = item if outside else named(value)
+    return exp.Case(ifs=[exp.If(this=named(mark), true=found)], default=default)
+
+
+def _membership(clause: Clause, node: exp.In, negative: bool) -> None:
+    """IN and NOT IN as joins: NOT IN is not met either where a NULL may be the value that is sought."""
+    query, sought = node.args["query"], _sought(clause, node)
+    body = read(clause, query)
+    items = _items(clause, body, len(sought), query)
+    never, never_inner = sure(clause.tree), sure(body.tree)
+    nulls = []
+    equal: list[exp.Expression] = []
+    for own, item in zip(sought, items, strict=True):
+        may = [e for e, s in ((own, never), (item, never_inner)) if may_be_null(e, s)]
+        equal.append(exp.EQ(this=own.copy(), expression=item.copy()))
+        nulls.append([exp.Is(this=e.copy(), expression=exp.null()) for e in may])
+    if not negative or not any(nulls):
+        _join(clause, "anti" if negative else "semi", body.tree, [*equal, *body.on], node)
+        return
+    if len(sought) > 1:
+        # A NULL in one place leaves the others to decide.
+        either = [exp.paren(exp.or_(e, *n)) if n else e for e, n in zip(equal, nulls, strict=True)]
+        _join(clause, "anti", body.tree, [*either, *body.on], node)
+        return
+    inner = set(body.tree.columns)
+    plan = plan_of_tree(clause.builder, body.tree)
+    _join(clause, "anti", Leaf(plan), [*equal, *body.on], node)
+    if all(not column_names(e) & inner or tied(e, inner) for e in body.on) and (
+        column_names(items[0]) <= inner
+    ):
+        unknown = exp.Is(this=items[0].copy(), expression=exp.null())
+        body.clause.tree = Leaf(plan)
+        rows, (name,), _, on = different(clause, body, [unknown], node)
+        either = [exp.Is(this=sought[0].copy(), expression=exp.null())]
+        either = either if may_be_null(sought[0], never) else []
+        if may_be_null(items[0], never_inner):
+            either.append(named(name))
+        _join(clause, "anti", rows, [exp.or_(*either), *on], node)
+    else:
+        _join(clause, "anti", Leaf(plan), [exp.or_(*nulls[0]), *body.on], node)
+
+
+def _join(
+    clause: Clause,
+    kind: JoinKind,
+    rows: Tree,
+    on: list[exp.Expression],
+    place: exp.Expression,
+) -> None:
+    """Join the rows of a sub-query to those of the query around it."""
+    names = {name for each in on for name in column_names(each)}
+    if not names <= {*clause.tree.columns, *rows.columns}:
+        what = "a sub-query that reads a column of a query two levels out is"
+        fix = "let the query between select that column from a join"
+        raise refusal(clause.sql, place, what, fix)
+    if kind == "left":
+        clause.tree = Joined(kind, clause.tree, rows, on)
+    else:
+        clause.tree = sunk(clause.tree, Joined(kind, clause.tree, rows, on))
+
+
+def _sought(clause: Clause, node: exp.In) -> list[exp.Expression]:
+    """The values that IN seeks."""
+    left = bare(node.this)
+    parts = left.expressions if isinstance(left, exp.Tuple) else [left]
+    return [bare(values(clause, part)) for part in parts]
+
+
+def _items(clause: Clause, body: Body, count: int, place: exp.Expression) -> list[exp.Expression]:
+    """What a sub-query selects, over its rows."""
+    if len(body.items) != count:
+        has, needs = len(body.items), f"{count} column" + "s" * (count > 1)
+        message = f"this sub-query selects {has}, and {needs} is needed; name as many."
+        raise SqlError(
+            located(message, clause.sql, span(place) or span(next(queries(place), place)))
+        )
+    items = [bare(item.this if isinstance(item, exp.Alias) else item) for item in body.items]
+    return [bare(values(body.clause, item)) for item in items]
+
+
+def _name(item: exp.Expression) -> str:
+    """What a column of the result is called."""
+    if item.alias:
+        return str(item.alias)
+    node = bare(item)
+    return str(node.name) if isinstance(node, exp.Column) else pretty(node)

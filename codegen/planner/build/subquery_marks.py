@@ -1,0 +1,101 @@
+"""Sub-queries below OR, NOT or CASE: one row for each value, and a column that says it is there."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from aggloom.codegen.operators import Calc
+from aggloom.codegen.planner.build.clause import Clause
+from aggloom.codegen.planner.build.join_tree import Leaf, Tree, plan_of_tree
+from aggloom.codegen.planner.build.subquery_rows import Body, tied
+from aggloom.codegen.scalar.expressions import quoted
+from aggloom.codegen.sql.conditions import column_names
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import refusal
+from aggloom.codegen.sql.scope import named
+
+FIX = "write it as a condition of WHERE of its own, joined by AND"
+
+
+def different(
+    clause: Clause,
+    body: Body,
+    items: list[exp.Expression],
+    place: exp.Expression,
+    any_of: bool = False,
+) -> tuple[Tree, list[str], str, list[exp.Expression]]:
+    """The different rows of some items of a sub-query, with a column TRUE.
+
+    Returns them, the names of the items and of that column, and the conditions that tie them to the query around.
+    any_of: one row for all that the query around asks of, with each item TRUE if it is of any row.
+    """
+    inner, on = set(body.tree.columns), list[exp.Expression]()
+    keys: list[exp.Expression] = []
+    for each in body.on:
+        tie = tied(each, inner)
+        if not column_names(each) & inner:
+            on.append(each)
+            continue
+        if tie is None:
+            what = "a sub-query beside OR, NOT, CASE or a value, tied by more than equalities, is"
+            raise refusal(clause.sql, place, what, FIX)
+        own, other, safe = tie
+        name = clause.fresh("key")
+        keys.append(as_column(own, name))
+        kind = exp.NullSafeEQ if safe else exp.EQ
+        on.append(kind(this=named(name), expression=other.copy()))
+    if any(not column_names(item) <= inner for item in items):
+        what = "a sub-query beside OR, NOT, CASE or a value, that selects a column of the query around it, is"
+        raise refusal(clause.sql, place, what, FIX)
+    if not isinstance(body.tree, Leaf) or body.tree.where:
+        body.clause.tree = Leaf(plan_of_tree(clause.builder, body.tree))
+    assert isinstance(body.tree, Leaf)
+    names, mark = [clause.fresh("item") for _ in items], clause.fresh("found")
+    shown = [*keys, *(as_column(item, name) for item, name in zip(items, names, strict=True))]
+    if any_of:
+        return _any_of(clause, body, keys, items, names, mark), names, mark, on
+    block = exp.select(*(shown or [as_column(exp.true(), mark)])).distinct().from_("joined")
+    rows = clause.builder.over(block, body.tree.node, set())
+    if shown:
+        every = tuple((name, quoted(name)) for name in rows.schema.names)
+        schema = rows.schema.append(pa.field(mark, pa.bool_()))
+        rows = Calc(rows, (*every, (mark, "TRUE")), schema)
+    return Leaf(rows), names, mark, on
+
+
+def _any_of(
+    clause: Clause,
+    body: Body,
+    keys: list[exp.Expression],
+    items: list[exp.Expression],
+    names: list[str],
+    mark: str,
+) -> Tree:
+    """One row a key, or one in all, that says of conditions whether any row meets them."""
+    assert isinstance(body.tree, Leaf)
+    counted = [clause.fresh("count") for _ in items]
+    calls = [
+        as_column(Call(this="COUNT_IF", expressions=[item.copy()]), name)
+        for item, name in zip(items, counted, strict=True)
+    ]
+    every = clause.fresh("count")
+    calls.append(as_column(Call(this="COUNT", expressions=[exp.Star()]), every))
+    block = exp.select(*(key.copy() for key in keys), *calls).from_("joined")
+    if keys:
+        block = block.group_by(*(key.this.copy() for key in keys))
+    rows = clause.builder.over(block, body.tree.node, set())
+    shown = [named(key.alias) for key in keys]
+    zero = exp.Literal.number(0)
+    shown += [
+        as_column(exp.GT(this=named(c), expression=zero.copy()), n)
+        for c, n in zip(counted, names, strict=True)
+    ]
+    some = exp.GT(this=named(every), expression=zero)
+    shown.append(as_column(exp.true(), mark))
+    return Leaf(clause.builder.over(exp.select(*shown).from_("joined").where(some), rows, set()))
+
+
+def as_column(node: exp.Expression, name: str) -> exp.Alias:
+    """An expression as a column of this name."""
+    return exp.Alias(this=node.copy(), alias=exp.to_identifier(name, quoted=True))

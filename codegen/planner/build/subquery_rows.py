@@ -1,0 +1,344 @@
+"""The rows of a sub-query: its FROM and WHERE as a part of the joins around it, its GROUP BY as a table below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from aggloom.codegen.planner.build.clause import Clause
+from aggloom.codegen.planner.build.join_tree import Leaf, Tree, plan_of_tree
+from aggloom.codegen.sql.conditions import column_names, equality, never_null
+from aggloom.codegen.sql.dialect import Call
+from aggloom.codegen.sql.errors import located, refusal
+from aggloom.codegen.sql.grouping_sets import has_sets
+from aggloom.codegen.sql.numbering_range import conjuncts, whole_number
+from aggloom.codegen.sql.relations import Relation
+from aggloom.codegen.sql.scope import bare, named, text_of
+from aggloom.codegen.sql.subqueries import empty_value, has_windows, queries, unwrapped
+from aggloom.errors import SqlError, UnknownColumnError
+
+_BELOW = (
+    "only an equality of a column of the sub-query can be; join the tables before the aggregation"
+)
+
+
+@dataclass
+class Body:
+    """What a sub-query gives: rows, items over them, and the conditions that tie them to the query around it.
+
+    single: whether it is an aggregate without GROUP BY, which gives one row over no rows too; `empty` are its items
+    then. fixed: columns that a condition sets equal to a constant.
+    """
+
+    clause: Clause
+    items: list[exp.Expression]
+    single: bool = False
+    empty: list[exp.Expression] = field(default_factory=list)
+    fixed: set[str] = field(default_factory=set)
+
+    @property
+    def tree(self) -> Tree:
+        """The rows."""
+        return self.clause.tree
+
+    @property
+    def on(self) -> list[exp.Expression]:
+        """The conditions over columns of both."""
+        return self.clause.correlated
+
+
+def read(outer: Clause, query: exp.Expression, first_only: bool = False) -> Body:
+    """The rows of a sub-query of a query; `first_only`: LIMIT 1 is heeded by each row of the query around it."""
+    query = unwrapped(query).copy()
+    limited = any(query.args.get(key) for key in ("limit", "offset"))
+    if not limited:
+        query.set("order", None)
+    plain = isinstance(query, exp.Select) and query.args.get("from_") is not None
+    first = limited and first_only and plain and _is_first(query)
+    plain = plain and (not limited or first)
+    if not plain or query.args.get("qualify") or has_windows(query):
+        return _closed(outer, query)
+    builder = outer.builder.within(query)
+    clause = outer.sub(builder, query)
+    clause.read()
+    conditions = clause.conditions()
+    clause.filter(conditions)
+    fixed = {name for each in conditions for name in _fixed(each)}
+    if limited and not clause.correlated:
+        return _closed(outer, query)
+    select = clause.rewritten()
+    if first:
+        _keep_first(clause, select)
+    if not is_grouped(select):
+        return Body(clause, list(select.expressions), fixed=fixed)
+    single = not select.args.get("group")
+    items, having = [bare(_unnamed(item)) for item in select.expressions], select.args.get("having")
+    if single and having is not None:
+        # A row that HAVING drops is not the same as no rows.
+        items = [_when(having.this, item) for item in items]
+        select.set("having", None)
+    empty = [empty_value(outer.sql, item) for item in items] if single else []
+    select.set("expressions", items)
+    above, items, tests = grouped(clause, select)
+    above.filter(tests)
+    return Body(above, items, single, empty, {n for n in fixed if n in above.tree.columns})
+
+
+def is_grouped(select: exp.Select) -> bool:
+    """Whether a SELECT is an aggregation, what its sub-queries do aside."""
+    if select.args.get("group") or select.args.get("having"):
+        return True
+    return any(isinstance(part, Call) for item in select.expressions for part in _own(item))
+
+
+def grouped(
+    clause: Clause, select: exp.Select
+) -> tuple[Clause, list[exp.Expression], list[exp.Expression]]:
+    """The rows of a GROUP BY, and the items and conditions of HAVING over them."""
+    sql, group = clause.sql, select.args.get("group")
+    if has_sets(group) or (group is not None and group.args.get("all")):
+        fix = "group in a sub-query in FROM"
+        raise refusal(sql, group, "a sub-query beside grouping sets is", fix)
+    shown = {i.alias.casefold(): bare(i.this) for i in select.expressions if i.alias}
+    items = [_unnamed(item) for item in select.expressions]
+    written = group.expressions if group is not None else ()
+    nodes = [_key(each, items, shown, clause.tree.columns) for each in written]
+    correlated, ties = clause.correlated, list[tuple[exp.Expression, exp.Expression, bool]]()
+    inner, on = set(clause.tree.columns), list[exp.Expression]()
+    for each in correlated:
+        names = column_names(each)
+        tie = tied(each, inner)
+        if not names & inner:
+            on.append(each)
+        elif tie is None:
+            what = "below an aggregate a condition over columns of the query around it is"
+            raise refusal(sql, each, what, _BELOW)
+        else:
+            ties.append(tie)
+            nodes.append(tie[0])
+    table = _Groups(clause, nodes)
+    having = select.args.get("having")
+    upper = [table.above(item, {}) for item in items]
+    tests = [table.above(e, shown) for e in conjuncts(having.this)] if having is not None else []
+    above = table.finished({name for each in (*upper, *tests) for name in _read(each)})
+    for own, other, safe in ties:
+        kind = exp.NullSafeEQ if safe else exp.EQ
+        on.append(kind(this=named(table.keys[text_of(own)][0]), expression=other.copy()))
+    above.correlated += on
+    return above, upper, tests
+
+
+class _Groups:
+    """A GROUP BY as a table: a column for each key and for each aggregate that is asked for."""
+
+    def __init__(self, clause: Clause, keys: list[exp.Expression]) -> None:
+        self.clause = clause
+        self.keys: dict[str, tuple[str, exp.Expression]] = {}
+        self.calls: dict[str, tuple[str, exp.Expression]] = {}
+        self.place: dict[str, exp.Expression] = {}
+        for node in keys:
+            plain = isinstance(node, exp.Column) and node.name in clause.tree.columns
+            name = node.name if plain else clause.fresh("key")
+            self.keys.setdefault(text_of(node), (name, node))
+
+    def above(self, node: exp.Expression, shown: dict[str, exp.Expression]) -> exp.Expression:
+        """An expression over the columns of the table; `shown`: the items by their aliases."""
+
+        def visit(part: exp.Expression) -> exp.Expression:
+            if isinstance(part, exp.Query):
+                return part.copy()
+            key = self.keys.get(text_of(part))
+            if key is not None:
+                return named(key[0])
+            if isinstance(part, Call):
+                if text_of(part) not in self.calls:
+                    self.calls[text_of(part)] = (self.clause.fresh("agg"), part)
+                return named(self.calls[text_of(part)][0])
+            if isinstance(part, exp.Column):
+                self.place.setdefault(part.name, part)
+                if not part.table and part.name.casefold() in shown:
+                    item = shown[part.name.casefold()]
+                    if text_of(item) != text_of(part):
+                        return exp.paren(self.above(item, {}))
+            return part
+
+        return bare(node.transform(visit, copy=True))
+
+    def finished(self, asked: set[str]) -> Clause:
+        """What stands above the table; `asked`: the columns that are read there."""
+        clause = self.clause
+        for name in asked & set(clause.tree.columns) - {key for key, _ in self.keys.values()}:
+            message = (
+                f"column {name!r} is neither grouped nor aggregated; add it to GROUP BY or wrap it."
+            )
+            raise SqlError(located(message, clause.sql, self.place.get(name)))
+        pairs = [(n, clause.values(e)) for n, e in (*self.keys.values(), *self.calls.values())]
+        node = plan_of_tree(clause.builder, clause.tree)
+        if not pairs:
+            pairs = [(clause.fresh("agg"), Call(this="COUNT", expressions=[exp.Star()]))]
+        block = exp.select(
+            *(exp.alias_(each.copy(), exp.to_identifier(n, quoted=True)) for n, each in pairs)
+        ).from_("joined")
+        if self.keys:
+            block = block.group_by(*(each.copy() for _, each in self.keys.values()))
+        rows = clause.builder.block(block, node, set())
+        there = {key for key, _ in self.keys.values()}
+        tables = tuple(
+            Relation(t.names, {n: o for n, o in t.columns.items() if o in there}, t.once)
+            for t in clause.relations.tables
+        )
+        merged = {n: e for n, e in clause.relations.merged.items() if column_names(e) <= there}
+        known = type(clause.relations)(clause.sql, tables, merged, clause.relations.outer)
+        return clause.over(Leaf(rows), known)
+
+
+def tied(
+    condition: exp.Expression, inner: set[str]
+) -> tuple[exp.Expression, exp.Expression, bool] | None:
+    """The sides of an equality between a sub-query and the query around it: (its own, the other, NULL equals NULL)."""
+    found = equality(condition)
+    if found is None:
+        return None
+    for own, other in (found.sides, found.sides[::-1]):
+        names, others = column_names(own), column_names(other)
+        if names and names <= inner and others and not others & inner:
+            return own, other, found.null_safe
+    return None
+
+
+def sure(tree: Tree) -> set[str]:
+    """The columns of rows that are never NULL, as far as the plan says."""
+    if isinstance(tree, Leaf):
+        found = set(tree.node.never_null)
+    else:
+        left, right = sure(tree.left), sure(tree.right)
+        found = left if tree.kind in ("inner", "left", "semi", "anti") else set()
+        found = found | (right if tree.kind in ("inner", "right") else set())
+        if tree.kind in ("inner", "semi"):
+            found |= {name for each in tree.on for name in never_null(each)}
+    return (found | {name for each in tree.where for name in never_null(each)}) & set(tree.columns)
+
+
+def may_be_null(node: exp.Expression, never: set[str]) -> bool:
+    """Whether an expression may be NULL."""
+    node = bare(node)
+    if isinstance(node, exp.Literal | exp.Boolean):
+        return False
+    return not (isinstance(node, exp.Column) and node.name in never)
+
+
+def _is_first(query: exp.Expression) -> bool:
+    """Whether a query asks for its first row, and computes nothing over all."""
+    limit = query.args["limit"] if query.args.get("limit") else None
+    if not isinstance(query, exp.Select) or not isinstance(limit, exp.Limit):
+        return False
+    one = whole_number(limit.expression) == 1 and not query.args.get("offset")
+    return one and not query.args.get("distinct") and not is_grouped(query)
+
+
+def _keep_first(clause: Clause, select: exp.Select) -> None:
+    """Let the first row stay for each that the query around asks of."""
+    inner, tied_by = set(clause.tree.columns), list[exp.Expression]()
+    keys: list[tuple[str, exp.Expression]] = []
+    for each in clause.correlated:
+        tie = tied(each, inner)
+        if not column_names(each) & inner:
+            tied_by.append(each)
+            continue
+        if tie is None:
+            what = "below LIMIT a condition over columns of the query around it is"
+            raise refusal(clause.sql, each, what, _BELOW)
+        own, other, safe = tie
+        keys.append((clause.fresh("key"), own))
+        kind = exp.NullSafeEQ if safe else exp.EQ
+        tied_by.append(kind(this=named(keys[-1][0]), expression=other.copy()))
+    node = plan_of_tree(clause.builder, clause.tree)
+    shown = [named(name) for name in node.schema.names]
+    shown += [exp.alias_(e.copy(), exp.to_identifier(name, quoted=True)) for name, e in keys]
+    rows = clause.builder.over(exp.select(*shown).from_("joined"), node, set())
+    order = select.args.get("order") or exp.Order(
+        expressions=[exp.Ordered(this=named(node.schema.names[0]))]
+    )
+    number = exp.Window(
+        this=Call(this="ROW_NUMBER", distinct=False),
+        partition_by=[named(name) for name, _ in keys],
+        order=order.copy(),
+        over="OVER",
+    )
+    top = exp.select(*(named(name) for name in rows.schema.names))
+    top = top.from_(exp.Table(this=exp.to_identifier("$rows", quoted=True)))
+    first = exp.LTE(this=number, expression=exp.Literal.number(1))
+    top.set("qualify", exp.Qualify(this=first))
+    clause.tree = Leaf(clause.builder.seeing({"$rows": rows}).query(top))
+    clause.correlated = tied_by
+
+
+def _closed(outer: Clause, query: exp.Expression) -> Body:
+    """A query that nothing around it is read in: UNION, LIMIT, numberings."""
+    query.set("order", query.args.get("order"))
+    try:
+        node = outer.builder.query(query)
+    except UnknownColumnError:
+        tables = outer.relations
+        for column in query.find_all(exp.Column):
+            if column.table and tables.find(column) is not None:
+                what = "a column of the query around it in a sub-query with UNION, LIMIT or OVER is"
+                fix = "join the tables, or compare with a column of the sub-query"
+                raise refusal(outer.sql, column, what, fix) from None
+        raise
+    node, columns = outer.apart(node, set())
+    clause = outer.sub(outer.builder, exp.select())
+    clause = clause.over(Leaf(node), outer.relations)
+    return Body(clause, [named(name) for name in columns.values()])
+
+
+def _key(
+    node: exp.Expression,
+    items: list[exp.Expression],
+    shown: dict[str, exp.Expression],
+    known: list[str],
+) -> exp.Expression:
+    """The expression that an item of GROUP BY means: an ordinal, an alias or itself."""
+    node = bare(node)
+    number = whole_number(node)
+    if number is not None and 1 <= number <= len(items):
+        return bare(items[number - 1])
+    if isinstance(node, exp.Column) and not node.table and node.name not in known:
+        return shown.get(node.name.casefold(), node)
+    return node
+
+
+def _unnamed(item: exp.Expression) -> exp.Expression:
+    found: exp.Expression = item.this if isinstance(item, exp.Alias) else item
+    return found
+
+
+def _own(item: exp.Expression) -> list[exp.Expression]:
+    """The parts of an expression but for those of its sub-queries."""
+    return [
+        part
+        for part in item.walk(prune=lambda each: isinstance(each, exp.Query))
+        if not isinstance(part, exp.Query)
+    ]
+
+
+def _read(node: exp.Expression) -> set[str]:
+    """The columns that an expression reads but for those of its sub-queries."""
+    return {part.name for part in _own(node) if isinstance(part, exp.Column)}
+
+
+def _when(condition: exp.Expression, value: exp.Expression) -> exp.Expression:
+    return exp.Case(ifs=[exp.If(this=condition.copy(), true=value.copy())])
+
+
+def _fixed(condition: exp.Expression) -> set[str]:
+    found = equality(condition)
+    if found is None or any(queries(condition)):
+        return set()
+    sides = found.sides
+    return {
+        own.name
+        for own, other in (sides, sides[::-1])
+        if isinstance(own, exp.Column) and not column_names(other)
+    }

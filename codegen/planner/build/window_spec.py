@@ -1,0 +1,130 @@
+"""A spec in windows that Python code describes: what the rule `windows` makes of SQL, from a spec and a Windowing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from aggloom.codegen.operators import Bounds, Calc, Node, Scan
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
+from aggloom.codegen.planner.build.spec_plan import calculated, core_of
+from aggloom.codegen.planner.window_options import in_zone, with_options
+from aggloom.codegen.planner.build.window_query import bounds_types, time_type
+from aggloom.codegen.planner.rules.windows import namespaced, over_windows
+from aggloom.codegen.scalar.expressions import columns as columns_of
+from aggloom.codegen.scalar.expressions import infer_type, quoted
+from aggloom.codegen.spec import checks as spec_check
+from aggloom.codegen.spec.agg_spec import AggSpec
+from aggloom.codegen.spec.dtypes import INSTANT, type_name
+from aggloom.codegen.windows import Trigger, Windowing, result_schema
+from aggloom.errors import DuplicateNameError, TypeMismatchError
+
+Select = tuple[tuple[str, str], ...]
+_WHERE = "window"
+_OURS = "aggloom.codegen.windows"
+
+
+def plan_of_windows(
+    spec: AggSpec,
+    windowing: Windowing,
+    scan: Scan,
+    options: PlanOptions,
+    notes: Notes,
+    names: tuple[str, str, str],
+    having: str | None = None,
+    select: Select | None = None,
+) -> Node:
+    """The logical plan of a spec in windows over its table: rows, aggregate, HAVING and the final projection."""
+    dtype = _checked(spec, windowing)
+    windowing = with_options(windowing, options)
+    if dtype == INSTANT:
+        assigner = in_zone(windowing.assigner, options.local_time_zone)
+        windowing = replace(windowing, assigner=assigner)
+    elif getattr(windowing.assigner, "time_zone", None) is not None:
+        raise TypeMismatchError(
+            f"{_WHERE}: time_zone is for instants, and column {_on(windowing)!r} is a wall clock "
+            f"({type_name(dtype)}); take time_zone out."
+        )
+    bounds = Bounds(*names, *bounds_types(dtype, spec.dialect))
+    more = result_schema(windowing.function)
+    _refuse_clashes(spec, names, more)
+    extras = _extras(spec, windowing)
+    own = namespaced(core_of(spec), spec.group_by, spec.input_schema)
+    read = [name for name in own.schema.names if name != own.group_by[-1]]
+    needed = list(dict.fromkeys((*read, *extras, *windowing.assigner.columns)))
+    rows = calculated(spec, scan, needed)
+    besides = tuple(name for name in extras if name not in read)
+    notes.add("windows", own, True, "the windows are those that were asked for")
+    node = over_windows(rows, own, windowing, bounds, besides)
+    return _results(spec, node, having or spec.having, select or spec.select)
+
+
+def _checked(spec: AggSpec, windowing: Windowing) -> pa.DataType:
+    """The type of the time by which windows go, all columns that they look at being there."""
+    assigner, evictor = windowing.assigner, windowing.evictor
+    for name in (*assigner.columns, *(() if evictor is None else evictor.columns)):
+        spec_check.require_column(name, spec.input_schema, _WHERE)
+    gap = getattr(assigner, "gap_column", None)
+    if gap is not None and not pa.types.is_integer(spec.input_schema.field(gap).type):
+        given = type_name(spec.input_schema.field(gap).type)
+        raise TypeMismatchError(
+            f"{_WHERE}: gap_column {gap!r} is {given}; it must be a whole number of milliseconds, so cast it."
+        )
+    on = _on(windowing)
+    if on is None:
+        return INSTANT
+    return time_type(Scan("t", spec.input_schema), on, _WHERE)
+
+
+def _on(windowing: Windowing) -> str | None:
+    return getattr(windowing.assigner, "on", None)
+
+
+def _refuse_clashes(spec: AggSpec, bounds: tuple[str, str, str], more: pa.Schema) -> None:
+    names = (*bounds, *more.names)
+    for name in names:
+        if name in spec.aggregate_schema.names or names.count(name) > 1:
+            raise DuplicateNameError(
+                f"{_WHERE}: two columns of the result are called {name!r}; rename the key or the call, "
+                "or give bounds_names, or another name in the schema of the window function."
+            )
+
+
+def _extras(spec: AggSpec, windowing: Windowing) -> tuple[str, ...]:
+    """The columns of a row that its windows look at, besides the time."""
+    on = _on(windowing)
+    found = tuple(name for name in windowing.assigner.columns if name != on)
+    if windowing.evictor is not None:
+        found += windowing.evictor.columns
+    if windowing.function is not None or not _is_built_in(windowing.trigger):
+        found += tuple(spec.input_schema.names)
+    return tuple(dict.fromkeys(found))
+
+
+def _is_built_in(trigger: Trigger | None) -> bool:
+    """Whether a trigger looks at times and counts only: a user's own may look at the row."""
+    assert trigger is not None
+    return type(trigger.innermost).__module__.startswith(_OURS)
+
+
+def _results(spec: AggSpec, node: Node, having: str | None, select: Select | None) -> Node:
+    """HAVING and the final projection over the aggregate and its windows' bounds."""
+    if having is None and select is None:
+        return node
+    schema = node.schema
+    if having is not None:
+        _require_columns(having, schema, "having")
+        if infer_type(having, schema) != pa.bool_():
+            raise TypeMismatchError(f"having: {having} is no condition; compare it with something.")
+    chosen = select or tuple((name, quoted(name)) for name in schema.names)
+    for name, sql in chosen:
+        _require_columns(sql, schema, f"select {name!r}")
+    fields = [pa.field(name, infer_type(sql, schema)) for name, sql in chosen]
+    return Calc(node, chosen, pa.schema(fields), having)
+
+
+def _require_columns(sql: str, schema: pa.Schema, where: str) -> None:
+    for name in columns_of(sql):
+        spec_check.require_column(name, schema, where)

@@ -1,0 +1,1 @@
+"""Scripts of several statements: tables, views and settings around queries."""

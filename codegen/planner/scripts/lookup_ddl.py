@@ -1,0 +1,94 @@
+"""A created table that lookup joins ask, with Flink's names of options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aggloom.codegen.planner.scripts.created import CreatedTable
+from aggloom.codegen.spec.database_url import DatabaseUrl
+from aggloom.codegen.spec.lookup_table import LookupTable, lookup_table
+from aggloom.codegen.sql.errors import located
+from aggloom.errors import OptionError, SpecError, nearest
+
+_CACHING = {
+    "lookup.cache": "cache",
+    "lookup.partial-cache.max-rows": "max_rows",
+    "lookup.partial-cache.expire-after-write": "expire_after_write",
+    "lookup.partial-cache.expire-after-access": "expire_after_access",
+    "lookup.partial-cache.cache-missing-key": "cache_misses",
+    "lookup.full-cache.periodic-reload.interval": "refresh",
+    "lookup.max-retries": "attempts",
+}
+_CONNECTORS = {
+    "jdbc": ("url", "table-name", "username", "password"),
+    "filesystem": ("path", "format"),
+}
+
+
+def may_be_asked(table: CreatedTable) -> bool:
+    """Whether lookup joins can ask it."""
+    return table.connector in _CONNECTORS and table.watermark is None
+
+
+def is_only_asked(table: CreatedTable) -> bool:
+    """Whether it does not stream, wherever it stands."""
+    return table.connector == "jdbc" or (
+        may_be_asked(table) and any(key in _CACHING for key in table.options)
+    )
+
+
+def lookup_of(sql: str, table: CreatedTable) -> LookupTable:
+    """The lookup table of a created one; raises SpecError with its place."""
+    try:
+        return _table(table, {k: v for k, v in table.options.items() if k != "connector"})
+    except SpecError as error:
+        message = f"CREATE TABLE {table.name}: {error}"
+        raise type(error)(located(message, sql, table.place)) from None
+
+
+def _table(table: CreatedTable, options: dict[str, str]) -> LookupTable:
+    known = (*_CONNECTORS[table.connector], *_CACHING)
+    for key in options:
+        if key not in known and not key.startswith("sink."):
+            raise OptionError(f"there is no option {key!r}. {nearest(key, known)}")
+    if table.computed:
+        raise SpecError(f"{next(iter(table.computed))!r} is computed; a lookup table has none.")
+    settings: dict[str, Any] = {
+        keyword: options[key] for key, keyword in _CACHING.items() if key in options
+    }
+    settings = _typed(settings)
+    if table.connector == "filesystem":
+        _need(options, "path")
+        settings.pop("cache", None)
+        settings |= {"files": options["path"], "format": options.get("format")}
+        return lookup_table(table.columns, key=list(table.key), **settings)
+    _need(options, "url", "table-name")
+    url = DatabaseUrl(options["url"], options.get("username"), options.get("password"))
+    settings |= {"connect": url, "table": options["table-name"]}
+    return lookup_table(table.columns, key=list(table.key), **settings)
+
+
+def _typed(given: dict[str, Any]) -> dict[str, Any]:
+    """Texts of options as what the keywords take."""
+    found = dict(given)
+    if "cache" in found:
+        found["cache"] = str(found["cache"]).lower()
+    for name in ("max_rows", "attempts"):
+        if name in found:
+            if not str(found[name]).isdigit():
+                raise OptionError(f"{name} is {found[name]!r}; it is a number.")
+            # Retries come after the first attempt.
+            found[name] = int(found[name]) + (name == "attempts")
+    if "cache_misses" in found:
+        text = str(found["cache_misses"]).lower()
+        if text not in ("true", "false"):
+            raise OptionError(f"cache-missing-key is {text!r}; it must be true or false.")
+        found["cache_misses"] = text == "true"
+    return found
+
+
+def _need(options: Mapping[str, str], *names: str) -> None:
+    for name in names:
+        if not options.get(name):
+            raise OptionError(f"'{name}' is missing; say it in WITH (..).")

@@ -1,0 +1,261 @@
+"""A script: SET options, tables, views, and the one query that it is about, perhaps into a table."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.tokens import Token, TokenType
+
+from aggloom.codegen.planner.scripts.created import CreatedTable, Span, created_table
+from aggloom.codegen.planner.scripts.lookup_ddl import is_only_asked, lookup_of, may_be_asked
+from aggloom.codegen.spec.lookup_table import LookupTable
+from aggloom.codegen.sql.dialect import AggloomSpark
+from aggloom.codegen.sql.errors import located, refusal, span, syntax_error
+from aggloom.codegen.sql.shape import not_select, statements
+from aggloom.errors import DuplicateNameError, OptionError, SqlError, nearest
+
+_SETTING = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=\s*('[^']*'|"[^"]*"|[^'"]+)""")
+
+_EXPLAIN = re.compile(
+    r"(?i)explain\b(?:\s+(plan\s+for)\b|\s+((?:(?!select\b|with\b|from\b|values\b|insert\b)\w+\s*,?\s*)*))?"
+)
+# Flink's and Spark's words for how much is to be told; the plan here always tells all of it.
+_DETAILS = (
+    *("PLAN", "FOR", "ESTIMATED_COST", "CHANGELOG_MODE", "PLAN_ADVICE", "JSON_EXECUTION_PLAN"),
+    *("EXTENDED", "FORMATTED", "COST", "CODEGEN"),
+)
+
+
+@dataclass
+class Script:
+    """What a text says: the query, the views by name (folded), and the options that it sets.
+
+    explains: where the word EXPLAIN stands, if the text asks for the plan of the query, not for its result. created:
+    the tables that it creates, by name; of these, lookups are those that lookup joins ask, and streams those whose rows
+    the query reads. target: into what the query's result goes, if it says so.
+    """
+
+    text: str
+    query: exp.Query
+    views: dict[str, View] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    explains: tuple[int, int] | None = None
+    lookups: dict[str, LookupTable] = field(default_factory=dict)
+    created: dict[str, CreatedTable] = field(default_factory=dict)
+    streams: dict[str, CreatedTable] = field(default_factory=dict)
+    target: Target | None = None
+
+    def queries(self) -> list[exp.Query]:
+        """The query, and those of the views."""
+        return [self.query, *(view.query for view in self.views.values())]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table of INSERT INTO, the columns that it names, and where its name stands."""
+
+    name: str
+    columns: tuple[str, ...]
+    place: Span | None
+
+
+@dataclass(frozen=True)
+class View:
+    """A query under a name, perhaps with names for its columns."""
+
+    query: exp.Query
+    columns: tuple[str, ...] = ()
+
+
+def read_script(sql: str) -> Script:
+    """The parts of a script: `SET 'option' = 'value'; CREATE TEMPORARY VIEW v AS SELECT ...; SELECT ...`."""
+    if not isinstance(sql, str):
+        raise SqlError(f"the SQL is a {type(sql).__name__}; give a text, as in 'SELECT ...'.")
+    query: exp.Query | None = None
+    target: Target | None = None
+    views: dict[str, View] = {}
+    text, settings = _without_settings(sql)
+    text, explains = _without_explain(text)
+    text, created = _without_tables(text)
+    for tree in statements(text):
+        if isinstance(tree, exp.Create) and tree.kind == "VIEW":
+            name, view = _view(sql, tree)
+            if name in views:
+                raise DuplicateNameError(f"view {name!r} is created twice; rename one.")
+            views[name] = view
+            continue
+        into = tree if isinstance(tree, exp.Insert) else None
+        asked = tree if into is None else into.expression
+        if not isinstance(asked, exp.Query):
+            raise not_select(sql, tree)
+        if query is not None:
+            raise SqlError(located("there are two queries; give one.", sql, span(tree)))
+        if into is not None:
+            target, asked = _target(sql, into), _with_queries(sql, into, asked)
+        query = asked
+    if query is None:
+        raise SqlError("the SQL holds no query; end it with a SELECT.")
+    made = Script(sql, query, views, settings, explains, created=created, target=target)
+    _find_uses(made)
+    return made
+
+
+def shown_query(sql: str) -> str:
+    """A script without its settings and tables, which may hold what not everybody is to read."""
+    text, _ = _without_settings(sql)
+    text, _ = _without_explain(text)
+    text, _ = _without_tables(text)
+    lines = (line.rstrip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line.strip(" ;"))
+
+
+def _target(sql: str, tree: exp.Insert) -> Target:
+    """Where INSERT INTO puts a result."""
+    table, columns = tree.this, tuple[str, ...]()
+    if isinstance(table, exp.Schema):
+        columns = tuple(each.name for each in table.expressions)
+        table = table.this
+    said = {part for node in (tree, table) for part, value in node.args.items() if value}
+    if said - {"this", "expression", "with_", "db", "catalog"}:
+        raise refusal(sql, span(table), "this form of INSERT is", "write INSERT INTO t SELECT ..")
+    return Target(table.name, columns, span(table))
+
+
+def _with_queries(sql: str, tree: exp.Insert, query: exp.Query) -> exp.Query:
+    """The query of an INSERT, with what stands in a WITH before INSERT."""
+    before = tree.args.get("with_")
+    if before is None:
+        return query
+    if query.args.get("with_"):
+        raise refusal(sql, span(tree.this), "WITH before and in an INSERT is", "write one")
+    query = query.copy()
+    query.set("with_", before)
+    return query
+
+
+def _find_uses(script: Script) -> None:
+    """Tell of each created table that is read whether it streams or is asked."""
+    read: dict[str, list[bool]] = {}
+    for query in script.queries():
+        for table in query.find_all(exp.Table):
+            read.setdefault(table.name.casefold(), []).append(bool(table.args.get("version")))
+    for name, table in script.created.items():
+        versions = read.get(name.casefold())
+        if versions is None:
+            continue
+        if is_only_asked(table) or (may_be_asked(table) and all(versions)):
+            script.lookups[name] = lookup_of(script.text, table)
+            continue
+        script.streams[name] = table
+        if table.computed:
+            if name.casefold() in script.views:
+                raise DuplicateNameError(f"{name!r} is a table and a view; rename one.")
+            script.views[name.casefold()] = View(_with_computed(script.text, table))
+
+
+def _with_computed(sql: str, table: CreatedTable) -> exp.Query:
+    """The query of a table's columns, of which some are computed from those that it has."""
+    shown = []
+    for name in table.order:
+        if name not in table.computed:
+            shown.append(exp.column(exp.to_identifier(name, quoted=True)))
+            continue
+        start, end = table.computed[name]
+        # Positions of errors stay true.
+        (tree,) = statements(f"{' ' * (start - 7)}SELECT {sql[start:end]}")
+        shown.append(exp.alias_(tree.expressions[0], name, quoted=True))
+    source = exp.Table(this=exp.to_identifier(table.stored, quoted=True))
+    return exp.Select(expressions=shown, from_=exp.From(this=source))
+
+
+def without_explain(sql: str) -> str:
+    """The text of what EXPLAIN asks for; positions stay true."""
+    return _without_explain(sql)[0]
+
+
+def _without_explain(sql: str) -> tuple[str, tuple[int, int] | None]:
+    """The text with EXPLAIN and what it asks for blanked, and where that stood."""
+    found = None
+    for start, end in _pieces(sql):
+        match = _EXPLAIN.match(sql, start, end)
+        if match is None:
+            continue
+        words = (match[1] or match[2] or "").upper().replace(",", " ").split()
+        unknown = next((word for word in words if word not in _DETAILS), None)
+        if unknown is not None:
+            message = f"EXPLAIN has no {unknown}. {nearest(unknown, _DETAILS)}"
+            raise SqlError(located(message, sql, (start, match.end())))
+        found = (start, start + len("EXPLAIN"))
+        sql = sql[:start] + re.sub(r"\S", " ", match[0]) + sql[match.end() :]
+    return sql, found
+
+
+def _without_settings(sql: str) -> tuple[str, dict[str, str]]:
+    """The text with its SET statements blanked, so that positions stay true, and what they set."""
+    settings: dict[str, str] = {}
+    for start, end in _pieces(sql):
+        if not re.match(r"(?i)set\b", sql[start:end]):
+            continue
+        pair = _SETTING.fullmatch(sql[start:end].rstrip())
+        if pair is None:
+            form = "SET 'table.exec.mini-batch.enabled' = 'true'"
+            message = f"SET needs a name and a value: {form}."
+            raise OptionError(located(message, sql, (start, end)))
+        settings[pair[2]] = pair[3].strip("'\"")
+        sql = sql[:start] + re.sub(r"\S", " ", sql[start:end]) + sql[end:]
+    return sql, settings
+
+
+def _without_tables(sql: str) -> tuple[str, dict[str, CreatedTable]]:
+    """The text with its CREATE TABLE statements blanked, and the tables that they create."""
+    created: dict[str, CreatedTable] = {}
+    text = sql
+    for tokens in token_pieces(sql):
+        words = [token.text.upper() for token in tokens[:3]]
+        if words[:1] != ["CREATE"] or "TABLE" not in words[1:]:
+            continue
+        table = created_table(sql, tokens)
+        if table.name.casefold() in {each.casefold() for each in created}:
+            message = f"table {table.name!r} is created twice; rename one."
+            raise DuplicateNameError(located(message, sql, table.place))
+        created[table.name] = table
+        start, end = tokens[0].start, tokens[-1].end + 1
+        text = text[:start] + re.sub(r"\S", " ", text[start:end]) + text[end:]
+    return text, created
+
+
+def _pieces(sql: str) -> list[tuple[int, int]]:
+    """Where each statement starts and ends."""
+    return [(tokens[0].start, tokens[-1].end + 1) for tokens in token_pieces(sql)]
+
+
+def token_pieces(sql: str) -> list[list[Token]]:
+    """The tokens of each statement."""
+    try:
+        tokens = sqlglot.tokenize(sql, dialect=AggloomSpark)
+    except SqlglotError as error:
+        raise syntax_error(sql, error) from None
+    pieces: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            pieces.append([])
+        else:
+            pieces[-1].append(token)
+    return [tokens for tokens in pieces if tokens]
+
+
+def _view(sql: str, tree: exp.Create) -> tuple[str, View]:
+    target, query = tree.this, tree.expression
+    columns: tuple[str, ...] = ()
+    if tree.args.get("with_"):
+        raise refusal(sql, span(target), "WITH before CREATE VIEW is", "write it after AS")
+    if isinstance(target, exp.Schema):
+        columns = tuple(column.name for column in target.expressions)
+        target = target.this
+    if not isinstance(query, exp.Query):
+        raise refusal(sql, span(tree), "a view without a query is", "write AS SELECT ...")
+    return target.name.casefold(), View(query, columns)

@@ -1,0 +1,69 @@
+"""`deduplicate`: a DataFrame in, the changelog of one row of each key out. Streaming and batch alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame
+
+from aggloom.codegen import TableChanges
+from aggloom.codegen.planner import PlanOptions, plan_deduplicate
+from aggloom.errors import SpecError
+from aggloom.runtime.spark.api.group_aggregate import check_frame, hosting
+from aggloom.runtime.spark.api.query import columns_of, handler_texts, table_of
+from aggloom.runtime.spark.api.window_aggregate import require_watermarks
+from aggloom.runtime.spark.plan.expressions import asking
+from aggloom.runtime.spark.plan.lower import Lowering
+from aggloom.runtime.spark.sessions.session import ensure_query_settings
+
+
+def deduplicate(
+    df: DataFrame,
+    keys: str | Sequence[str],
+    *,
+    keep: Literal["first", "last"] = "last",
+    order_by: str | None = None,
+    insert_only: bool = False,
+    watermark: tuple[str, Any] | None = None,
+    change_column: str | None = "",
+    input_changes: TableChanges | None = None,
+    buckets: int | None = None,
+    output_profile: str = "spark",
+    state_directory: str | Path | None = None,
+    state_limit: str | int | None = None,
+    options: Mapping[str, Any] | None = None,
+    **keywords: Any,
+) -> DataFrame:
+    """The changelog of the first or last row of each key of a DataFrame, streaming or batch.
+
+    order_by: the time column by which rows come first or last; by default the order in which they come. Of equal times
+    the first keeps the earlier row, the last takes the later; NULL comes before every time. insert_only: the first row
+    waits for the watermark and then stays, and rows behind the watermark are dropped and counted. watermark: the
+    event-time column and how far rows may be out of order, unless `df.withWatermark` said so. input_changes: what the
+    change column says, append, retract, or upsert: a row replaces the one before with these keys, and a deletion need
+    not say more than them. Over rows that may be taken back all rows are kept, so that the next one takes the place of
+    one that goes; of equal times the earlier row stays, as in a Top-N. Planner options go into `options` by Flink's
+    names or follow as keywords (see PlanOptions). Raises SpecError and its kin.
+    """
+    check_frame("deduplicate", df, upserts=input_changes == "upsert")
+    if insert_only and (keep != "first" or order_by is None):
+        raise SpecError(
+            "deduplicate: insert_only is of the first row by time; say keep='first' and order_by=..., "
+            "or take insert_only out"
+        )
+    table = table_of("t", df, change_column, watermark)
+    with asking(df.sparkSession):
+        plan = plan_deduplicate(
+            columns_of(table),
+            (keys,) if isinstance(keys, str) else keys,
+            keep=keep,
+            order_by=order_by,
+            options=PlanOptions.of(options or {}, **keywords, deduplicate_insert_only=insert_only),
+            input_changes=input_changes or ("append" if table.change_column is None else "retract"),
+        )
+    settings = hosting(buckets, output_profile, state_directory, state_limit)
+    require_watermarks(plan, {"t": table})
+    ensure_query_settings(df.sparkSession, plan.forgets, insert_only)
+    return Lowering(plan, {"t": table}, handler_texts("python"), settings).result()

@@ -1,0 +1,208 @@
+"""`sql`: DataFrames of rows or of changes in, the changelog of a query over them out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from aggloom.codegen import (
+    AggSpec,
+    Backend,
+    Dialect,
+    generate,
+    shown_query,
+    tables_read,
+    to_schema,
+)
+from aggloom.codegen.planner import Plan, PlanOptions, WindowAggregate, plan_query, walk
+from aggloom.codegen.windows import Assigner
+from aggloom.errors import OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.spark.api.group_aggregate import check_frame, find_change_column, hosting
+from aggloom.runtime.spark.api.window_aggregate import require_watermarks, watermarked
+from aggloom.runtime.spark.arguments import mapping_of
+from aggloom.runtime.spark.plan.expressions import asking, is_ansi
+from aggloom.runtime.spark.plan.lookup_frame import as_lookups
+from aggloom.runtime.spark.plan.lower import HandlerOf, Lowering
+from aggloom.runtime.spark.plan.ordinary import Table
+from aggloom.runtime.spark.plan.routes import HandlerText
+from aggloom.runtime.spark.read.messages import upsert_keys
+from aggloom.runtime.spark.sessions.session import ensure_query_settings
+
+
+def sql(
+    query: str,
+    /,
+    *,
+    tables: Mapping[str, DataFrame] | None = None,
+    change_column: str | Mapping[str, str | None] | None = "",
+    input_changes: str | Mapping[str, str] | None = None,
+    dialect: Dialect = "spark",
+    backend: Backend = "numba",
+    buckets: int | None = None,
+    output_profile: str = "spark",
+    state_directory: str | Path | None = None,
+    state_limit: str | int | None = None,
+    watermarks: Mapping[str, tuple[str, Any]] | None = None,
+    keys: Mapping[str, str | Sequence[str]] | None = None,
+    options: Mapping[str, Any] | None = None,
+    lookups: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> DataFrame:
+    """The changelog of a script (SET, CREATE VIEW, one query) over DataFrames, streaming or batch.
+
+    Tables are keywords, `sql("SELECT ... FROM t", t=df)`, or in `tables`; every other keyword is a planner option
+    (see PlanOptions), as is what `options` holds by Flink's names. A table with a column `_change_type` or `op` is one
+    of changes; `change_column` names another column, for all tables or by table, or None if there is none.
+    `input_changes` says "append" of tables whose change column never takes anything back, and "upsert" of those that
+    send rows by key without the rows that they replace. `keys`: the tables' primary keys. `lookups`: tables that lookup
+    joins ask, each an al.lookup_table or a batch DataFrame. `watermarks`: by table the
+    event-time column and how far rows may be out of order, unless `df.withWatermark` said so.
+    Raises SpecError and its kin, with the place in the text; for a keyword that the query does not read, too (`tables`
+    may hold more than that).
+    """
+    frames = mapping_of("sql", "tables", tables, "as in tables={'t': df}")
+    keywords = {}
+    for name, value in named.items():
+        if hasattr(value, "sparkSession") or name in tables_read(query):
+            if name in frames:
+                raise SpecError(f"sql: table {name!r} is given twice; leave one out")
+            frames[name] = value
+        else:
+            keywords[name] = value
+    for name, df in frames.items():
+        check_frame("sql", df, name, upserts=True)
+    if not frames:
+        raise SpecError("sql: no table is given; pass DataFrames by name: sql(query, t=df)")
+    times = mapping_of("sql", "watermarks", watermarks, "as in watermarks={'t': ('ts', '5 s')}")
+    _check_given("watermarks", times, frames)
+    if isinstance(change_column, Mapping):
+        _check_given("change_column", change_column, frames)
+    given = {
+        name: table_of(name, df, change_column, times.get(name)) for name, df in frames.items()
+    }
+    by_key = {name: upsert_keys(df) for name, df in frames.items() if upsert_keys(df)}
+    first = next(iter(frames.values()))
+    chosen = PlanOptions.of(options or {}, **keywords)
+    if not is_ansi(first.sparkSession):
+        # Expressions inside a fragment have the meaning of ANSI mode.
+        chosen = replace(chosen, fragments_enabled=False)
+    with asking(first.sparkSession):
+        plan = plan_query(
+            query,
+            {name: columns_of(table) for name, table in given.items()},
+            input_changes=_kinds(given, input_changes, by_key),
+            dialect=dialect,
+            keys=by_key | mapping_of("sql", "keys", keys, "as in keys={'t': ['id']}"),
+            watermarks={name: table.time for name, table in given.items() if table.time},
+            options=chosen,
+            lookups=as_lookups(mapping_of("sql", "lookups", lookups, "as in lookups={'r': df}")),
+        )
+    _check_read(query, plan, [name for name in frames if name in named])
+    settings = hosting(buckets, output_profile, state_directory, state_limit)
+    require_watermarks(plan, given)
+    ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), _has_watermarks(plan))
+    return Lowering(plan, given, handler_texts(backend), settings, text=shown_query(query)).result()
+
+
+def _kinds(
+    tables: Mapping[str, Table],
+    said: str | Mapping[str, str] | None,
+    by_key: Mapping[str, tuple[str, ...]],
+) -> Mapping[str, str]:
+    """What kinds of changes each table sends: as is said of it, as it was read, or as its change column says.
+
+    by_key: the tables that were read by their keys; raises SpecError where something else is said of one.
+    """
+    listed: dict[str, str]
+    if said is None or isinstance(said, Mapping):
+        told = {n: "append" if t.change_column is None else "retract" for n, t in tables.items()}
+        listed = dict(said or {})
+    else:
+        told, listed = {}, dict.fromkeys(tables, said)
+    for name in by_key:
+        if listed.setdefault(name, "upsert") != "upsert":
+            raise SpecError(
+                f"table {name} was read by its keys, so that it sends upserts and not {listed[name]!r}; "
+                "leave out what input_changes says of it, or keys= where it is read"
+            )
+    return told | listed
+
+
+def handler_texts(backend: Backend) -> HandlerOf:
+    """The generated texts of specs."""
+
+    @cache
+    def text(spec: AggSpec) -> HandlerText:
+        source = generate(spec, backend=backend)
+        source.refuse_untrusted()
+        return HandlerText(source.text, source.digest)
+
+    return text
+
+
+def _check_given(what: str, named: Mapping[str, Any], frames: Mapping[str, DataFrame]) -> None:
+    """Raise OptionError where something is said of a table that is not given."""
+    for name in named:
+        if name not in frames:
+            raise OptionError(
+                f"{what} names table {name!r}, which is not given. {nearest(name, frames)}"
+            )
+
+
+def _check_read(query: str, plan: Plan, names: Sequence[str]) -> None:
+    """Raise SpecError where a table was given by keyword, and the query does not read it."""
+    read = {*tables_read(query), *plan.scans}
+    known = {name.casefold() for name in read}
+    for name in names:
+        if name.casefold() not in known:
+            raise SpecError(
+                f"sql: table {name!r} is given, and the query does not read it (it reads "
+                f"{', '.join(sorted(read))}); leave it out, or give what several queries share as tables={{...}}"
+            )
+
+
+def _waits_for_the_clock(plan: Plan) -> bool:
+    """Whether an operator has timers in processing time."""
+    return plan.forgets or any(not each.event_time for each in _assigners(plan))
+
+
+def _has_watermarks(plan: Plan) -> bool:
+    """Whether an operator waits for the watermark."""
+    return any(node.awaits_watermark for node in walk(plan.root))
+
+
+def _assigners(plan: Plan) -> list[Assigner]:
+    nodes = walk(plan.root)
+    return [node.windowing.assigner for node in nodes if isinstance(node, WindowAggregate)]
+
+
+def table_of(
+    name: str,
+    df: DataFrame,
+    change_column: str | Mapping[str, str | None] | None,
+    watermark: tuple[str, Any] | None,
+) -> Table:
+    """A DataFrame as a table of a query: its change column as it is called, found by its name, or none."""
+    asked: Any = change_column
+    if isinstance(change_column, Mapping):
+        asked = change_column.get(name, "")
+    if asked == "":
+        return watermarked(df, find_change_column(df, []), watermark)
+    if asked is not None and asked not in df.columns:
+        raise UnknownColumnError(
+            f"table {name}: there is no change column {asked!r}. {nearest(asked, df.columns)}"
+        )
+    return watermarked(df, asked, watermark)
+
+
+def columns_of(table: Table) -> pa.Schema:
+    """The columns of a table without its change column."""
+    schema = to_schema(table.df)
+    names = [name for name in schema.names if name != table.change_column]
+    return pa.schema([schema.field(name) for name in names])

@@ -1,0 +1,183 @@
+"""A bucket whose checkpoint was written by the query as it was before: read as that query, and carried over.
+
+Each bucket holds its own description, so that it is carried over when it is first met, however long after. Nothing in
+the checkpoint changes before the commit, which writes a whole snapshot and the new description.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aggloom.codegen import AggSpec, Carried, carried, describe_call, generate
+from aggloom.errors import StateMismatchError
+from aggloom.runtime.operators.base import Operator, OperatorSpec
+from aggloom.runtime.operators.comparison import (
+    CallChanges,
+    Description,
+    check_fragments,
+    compare,
+    takes_back,
+)
+from aggloom.runtime.operators.evolution import evolve, resettled
+from aggloom.runtime.operators.fragment import Fragment, FragmentSpec, feeds_from, inputs_from
+from aggloom.runtime.operators.steps import Rows, no_rows
+from aggloom.runtime.spark.node.factory import FragmentFactory
+from aggloom.runtime.spark.node.store import BucketStore, Head
+from aggloom.runtime.spark.plan.routes import HandlerText
+from aggloom.runtime.values.clock import Clock
+
+_LOG = logging.getLogger("aggloom")
+
+
+def evolved(
+    factory: FragmentFactory,
+    store: BucketStore,
+    head: Head,
+    directory: Path | None,
+    clock: Clock,
+    added_calls: str,
+) -> tuple[Fragment, Rows]:
+    """The fragment in the state that another version of the query has left, and the changes that this brings.
+
+    Raises StateMismatchError with a comparison if that query differs in more than its calls and settings.
+    """
+    former = store.former(head)
+    old, new = json.loads(former.description), json.loads(store.description)
+    where = store.owner.where
+    steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
+    before = _as_it_was(factory, old, steps).open(None, store.owner.bucket)
+    former.rebuild(head, before)
+    before.take_late()
+    after = factory.open(directory, store.owner.bucket)
+    changes = no_rows(after.root.schema)
+    try:
+        for step, was, now in zip(steps, before.operators, after.operators, strict=True):
+            changes = step.carry(was, now, clock)
+    except StateMismatchError as error:
+        raise StateMismatchError(f"{where}: {error}") from None
+    if store.owner.bucket == 0:
+        for step in steps:
+            step.tell()
+    return after, changes
+
+
+def changed_calls(
+    factory: FragmentFactory, old: Description, new: Description, where: str, added_calls: str
+) -> str:
+    """What of the calls has changed, in a line; "" if nothing has.
+
+    Raises StateMismatchError as `evolved` would, without a look at the state.
+    """
+    steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
+    return "; ".join(step.calls.line for step in steps if step.parts is not None)
+
+
+class _Step:
+    """How one operator of a fragment gets from an old query to a new one; made, it is known to be possible."""
+
+    def __init__(
+        self,
+        handler: HandlerText | None,
+        spec: OperatorSpec,
+        old: Description,
+        new: Description,
+        where: str,
+        added_calls: str,
+    ) -> None:
+        self.calls = compare(old, new, where)
+        self.same = old["digest"] == new["digest"]
+        self.parts = (
+            None if self.same else _parts(handler, old, new, self.calls, where, added_calls)
+        )
+        self._handler, self._spec, self._old = handler, spec, old
+
+    def carry(self, before: Operator, after: Operator, clock: Clock) -> Rows:
+        """Bring the new operator to the state of the old one; the changes that this brings."""
+        if self.parts is None:
+            return resettled(before, after, clock)
+        return evolve(before, after, self.parts, clock)
+
+    def handler(self) -> HandlerText | None:
+        """The handler that wrote the state; `compare` has found all of its functions in the new query.
+
+        Where only settings differ it is the one that there is, which a user may have edited.
+        """
+        if self.same or self._handler is None:
+            return self._handler
+        source = generate(_spec(self._old), backend=self._handler.load().BACKEND)
+        source.refuse_untrusted()
+        return HandlerText(source.text, source.digest)
+
+    def spec(self) -> OperatorSpec:
+        """The operator's spec with the settings that wrote the state."""
+        return self._spec.resettled(self._old["settings"])
+
+    def tell(self) -> None:
+        """Say once, in the log of a worker, what has become of the state."""
+        if self.parts is None:
+            return
+        _LOG.warning("the calls of the query have changed: %s", self.calls.line)
+        if self.calls.reused:
+            _LOG.warning(
+                "under the name of another call of before: %s", ", ".join(self.calls.reused)
+            )
+        if self.parts.empty:
+            names = ", ".join(describe_call(call) for call in self.parts.empty)
+            _LOG.warning("without the rows from before: %s", names)
+
+
+def _pairs(
+    factory: FragmentFactory, old: Description, new: Description, where: str
+) -> Iterator[tuple[HandlerText | None, OperatorSpec, Description, Description]]:
+    """Each operator's handler, spec, and descriptions; raises StateMismatchError if they do not correspond."""
+    check_fragments(old, new, where)
+    return zip(factory.handlers, factory.fragment.specs, old["parts"], new["parts"], strict=True)
+
+
+def _parts(
+    text: HandlerText | None,
+    old: Description,
+    new: Description,
+    calls: CallChanges,
+    where: str,
+    added_calls: str,
+) -> Carried:
+    if text is None:
+        raise StateMismatchError(
+            f"{where}: other columns reach it than those of which its rows are kept. Run the query that this "
+            "checkpoint belongs to, or give this one a checkpoint directory of its own."
+        )
+    handler = text.load()
+    try:
+        parts = carried(_spec(old), handler.spec(), handler.BACKEND)
+    except StateMismatchError as error:
+        raise StateMismatchError(f"{where}: {error}\n  - calls: {calls.line}") from None
+    if parts.empty and added_calls == "refuse" and takes_back(new):
+        names = ", ".join(describe_call(call) for call in parts.empty)
+        raise StateMismatchError(
+            f"{where}: {names} cannot know the rows from before it was added, which may be taken back. Start over with "
+            "an empty checkpoint directory, or pass added_calls='empty' to let it count changes from now on."
+            f"\n  - calls: {calls.line}"
+        )
+    return parts
+
+
+def _spec(description: Description) -> AggSpec:
+    return AggSpec.from_json(json.dumps(description["spec"]))
+
+
+def _as_it_was(
+    factory: FragmentFactory, old: Description, steps: Sequence[_Step]
+) -> FragmentFactory:
+    """The factory of the fragment that wrote the state."""
+    feeds = (feeds_from(part["feeds"]) for part in old["parts"])
+    parts = tuple(
+        replace(part, spec=step.spec(), inputs=fed)
+        for part, step, fed in zip(factory.fragment.parts, steps, feeds, strict=True)
+    )
+    fragment = FragmentSpec(parts, inputs_from(old["inputs"]))
+    return replace(factory, handlers=tuple(step.handler() for step in steps), fragment=fragment)

@@ -1,0 +1,246 @@
+"""The host: a stateful processor that runs a fragment of operators over whole columns, one bucket at a time.
+
+This is the one file that speaks Spark's camelCase. It turns a bucket's binaries into a batch, brings the operators to
+the bucket's last committed state, processes, commits, and turns the changes into binaries again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from pyspark import cloudpickle
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from aggloom.runtime.operators.counts import Tally
+from aggloom.runtime.operators.fragment import Fragment
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.spark.node.deferred import Deferred, Variables
+from aggloom.runtime.spark.node.evolution import evolved
+from aggloom.runtime.spark.node.factory import FragmentFactory
+from aggloom.runtime.spark.node.framing import Owner
+from aggloom.runtime.spark.node.kept_memory import keep_memory
+from aggloom.runtime.spark.node.leaving import AsBlobs, Way, leaving
+from aggloom.runtime.spark.node.list_state import BlobList
+from aggloom.runtime.spark.node.partitioning import hash_int
+from aggloom.runtime.spark.node.residency import (
+    Residence,
+    clean_up,
+    default_limit,
+    default_root,
+    directory_of,
+    make_room,
+    residence,
+)
+from aggloom.runtime.spark.node.store import Blob, BucketStore, Came, Head, gather
+from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock
+
+_QUERY_ID = "sql.streaming.queryId"
+_TIMER_STEPS = 16
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the host itself needs to know. `place` tells the nodes of a query apart; `way`: how changes leave.
+
+    ttls: the times to live of the operators, in milliseconds.
+    time_mode: Spark's word for the timers that there are.
+    """
+
+    buckets: int
+    ttls: tuple[int, ...] = ()
+    state_directory: str | None = None
+    place: int = 0
+    way: Way = field(default_factory=AsBlobs)
+    time_mode: Literal["None", "ProcessingTime", "EventTime"] = "None"
+    state_limit: int | None = None
+    added_calls: str = "refuse"
+
+
+class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
+    """Runs one fragment for every bucket that Spark hands over."""
+
+    def __init__(self, factory: FragmentFactory, options: Options) -> None:
+        self._factory = factory
+        self._options = options
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as what is made once there are rows."""
+        return Deferred, (cloudpickle.dumps((type(self), self._factory, self._options)),)
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Declare the state variables."""
+        self.begin(handle, Variables.of(handle))
+
+    def begin(self, handle: StatefulProcessorHandle, variables: Variables) -> None:
+        """Take the state variables of a task."""
+        keep_memory()
+        self._handle, self._variables = handle, variables
+        self._query = _query_id()
+        if self._query:
+            given = self._options.state_limit
+            self._limit = default_limit() if given is None else given
+            _clean_up_once(self._root(), self._limit)
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Apply one micro-batch's changes to one bucket."""
+        blobs = [blob for frame in rows for blob in _blobs(frame)]
+        yield from self._run(int(key[0]), self._gathered(blobs), timerValues)
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: Any, expiredTimerInfo: Any
+    ) -> Iterator[pd.DataFrame]:
+        """Let the operator expire what is past its time to live, and fire windows that are due."""
+        yield from self._run(int(key[0]), self._gathered([]), timerValues)
+
+    def close(self) -> None:
+        """Nothing is held between batches."""
+
+    def _gathered(self, blobs: Sequence[Blob]) -> Came:
+        return gather(blobs, self._factory.fragment.inputs)
+
+    def _root(self) -> Path:
+        """The directory for live state."""
+        configured = self._options.state_directory
+        return Path(configured) if configured else default_root()
+
+    def _run(self, key: int, came: Came, timerValues: Any) -> Iterator[pd.DataFrame]:
+        """Take what came to the bucket with this grouping key; nothing, where only the clock moved."""
+        factory, options = self._factory, self._options
+        bucket = hash_int(key)
+        owner = Owner(factory.name, factory.digest, bucket, options.buckets)
+        clock = self._clock(timerValues)
+        self._arm_timers(clock.processing)
+        if not self._query:
+            yield from self._run_once(bucket, came, clock)
+            return
+        head, log = self._variables
+        store = BucketStore(head, BlobList(log), owner, factory.description)
+        directory = directory_of(self._query, options.place, factory.digest, options.buckets)
+        with residence(self._root(), directory, bucket, self._limit) as home:
+            head = store.head()
+            carried: Rows | None = None
+            if head and head.description != store.described:
+                place = home.renew() if home else None
+                fragment, carried = evolved(factory, store, head, place, clock, options.added_calls)
+            else:
+                fragment = _wake(factory, store, head, home, bucket)
+            tallies = [Tally(operator) for operator in fragment.operators]
+            changes = fragment.run(came.bundles, clock)
+            late = fragment.take_late()
+            self._set_timer(fragment)
+            token = store.commit(head, fragment, came, clock)
+            counts = [bucket, *_taken(tallies)]
+            fragment.close()
+            if home:
+                home.mark_clean(token, fragment.arenas)
+        told = [changes] if carried is None else [carried, changes]
+        yield from leaving(options.way, bucket, told, late, counts)
+
+    def _run_once(self, bucket: int, came: Came, clock: Clock) -> Iterator[pd.DataFrame]:
+        """A batch query sees each bucket once and keeps nothing; with its rows time ends."""
+        fragment = self._factory.open(None, bucket)
+        tallies = [Tally(operator) for operator in fragment.operators]
+        after_all = Clock(AFTER_ALL, AFTER_ALL)
+        told = [fragment.run(came.bundles, clock), fragment.run(fragment.nothing(), after_all)]
+        counts = [bucket, *_taken(tallies)]
+        fragment.close()
+        yield from leaving(self._options.way, bucket, told, (), counts)
+
+    def _clock(self, timer_values: Any) -> Clock:
+        """What the batch knows of time.
+
+        Spark's watermark is a time at which rows may still come; an operator's is one at which none does.
+        """
+        if self._options.time_mode == "None":
+            return NO_TIME if self._query else Clock(time.time_ns() // 1_000_000)
+        now = timer_values.getCurrentProcessingTimeInMs()
+        watermark = timer_values.getCurrentWatermarkInMs()
+        event_time = self._options.time_mode == "EventTime" and watermark > 0
+        return Clock(
+            now if now > 0 else time.time_ns() // 1_000_000,
+            watermark - 1 if event_time else BEFORE_ALL,
+        )
+
+    def _set_timer(self, fragment: Fragment) -> None:
+        """One timer a bucket: when the next of the operators' own is due."""
+        if self._options.time_mode == "None" or self._options.ttls:
+            return
+        event, processing = fragment.next_timers()
+        due = processing if self._options.time_mode == "ProcessingTime" else event
+        # An operator's watermark is one millisecond behind Spark's.
+        due = due + 1 if due is not None and self._options.time_mode == "EventTime" else due
+        armed = list(self._handle.listTimers())
+        for old in armed:
+            if old != due:
+                self._handle.deleteTimer(old)
+        if due is not None and due < AFTER_ALL // 2 and due not in armed:
+            self._handle.registerTimer(due)
+
+    def _arm_timers(self, clock_ms: int) -> None:
+        """Wake up when what this batch touched expires; times are rounded so that timers coincide."""
+        for ttl in self._options.ttls:
+            step = max(1, ttl // _TIMER_STEPS)
+            self._handle.registerTimer(((clock_ms + ttl) // step + 1) * step)
+
+
+def _wake(
+    factory: FragmentFactory,
+    store: BucketStore,
+    head: Head | None,
+    home: Residence | None,
+    bucket: int,
+) -> Fragment:
+    """The fragment in the state of `head`: as it lies in its residence, else rebuilt from the store."""
+    if home and head and home.take(head.token):
+        # Whatever is wrong with what lies there, the store has it all.
+        with contextlib.suppress(Exception):
+            fragment = factory.open(home.arena, bucket)
+            if all(arena.reopened for arena in fragment.arenas):
+                return fragment
+    fragment = factory.open(home.renew() if home else None, bucket)
+    if head:
+        try:
+            store.rebuild(head, fragment)
+            # The rows that were late in a bundle of the log have been handed out by then.
+            fragment.take_late()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                fragment.close()
+            raise
+    return fragment
+
+
+@lru_cache(maxsize=8)
+def _clean_up_once(root: Path, limit: int | None) -> None:
+    """Delete what dead queries left in a directory for live state; once for each worker process."""
+    clean_up(root)
+    make_room(root, limit)
+
+
+def _query_id() -> str | None:
+    """The id of the streaming query this task works for; None in a batch query and on the driver."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return context.getLocalProperty(_QUERY_ID) if context else None
+
+
+def _blobs(frame: pd.DataFrame) -> Iterator[Blob]:
+    """The binaries of a frame of packed rows, whose columns are known by position."""
+    places = (frame.iloc[:, at] for at in (-4, -3, -2))
+    for number, source, sequence, data in zip(*places, frame.iloc[:, -1], strict=True):
+        yield Blob(int(number), int(source), int(sequence), data)
+
+
+def _taken(tallies: Sequence[Tally]) -> Iterator[int]:
+    """What each operator has counted, one after the other."""
+    return (count for tally in tallies for count in tally.taken())

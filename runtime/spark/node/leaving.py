@@ -1,0 +1,185 @@
+"""The ways in which changes leave a stateful node: packed for the next operator, as ordinary columns, or as blobs.
+
+Columns need no further stage: pandas hands those of Arrow on as they are. Where it would look into each value, or rows
+that came too late are among the changes, blobs leave, which `Unpack` opens. Beside the changes of a bucket, in the
+first row, is what its operators have counted; a row that brings nothing else has NULL in the column `filled`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import ClassVar, Protocol
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+
+from aggloom.runtime.operators.steps import Rows
+from aggloom.runtime.spark.node.blobs import cut, late_blob, with_kinds, write_blob
+from aggloom.runtime.spark.plan.routes import PackedRow, Packer, Route
+from aggloom.runtime.spark.plan.unpack import shown_rows
+
+COUNTS = "row counts"
+"""The column in which counts leave."""
+_COUNTS = StructField(COUNTS, StringType())
+
+
+class Way(Protocol):
+    """A form in which changes leave."""
+
+    @property
+    def fields(self) -> StructType:
+        """The columns, that of the counts last."""
+
+    @property
+    def filled(self) -> str:
+        """The column that is NULL in no row of changes."""
+
+    def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
+        """The changes of a bucket."""
+
+    def late(self, rows: Rows) -> Iterator[pd.DataFrame]:
+        """Rows that came too late."""
+
+    def nothing(self) -> pd.DataFrame:
+        """A row that brings no change."""
+
+
+@dataclass(frozen=True)
+class Onward:
+    """Packed rows for another operator, or for every bucket of it where its route says so."""
+
+    route: Route
+    filled: ClassVar[str] = "blob"
+
+    @property
+    def fields(self) -> StructType:
+        """The columns of packed rows."""
+        whole = [StructField(n, IntegerType()) for n in ("bucket", "input", "partition", "seq")]
+        return StructType([*whole, StructField("blob", BinaryType()), _COUNTS])
+
+    def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
+        """One, if any row goes on."""
+        route = self.route
+        if not len(changes[1]) and not (route.always or route.carries_now):
+            return
+        packer = Packer(route, bucket)
+        rows = [*packer.add(*changes), *packer.finish()]
+        if rows:
+            yield self._frame(rows)
+
+    def late(self, rows: Rows) -> Iterator[pd.DataFrame]:
+        """None: they are no changes."""
+        return iter(())
+
+    def nothing(self) -> pd.DataFrame:
+        """No blob."""
+        return self._frame([(0, 0, 0, 0, None)])
+
+    def _frame(self, rows: list[PackedRow] | list[tuple[int, int, int, int, None]]) -> pd.DataFrame:
+        return pd.DataFrame(rows, columns=self.fields.names[:-1])
+
+
+@dataclass(frozen=True)
+class AsColumns:
+    """Ordinary columns, the kinds last. schema: in Arrow's types as Spark reads them; shown: the same as Spark's.
+
+    profile: in whose words the kinds are told; None: as numbers.
+    """
+
+    schema: pa.Schema
+    shown: StructType
+    profile: str | None
+
+    @property
+    def fields(self) -> StructType:
+        """As they are shown, and the counts."""
+        return StructType([*self.shown.fields, _COUNTS])
+
+    @property
+    def filled(self) -> str:
+        """The kinds."""
+        return str(self.shown.names[-1])
+
+    def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
+        """Of limited size."""
+        if len(changes[1]):
+            for piece in cut(shown_rows(*changes, self.schema, self.profile)):
+                yield self._frame(piece.columns)
+
+    def late(self, rows: Rows) -> Iterator[pd.DataFrame]:
+        """None: nobody asked for them."""
+        return iter(())
+
+    def nothing(self) -> pd.DataFrame:
+        """NULL in every column."""
+        return self._frame([pa.nulls(1, field.type) for field in self.schema])
+
+    def _frame(self, columns: Iterable[pa.Array]) -> pd.DataFrame:
+        # Columns without names are taken by place, none of them is copied or looked into.
+        held = {at: pd.arrays.ArrowExtensionArray(each) for at, each in enumerate(columns)}
+        return pd.DataFrame(held, copy=False)
+
+
+@dataclass(frozen=True)
+class AsBlobs:
+    """One binary for each piece of the changes, and for rows that came too late."""
+
+    filled: ClassVar[str] = "blob"
+
+    @property
+    def fields(self) -> StructType:
+        """A binary, and the counts."""
+        return StructType([StructField("blob", BinaryType()), _COUNTS])
+
+    def frames(self, bucket: int, changes: Rows) -> Iterator[pd.DataFrame]:
+        """Of limited size."""
+        if len(changes[1]):
+            for piece in cut(with_kinds(*changes)):
+                yield self._frame(write_blob(piece.schema, [(piece, b"")]))
+
+    def late(self, rows: Rows) -> Iterator[pd.DataFrame]:
+        """Marked as such."""
+        yield self._frame(late_blob(*rows))
+
+    def nothing(self) -> pd.DataFrame:
+        """No blob."""
+        return self._frame(None)
+
+    def _frame(self, blob: bytes | None) -> pd.DataFrame:
+        return pd.DataFrame({"blob": [blob]})
+
+
+def leaves_as_columns(schema: pa.Schema) -> bool:
+    """Whether pandas hands the columns on as they are: it looks into each value of those that are nested."""
+    return not any(pa.types.is_nested(field.type) for field in schema)
+
+
+def leaving(
+    way: Way, bucket: int, changes: Iterable[Rows], late: Iterable[Rows], counts: Iterable[int]
+) -> Iterator[pd.DataFrame]:
+    """What a bucket gives out: the frames of its changes and late rows, its counts in the first row of all."""
+    told: str | None = ",".join(map(str, counts))
+    made = chain.from_iterable(way.frames(bucket, rows) for rows in changes)
+    for frame in chain(made, chain.from_iterable(map(way.late, late))):
+        yield _with_counts(frame, told)
+        told = None
+    if told is not None:
+        yield _with_counts(way.nothing(), told)
+
+
+def counted(told: str) -> list[int]:
+    """The counts in a row."""
+    return [int(count) for count in told.split(",")]
+
+
+def _with_counts(frame: pd.DataFrame, told: str | None) -> pd.DataFrame:
+    """A frame with the column of counts, NULL in all rows but perhaps the first."""
+    rest = pa.nulls(len(frame) - 1, pa.string())
+    column = pa.concat_arrays([pa.array([told], pa.string()), rest])
+    width = len(frame.columns)
+    name = COUNTS if isinstance(frame.columns[0], str) else width
+    frame.insert(width, name, pd.Series(pd.arrays.ArrowExtensionArray(column)))
+    return frame

@@ -1,0 +1,107 @@
+"""Messages decoded where their rows are packed, so that no row crosses from Python into the JVM and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from aggloom.runtime.formats.base import Messages
+from aggloom.runtime.formats.decoder import Decoder
+from aggloom.runtime.formats.side import SideTable
+from aggloom.runtime.spark.node.blobs import empty_columns
+from aggloom.runtime.spark.node.moment import part_name
+from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, packed_batch
+from aggloom.runtime.spark.plan.counting import REFUSED, number
+from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
+from aggloom.runtime.spark.read.files import METRIC
+from aggloom.runtime.values.changelog import Kinds
+
+_COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT, refused BIGINT"
+A_MESSAGE = "a message"
+"""The place of one of which nothing tells it."""
+_COUNTS = ("rows", "files", "refused")
+
+
+@dataclass(frozen=True)
+class PackedMessages:
+    """A DataFrame of messages once more: their values, keys, what tells their places, and what reads them."""
+
+    messages: DataFrame
+    decoder: Decoder
+    side: SideTable | None
+
+    def packed(self, pack: Pack, table: str) -> DataFrame:
+        """The messages' rows, packed; how many there are, and how many are refused, are observed metrics."""
+        stage = PackMessages(pack, self.decoder, self.side)
+        packed = self.messages.mapInArrow(stage, _COUNTED_DDL)
+        # Spark has counted the messages; what is in them counts instead.
+        counts = (F.sum(name).alias(name) for name in ("rows", "files"))
+        packed = packed.observe(f"{METRIC} {table}", *counts)
+        if self.decoder.unreadable != "error":
+            packed = packed.observe(f"{REFUSED} #{number()}", F.sum("refused").alias("refused"))
+        return packed.where(f"seq <> {NO_ROWS}").drop(*_COUNTS)
+
+
+@dataclass(frozen=True)
+class PackMessages:
+    """The `mapInArrow` stage over messages, as Pack is over rows."""
+
+    pack: Pack
+    decoder: Decoder
+    side: SideTable | None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pack one map task's messages."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        packer = Packer(self.pack.route, context.partitionId() if context else 0)
+        counts = np.zeros(len(_COUNTS), np.int64)
+        for batch in batches:
+            rows, kinds, refused = self.rows(batch)
+            for packed in packer.add(rows, kinds):
+                yield _counted(packed, counts)
+            counts += (len(kinds), batch.num_rows, refused)
+        for packed in packer.finish():
+            yield _counted(packed, counts)
+        # A task all of whose messages are passed over has no packed row beside which it could say so.
+        if counts.any():
+            yield _counted((0, 0, 0, NO_ROWS, b""), counts)
+
+    def rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds, int]:
+        """The rows of some messages, their kinds, and how many messages are refused."""
+        values, keys = (batch.column(place).to_pylist() for place in range(2))
+        found = self.decoder.decode(Messages(values, keys, lambda at: place_of(batch, at)))
+        if found.refused and self.side is not None:
+            self.side.write(found.side_table(), part_name(self.side.token))
+        names = self.decoder.schema.names
+        columns = []
+        for field in self.pack.schema:
+            column = found.columns[names.index(field.name)]
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        total = len(found.words)
+        rows = pa.RecordBatch.from_arrays(columns, schema=self.pack.schema)
+        kinds: Any = np.zeros(total, np.int8)
+        if self.pack.change_column:
+            kinds = self.pack.kinds(found.words)
+        return rows if columns else empty_columns(total), kinds, len(found.refused)
+
+
+def place_of(batch: pa.RecordBatch, at: int) -> str:
+    """Where a message lies, by the columns that tell it."""
+    told = {f.name: batch.column(n)[at].as_py() for n, f in enumerate(batch.schema) if n > 1}
+    parts = [f"{name} {value}" for name, value in told.items() if value is not None]
+    return ", ".join(parts) or A_MESSAGE
+
+
+def _counted(packed: PackedRow, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:
+    """A packed row, and what has been counted since the last that said so."""
+    batch = packed_batch(packed, **dict(zip(_COUNTS, counts.tolist(), strict=True)))
+    counts[:] = 0
+    return batch

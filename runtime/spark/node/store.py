@@ -1,0 +1,283 @@
+"""Durable state of one bucket: a snapshot in chunks, and the log of the input since.
+
+A commit appends the batch's input to the log, or, once the log outweighs the state, writes a snapshot in its place;
+its cost is the smaller of input and state, never state alone. Operators are deterministic, so snapshot and
+replay give the state back. A head record says how many chunks and log entries there must be. One list holds
+all else, for each state variable costs a task time: a description of what the state was made from, the chunks, the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from aggloom.errors import StateCorruptError
+from aggloom.runtime.operators.base import Bundle
+from aggloom.runtime.operators.fragment import Fragment
+from aggloom.runtime.operators.steps import no_rows
+from aggloom.runtime.spark.node.blobs import (
+    BLOB_BYTES,
+    concat,
+    is_partial,
+    read_blob,
+    split_kinds,
+)
+from aggloom.runtime.spark.node.framing import (
+    DESCRIPTION,
+    LOG,
+    SNAPSHOT,
+    Owner,
+    seal,
+    stated_digest,
+    unseal,
+)
+from aggloom.runtime.values.clock import NO_TIME, Clock
+
+LOG_MINIMUM_BYTES = 4 << 20
+LOG_MAXIMUM_ENTRIES = 256
+_HEAD_TYPES = [str, str, int, int, int, int]
+_SHOWN = 80
+
+
+class Blob(NamedTuple):
+    """A binary on its way to a bucket: the input that it is for, where it comes from, and its number there."""
+
+    input: int
+    source: int
+    sequence: int
+    data: bytes | memoryview
+
+
+class Came(NamedTuple):
+    """What a batch brings to a bucket: a bundle of each input, and the binaries of them, which the log keeps."""
+
+    bundles: list[Bundle]
+    blobs: tuple[Blob, ...] = ()
+
+    @property
+    def logged_bytes(self) -> int:
+        """Bytes that the log would take for it."""
+        return sum(len(blob.data) for blob in self.blobs)
+
+
+@dataclass(frozen=True)
+class Head:
+    """What is in the store, and the token of the commit that put it there; `log_bytes` as they lie there, compressed.
+
+    description: the digest of the description that lies beside it.
+    """
+
+    token: str
+    description: str = ""
+    snapshot_chunks: int = 0
+    log_frames: int = 0
+    log_entries: int = 0
+    log_bytes: int = 0
+
+    @classmethod
+    def of(cls, text: str) -> Head:
+        """The head that a text says; raises StateCorruptError."""
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, list) or [type(each) for each in found] != _HEAD_TYPES:
+            raise StateCorruptError(
+                f"the head of a bucket's state is damaged: {text[:_SHOWN]!r}. "
+                "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+            )
+        return cls(*found)
+
+    @property
+    def text(self) -> str:
+        """All of it: one column, for which Spark does less than for six."""
+        return json.dumps(astuple(self))
+
+
+class BucketStore:
+    """The state variables of a stateful processor, seen as one bucket's snapshot and log."""
+
+    def __init__(self, head: Any, log: Any, owner: Owner, description: str) -> None:
+        self._head = head
+        self._log = log
+        self.owner = owner
+        self.description = description
+        self.described = _digest(description)
+
+    def head(self) -> Head | None:
+        """The last commit, or None for a bucket that was never written."""
+        row = self._head.get()
+        return None if row is None else Head.of(row[0])
+
+    def former(self, head: Head) -> BucketStore:
+        """This bucket as the query that wrote it last would see it: under its digest, with its description."""
+        row = next(iter(self._log.get()), None)
+        if row is None:
+            raise self._incomplete("description", 0, 1)
+        blob = bytes(row[0])
+        owner = replace(self.owner, digest=stated_digest(blob))
+        text = bytes(unseal(blob, owner, DESCRIPTION).payload).decode()
+        if _digest(text) != head.description:
+            raise self._incomplete("description", 0, 1)
+        return BucketStore(self._head, self._log, owner, text)
+
+    def rebuild(self, head: Head, fragment: Fragment) -> None:
+        """Bring a fresh fragment to the state of `head`: the snapshot, then the log replayed."""
+        snapshot, rows = self._opened(head)
+        if snapshot:
+            fragment.restore(snapshot)
+        for bundles, clock in self._played(head, rows, fragment.spec.inputs):
+            fragment.run(bundles, clock)
+
+    def snapshot(self, head: Head) -> bytes:
+        """The snapshot that `head` names, empty if there is none; raises StateCorruptError."""
+        return self._opened(head)[0]
+
+    def bundles(
+        self, head: Head, inputs: Sequence[pa.Schema]
+    ) -> Iterator[tuple[list[Bundle], Clock]]:
+        """What the log has in order, each time a bundle of each input and the clock; raises StateCorruptError.
+
+        inputs: the columns of each input.
+        """
+        return self._played(head, self._opened(head)[1], inputs)
+
+    def commit(
+        self,
+        head: Head | None,
+        fragment: Fragment,
+        came: Came,
+        clock: Clock,
+    ) -> str:
+        """Make the bundles that a fragment has just taken durable; the token of the new version."""
+        evolves = head is not None and head.description != self.described
+        empty = clock == NO_TIME and not any(b.batch.num_rows or b.partials for b in came.bundles)
+        if head and empty and not evolves:
+            return head.token
+        old = head or Head("")
+        token = uuid.uuid4().hex
+        if evolves or self._snapshot_is_due(old, fragment, came.logged_bytes):
+            self._write_snapshot(fragment, token)
+            return token
+        # Where only the clock moved there is a frame without rows, which says so.
+        pieces = [(blob.input, bytes(blob.data)) for blob in came.blobs] or [(0, b"")]
+        frames = [
+            (seal(piece, self.owner, LOG, old.log_entries, part, len(pieces), clock, number),)
+            for part, (number, piece) in enumerate(pieces)
+        ]
+        about = [] if old.description == self.described else [self._about()]
+        self._log.appendList([*about, *frames])
+        self._update_head(
+            Head(
+                token,
+                self.described,
+                old.snapshot_chunks,
+                old.log_frames + len(frames),
+                old.log_entries + 1,
+                old.log_bytes + came.logged_bytes,
+            )
+        )
+        return token
+
+    def _snapshot_is_due(self, head: Head, fragment: Fragment, more: int) -> bool:
+        """True when the log outweighs the state, each as it is written; the threshold differs from bucket to bucket."""
+        stagger = 1.0 + 0.5 * self.owner.bucket / self.owner.buckets
+        enough = max(fragment.state_bytes, LOG_MINIMUM_BYTES) * stagger
+        return (
+            head.log_bytes + more > enough or head.log_entries + 1 > LOG_MAXIMUM_ENTRIES * stagger
+        )
+
+    def _write_snapshot(self, fragment: Fragment, token: str) -> None:
+        """Put a snapshot of now in the place of what there is."""
+        data = memoryview(fragment.snapshot()).cast("B")
+        starts = range(0, max(len(data), 1), BLOB_BYTES)
+        chunks = [
+            (seal(data[at : at + BLOB_BYTES], self.owner, SNAPSHOT, 0, part, len(starts)),)
+            for part, at in enumerate(starts)
+        ]
+        self._log.put([self._about(), *chunks])
+        self._update_head(Head(token, self.described, len(starts)))
+
+    def _update_head(self, head: Head) -> None:
+        self._head.update((head.text,))
+
+    def _about(self) -> tuple[bytes]:
+        """The description as a row."""
+        return (seal(self.description.encode(), self.owner, DESCRIPTION),)
+
+    def _opened(self, head: Head) -> tuple[bytes, Iterator[Any]]:
+        """The snapshot that `head` names, checked and complete, and the rows of the log after it."""
+        rows = iter(self._log.get())
+        about = next(rows, None)
+        if about is None:
+            raise self._incomplete("description", 0, 1)
+        unseal(bytes(about[0]), self.owner, DESCRIPTION)
+        chunks = [bytes(row[0]) for row in islice(rows, head.snapshot_chunks)]
+        frames = [unseal(chunk, self.owner, SNAPSHOT) for chunk in chunks]
+        expected = head.snapshot_chunks
+        if [(f.part, f.parts) for f in frames] != [(part, expected) for part in range(expected)]:
+            raise self._incomplete("snapshot", len(frames), expected)
+        return b"".join(frame.payload for frame in frames), rows
+
+    def _played(
+        self, head: Head, rows: Iterator[Any], inputs: Sequence[pa.Schema]
+    ) -> Iterator[tuple[list[Bundle], Clock]]:
+        pieces: list[Blob] = []
+        entry = read = 0
+        for row in rows:
+            frame = unseal(bytes(row[0]), self.owner, LOG)
+            if (frame.entry, frame.part) != (entry, len(pieces)):
+                raise self._incomplete("log", read, head.log_frames)
+            read += 1
+            pieces.append(Blob(frame.input, 0, len(pieces), frame.payload))
+            if len(pieces) == frame.parts:
+                yield gather([piece for piece in pieces if piece.data], inputs).bundles, frame.clock
+                pieces = []
+                entry += 1
+        if (read, entry) != (head.log_frames, head.log_entries):
+            raise self._incomplete("log", read, head.log_frames)
+
+    def _incomplete(self, what: str, found: int, expected: int) -> StateCorruptError:
+        """The error for blobs that are missing, or out of order."""
+        return StateCorruptError(
+            f"{what} {self.owner.where}: incomplete or out of order ({found} of {expected} blobs). "
+            "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+        )
+
+
+def _digest(description: str) -> str:
+    return hashlib.sha256(description.encode()).hexdigest()[:16]
+
+
+def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema]) -> Came:
+    """What binaries bring, by input, rows in the order in which they are to be applied; `inputs`: their columns."""
+    listed = sorted(blobs, key=lambda blob: blob[:3])
+    if listed and listed[-1].input >= len(inputs):
+        raise StateCorruptError(f"rows of input {listed[-1].input}, and there are {len(inputs)}")
+    bundles = [
+        _bundle([blob for blob in listed if blob.input == number], schema)
+        for number, schema in enumerate(inputs)
+    ]
+    return Came(bundles, tuple(listed))
+
+
+def _bundle(blobs: Sequence[Blob], schema: pa.Schema) -> Bundle:
+    """The bundle of one input."""
+    partials = tuple(blob.data for blob in blobs if is_partial(blob.data))
+    segments = [
+        (order, blob.source, blob.sequence, place, batch)
+        for blob in blobs
+        if not is_partial(blob.data)
+        for place, (batch, order) in enumerate(read_blob(blob.data))
+    ]
+    if not segments:
+        return Bundle(*no_rows(schema), partials)
+    segments.sort(key=lambda segment: segment[:4])
+    return Bundle(*split_kinds(concat([segment[4] for segment in segments])), partials)

@@ -1,0 +1,46 @@
+"""Columns that functions of Arrow arrays compute, on a Spark that has such (4.1) and on one with pandas' only (4.0)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ArrayType, DataType
+
+from aggloom.runtime.spark.plan.expressions import arrow_type
+from aggloom.runtime.spark.release import SPARK
+
+
+def arrow_udf(function: Callable[..., pa.Array], returned: DataType) -> Callable[..., Column]:
+    """What makes a column of other columns; it is not computed twice, nor moved to where other rows are."""
+    if SPARK >= (4, 1):
+        made: Callable[..., Column] = F.arrow_udf(function, returned).asNondeterministic()
+        return made
+    return _by_pandas(function, returned)
+
+
+def _by_pandas(function: Callable[..., pa.Array], returned: DataType) -> Callable[..., Column]:
+    """The same as a function of pandas' columns, of lists of one value: a struct by itself would be taken apart."""
+    kind = arrow_type(ArrayType(returned))
+
+    def listed(*columns: pd.Series) -> pd.Series:
+        found = function(*(pa.array(column, from_pandas=True) for column in columns))
+        ends = pa.array(np.arange(len(found) + 1, dtype=np.int32))
+        lists = pa.ListArray.from_arrays(ends, found).cast(kind)
+        return _Kept(pd.arrays.ArrowExtensionArray(pa.chunked_array([lists])))
+
+    udf = F.pandas_udf(listed, ArrayType(returned)).asNondeterministic()
+    return lambda *columns: F.get(udf(*columns), F.lit(0))
+
+
+class _Kept(pd.Series):
+    """A column of Arrow's that stays one: pyspark would make Python objects of it, and NULL of their NaN."""
+
+    def apply(self, *_: Any, **__: Any) -> _Kept:  # type: ignore[override]
+        """What pyspark converts values with."""
+        return self

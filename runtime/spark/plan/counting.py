@@ -1,0 +1,196 @@
+"""Counts on their way out of a query: Spark's observed metrics, and what its progress says of them.
+
+An operator's counts leave beside its changes, in one more column (`leaving.py`), and are observed before anything else
+is done with the changes.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from aggloom.runtime.operators.counts import FLOWS, LEVELS, Counts, OperatorCounts
+from aggloom.runtime.spark.arguments import check_query
+from aggloom.runtime.spark.node.leaving import COUNTS, counted
+from aggloom.runtime.spark.plan.expressions import quote
+from aggloom.runtime.spark.read.files import METRIC
+
+REFUSED = "aggloom refused"
+"""Begins the names of the observed metrics in which sources count what they were told to pass over."""
+
+_WIDTH = len(FLOWS) + len(LEVELS)
+_OPERATORS, _RESULT = "aggloom operators", "aggloom result"
+_NAMED = re.compile(rf"{_OPERATORS} (\d+) #\d+: (.*)", re.DOTALL)
+_NUMBERS = itertools.count()
+_FOLLOWED: WeakKeyDictionary[StreamingQuery, Totals] = WeakKeyDictionary()
+
+
+def number() -> int:
+    """What tells the metrics of a query from those of others that may be made one with it."""
+    return next(_NUMBERS)
+
+
+def operators_counted(
+    df: DataFrame, names: Sequence[str], place: int, query: int, buckets: int, filled: str
+) -> DataFrame:
+    """What leaves a fragment, without the counts of its operators, which are one observed metric.
+
+    Its name says how many buckets there are, and what the operators are called. filled: the column that is NULL in
+    rows that bring only counts.
+    """
+    about = json.dumps([buckets, *names])
+    told = F.collect_list(quote(COUNTS)).alias("told")
+    observed = df.observe(f"{_OPERATORS} {place} #{query}: {about}", told)
+    return observed.where(f"{quote(filled)} IS NOT NULL").drop(COUNTS)
+
+
+def result_counted(df: DataFrame, query: int, late_row: str | None) -> DataFrame:
+    """The result of a query; how many changes it has is an observed metric. late_row: set in rows that are none."""
+    counted = F.count(F.lit(1)) if late_row is None else F.count_if(F.col(late_row).isNull())
+    return df.observe(f"{_RESULT} #{query}", counted.alias("changes"))
+
+
+def progress(query: StreamingQuery) -> Counts:
+    """What a streaming query has counted since it started, each batch once.
+
+    Ask at least once in 100 batches: Spark forgets older ones (spark.sql.streaming.numRecentProgressUpdates).
+    Raises SpecError if it is no streaming query.
+    """
+    check_query("progress", query)
+    totals = _FOLLOWED.setdefault(query, Totals())
+    for batch in query.recentProgress:
+        totals.add(batch)
+    return totals.counts
+
+
+class Totals:
+    """Adds up the batches of one run of a query."""
+
+    def __init__(self) -> None:
+        self.rows = self.changes = self.refused = self.new_changes = 0
+        self._seen: set[int] = set()
+        self._watermark: dt.datetime | None = None
+        self._fragments: dict[str, _Fragment] = {}
+
+    def add(self, progress: Any) -> bool:
+        """Take a batch's progress; False if it has been taken before, or if nothing ran, as where no file is new."""
+        batch = int(progress["batchId"])
+        if batch in self._seen or "addBatch" not in progress["durationMs"]:
+            return False
+        self._seen.add(batch)
+        before = self.changes
+        self.rows += input_rows(progress)
+        for name, row in _observed(progress).items():
+            if name.startswith(_RESULT):
+                self.changes += row["changes"] or 0
+            elif name.startswith(REFUSED):
+                self.refused += sum(count or 0 for count in row.values())
+            elif name.startswith(_OPERATORS):
+                self._fragments.setdefault(name, _Fragment(name)).add(row["told"])
+        self.new_changes = self.changes - before
+        told = (progress.get("eventTime") or {}).get("watermark")
+        if told and not told.startswith("1970-01-01T00:00:00"):
+            self._watermark = dt.datetime.fromisoformat(told)
+        return True
+
+    @property
+    def levels(self) -> dict[str, dict[str, Any]]:
+        """Each operator by its number: what it did in the last batch, and what it holds."""
+        return {
+            f"{each.place}.{part}": {**vars(counts), "batch": dict(zip(FLOWS, now, strict=True))}
+            for each in sorted(self._fragments.values(), key=lambda each: -each.place)
+            for part, (counts, now) in enumerate(zip(each.counts, each.now, strict=True))
+        }
+
+    @property
+    def counts(self) -> Counts:
+        """All of it, the operators in the order in which rows reach them."""
+        ordered = sorted(self._fragments.values(), key=lambda each: -each.place)
+        operators = tuple(counts for each in ordered for counts in each.counts)
+        return Counts(
+            batches=len(self._seen),
+            rows=self.rows,
+            changes=self.changes,
+            refused=self.refused,
+            watermark=self._watermark,
+            operators=operators,
+            complete=0 in self._seen or all(o.buckets[0] == o.buckets[1] for o in operators),
+        )
+
+
+class _Fragment:
+    """The counts of a fragment's operators: what adds up, and what each bucket said last that it holds."""
+
+    def __init__(self, metric: str) -> None:
+        named = _NAMED.fullmatch(metric)
+        assert named
+        self.place = int(named[1])
+        self._buckets, *self._names = json.loads(named[2])
+        self._flows = [[0] * len(FLOWS) for _ in self._names]
+        self.now = self._flows
+        """What each operator did in the last batch."""
+        self._levels: dict[int, list[list[int]]] = {}
+
+    def add(self, told: Sequence[str]) -> None:
+        """Take what was observed in a batch: a text of each bucket that was called."""
+        self.now = [[0] * len(FLOWS) for _ in self._names]
+        for bucket, *numbers in map(counted, told):
+            each = [numbers[at : at + _WIDTH] for at in range(0, len(numbers), _WIDTH)]
+            self.now = [_sums(now, told) for now, told in zip(self.now, each, strict=True)]
+            self._levels[bucket] = [told[len(FLOWS) :] for told in each]
+        self._flows = [_sums(flows, now) for flows, now in zip(self._flows, self.now, strict=True)]
+
+    @property
+    def counts(self) -> Iterator[OperatorCounts]:
+        """Those of each operator."""
+        seen = len(self._levels), self._buckets
+        for place, (name, flows) in enumerate(zip(self._names, self._flows, strict=True)):
+            held = [levels[place] for levels in self._levels.values()] or [[0] * len(LEVELS)]
+            told = zip((*FLOWS, *LEVELS), (*flows, *map(sum, zip(*held, strict=True))), strict=True)
+            yield OperatorCounts(name, **dict(told), buckets=seen)
+
+
+def _sums(flows: Sequence[int], more: Sequence[int]) -> list[int]:
+    """Flows, and those that come first in others, one by one."""
+    return [flow + other for flow, other in zip(flows, more, strict=False)]
+
+
+def input_rows(progress: Any) -> int:
+    """Rows that a batch has read: of files that are read whole, what is in them."""
+    inside = sum(
+        (row["rows"] or 0) - (row["files"] or 0)
+        for name, row in _observed(progress).items()
+        if name.startswith(METRIC)
+    )
+    return read_rows(progress) + int(inside)
+
+
+def read_rows(progress: Any) -> int:
+    """Rows that Spark has taken from the sources for a batch; over Connect only they tell how many."""
+    told = progress.get("numInputRows")
+    if told is None:
+        told = sum(source["numInputRows"] or 0 for source in progress.get("sources") or ())
+    return int(told)
+
+
+def _observed(progress: Any) -> dict[str, dict[str, Any]]:
+    """The observed metrics of a batch, by name."""
+    rows = (progress.get("observedMetrics") or {}).items()
+    return {name: _by_name(row.asDict()) for name, row in rows}
+
+
+def _by_name(row: dict[str, Any]) -> dict[str, Any]:
+    """A metric's values by name; over Connect they are a list, and their names a schema beside it."""
+    if row.keys() != {"values", "schema"}:
+        return row
+    names = [field["name"] for field in row["schema"]["fields"]]
+    return dict(zip(names, row["values"], strict=True))

@@ -1,0 +1,205 @@
+"""The border between Arrow and Spark SQL: names quoted, types translated, expressions handed to Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkTypeError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType
+
+from aggloom.codegen import ANALYSER, Analyser, having_kinds, parse_type, quickened
+from aggloom.codegen.planner import Calc
+from aggloom.errors import (
+    SpecError,
+    TypeMismatchError,
+    UnknownColumnError,
+    UnsupportedExpressionError,
+    UnsupportedSqlError,
+    nearest,
+)
+from aggloom.runtime.spark.node.blobs import empty_columns
+from aggloom.runtime.spark.release import SPARK, require
+from aggloom.runtime.values.changelog import Kinds
+
+# Before 4.2 that was the only zone.
+_UTC: dict[str, str] = {} if SPARK < (4, 2) else {"timezone": "UTC"}
+
+
+def is_ansi(spark: SparkSession) -> bool:
+    """Whether expressions have the meaning of ANSI mode in a session; lowered ones always have."""
+    return bool(spark.conf.get("spark.sql.ansi.enabled") == "true")
+
+
+def quote(name: str) -> str:
+    """A column name as a Spark SQL identifier, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def spark_type(kind: pa.DataType) -> DataType:
+    """The Spark type of an Arrow type; raises SparkVersionError for TIME on a Spark that has none."""
+    try:
+        return from_arrow_type(kind, prefer_timestamp_ntz=True)
+    except PySparkTypeError:
+        if "time32" in str(kind) or "time64" in str(kind):
+            require("a column of type TIME", (4, 1))
+        raise
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type of a Spark type, as Spark reads and writes it."""
+    return to_arrow_type(kind, **_UTC)
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The Spark schema of an Arrow schema; every column nullable, as Spark makes stateful output."""
+    return StructType([StructField(field.name, spark_type(field.type), True) for field in schema])
+
+
+def spark_arrow(schema: pa.Schema) -> pa.Schema:
+    """The schema with Arrow's types as Spark reads and writes them: its TIME counts nanoseconds."""
+    types = [arrow_type(spark_type(field.type)) for field in schema]
+    return pa.schema(list(zip(schema.names, types, strict=True)))
+
+
+def check_columns(df: DataFrame, schema: pa.Schema) -> None:
+    """Refuse a DataFrame that lacks a column of the spec, or has it with another type."""
+    found = {field.name: field.dataType for field in df.schema.fields}
+    for field in schema:
+        if field.name not in found:
+            raise UnknownColumnError(
+                f"the DataFrame has no column {field.name!r}, which the spec's schema declares. "
+                + nearest(field.name, found)
+            )
+        wanted = spark_type(field.type)
+        if not _same_type(found[field.name], wanted):
+            raise TypeMismatchError(
+                f"column {field.name!r} is {found[field.name].simpleString().upper()} in the DataFrame, but "
+                f"{wanted.simpleString().upper()} in the spec's schema; cast it, or change the schema"
+            )
+
+
+def _same_type(found: DataType, wanted: DataType) -> bool:
+    """Whether the values are the same, whatever may be null in them."""
+    # What an array or a struct holds may be declared not null, of which the short text says nothing.
+    same = found.simpleString() == wanted.simpleString()
+    return same or bool(arrow_type(found) == arrow_type(wanted))
+
+
+def check_output(names: Sequence[str], change_column: str) -> None:
+    """Refuse an output column under the change column's name."""
+    if change_column.casefold() in [name.casefold() for name in names]:
+        raise SpecError(
+            f"output column {change_column!r} clashes with the change column of that name; give it an alias"
+        )
+
+
+def calculate_with(
+    spark: SparkSession,
+    node: Calc,
+    batch: pa.RecordBatch,
+    kinds: Kinds,
+    *,
+    shown: bool,
+    upsert: bool,
+) -> tuple[pa.RecordBatch, Kinds]:
+    """As `calculate`, with the expressions evaluated by Spark."""
+    if node.where is not None:
+        df, place, kind = _numbered(spark, batch, kinds)
+        with refusals("WHERE"):
+            ordered = df.selectExpr(f"({node.where}) AS passes", quote(kind), quote(place))
+        flags, _ = _collected(ordered, pa.schema([("passes", pa.bool_())]))
+        keep = flags.column(0).fill_null(False).to_numpy(False)
+        if shown:
+            keep, kinds = having_kinds(kinds, keep, upsert)
+        batch, kinds = batch.filter(pa.array(keep)), kinds[keep]
+    df, place, kind = _numbered(spark, batch, kinds)
+    columns = [*projected(node), quote(kind), quote(place)]
+    with refusals("SELECT"):
+        df = df.selectExpr(*columns)
+    return _collected(df, node.schema)
+
+
+def analyser(spark: SparkSession) -> Analyser:
+    """What tells the type of an expression over columns by a session's analyser.
+
+    It raises UnsupportedSqlError for one that aggregates: Spark lets none stand beside the columns.
+    """
+
+    def analyse(sql: str, types: Mapping[str, pa.DataType]) -> pa.DataType:
+        empty = spark.createDataFrame([], spark_schema(pa.schema(list(types.items()))))
+        with refusals(f"expression {sql}"):
+            fields = empty.selectExpr(f"{sql} AS value", "*").schema.fields
+            kind = fields[0].dataType.simpleString()
+        try:
+            return parse_type(kind)
+        except SpecError:
+            text = f"expression {sql}: it is {kind.upper()}, which no column here can be; cast it."
+            raise UnsupportedExpressionError(text) from None
+
+    return analyse
+
+
+@contextmanager
+def refusals(what: str) -> Iterator[None]:
+    """While Spark looks at expressions: what it refuses is a typed error that begins with `what`."""
+    try:
+        yield
+    except AnalysisException as error:
+        if "[MISSING_GROUP_BY]" in str(error):
+            raise UnsupportedSqlError(f"{what}: it aggregates.") from None
+        said = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
+        raise UnsupportedExpressionError(f"{what}: Spark says {said}") from None
+
+
+@contextmanager
+def asking(spark: SparkSession) -> Iterator[None]:
+    """While a query is planned, a session's analyser tells the types that the planner's own rules do not know."""
+    token = ANALYSER.set(analyser(spark))
+    try:
+        yield
+    finally:
+        ANALYSER.reset(token)
+
+
+def projected(node: Calc) -> list[str]:
+    """The columns of a Calc as Spark SQL, in the types that the plan says they have."""
+    return [
+        f"CAST(({quickened(sql)}) AS {spark_type(field.type).simpleString()}) AS {quote(field.name)}"
+        for (_, sql), field in zip(node.select, node.schema, strict=True)
+    ]
+
+
+def _numbered(
+    spark: SparkSession, batch: pa.RecordBatch, kinds: Kinds
+) -> tuple[DataFrame, str, str]:
+    """The batch as a DataFrame with its row numbers and kinds, and those two columns' names."""
+    place, kind = "row place", "row kind"
+    while {place, kind} & set(batch.schema.names):
+        place, kind = place + " ", kind + " "
+    table = pa.Table.from_batches([batch])
+    table = table.append_column(kind, pa.array(kinds, pa.int8()))
+    table = table.append_column(place, pa.array(range(batch.num_rows), pa.int64()))
+    df = spark.createDataFrame(table.cast(spark_arrow(table.schema)), spark_schema(table.schema))
+    return df, place, kind
+
+
+def _collected(df: DataFrame, schema: pa.Schema) -> tuple[pa.RecordBatch, Kinds]:
+    """The rows of a DataFrame whose last columns are kind and place, back in order."""
+    table = df.toArrow()
+    table = table.sort_by(table.column_names[-1]) if table.num_rows else table
+    arrays = [
+        column.combine_chunks().cast(field.type)
+        for column, field in zip(table.columns, schema, strict=False)
+    ]
+    kinds = table.column(table.num_columns - 2).to_numpy().astype(np.int8)
+    bare = (
+        pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if arrays
+        else empty_columns(table.num_rows)
+    )
+    return bare, kinds

@@ -1,0 +1,393 @@
+"""A plan as a Spark query: packed rows between keyed operators, ordinary columns where expressions are evaluated.
+
+Calcs that only pick columns, Calcs that are lowered to Arrow, and Expands run where rows are packed; an expression that
+Arrow cannot say as Spark does is Spark's own business.
+UNION ALL below an exchange is a union of packed rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import ByteType, StringType
+
+from aggloom.codegen import AggSpec, quickened
+from aggloom.codegen.planner import (
+    ONE_ROW,
+    Calc,
+    Exchange,
+    Node,
+    Plan,
+    Scan,
+    Stateful,
+    Union,
+    above,
+    below_unions,
+    union_parts,
+    walk,
+)
+from aggloom.errors import OptionError, SpecError
+from aggloom.runtime.operators.fragment import FragmentSpec, fragment_of
+from aggloom.runtime.operators.registry import operator_of
+from aggloom.runtime.operators.stateless import Step, is_step, step_of
+from aggloom.runtime.spark.node.factory import FragmentFactory, factory_of
+from aggloom.runtime.spark.node.host import FragmentProcessor, Options
+from aggloom.runtime.spark.node.leaving import AsBlobs, AsColumns, Onward, Way, leaves_as_columns
+from aggloom.runtime.spark.node.pack import Pack
+from aggloom.runtime.spark.plan import counting
+from aggloom.runtime.spark.plan.expressions import (
+    check_output,
+    is_ansi,
+    projected,
+    quote,
+    refusals,
+    spark_arrow,
+)
+from aggloom.runtime.spark.plan.once import streamed
+from aggloom.runtime.spark.plan.ordinary import (
+    KIND,
+    Rows,
+    Table,
+    extra_fields,
+    having,
+    scanned,
+    spark_fields,
+    stepped,
+    with_kind,
+)
+from aggloom.runtime.spark.plan.routes import PACKED_DDL, SIDE, HandlerText, Packer, Route
+from aggloom.runtime.spark.plan.spelling import respelled
+from aggloom.runtime.spark.plan.unpack import Unpack
+from aggloom.runtime.spark.read.files import Packable, packable
+from aggloom.runtime.spark.read.records import CHANGE_COLUMN
+from aggloom.runtime.spark.release import for_state, ready_for_state
+from aggloom.runtime.spark.watch.query_file import Query
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, PROFILES
+
+HandlerOf = Callable[[AggSpec], HandlerText]
+LATE_ROW = "late_row"
+"""The column that holds rows that came too late, if they are asked for."""
+
+_LOWERED: WeakKeyDictionary[DataFrame, Lowering] = WeakKeyDictionary()
+
+
+def lowered(df: DataFrame) -> Lowering | None:
+    """What a DataFrame was made by, if it is still as it was."""
+    return _LOWERED.get(df)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a plan is hosted: buckets (None: twice the shuffle partitions), where live state is, the words for kinds.
+
+    state_limit: how many bytes the directory for live state may take (None: by the host's settings).
+    """
+
+    buckets: int | None = None
+    state_directory: str | None = None
+    profile: str = "spark"
+    state_limit: int | None = None
+
+
+class Lowering:
+    """One plan on its way to a DataFrame.
+
+    still: the tables that do not stream, beside others that do. orderly: the tables whose order of files the result
+    depends on. factories, nodes: of its fragments, by place. carries: the number of a batch in which every bucket is
+    called. text: the query, if it was said as SQL.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        tables: Mapping[str, Table],
+        handler_of: HandlerOf,
+        settings: Settings,
+        carries: int | None = None,
+        text: str | None = None,
+    ) -> None:
+        self._streams = any(table.df.isStreaming for table in tables.values())
+        if not self._streams:
+            ready_for_state(_any(tables).df.sparkSession)
+        self.still = [name for name, table in tables.items() if self._stands_still(table)]
+        if plan.says_rows:
+            row = _any(tables).df.sparkSession.createDataFrame([(True,)], "one BOOLEAN")
+            tables = {**tables, ONE_ROW: Table(row)}
+        self.tables = {
+            name: replace(table, df=streamed(table.df)) if self._stands_still(table) else table
+            for name, table in tables.items()
+        }
+        self.plan, self.handler_of, self.settings = plan, handler_of, settings
+        self._carries, self.text = carries, text
+        self.nodes: dict[int, tuple[Stateful, ...]] = {}
+        self._factories: dict[int, FragmentFactory] = {}
+        self.orderly: set[str] = set()
+        self._places, self._reads, self._number = 0, 0, counting.number()
+        conf = _any(tables).df.sparkSession.conf
+        self._zone = str(conf.get("spark.sql.session.timeZone"))
+        self._is_ansi = is_ansi(_any(tables).df.sparkSession)
+        self._buckets = settings.buckets or 2 * int(conf.get("spark.sql.shuffle.partitions") or 200)
+
+    def result(self) -> DataFrame:
+        """The changelog of the plan's result: its columns, then the change column."""
+        change_column = CHANGE_COLUMNS[self.settings.profile]
+        check_output(self.plan.schema.names, change_column)
+        with refusals("the query"):
+            shown = self._shown(self.plan.root)
+        late = [name for name in shown.columns if name == LATE_ROW]
+        made = shown.select(
+            *(F.col(quote(name)) for name in self.plan.schema.names),
+            *(F.col(name) for name in late),
+            F.col(quote(KIND)).alias(change_column),
+        )
+        result = counting.result_counted(made, self._number, late[0] if late else None)
+        _LOWERED[result] = self
+        return result
+
+    def carrying(self, batch: int) -> DataFrame:
+        """The result once more, as one that calls every bucket in a batch."""
+        return Lowering(self.plan, self.tables, self.handler_of, self.settings, batch).result()
+
+    @property
+    def factories(self) -> list[FragmentFactory]:
+        """The factories of the fragments of a plan that has been lowered, by place."""
+        return [factory for _, factory in sorted(self._factories.items())]
+
+    def about(self) -> Query:
+        """What a checkpoint is to know of a plan that has been lowered."""
+        operators = tuple(json.loads(factory.description) for factory in self.factories)
+        return Query(operators, above(self.plan.root), self._zone)
+
+    def _stands_still(self, table: Table) -> bool:
+        """Whether a table is a batch beside streams."""
+        return self._streams and not table.df.isStreaming
+
+    def _shown(self, node: Node) -> DataFrame:
+        """A part of the plan above the last aggregates: its columns, and kinds in the profile's words."""
+        profile = self.settings.profile
+        if isinstance(node, Union):
+            return reduce(DataFrame.union, map(self._shown, node.parts))
+        if isinstance(node, Stateful):
+            return self._unpacked(node, profile)
+        if not isinstance(node, Calc | Scan):
+            return stepped(self._shown(node.inputs[0]), node, (StringType(), KIND))
+        if isinstance(node, Calc):
+            below = self._shown(node.input)
+            late = [name for name in below.columns if name == LATE_ROW]
+            if node.where is not None:
+                below = having(below, node, late, profile, upsert=not self.plan.tells_before)
+            return below.selectExpr(*projected(node), *late, quote(KIND))
+        assert isinstance(node, Scan)
+        rows = scanned(self.tables[node.table], node)
+        df = rows.df.select(*(F.col(quote(name)) for name in node.schema.names), *rows.extra[:1])
+        if rows.kind is None:
+            return df.withColumn(KIND, F.lit(PROFILES[profile][0]))
+        where, kind = (
+            f"{node.table}, change column {rows.change_column!r}",
+            df.schema[KIND].dataType,
+        )
+        word = respelled(F.col(quote(KIND)), kind, profile, where, rows.append_only)
+        return df.withColumn(KIND, word)
+
+    def _rows(self, node: Node) -> Rows:
+        """A part of the plan below an aggregate as ordinary columns."""
+        if isinstance(node, Scan):
+            return scanned(self.tables[node.table], node)
+        if isinstance(node, Stateful):
+            return Rows(self._unpacked(node, None), KIND, change_column=KIND)
+        if not isinstance(node, Calc):
+            rows = self._rows(node.inputs[0])
+            return replace(rows, df=stepped(rows.df, node, *extra_fields(rows)))
+        below = self._rows(node.input)
+        df = below.df if node.where is None else below.passing(quickened(node.where))
+        df = df.selectExpr(*projected(node), *(quote(name) for name in below.extra))
+        return replace(below, df=df)
+
+    def _packed(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
+        """The rows of a part of the plan on their way to the next operator."""
+        node = below_unions(node)
+        if node.accumulators is not None:
+            route, ordered = replace(route, local=self.handler_of(node.accumulators)), False
+            if not isinstance(node, Stateful):
+                return self._packed(node.inputs[0], route, name, ordered)
+        if isinstance(node, Stateful):
+            steps = (*node.onward, *route.steps)
+            return self._hosted(node, Onward(replace(route, steps=steps)))
+        if isinstance(node, Union):
+            return self._united(union_parts(node), route, name, ordered)
+        step = self._step(node)
+        if step is not None and self._is_packed(node):
+            further = replace(route, steps=(step, *route.steps))
+            return self._packed(node.inputs[0], further, name, ordered)
+        return self._from_rows(node, route, name, ordered)
+
+    def _step(self, node: Node) -> Step | None:
+        """A node as a step on packed rows; None if it is none, or if only Spark evaluates its expressions."""
+        if is_step(node):
+            return step_of(node)
+        if not isinstance(node, Calc) or not self._is_ansi:
+            return None
+        try:
+            return step_of(node, self._zone)
+        except SpecError:
+            return None
+
+    def _is_packed(self, node: Node) -> bool:
+        """Whether rows leave a node packed, through steps that are lowered."""
+        while isinstance(node, Calc) and self._step(node) is not None:
+            node = node.input
+        if isinstance(node, Scan):
+            return self._files(node) is not None
+        return isinstance(node, Stateful) or is_step(node)
+
+    def _files(self, node: Node) -> Packable | None:
+        """What a source is read from, unless Spark has to see its rows for their event times."""
+        table = self.tables[node.table] if isinstance(node, Scan) else None
+        if table is None or table.change_column not in (None, CHANGE_COLUMN):
+            return None
+        if CHANGE_COLUMN in node.schema.names:
+            return None  # Taken for a column like others: it is what the reader made of it.
+        return packable(table.df, node.schema.names)
+
+    def _united(self, parts: list[Node], route: Route, name: str, ordered: bool) -> DataFrame:
+        whole: DataFrame | None = None
+        for side, part in enumerate(parts):
+            packed = self._packed(part, replace(route, side=route.side + side), name, ordered)
+            whole = packed if whole is None else whole.union(packed)
+        assert whole is not None
+        return whole
+
+    def _from_rows(self, node: Node, route: Route, name: str, ordered: bool) -> DataFrame:
+        files = self._files(node)
+        if files is not None:
+            assert isinstance(node, Scan)
+            change, append_only = self.tables[node.table].change_column, node.changes == "append"
+            pack = Pack(route, node.schema, name, change, append_only, ordered)
+            packed = files.packed(pack, f"{self._reads} #{self._number}")
+            self._reads += 1
+            return self._with_marker(packed, route)
+        rows = self._rows(node)
+        by_file = list(rows.files) if ordered else []
+        named = [
+            F.col(quote(column)).alias(f"c{place}")
+            for place, column in enumerate(node.schema.names)
+        ]
+        kind = [F.col(quote(rows.kind)).alias("kind")] if rows.kind else []
+        columns = [*named, *kind, *(F.col(quote(file)) for file in by_file)]
+        pack = Pack(route, node.schema, name, rows.change_column, rows.append_only, bool(by_file))
+        bare = rows.df.select(*(columns or [F.lit(0).alias("nothing")]))
+        return self._with_marker(bare.mapInArrow(pack, PACKED_DDL), route)
+
+    def _with_marker(self, packed: DataFrame, route: Route) -> DataFrame:
+        """Packed rows of a batch query with one more, without rows in it: a DataFrame may have no partitions at all."""
+        if self._streams or not route.always:
+            return packed
+        marker = Packer(replace(route, steps=(), local=None), SIDE - 1).finish()
+        return packed.union(packed.sparkSession.createDataFrame(list(marker), PACKED_DDL))
+
+    def _unpacked(self, node: Stateful, profile: str | None) -> DataFrame:
+        """An aggregate's changes as ordinary columns."""
+        kind = pa.string() if profile else pa.int8()
+        fields = node.schema
+        late = operator_of(node, self.plan.options).late_columns if profile else None
+        if late is not None:
+            fields = fields.append(pa.field(LATE_ROW, pa.struct(list(late))))
+        schema = with_kind(spark_arrow(fields), kind)
+        columns = spark_fields(fields, StringType() if profile else ByteType())
+        if leaves_as_columns(schema):
+            return self._hosted(node, AsColumns(schema, columns, profile))
+        opened = Unpack(schema, profile, late is not None)
+        return self._hosted(node, AsBlobs()).mapInArrow(opened, columns)
+
+    def _hosted(self, node: Stateful, way: Way) -> DataFrame:
+        """The fragment that a node gives out of, and how changes leave it."""
+        fragment, exchanges, nodes = fragment_of(node, self.plan.options, self._zone)
+        if fragment.evaluates and not self._is_ansi:
+            raise OptionError(
+                "fragments_enabled is true, and the session is not in ANSI mode, whose meaning expressions inside a "
+                "stateful node have; set spark.sql.ansi.enabled, or leave fragments_enabled out"
+            )
+        place, self._places = self._places, self._places + 1
+        buckets = self._count(exchanges[0])
+        # What is above may wait for a first bundle, which this node then has to hand on.
+        always = fragment.always or (isinstance(way, Onward) and way.route.always)
+        for each, part in zip(nodes, fragment.parts, strict=True):
+            self.orderly |= _orderly(each, part.spec.needs_order)
+        packed = [
+            self._fed(exchange, fragment, number, buckets, always, place)
+            for number, exchange in enumerate(exchanges)
+        ]
+        handlers = tuple(
+            None if spec is None else self.handler_of(spec) for spec in fragment.handler_specs
+        )
+        factory = factory_of(nodes, place, buckets, handlers, fragment)
+        self._factories[place], self.nodes[place] = factory, nodes
+        # Batch queries need no timers: with their rows time ends.
+        mode = fragment.time_mode if self._streams else "None"
+        live = self.settings.state_directory, place, way, mode, self.settings.state_limit
+        hosting = Options(buckets, tuple(fragment.ttls), *live, self.plan.options.added_calls)
+        groups = for_state(reduce(DataFrame.union, packed).groupBy("bucket"))
+        hosted = groups.transformWithStateInPandas(
+            FragmentProcessor(factory, hosting),
+            outputStructType=way.fields,
+            outputMode="Append",
+            timeMode=mode,
+        )
+        return self._counted(hosted, [part.name for part in fragment.parts], hosting)
+
+    def _counted(self, hosted: DataFrame, names: list[str], hosting: Options) -> DataFrame:
+        """What leaves a fragment, the counts of its operators observed."""
+        about = (hosting.place, self._number, hosting.buckets, hosting.way.filled)
+        return counting.operators_counted(hosted, names, *about)
+
+    def _fed(
+        self,
+        exchange: Exchange,
+        fragment: FragmentSpec,
+        number: int,
+        buckets: int,
+        always: bool,
+        place: int,
+    ) -> DataFrame:
+        """The packed rows of an input of a fragment."""
+        # Spark finds the watermark of a node below it, and finds none below an exchange that it uses twice.
+        moving = any(table.moving for table in self.tables.values())
+        rows = fragment.inputs[number]
+        route = Route(
+            rows,
+            tuple(exchange.input.schema.names.index(name) for name in exchange.keys),
+            buckets,
+            number,
+            wakes=fragment.wakes,
+            always=always and number == 0,
+            carries=self._carries,
+            node=place if moving else 0,
+        )
+        name = ", ".join(dict.fromkeys(part.name for part in fragment.fed(number)))
+        return self._packed(exchange.input, route, name, fragment.ordered(number))
+
+    def _count(self, exchange: Exchange) -> int:
+        """How many buckets an operator has; a global aggregate has one key, so one bucket."""
+        return self._buckets if exchange.keys else 1
+
+
+def _any(tables: Mapping[str, Table]) -> Table:
+    return next(iter(tables.values()))
+
+
+def _orderly(node: Stateful, ordered: bool) -> set[str]:
+    """The tables below a node whose rows it may not have in another order: its table could be another.
+
+    A row that is taken back before it came is dropped, or kept and forgotten by a window; only aggregates heal.
+    """
+    arrivals = any(s.entry(call).by_arrival for s in node.handlers for call in s.calls)
+    arrivals = arrivals or not node.handlers
+    scans = [each for each in walk(node) if isinstance(each, Scan)]
+    return {each.table for each in scans if ordered and (arrivals or each.changes != "append")}

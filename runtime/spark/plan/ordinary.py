@@ -1,0 +1,132 @@
+"""Rows as ordinary columns of a DataFrame: those of a table, and after steps that Arrow does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StructField, StructType
+
+from aggloom.codegen import columns_of, quickened
+from aggloom.codegen.planner import Calc, Lookup, LookupJoin, Node, Scan
+from aggloom.runtime.operators.stateless import bare
+from aggloom.runtime.spark.plan.expressions import check_columns, quote, spark_schema
+from aggloom.runtime.spark.plan.lookup_frame import answered
+from aggloom.runtime.spark.plan.unpack import Having, Stepped
+from aggloom.runtime.spark.read.file_order import FILE_PATH, FILE_TIME, file_order
+
+KIND = "row kind"
+"""The column of the kinds of rows on their way through a query."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A DataFrame of the query, and its change column; without one every row is an insertion.
+
+    time: the column of its watermark, if it has one.
+    """
+
+    df: DataFrame
+    change_column: str | None = None
+    time: str | None = None
+
+    @property
+    def moving(self) -> bool:
+        """Whether it has a watermark."""
+        return self.time is not None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as ordinary columns under the node's names; after them `kind`, and what orders input files.
+
+    moving: whether they move a watermark.
+    """
+
+    df: DataFrame
+    kind: str | None = None
+    files: tuple[str, ...] = ()
+    change_column: str | None = None
+    append_only: bool = False
+    moving: bool = False
+
+    def passing(self, condition: str) -> DataFrame:
+        """Those that pass a condition."""
+        return passing(self.df, condition) if self.moving else self.df.where(condition)
+
+    @property
+    def extra(self) -> list[str]:
+        """The names of the columns that stand after the node's."""
+        return [*([self.kind] if self.kind else []), *self.files]
+
+
+def scanned(table: Table, node: Scan) -> Rows:
+    """A table of the query as the columns that a scan reads."""
+    check_columns(table.df, node.schema)
+    columns = [F.col(quote(name)) for name in node.schema.names]
+    files: tuple[str, ...] = ()
+    change = table.change_column
+    if change is not None:
+        columns.append(F.col(quote(change)).alias(KIND))
+    ordered = file_order(table.df)
+    if ordered:
+        columns += ordered
+        files = (FILE_TIME, FILE_PATH)
+    if not columns:
+        columns = [F.lit(0).cast("tinyint").alias("nothing")]
+    append_only = node.changes == "append"
+    kind = None if change is None else KIND
+    return Rows(table.df.select(*columns), kind, files, change, append_only, table.moving)
+
+
+def passing(df: DataFrame, condition: str) -> DataFrame:
+    """The rows of a DataFrame that pass a condition; all of them move its watermark.
+
+    Spark evaluates a condition below a watermark if it can, which rows that do not pass never come to then. It leaves
+    conditions alone that the row does not determine, as it does not determine a partition's number.
+    """
+    return df.where(f"({condition}) <=> (spark_partition_id() >= 0)")
+
+
+def extra_fields(rows: Rows) -> list[tuple[Any, str]]:
+    """The types and names of the columns that stand after the node's."""
+    return [(rows.df.schema[name].dataType, name) for name in rows.extra]
+
+
+def stepped(df: DataFrame, node: Node, *extra: tuple[Any, str]) -> DataFrame:
+    """Rows as ordinary columns after a step that Arrow does; the extra columns go along."""
+    if isinstance(node, Lookup | LookupJoin) and node.asked.by_engine:
+        return answered(df, node, *extra)
+    fields = [*spark_schema(node.schema).fields, *(StructField(n, t) for t, n in extra)]
+    return df.mapInArrow(Stepped(bare(node)), StructType(fields))
+
+
+def having(df: DataFrame, node: Calc, late: list[str], profile: str, upsert: bool) -> DataFrame:
+    """The rows of a changelog that pass the filter of a Calc, with the kinds that they get, in the columns it reads.
+
+    late: the column that is set in rows that came too late, if there is one; these pass. upsert: of updates only the
+    +U comes.
+    """
+    if node.input.appends_only:
+        came_late = (f"{quote(name)} IS NOT NULL" for name in late)
+        return df.where(" OR ".join([f"({quickened(str(node.where))})", *came_late]))
+    expressions = [str(node.where), *(sql for _, sql in node.select)]
+    read = {name for sql in expressions for name in columns_of(sql)}
+    names = [name for name in node.input.schema.names if name in read] + late + [KIND]
+    fields = [StructField(name, df.schema[name].dataType, True) for name in names]
+    stage = Having(profile, upsert, bool(late))
+    passes = f"({quickened(str(node.where))}) AS `row passes`"
+    return df.selectExpr(*map(quote, names), passes).mapInArrow(stage, StructType(fields))
+
+
+def with_kind(schema: pa.Schema, kind: pa.DataType) -> pa.Schema:
+    """Columns with that of kinds after them."""
+    return schema.append(pa.field(KIND, kind))
+
+
+def spark_fields(schema: pa.Schema, kind: Any) -> StructType:
+    """The same as Spark's types."""
+    return StructType([*spark_schema(schema).fields, StructField(KIND, kind)])

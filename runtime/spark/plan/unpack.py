@@ -1,0 +1,141 @@
+"""Unpack: from an operator's binaries to ordinary columns, and HAVING over a changelog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggloom.codegen import having_kinds
+from aggloom.codegen.planner import Node
+from aggloom.runtime.operators.stateless import run_steps
+from aggloom.runtime.spark.node.blobs import binaries, concat, is_late, read_blob, split_kinds
+from aggloom.runtime.spark.node.moment import work_for_this_batch
+from aggloom.runtime.values.changelog import (
+    UPDATE_BEFORE,
+    Kinds,
+    kinds_to_arrow,
+    parse_kinds,
+)
+
+
+@dataclass(frozen=True)
+class Unpack:
+    """The `mapInArrow` stage after an operator: its changes as columns, the change column last.
+
+    profile: in whose words it tells the kinds; None: as numbers (int8), for what follows in the query.
+    late: before the change column there is one more, a STRUCT that holds the row where it came too late, and is NULL
+    elsewhere; such a row's kind begins with "late_".
+    """
+
+    schema: pa.Schema
+    profile: str | None = "spark"
+    late: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Open every blob."""
+        for packed in batches:
+            for blob in binaries(packed.column(0)):
+                for whole, _ in read_blob(blob):
+                    yield self._rows(whole)
+
+    def _rows(self, whole: pa.RecordBatch) -> pa.RecordBatch:
+        batch, kinds = split_kinds(whole)
+        if not self.late:
+            return shown_rows(batch, kinds, self.schema, self.profile)
+        row, n = self.schema.field(len(self.schema) - 2), len(kinds)
+        if not is_late(whole):
+            columns = [*batch.columns, pa.nulls(n, row.type)]
+            names = self.schema.names[:-1]
+            with_row = pa.RecordBatch.from_arrays(columns, names=names)
+            return shown_rows(with_row, kinds, self.schema, self.profile)
+        words = pc.binary_join_element_wise("late", _words(kinds, self.profile), "_")
+        parts = [c.cast(f.type) for c, f in zip(batch.columns, row.type, strict=True)]
+        columns = [pa.nulls(n, field.type) for field in list(self.schema)[:-2]]
+        columns += [pa.StructArray.from_arrays(parts, fields=list(row.type)), words]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def shown_rows(
+    changes: pa.RecordBatch, kinds: Kinds, schema: pa.Schema, profile: str | None
+) -> pa.RecordBatch:
+    """Changes as ordinary columns in the types of a schema, whose last column is that of the kinds.
+
+    profile: in whose words they are told; None: as numbers (int8), for what follows in the query.
+    """
+    columns = [*changes.columns, _words(kinds, profile)]
+    fitted = [c.cast(f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(fitted, schema=schema)
+
+
+def _words(kinds: Kinds, profile: str | None) -> pa.Array:
+    """Kinds as words, or as numbers."""
+    return kinds_to_arrow(kinds, profile).cast(pa.string()) if profile else pa.array(kinds)
+
+
+@dataclass(frozen=True)
+class Stepped:
+    """The `mapInArrow` stage of a step over ordinary columns; what stands after the columns goes along."""
+
+    node: Node
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the step over the rows, their places standing for their kinds."""
+        work_for_this_batch()
+        schema = self.node.inputs[0].schema
+        width = len(schema)
+        for batch in batches:
+            rows = np.arange(batch.num_rows, dtype=np.int64)
+            fields = zip(batch.columns, schema, strict=False)
+            known = pa.RecordBatch.from_arrays(
+                [column.cast(field.type) for column, field in fields], schema=schema
+            )
+            done, places = run_steps((self.node,), (known, rows))
+            extra = [column.take(pa.array(places)) for column in batch.columns[width:]]
+            names = [*self.node.schema.names, *batch.schema.names[width:]]
+            yield pa.RecordBatch.from_arrays([*done.columns, *extra], names=names)
+
+
+@dataclass(frozen=True)
+class Having:
+    """The `mapInArrow` stage of a condition on the result: the last two columns are the change column and it.
+
+    upsert: of updates only the +U comes. late: before the change column there is one that is set in rows that came too
+    late, which pass.
+    """
+
+    profile: str = "spark"
+    upsert: bool = True
+    late: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Filter a changelog; a -U at the end of a batch waits for its +U."""
+        held: pa.RecordBatch | None = None
+        for batch in batches:
+            if self.late:
+                came = batch.column(batch.num_columns - 3).is_null()
+                yield batch.filter(pc.invert(came)).select(range(batch.num_columns - 1))
+                batch = batch.filter(came)
+            if not batch.num_rows:
+                continue
+            whole = concat([held, batch]) if held is not None else batch
+            kinds = parse_kinds(whole.column(whole.num_columns - 2), "HAVING")
+            held = None
+            if kinds[-1] == UPDATE_BEFORE:
+                held = whole.slice(len(kinds) - 1)
+                whole, kinds = whole.slice(0, len(kinds) - 1), kinds[:-1]
+            yield from self._filter(whole, kinds)
+        if held is not None:
+            yield from self._filter(held, np.array([UPDATE_BEFORE], np.int8))
+
+    def _filter(self, batch: pa.RecordBatch, kinds: Kinds) -> Iterator[pa.RecordBatch]:
+        """The rows that remain, with the kinds they get."""
+        condition = batch.column(batch.num_columns - 1).fill_null(False)
+        keep, new = having_kinds(kinds, condition.to_numpy(zero_copy_only=False), self.upsert)
+        if keep.any():
+            columns = [*batch.columns[:-2], kinds_to_arrow(new, self.profile)]
+            names = batch.schema.names[:-1]
+            yield pa.RecordBatch.from_arrays(columns, names=names).filter(pa.array(keep))

@@ -1,0 +1,203 @@
+"""Parquet files read whole in the Python worker, so that no row crosses from the JVM into Python by itself.
+
+Spark lists the files, keeps track of which batch has which, and hands over their bytes (its `binaryFile` source), or,
+where workers have its disk, only their paths; what its own Parquet reader would do row by row, Arrow does column by
+column where the rows are packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from aggloom.runtime.operators.stateless import columns_read
+from aggloom.runtime.spark.disk import local
+from aggloom.runtime.spark.node.blobs import binaries, empty_columns
+from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, order_key, packed_batch
+from aggloom.runtime.spark.plan.ordinary import passing
+from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
+from aggloom.runtime.spark.read.file_names import check_name
+from aggloom.runtime.spark.read.parquet import read_parquet
+from aggloom.runtime.values.changelog import Kinds
+
+METRIC = "aggloom input"
+"""Begins the names of the observed metrics that count rows and files."""
+
+_TIME = "greatest_time"
+_COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT"
+_INSTANT = pa.timestamp("us", "UTC")
+_BEFORE_ALL = -62_135_596_800_000_000
+"""The first microsecond of the year 1: less than any event time, which NULL is not to Spark's watermark."""
+_FILE_DDL = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
+FILE_OPTIONS = {
+    *("cleansource", "filenameonly", "latestfirst", "maxbytespertrigger", "maxfileage"),
+    *("maxfilespertrigger", "modifiedafter", "modifiedbefore", "pathglobfilter"),
+    *("recursivefilelookup", "sourcearchivedir"),
+}
+"""Options, in lower case, that say which files are read and not how."""
+
+_READ: WeakKeyDictionary[DataFrame, Packable] = WeakKeyDictionary()
+
+
+class Packable(Protocol):
+    """What can be read where its rows are packed."""
+
+    def packed(self, pack: Pack, table: str) -> DataFrame:
+        """Its rows, packed; how many there are is an observed metric of the query."""
+
+
+@dataclass(frozen=True)
+class WholeFiles:
+    """A DataFrame of Parquet files once more, as their bytes.
+
+    base: where directories whose names are columns (`day=1/`) begin. changes: names under which a file may say what
+    kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL. here: whether
+    workers open the files themselves, and so read only the columns that are needed. time: the column by whose greatest
+    value Spark's watermark moves, `delay` behind it.
+    """
+
+    files: DataFrame
+    base: str
+    changes: tuple[str, ...]
+    lenient: bool
+    here: bool = False
+    time: str | None = None
+    delay: str = ""
+
+    def packed(self, pack: Pack, table: str) -> DataFrame:
+        """The files' rows, packed; how many there are is an observed metric of the query."""
+        # Spark does not read the bytes of a file if nobody asks for them.
+        columns = self.files.select("path", "modificationTime", *([] if self.here else ["content"]))
+        ddl = f"{_COUNTED_DDL}, {_TIME} TIMESTAMP" if self.time else _COUNTED_DDL
+        read = columns_read(pack.route.steps, pack.schema)
+        wanted = tuple(n for n in pack.schema.names if n in (*read, self.time))
+        packed = columns.mapInArrow(
+            PackFiles(pack, self.base, self.changes, self.lenient, wanted, self.time), ddl
+        )
+        counts = (F.sum(name).alias(name) for name in ("rows", "files"))
+        packed = packed.observe(f"{METRIC} {table}", *counts)
+        if self.time is not None:
+            # Spark has no need of the rows: what moves its watermark is the greatest time that a task has seen.
+            packed = packed.withWatermark(_TIME, self.delay)
+        return passing(packed, f"seq <> {NO_ROWS}").drop("rows", "files", _TIME)
+
+
+def remember(
+    df: DataFrame,
+    reader: Any,
+    path: str,
+    options: Iterable[str],
+    changes: tuple[str, ...],
+    lenient: bool,
+    here: bool = False,
+) -> DataFrame:
+    """Note of a DataFrame that it is nothing but the Parquet files at `path`, if they can be read here as Spark does.
+
+    reader: a DataFrameReader or DataStreamReader that has been given `options`. here: whether workers have the disk
+    that the files are on.
+    """
+    if {name.lower() for name in options} <= FILE_OPTIONS and not set("*?[{") & set(path):
+        files = reader.format("binaryFile").schema(_FILE_DDL).load(path)
+        remember_packed(df, WholeFiles(files, path, changes, lenient, here))
+    return df
+
+
+def remember_packed(df: DataFrame, source: Packable) -> DataFrame:
+    """Note of a DataFrame that it is nothing but what is read from a source."""
+    _READ[df] = source
+    return df
+
+
+def remember_watermark(df: DataFrame, moving: DataFrame, time: str, delay: str) -> None:
+    """Note of a DataFrame that it is another one under a watermark, if that is nothing but files."""
+    files = _READ.get(df)
+    if isinstance(files, WholeFiles):
+        _READ[moving] = replace(files, time=time, delay=delay)
+
+
+def packable(df: DataFrame, columns: Sequence[str] = ()) -> Packable | None:
+    """What a DataFrame is read from, if a reader noted it and the DataFrame is still as it was.
+
+    columns: those that are read; the one that a watermark goes by has to be among them.
+    """
+    source = _READ.get(df)
+    if isinstance(source, WholeFiles) and source.time not in (None, *columns):
+        return None
+    return source
+
+
+@dataclass(frozen=True)
+class PackFiles:
+    """The `mapInArrow` stage over whole files, as Pack is over rows. wanted: the columns that anybody reads."""
+
+    pack: Pack
+    base: str
+    changes: tuple[str, ...]
+    lenient: bool
+    wanted: tuple[str, ...]
+    time: str | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pack one map task's files."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        packer = Packer(self.pack.route, context.partitionId() if context else 0)
+        rows = files = 0
+        greatest = _BEFORE_ALL
+        for batch in batches:
+            paths, times, *contents = batch.columns
+            bytes_of = binaries(contents[0]) if contents else repeat(None, len(paths))
+            for path, time, content in zip(paths, times, bytes_of, strict=True):
+                check_name(path.as_py())
+                order = order_key(time, path) if self.pack.ordered else b""
+                for piece, kinds in self.rows(content, path.as_py()):
+                    if self.time is not None:
+                        greatest = max(greatest, _greatest(piece.column(self.time)))
+                    for packed in packer.add(piece, kinds, order):
+                        yield self._counted(packed, greatest)
+                    rows += piece.num_rows
+                files += 1
+        for packed in packer.finish():
+            yield self._counted(packed, greatest, rows, files)
+            rows = files = 0
+        # A task all of whose rows are filtered out has no packed row beside which it could say so.
+        if files:
+            yield self._counted((0, 0, 0, NO_ROWS, b""), greatest, rows, files)
+
+    def rows(self, content: pa.Buffer | None, path: str) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
+        """The rows of a file, whose bytes are given or on this disk, and their kinds; raises DataError and its kin."""
+        width = len(self.pack.schema)
+        file = local(path) if content is None else content
+        assert file is not None
+        for piece, change in read_parquet(
+            file, path, self.base, self.pack.schema, self.changes, self.lenient, self.wanted
+        ):
+            kinds = np.zeros(piece.num_rows, np.int8)
+            if change is not None and self.pack.change_column:
+                kinds = self.pack.kinds(change, path)
+            yield (piece if width else empty_columns(piece.num_rows)), kinds
+
+    def _counted(
+        self, packed: PackedRow, greatest: int, rows: int = 0, files: int = 0
+    ) -> pa.RecordBatch:
+        """A packed row; how many rows and files were read since the last that said so; the greatest time so far."""
+        batch = packed_batch(packed, rows=rows, files=files)
+        if self.time is not None:
+            batch = batch.append_column(_TIME, pa.array([greatest], _INSTANT))
+        return batch
+
+
+def _greatest(times: pa.Array) -> int:
+    """The greatest of a column's times in microseconds; a wall clock is taken for that of UTC."""
+    found = pc.max(times).cast(pa.timestamp("us", times.type.tz)).cast(pa.int64()).as_py()
+    return _BEFORE_ALL if found is None else int(found)

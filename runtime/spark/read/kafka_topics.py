@@ -1,0 +1,174 @@
+"""The topics of Kafka that a query reads, by the ids that Kafka gives them, in a file of the checkpoint.
+
+A topic that was deleted and made again under its name begins with offset 0 once more. Spark goes on at the offset of
+its checkpoint: it passes over what is before that, and says nothing as long as there is anything behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from aggloom.errors import CheckpointError, SpecError
+from aggloom.runtime.spark.checkpoint import TOPICS_FILE, batches, corrupt, is_local, local
+from aggloom.runtime.spark.write.file_sink import is_here
+from aggloom.runtime.storage.checked import with_checksum, without_checksum
+
+_SECONDS = 10
+_PATIENCE = {"default.api.timeout.ms": "10000", "request.timeout.ms": "5000"}
+_NONE = "AAAAAAAAAAAAAAAAAAAAAA"
+"""How Kafka writes the id of a topic of a broker that gives none."""
+_TOPICS: WeakKeyDictionary[DataFrame, Topics] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Topics:
+    """What a DataFrame reads. strict: whether it is an error that messages are gone."""
+
+    servers: str
+    names: tuple[str, ...]
+    pattern: bool
+    strict: bool
+    properties: Mapping[str, Any] = field(default_factory=dict)
+
+    def among(self, read: Iterable[str]) -> list[str]:
+        """The names of the topics; of a pattern those that have been read."""
+        if not self.pattern:
+            return list(self.names)
+        return sorted(name for name in read if re.fullmatch(self.names[0], name))
+
+
+def remember_topics(df: DataFrame, topics: Topics) -> DataFrame:
+    """The DataFrame, known to read these topics."""
+    _TOPICS[df] = topics
+    return df
+
+
+def same_topics(df: DataFrame, derived: DataFrame) -> DataFrame:
+    """The derived DataFrame, known to read the topics of the other."""
+    if df in _TOPICS:
+        _TOPICS[derived] = _TOPICS[df]
+    return derived
+
+
+def check_topics(checkpoint: str | Path, tables: Iterable[DataFrame]) -> None:
+    """Note in a local checkpoint the ids of the topics that a query reads; they are compared at its next start.
+
+    Raises CheckpointError for a topic that was made anew since it was read, SpecError for one that is not there.
+    Nothing is looked at over Connect, nor where the brokers do not say.
+    """
+    sources = [df for df in tables if df in _TOPICS and is_here(df.sparkSession)]
+    if not sources or not is_local(checkpoint):
+        return
+    root, session = local(checkpoint), sources[0].sparkSession
+    streams = [_TOPICS[df] for df in sources]
+    read, known = _read_topics(root), _known(root / TOPICS_FILE)
+    found: dict[str, str] = {}
+    for _, same in groupby(sorted(streams, key=_cluster), _cluster):
+        listed = list(same)
+        names = sorted({name for topics in listed for name in topics.among(read)})
+        ids = _ids(session, listed[0], names)
+        for topics in listed:
+            told = {name: ids[name] for name in topics.among(read) if name in ids}
+            _check(str(checkpoint), topics, told, read, known)
+            found |= {f"{name} {topics.servers}": number for name, number in told.items() if number}
+    if found.items() <= known.items():
+        return
+    file = root / TOPICS_FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(".new")
+    draft.write_text(with_checksum(json.dumps({**known, **found}, sort_keys=True)), "utf-8")
+    draft.replace(file)
+
+
+def _cluster(topics: Topics) -> tuple[str, str]:
+    """By what topics are asked for together."""
+    return topics.servers, repr(sorted(topics.properties.items()))
+
+
+def _check(
+    checkpoint: str, topics: Topics, ids: dict[str, str], read: set[str], known: dict[str, str]
+) -> None:
+    """Hold topics against those that were read; an empty id: there is no such topic."""
+    for name, number in ids.items() if topics.strict else ():
+        if not number:
+            raise SpecError(
+                f"read_kafka: there is no topic {name!r} at {topics.servers}; make it, or correct the name"
+            )
+        # Clusters may have topics of one name.
+        was = known.get(f"{name} {topics.servers}")
+        if name in read and was not in (None, number):
+            raise CheckpointError(
+                f"{checkpoint}: topic {name} was deleted and made again since it was read, so that offsets mean other "
+                "messages: those before where the query stopped would be passed over. Start over with an empty "
+                'checkpoint, or pass lost_data="ignore" to go on at the old offset.'
+            )
+
+
+def _known(file: Path) -> dict[str, str]:
+    """The ids that a checkpoint has; raises StateCorruptError if its file is damaged."""
+    if not file.exists():
+        return {}
+    try:
+        told: dict[str, str] = json.loads(without_checksum(file.read_bytes()))
+    except ValueError as error:
+        raise corrupt(f"{file.name}: {error}") from None
+    return told
+
+
+def _read_topics(root: Path) -> set[str]:
+    """The topics of which Spark has noted offsets in its last batch."""
+    numbers = batches(root / "offsets")
+    if not numbers:
+        return set()
+    found: set[str] = set()
+    for line in (root / "offsets" / str(max(numbers))).read_text("utf-8").splitlines()[2:]:
+        try:
+            told = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(told, dict):
+            found |= {name for name, parts in told.items() if isinstance(parts, dict)}
+    return found
+
+
+def _ids(session: Any, topics: Topics, names: list[str]) -> dict[str, str]:
+    """The ids of topics, as far as the brokers tell them; empty for a name that they do not know."""
+    jvm = session._jvm
+    told = jvm.java.util.HashMap()
+    for key, value in {
+        **topics.properties,
+        **_PATIENCE,
+        "bootstrap.servers": topics.servers,
+    }.items():
+        told.put(key, str(value))
+    try:
+        admin = jvm.org.apache.kafka.clients.admin.Admin.create(told)
+    except (Py4JError, TypeError):
+        # Whatever is wrong with the client's properties, or with its jars, Spark's own client says it.
+        return {}
+    try:
+        asked = admin.describeTopics(jvm.java.util.ArrayList(names)).topicNameValues()
+        ids = {name: _id_of(jvm, asked.get(name)) for name in names}
+    finally:
+        admin.close(jvm.java.time.Duration.ZERO)
+    return {name: number for name, number in ids.items() if number is not None}
+
+
+def _id_of(jvm: Any, asked: Any) -> str | None:
+    """The id of a topic, empty where there is none; None if the brokers do not say."""
+    try:
+        found = asked.get(_SECONDS, jvm.java.util.concurrent.TimeUnit.SECONDS)
+        number = str(found.topicId().toString())
+    except Py4JError as error:
+        return "" if "UnknownTopicOrPartitionException" in str(error) else None
+    return None if number == _NONE else number

@@ -1,0 +1,286 @@
+"""Tables of files as streams of changes: Spark keeps how far they are read, and hands out pieces; workers read these.
+
+A piece is a text: no row crosses from Python into the JVM before it is packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.types import StringType, StructField, StructType
+
+from aggloom.codegen import to_schema
+from aggloom.errors import SpecError
+from aggloom.runtime.lakes.delta import DeltaPlace
+from aggloom.runtime.lakes.delta_source import DeltaSource
+from aggloom.runtime.lakes.iceberg import IcebergPlace
+from aggloom.runtime.lakes.iceberg_source import IcebergSource
+from aggloom.runtime.lakes.pieces import Lake, Piece
+from aggloom.runtime.spark.node.blobs import empty_columns
+from aggloom.runtime.spark.node.pack import NO_ROWS, Pack, packed_batch
+from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
+from aggloom.runtime.spark.plan.routes import PACKED_DDL, Packer
+from aggloom.runtime.spark.read.files import METRIC, remember_packed
+from aggloom.runtime.spark.read.records import CHANGE_COLUMN
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # Spark 4.1 and older ask for all that there is.
+    ReadMaxFiles = None
+    SupportsTriggerAvailableNow = object
+
+_PIECE = "piece"
+_NUMBERS = count(1)
+_COUNTED_DDL = f"{PACKED_DDL}, rows BIGINT, files BIGINT"
+
+
+def read_delta(
+    spark: SparkSession,
+    path: str | Path,
+    schema: pa.Schema | StructType | str | None = None,
+    *,
+    start: str | int = "snapshot",
+    streaming: bool = True,
+    max_versions_per_trigger: int | None = None,
+    metadata: bool = False,
+    storage: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """The changes of a Delta table: its columns and `_change_type`.
+
+    schema: those columns that are read, as they are in the table, if not all. start: "snapshot" (the table as it is,
+    then what its versions change), "latest", a version, or the time of one (ISO); a query that has a checkpoint goes on
+    where that is. A table with a change data feed tells which rows go; one without is read as long as its versions only
+    add rows. max_versions_per_trigger: how many a batch takes. metadata: rows come with `_commit_version` and
+    `_commit_timestamp`; only where none is taken back. storage: options of the object store. streaming=False: what
+    there is now. Raises SpecError and its kin.
+    """
+    wanted = None if schema is None else to_schema(schema)
+    made = DeltaSource.of(DeltaPlace.of(path, storage), start, metadata, wanted)
+    return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)
+
+
+def read_iceberg(
+    spark: SparkSession,
+    table: str,
+    schema: pa.Schema | StructType | str | None = None,
+    *,
+    catalog: str = "default",
+    connect: Mapping[str, Any] | None = None,
+    start: str | int = "snapshot",
+    streaming: bool = True,
+    max_versions_per_trigger: int | None = None,
+) -> DataFrame:
+    """The changes of an Iceberg table: its columns and `_change_type`.
+
+    table: its name with its namespace. catalog, connect: the catalog's name, and what is said to it (PyIceberg's type,
+    uri, warehouse, ...). schema: those columns that are read, as they are in the table, if not all. start: "snapshot"
+    (the table as it is, then what its snapshots change), "latest", or the id of the snapshot after which reading
+    begins; a query that has a checkpoint goes on where that is. max_versions_per_trigger: how many snapshots a batch
+    takes. streaming=False: what there is now. Raises SpecError and its kin.
+    """
+    told = {str(name): str(value) for name, value in (connect or {}).items()}
+    wanted = None if schema is None else to_schema(schema)
+    made = IcebergSource.of(IcebergPlace(table, catalog, told), start, wanted)
+    return changes_of(spark, made, made.schema, streaming, max_versions_per_trigger)
+
+
+def changes_of(
+    spark: SparkSession, lake: Lake, schema: pa.Schema, streaming: bool, most: int | None
+) -> DataFrame:
+    """The changes of a lake as a DataFrame: the schema's columns and `_change_type`."""
+    if most is not None and (most < 1 or ReadMaxFiles is None):
+        raise SpecError(
+            f"max_versions_per_trigger is {most}; it must be 1 at least, and needs Spark 4.2 or later"
+        )
+    source = _source_of(lake, most)
+    spark.dataSource.register(source)
+    reader = spark.readStream if streaming else spark.read
+    pieces = reader.format(source.name()).load()
+    told = StructType([*spark_schema(schema).fields, StructField(CHANGE_COLUMN, StringType())])
+    changes = pieces.mapInArrow(ReadPieces(lake, schema), told)
+    return remember_packed(changes, PackedPieces(pieces, lake, schema))
+
+
+def _source_of(lake: Lake, most: int | None) -> type[DataSource]:
+    """A data source of Spark's for one lake: what is registered is a class."""
+
+    number = next(_NUMBERS)
+
+    class Pieces(DataSource):  # type: ignore[misc]
+        """The pieces of a lake, a row each."""
+
+        @classmethod
+        def name(cls) -> str:
+            return f"aggloom_lake_{number}"
+
+        def schema(self) -> str:
+            return f"{_PIECE} STRING"
+
+        def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
+            return PieceStream(lake, most)
+
+        def reader(self, schema: Any) -> DataSourceReader:
+            return PieceBatch(lake)
+
+    return Pieces
+
+
+class PieceStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """How far a lake is read: offsets go into the checkpoint, and say the same pieces when a batch runs again."""
+
+    def __init__(self, lake: Lake, most: int | None) -> None:
+        self._lake, self._most = lake, most
+        self._end: dict[str, Any] | None = None
+        self._stops = False
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return self._lake.first()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._stops = True
+
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, Any] | None = None, limit: Any = None
+    ) -> dict[str, Any]:
+        """How far the next batch reads; without a start (Spark 4.1 and older) to the end."""
+        at = self._lake.first() if start is None else start
+        most = getattr(limit, "max_files", None)
+        if not self._stops:
+            return self._lake.latest(at, most)
+        if self._end is None:
+            self._end = self._lake.latest(at, None)
+        end = self._lake.latest(at, most)
+        return min(end, self._end, key=_version) if _version(at) < _version(self._end) else at
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [InputPartition(piece.text) for piece in self._lake.pieces(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str]]:
+        yield (partition.value,)
+
+
+class PieceBatch(DataSourceReader):  # type: ignore[misc]
+    """The pieces that there are now."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+
+    def partitions(self) -> Sequence[InputPartition]:
+        start = self._lake.first()
+        end = self._lake.latest(start, None)
+        return [InputPartition(piece.text) for piece in self._lake.pieces(start, end)]
+
+    def read(self, partition: InputPartition | None) -> Iterator[tuple[str]]:
+        if partition is not None:
+            yield (partition.value,)
+
+
+def _version(offset: Mapping[str, Any]) -> int:
+    return int(offset["version"])
+
+
+@dataclass(frozen=True)
+class ReadPieces:
+    """The `mapInArrow` stage that reads pieces into ordinary rows."""
+
+    lake: Lake
+    schema: pa.Schema
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of one task's pieces, with their changes."""
+        wanted = spark_arrow(self.schema).append(pa.field(CHANGE_COLUMN, pa.string()))
+        for piece in _listed(batches):
+            for rows, words in self.lake.rows(piece):
+                both = zip([*rows.columns, words], wanted, strict=True)
+                columns = [column.cast(field.type) for column, field in both]
+                yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+@dataclass(frozen=True)
+class PackedPieces:
+    """A DataFrame of pieces, to be read where their rows are packed."""
+
+    pieces: DataFrame
+    lake: Lake
+    schema: pa.Schema
+
+    def packed(self, pack: Pack, table: str) -> DataFrame:
+        """The pieces' rows, packed; how many there are is an observed metric of the query."""
+        packed = self.pieces.mapInArrow(PackPieces(pack, self.lake), _COUNTED_DDL)
+        counts = (F.sum(name).alias(name) for name in ("rows", "files"))
+        packed = packed.observe(f"{METRIC} {table}", *counts)
+        return packed.where(f"seq <> {NO_ROWS}").drop("rows", "files")
+
+
+@dataclass(frozen=True)
+class PackPieces:
+    """The `mapInArrow` stage over pieces, as Pack is over rows."""
+
+    pack: Pack
+    lake: Lake
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pack one map task's pieces."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        packer = Packer(self.pack.route, context.partitionId() if context else 0)
+        counts = np.zeros(2, np.int64)
+        for piece in _listed(batches):
+            for rows, words in self.lake.rows(piece):
+                for packed in packer.add(*self._rows(rows, words)):
+                    yield _counted(packed, counts)
+                counts[0] += rows.num_rows
+            counts[1] += 1
+        for packed in packer.finish():
+            yield _counted(packed, counts)
+        # A task all of whose rows are passed over has no packed row beside which it could say so.
+        if counts.any():
+            yield _counted((0, 0, 0, NO_ROWS, b""), counts)
+
+    def _rows(self, rows: pa.RecordBatch, words: pa.Array) -> tuple[pa.RecordBatch, Any]:
+        """The rows in the columns that are packed, and their kinds."""
+        columns = []
+        for field in self.pack.schema:
+            column = rows.column(field.name)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        kinds: Any = np.zeros(rows.num_rows, np.int8)
+        if self.pack.change_column:
+            kinds = self.pack.kinds(words)
+        if not columns:
+            return empty_columns(rows.num_rows), kinds
+        return pa.RecordBatch.from_arrays(columns, schema=self.pack.schema), kinds
+
+
+def _listed(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
+    for batch in batches:
+        yield from map(Piece.of, batch.column(0).to_pylist())
+
+
+def _counted(packed: Any, counts: np.ndarray[Any, Any]) -> pa.RecordBatch:
+    """A packed row, and what has been counted since the last that said so."""
+    rows, files = counts.tolist()
+    counts[:] = 0
+    return packed_batch(packed, rows=rows, files=files)

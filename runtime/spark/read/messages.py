@@ -1,0 +1,187 @@
+"""Messages of a DataFrame as changes: lines of files, or keys and values as a broker's source gives them.
+
+A column of an expression: what Spark knows of a line's file stays with its rows, and so their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from aggloom.errors import SpecError
+from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.decoder import Decoded, Decoder, decoder
+from aggloom.runtime.formats.lines import cut
+from aggloom.runtime.formats.side import SideTable, side_table
+from aggloom.runtime.spark.arguments import check_session, check_text
+from aggloom.runtime.spark.node.moment import part_name
+from aggloom.runtime.spark.node.packed_messages import A_MESSAGE, PackedMessages
+from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
+from aggloom.runtime.spark.plan.counting import REFUSED, number
+from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
+from aggloom.runtime.spark.read.file_order import file_order
+from aggloom.runtime.spark.read.files import remember_packed
+from aggloom.runtime.spark.read.records import CHANGE_COLUMN
+from aggloom.runtime.spark.sessions.cluster import check_shared
+
+_UPSERTS: WeakKeyDictionary[DataFrame, tuple[str, ...]] = WeakKeyDictionary()
+_READ = "_aggloom_read"
+_PLACES = ("topic", "partition", "offset")
+
+
+def read_messages(
+    df: DataFrame,
+    format: str,
+    schema: Any,
+    keys: Any = None,
+    *,
+    value: str = "value",
+    key: str | None = "key",
+    unreadable: str = "error",
+    side: str | Path | None = None,
+    **options: Any,
+) -> DataFrame:
+    """The changes in a DataFrame's messages: the schema's columns and `_change_type`; streaming or batch.
+
+    value, key: its columns of texts or bytes, as Spark's Kafka source calls them; a key that is not there is none.
+    keys: the columns by which upserts are told apart. unreadable: a message that cannot be read is an "error", a
+    counted "drop", or goes with its bytes and the reason into Parquet files in the directory `side`. Other options are
+    the format's. Raises SpecError and its kin.
+    """
+    check_session("read_messages", getattr(df, "sparkSession", df))
+    check_text("read_messages", "format", format)
+    if value not in df.columns:
+        raise SpecError(f"read_messages: there is no column {value!r} of messages")
+    zone = {"zone": options.pop("zone", None) or session_zone(df.sparkSession)}
+    made = decoder(format, schema, keys, unreadable, **zone, **options)
+    keyed = F.col(key).cast("binary") if key in df.columns else F.lit(None).cast("binary")
+    known = [name for name in _PLACES if name in df.columns]
+    parts = [F.concat(F.lit(f"{name} "), F.col(name).cast("string")) for name in known]
+    place = F.concat_ws(", ", *parts) if parts else F.lit(A_MESSAGE)
+    changes = decoded(df, made, F.col(value), keyed, place, side)
+    if file_order(df):
+        # Rows of files are put in order before they are packed.
+        return changes
+    # Texts of places are made where they are asked for, of messages that cannot be read.
+    messages = df.select(F.col(value).cast("binary").alias("value"), keyed.alias("key"), *known)
+    table = side_table(side, made, made.unreadable)
+    return remember_packed(changes, PackedMessages(messages, made, table))
+
+
+def session_zone(session: Any) -> str:
+    """The time zone in which a session reads times that name none."""
+    return str(session.conf.get("spark.sql.session.timeZone"))
+
+
+def decoded(
+    df: DataFrame,
+    made: Decoder,
+    value: Column,
+    key: Column,
+    place: Column,
+    side: str | Path | None = None,
+    separator: str | None = None,
+) -> DataFrame:
+    """The changes of messages; separator: values are lines, whose keys stand before it."""
+    table = side_table(side, made, made.unreadable)
+    if table is not None:
+        check_shared(df.sparkSession, "side table", table.directory)
+    counted = made.unreadable != "error"
+    rows = _row_type(made.schema)
+    returned = StructType(
+        [StructField("rows", ArrayType(rows)), StructField("refused", IntegerType())]
+    )
+    reading = Reading(made, table, separator)
+
+    def read(value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
+        return reading(value, key, place)
+
+    found = arrow_udf(read, returned)(value.cast(BinaryType()), key, place)
+    one = df.select(found.alias(_READ))
+    if counted:
+        refused = F.sum(f"{_READ}.refused").alias("refused")
+        one = one.observe(f"{REFUSED} #{number()}", refused)
+    one = one.select(F.explode(f"{_READ}.rows").alias("row"))
+    fields = [F.col(f"row.c{at}").alias(name) for at, name in enumerate(made.schema.names)]
+    changes = one.select(*fields, F.col("row.change").alias(CHANGE_COLUMN))
+    if made.upserts:
+        _UPSERTS[changes] = made.keys
+    return changes
+
+
+def upsert_keys(df: DataFrame) -> tuple[str, ...]:
+    """The keys of a DataFrame whose changes lack the rows that they replace, if it is as it was read; else none."""
+    return _UPSERTS.get(df, ())
+
+
+def _row_type(schema: pa.Schema) -> StructType:
+    """A change's row: columns by number, for a user's name must not meet the change's."""
+    columns = [
+        StructField(f"c{at}", f.dataType) for at, f in enumerate(spark_schema(schema).fields)
+    ]
+    return StructType([*columns, StructField("change", StringType())])
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The function of values, keys and places, a batch of Arrow's at a time."""
+
+    decoder: Decoder
+    side: SideTable | None
+    separator: str | None
+
+    def __call__(self, value: pa.Array, key: pa.Array, place: pa.Array) -> pa.Array:
+        """The rows of each message, and whether it is refused."""
+        messages = list(self._messages(value, key, place))
+        present = [message for message in messages if message is not None]
+        found = self.decoder.decode(present)
+        if found.refused and self.side is not None:
+            self.side.write(found.side_table(), part_name(self.side.token))
+        return self._arrays(messages, found)
+
+    def _messages(
+        self, value: pa.Array, key: pa.Array, place: pa.Array
+    ) -> Iterator[Message | None]:
+        between = self.separator.encode() if self.separator else None
+        for one, own, where in zip(
+            value.to_pylist(), key.to_pylist(), place.to_pylist(), strict=True
+        ):
+            if own is None and one is not None:
+                yield cut(one, between, where)
+            else:
+                yield Message(one, own, where)
+
+    def _arrays(self, messages: list[Message | None], found: Decoded) -> pa.Array:
+        lengths = iter(found.lengths.tolist())
+        offsets, total = [0], 0
+        for message in messages:
+            total += 0 if message is None else next(lengths)
+            offsets.append(total)
+        schema = self.decoder.schema
+        columns = [
+            column if column.type == wanted else column.cast(wanted)
+            for column, wanted in zip(found.columns, spark_arrow(schema).types, strict=True)
+        ]
+        names = [*(f"c{at}" for at in range(len(columns))), "change"]
+        rows = pa.StructArray.from_arrays([*columns, found.words], names=names)
+        lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), rows)
+        refused = {id(message) for message, _ in found.refused}
+        counts = [int(id(m) in refused) for m in messages]
+        return pa.StructArray.from_arrays(
+            [lists, pa.array(counts, pa.int32())], names=["rows", "refused"]
+        )

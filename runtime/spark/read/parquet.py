@@ -1,0 +1,206 @@
+"""A Parquet file's bytes as batches of a given schema, by the rules of Spark's own reader.
+
+Columns are found by name, whatever the case; one that the file does not have is what the file's directory says
+(`day=1/`), or an error; a number may be wider in the schema than in the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from aggloom.errors import InputFormatError, nearest
+from aggloom.runtime.formats.flat_rows import FLATTENED, FLATTENED_HINT
+from aggloom.runtime.spark.node.blobs import empty_columns
+from aggloom.runtime.values.fitting import fits
+
+ROWS_AT_ONCE = 1 << 17
+"""Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""
+
+_LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
+_NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
+
+
+def read_parquet(
+    content: pa.Buffer | Path,
+    path: str,
+    base: str,
+    schema: pa.Schema,
+    changes: Sequence[str] = (),
+    lenient: bool = False,
+    wanted: Sequence[str] | None = None,
+) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+    """The rows of the file at `path`, below the directory `base`, each piece with its change column if there is one.
+
+    content: the file's bytes, or where it is on this disk. Only the columns of the schema are read there.
+    changes: the names that a change column may have, and those of Debezium's flattened records, which are refused.
+    lenient: a column that the file lacks is NULL. wanted: the columns of the schema that are read; the file has to
+    have all of them.
+    Raises InputFormatError.
+    """
+    try:
+        with _source(content) as source:
+            yield from _Reader(source, path, base, schema, changes, lenient).pieces(wanted)
+    except FileNotFoundError as error:
+        raise InputFormatError(
+            f"{path}: the file is not there any more, or may not be seen. Files belong to a batch once they are "
+            "listed: put it back, or start over with an empty checkpoint directory."
+        ) from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputFormatError(
+            f"{path}: cannot be read as Parquet: {str(error).splitlines()[0]}. "
+            "Take the file away, or write it anew."
+        ) from error
+
+
+class _Reader:
+    """One file, and where each column of the schema comes from."""
+
+    def __init__(
+        self,
+        source: pa.NativeFile,
+        path: str,
+        base: str,
+        schema: pa.Schema,
+        changes: Sequence[str],
+        lenient: bool,
+    ) -> None:
+        self._file = pq.ParquetFile(
+            source,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+        )
+        self._path = path
+        self._found = self._file.schema_arrow
+        self._change = self._change_column(changes)
+        extra = [pa.field(self._change, pa.string())] if self._change else []
+        self._schema = schema = pa.schema([*schema, *extra])
+        directories = _directories(path, base, schema)
+        self._fixed = {
+            field.name: directories.get(field.name)
+            for field in schema
+            if field.name in directories or self._place(field.name) is None
+        }
+        lacks = [name for name in self._fixed if name not in directories]
+        if lacks and not lenient:
+            raise InputFormatError(
+                f"{path}: the file lacks column {lacks[0]!r}. {nearest(lacks[0], self._found.names)} "
+                'missing="null" takes what is missing for NULL.'
+            )
+        self._read = {
+            field.name: self._found.names[self._place(field.name) or 0]
+            for field in schema
+            if field.name not in self._fixed
+        }
+        for name, there in self._read.items():
+            self._check(schema.field(name), self._found.field(there).type)
+
+    def _change_column(self, names: Sequence[str]) -> str | None:
+        """The name of the file's change column, if it has one."""
+        there = [name for name in names if self._place(name) is not None]
+        for name in there:
+            if name in FLATTENED:
+                raise InputFormatError(f"{self._path}: column {name!r} {FLATTENED_HINT}")
+        if len(there) > 1:
+            raise InputFormatError(
+                f"{self._path}: both {there[0]!r} and {there[1]!r} are there; keep one"
+            )
+        return there[0] if there else None
+
+    def pieces(
+        self, wanted: Sequence[str] | None
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+        """The rows, some at a time, in the wanted columns."""
+        if wanted is not None:
+            kept = {*wanted, self._change}
+            self._schema = pa.schema([field for field in self._schema if field.name in kept])
+            self._read = {name: own for name, own in self._read.items() if name in kept}
+        for group in range(self._file.num_row_groups):
+            rows = self._file.metadata.row_group(group).num_rows
+            names = list(self._read.values())
+            table = self._file.read_row_group(group, names, use_threads=False) if names else None
+            for start in range(0, rows, ROWS_AT_ONCE):
+                piece = self._piece(table, start, min(ROWS_AT_ONCE, rows - start))
+                last = piece.num_columns - 1
+                if self._change:
+                    yield piece.remove_column(last), piece.column(last)
+                else:
+                    yield piece, None
+
+    def _piece(self, table: pa.Table | None, start: int, rows: int) -> pa.RecordBatch:
+        if not self._schema.names:
+            return empty_columns(rows)
+        arrays = []
+        for field in self._schema:
+            if table is None or field.name in self._fixed:
+                value = pa.scalar(self._fixed[field.name], field.type)
+                arrays.append(pa.repeat(value, rows))
+                continue
+            column = table.column(self._read[field.name]).slice(start, rows)
+            arrays.append(self._cast(_array(column), field))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _cast(self, array: pa.Array, field: pa.Field) -> pa.Array:
+        try:
+            return array.cast(field.type)
+        except pa.ArrowInvalid as error:
+            raise InputFormatError(
+                f"{self._path}: column {field.name!r} is {array.type} in the file, and not all of it fits "
+                f"{field.type}: {str(error).splitlines()[0]}. Declare the column with the file's type."
+            ) from error
+
+    def _place(self, name: str) -> int | None:
+        """Where the file has a column: by its name, else by its name in another case."""
+        names = self._found.names
+        if name in names:
+            return int(names.index(name))
+        same = [place for place, other in enumerate(names) if other.lower() == name.lower()]
+        if len(same) > 1:
+            raise InputFormatError(
+                f"{self._path}: column {name!r} is {' and '.join(names[p] for p in same)} in the file; "
+                "name it as in the file."
+            )
+        return same[0] if same else None
+
+    def _check(self, field: pa.Field, found: pa.DataType) -> None:
+        """Refuse what Spark would refuse to read, or read as another value than Arrow does."""
+        if not fits(found, field.type):
+            raise InputFormatError(
+                f"{self._path}: column {field.name!r} is {found} in the file, not {field.type}; "
+                "give the schema of the file, and cast afterwards."
+            )
+        legacy = _LEGACY & set(self._file.metadata.metadata or {})
+        if legacy and (pa.types.is_date(field.type) or pa.types.is_timestamp(field.type)):
+            raise InputFormatError(
+                f"{self._path}: column {field.name!r} is in the calendar of Spark 2; "
+                "pass whole_files=False, so that Spark reads it."
+            )
+
+
+def _source(content: pa.Buffer | Path) -> pa.NativeFile:
+    """A file to read from. It is not mapped: one that became shorter would end the worker without a word."""
+    return pa.OSFile(str(content)) if isinstance(content, Path) else pa.BufferReader(content)
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
+
+
+def _directories(path: str, base: str, schema: pa.Schema) -> dict[str, object]:
+    """The columns that the directories between `base` and the file give: `day=1/` is the column day."""
+    bare = (base.partition("://")[2] or base.removeprefix("file:")).rstrip("/")
+    if path.endswith(bare):
+        return {}
+    below = path.partition(bare + "/")[2] or path
+    given = [part.partition("=")[0] for part in PurePosixPath(below).parent.parts if "=" in part]
+    fields = [schema.field(name) for name in given if name in schema.names]
+    if not fields:
+        return {}
+    parts = ds.HivePartitioning(pa.schema(fields), null_fallback=_NULL_DIRECTORY)
+    keys = ds.get_partition_keys(parts.parse(below))
+    return {field.name: keys.get(field.name) for field in fields}

@@ -1,0 +1,309 @@
+"""Sources of changes: Debezium JSON, JSON lines, Parquet and CSV files as a DataFrame with `_change_type`.
+
+Whatever cannot be read fails the query and is shown with its file: a lost change would make every later number wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.types import StringType, StructField, StructType
+
+from aggloom.codegen import to_schema
+from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
+from aggloom.runtime.formats.base import CHOICES
+from aggloom.runtime.formats.decoder import decoder
+from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
+from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
+from aggloom.runtime.spark.arguments import check_session, check_text
+from aggloom.runtime.spark.disk import on_this_disk
+from aggloom.runtime.spark.failures import explained, telling
+from aggloom.runtime.spark.plan.expressions import quote, spark_schema
+from aggloom.runtime.spark.read.csv_text import DIALECT, check_header, csv_lines
+from aggloom.runtime.spark.read.file_names import well_named
+from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
+from aggloom.runtime.spark.read.footers import Footers, sound_in_java, sound_in_workers
+from aggloom.runtime.spark.read.messages import decoded, session_zone
+from aggloom.runtime.spark.read.paths import located, parquet_columns
+from aggloom.runtime.spark.read.records import (
+    CHANGE_COLUMN,
+    Place,
+    change_names,
+    change_of,
+    flattened_names,
+)
+from aggloom.runtime.spark.read.source_log import noted
+
+# Eight bytes: Java compares them at once.
+_ABSENT = "\0absent\0"
+_PEEKED = 1_000
+_ANY_AGE = "36500d"
+
+
+@noted
+def read_changes(
+    spark: SparkSession,
+    path: str | Path,
+    format: str = "debezium-json",
+    schema: pa.Schema | StructType | str | None = None,
+    streaming: bool = True,
+    max_files_per_trigger: int | None = None,
+    time_unit: str = "auto",
+    whole_files: bool = True,
+    missing: str = "error",
+    concatenated: str = "refuse",
+    keys: str | Sequence[str] | None = None,
+    unreadable: str = "error",
+    side: str | Path | None = None,
+    key_separator: str | None = None,
+    decimals: str | None = None,
+    truncate: str | None = None,
+    snapshot: str | None = None,
+    database: str | None = None,
+    table: str | None = None,
+    **options: Any,
+) -> DataFrame:
+    """A DataFrame of the schema's columns and `_change_type`, read from files.
+
+    path: a directory, a pattern or one file. schema: may be left out for Parquet, whose files have it.
+
+    Integer timestamps count from 1970 in `time_unit` ("auto" tells milliseconds from microseconds by size); integer
+    dates count days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame
+    that goes into an operator as it is are read by Arrow, a file at a time, instead of row by row; CSV files are read
+    each by its own header. missing: a column that a file, a Debezium image or every line lacks is an "error", or
+    "null". concatenated: several JSON objects on a line are a reason to "refuse" it, or "split" into rows.
+
+    keys: the columns of the key where messages lack the row before, which are upserts then. unreadable: a message that
+    cannot be read is an "error", a counted "drop", or goes with its bytes and the reason to the "side", Parquet files
+    in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, snapshot,
+    database, table: as the format has them (docs/formats.md). Raises SpecError for these; what is wrong with a file
+    fails the query with an InputFormatError.
+    """
+    check_session("read_changes", spark)
+    check_text("read_changes", "format", format)
+    check_in_lines(format, "read_changes")
+    _one_of("format", format, (*LINES, *FILES))
+    told: dict[str, str] = {
+        "time_unit": time_unit,
+        "missing": missing,
+        "concatenated": concatenated,
+    }
+    for name, word in told.items():
+        _one_of(name, word, CHOICES[name])
+    more = {
+        "decimals": decimals,
+        "truncate": truncate,
+        "snapshot": snapshot,
+        "database": database,
+        "table": table,
+    }
+    only: dict[str, Any] = {
+        "unreadable": None if unreadable == "error" else unreadable,
+        "side": side,
+    }
+    if format in FILES:
+        for name, given in (more | only | {"key_separator": key_separator}).items():
+            if given is not None:
+                raise SpecError(
+                    f"read_changes: {name} is for formats of messages, not for {format}"
+                )
+    path, options = located(spark, path, options)
+    if schema is None and format == "parquet":
+        # The columns of all files together: none has to have all of them.
+        schema, missing = parquet_columns(spark, path, options), "null"
+    columns, lenient = _columns(schema), missing == "null"
+    looked = {key: value for key, value in options.items() if key.lower() in FILE_OPTIONS}
+    if max_files_per_trigger and streaming:
+        options["maxFilesPerTrigger"] = max_files_per_trigger
+
+    def configured() -> Any:
+        if not streaming:
+            return spark.read.options(**options)
+        # Spark passes over files that are older than the newest by a week, and says nothing.
+        return spark.readStream.option("maxFileAge", _ANY_AGE).options(**options)
+
+    if format == "parquet":
+        if not lenient:
+            _check_parquet(spark, path, looked, columns)
+        df = _parquet(spark, configured(), path, columns, lenient)
+        names = (*change_names(columns.names), *flattened_names(columns.names))
+        here = on_this_disk(spark, path)
+        return (
+            remember(df, configured(), path, options, names, lenient, here) if whole_files else df
+        )
+    if format == "csv":
+        if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
+            files = _texts(configured().option("wholetext", True), path)
+            first = _first_line(spark, path, looked)
+            if first is not None and not lenient:
+                check_header(path, first, columns, options)
+            return csv_lines(files, columns, options, lenient, first)
+        return _csv(spark, configured(), path, columns, options, lenient)
+    kind = MESSAGES[format]
+    key = _key(keys, columns) if kind.takes_keys else ()
+    zone = session_zone(spark)
+    made = decoder(format, to_schema(columns), key, unreadable, path, zone=zone, **told, **more)
+    if format == "jsonl" and not lenient:
+        _check_json(spark, path, looked, columns)
+    separator = key_separator if key_separator is not None else kind.separator
+    lines = _texts(configured(), path)
+    nothing = F.lit(None).cast("binary")
+    return decoded(lines, made, F.col("value"), nothing, F.col("file"), side, separator)
+
+
+def _key(keys: str | Sequence[str] | None, columns: StructType) -> tuple[str, ...]:
+    """The columns of the schema that keys name; raises SpecError and UnknownColumnError."""
+    listed = (keys,) if isinstance(keys, str) else tuple(keys or ())
+    for name in listed:
+        if name not in columns.names:
+            hint = nearest(name, columns.names)
+            raise UnknownColumnError(f"read_changes: keys names column {name!r}. {hint}")
+    return listed
+
+
+def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise SpecError(f"read_changes: unknown {name} {given!r}; known are {', '.join(known)}")
+
+
+def _texts(reader: Any, path: str) -> DataFrame:
+    """The lines of files, or their whole texts, and the file of each."""
+    found: DataFrame = reader.format("text").load(path)
+    file = F.col("_metadata.file_path")
+    return found.select(well_named(F.col("value"), file).alias("value"), file.alias("file"))
+
+
+def reader_keywords() -> dict[str, type]:
+    """The keywords of `read_changes` that say how a file is read, and their types: bool, int or str."""
+    kinds = {"bool": bool, "int": int, "int | None": int}
+    ours = ("spark", "path", "format", "schema", "streaming", "options", "keys")
+    found = signature(read_changes).parameters
+    return {n: kinds.get(str(p.annotation), str) for n, p in found.items() if n not in ours}
+
+
+def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
+    """The schema as Spark's."""
+    if isinstance(schema, str):
+        try:
+            return StructType.fromDDL(schema)
+        except PySparkException as failure:
+            raise SpecError(f"read_changes: schema is {schema!r}: {explained(failure)}") from None
+    if isinstance(schema, pa.Schema):
+        return spark_schema(schema)
+    if isinstance(schema, StructType):
+        return schema
+    raise SpecError("read_changes: give the columns as schema=, a pyarrow.Schema or DDL text")
+
+
+def _parquet(
+    spark: SparkSession, reader: Any, path: str, columns: StructType, lenient: bool
+) -> DataFrame:
+    """Parquet files by Spark's reader; not lenient: each of them has to have every column."""
+    changes, flattened = change_names(columns.names), flattened_names(columns.names)
+    look = Footers(() if lenient else tuple(columns.names), tuple(changes), tuple(flattened))
+    passes = sound_in_java(spark, look)
+    asked = changes if passes is not None else [*changes, *flattened]
+    # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
+    absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
+    extra = [StructField(name, StringType(), True, absent) for name in asked]
+    rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
+    there = {name: ~F.col(name).eqNullSafe(F.lit(_ABSENT)) for name in asked}
+    if passes is None:
+        # Records that must not be taken for insertions are told even of a file that no worker can open.
+        place = Place(F.col("_metadata.file_path"))
+        passes = sound_in_workers(look)
+        for name in flattened:
+            refused = place.refuse(f"column {name!r} {FLATTENED_HINT}")
+            passes &= F.when(there[name], refused).isNull()
+    words = {name: (there[name], F.col(name)) for name in changes}
+    return _with_change(rows.where(passes), columns, words)
+
+
+def _with_change(
+    rows: DataFrame, columns: StructType, words: dict[str, tuple[Column, Column]]
+) -> DataFrame:
+    """The schema's columns, and the change type; words: as `change_of` takes them."""
+    wanted = [F.col(quote(field.name)) for field in columns]
+    change = change_of(words, Place(F.col("_metadata.file_path")))
+    return rows.select(*wanted, change.alias(CHANGE_COLUMN))
+
+
+def _csv(
+    spark: SparkSession,
+    reader: Any,
+    path: str,
+    columns: StructType,
+    options: Mapping[str, Any],
+    lenient: bool,
+) -> DataFrame:
+    """CSV files by Spark's reader: all of them need the header of the first."""
+    header = spark.read.options(**{"header": True, **options}).csv(path).columns
+    known = {field.name.lower(): field for field in columns}
+    found = [
+        StructField(name, known[name.lower()].dataType if name.lower() in known else StringType())
+        for name in header
+    ]
+    if not lenient:
+        _check_found(columns, header, f"the header of {path}")
+    strict = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
+    rows = strict.schema(StructType(found)).csv(path)
+    rows = rows.where(well_named(F.lit(True), F.col("_metadata.file_path")))
+    lower = {name.lower() for name in header}
+    for name in flattened_names(columns.names):
+        if name in lower:
+            raise InputFormatError(f"{path}: column {name!r} {FLATTENED_HINT}")
+    for field in columns:
+        if field.name.lower() not in lower:
+            rows = rows.withColumn(field.name, F.lit(None).cast(field.dataType))
+    changes = [name for name in change_names(columns.names) if name in lower]
+    words = {name: (F.lit(True), F.col(name)) for name in changes}
+    return _with_change(rows, columns, words)
+
+
+def _check_found(columns: StructType, found: list[str], where: str) -> None:
+    """Refuse a column that none of the names found is, in any case."""
+    lower = {name.lower() for name in found}
+    for name in columns.names:
+        if name.lower() not in lower:
+            raise UnknownColumnError(
+                f"read_changes: column {name!r} is not in {where}. {nearest(name, found)} "
+                'missing="null" takes what is missing for NULL.'
+            )
+
+
+def _check_parquet(
+    spark: SparkSession, path: str, options: Mapping[str, Any], columns: StructType
+) -> None:
+    """Refuse a column that a file of those there are lacks; each file that is read whole is looked at then."""
+    try:
+        found = spark.read.options(**options).parquet(path).columns
+    except Exception:
+        # There is no file yet, or none that can be read: each Spark says so in its own way, and the query says more.
+        return
+    _check_found(columns, found, f"the Parquet files of {path}")
+
+
+def _first_line(spark: SparkSession, path: str, options: Mapping[str, Any]) -> str | None:
+    """The first line of one of the files that are there; None if there is none yet."""
+    with telling(f"read_changes: {path}"):
+        found = spark.read.options(**options).text(path).limit(1).collect()
+    return found[0][0] if found else None
+
+
+def _check_json(
+    spark: SparkSession, path: str, options: Mapping[str, Any], columns: StructType
+) -> None:
+    """Refuse a column that none of the first lines has: writers leave out NULLs, but not all over."""
+    with telling(f"read_changes: {path}"):
+        lines = spark.read.options(**options).text(path).limit(_PEEKED)
+        keys = [row[0] for row in lines.select(F.json_object_keys("value")).collect()]
+    found = list(dict.fromkeys(key for each in keys if each for key in each))
+    if any(name.lower() in map(str.lower, found) for name in columns.names):
+        _check_found(columns, found, f"the first {len(keys):,} lines of {path}")

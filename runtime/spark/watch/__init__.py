@@ -1,0 +1,1 @@
+"""Running queries and their checkpoints, watched from outside: progress, journal, state by key."""

@@ -1,0 +1,369 @@
+"""`state` and `why`: what a checkpoint holds, and how a key came to its value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from aggloom.errors import CheckpointError, SpecError, StateMismatchError, UntrustedCodeError
+from aggloom.runtime.inspection import (
+    BucketSize,
+    Entry,
+    KeyState,
+    OperatorState,
+    Part,
+    State,
+    Why,
+    WindowFilter,
+    bucket_of,
+    described,
+    keys_of,
+    nearest_keys,
+    replay,
+    split_key,
+    times,
+)
+from aggloom.runtime.operators.base import Operator, OperatorSpec, blocks_of
+from aggloom.runtime.operators.fragment import Fragment
+from aggloom.runtime.spark.arguments import check_path, check_session
+from aggloom.runtime.spark.checkpoint import require_directory
+from aggloom.runtime.spark.node.framing import LAYOUT
+from aggloom.runtime.spark.read.paths import whole
+from aggloom.runtime.spark.sessions.session import session
+from aggloom.runtime.spark.watch.state_reader import (
+    BucketFiles,
+    Checkpoint,
+    StoredBucket,
+    StoredOperator,
+)
+from aggloom.runtime.values.clock import Clock
+
+_LARGEST = 5
+_WORTH_A_SEARCH = 64 << 20
+
+
+def state(
+    checkpoint: str | Path,
+    *,
+    key: Mapping[str, Any] | None = None,
+    operator: int | str | None = None,
+    batch: int | None = None,
+    limit: int | None = None,
+    trust: bool = False,
+    spark: SparkSession | None = None,
+) -> State:
+    """What the operators of a checkpoint hold after a batch (None: the last), and what they hold of a key.
+
+    key: values by column, or text that is read as the column's type; None is NULL. In windows the start or the end of
+    one may be among them. operator: by its number; of operators that share a stateful node by that of the node, or
+    as 0.1 by its place in it. limit: how many values of a view are told. trust: run Python source
+    that lies in the checkpoint.
+    """
+    looks = looks_at(checkpoint, operator, batch, trust, spark)
+    if key is not None:
+        looks = _fitting(looks, key)
+    return State(str(checkpoint), tuple(look.state(key, limit) for look in looks))
+
+
+def why(
+    checkpoint: str | Path,
+    *,
+    key: Mapping[str, Any],
+    operator: int | str | None = None,
+    batch: int | None = None,
+    trust: bool = False,
+    spark: SparkSession | None = None,
+) -> Why:
+    """The changes of a key since its bucket's snapshot, replayed, each with the value before and after.
+
+    key, operator, batch, trust: as in `state`; of several operators the one with such a key.
+    """
+    looks = _fitting(looks_at(checkpoint, operator, batch, trust, spark), key)
+    if len(looks) > 1:
+        listed = "; ".join(f"{look.number}: {look.description.operator}" for look in looks)
+        raise CheckpointError(
+            f"{checkpoint}: several operators have such a key. Name one with --operator: {listed}."
+        )
+    return looks[0].why(key)
+
+
+class Look:
+    """An operator of a checkpoint at a batch; part: its place in the fragment of its stateful node."""
+
+    def __init__(self, node: Node, part: int) -> None:
+        self.node = node
+        self.checkpoint, self.stored, self.trust = node.checkpoint, node.stored, node.trust
+        self.batch, self.files, self.part = node.batch, node.files, part
+        self.shares = len(node.description.parts) > 1
+        self.description = node.description.parts[part]
+        self.where = f"{node.checkpoint.path}, {self.description.operator}"
+
+    @property
+    def number(self) -> str:
+        """By what its user names it."""
+        return f"{self.stored.number}.{self.part}" if self.shares else str(self.stored.number)
+
+    @property
+    def sizes(self) -> dict[int, BucketSize]:
+        """What each bucket takes in the store."""
+        return {each.bucket: _size(each) for each in self.files}
+
+    def state(self, key: Mapping[str, Any] | None, limit: int | None) -> OperatorState:
+        """The operator's sizes, and what it holds of a key."""
+        files, note, sizes = self.files, "", self.sizes
+        clock, found = Clock(), None
+        if key is not None:
+            found, clock = self._key_state(key, limit)
+        else:
+            try:
+                for stored, operator, last in self._rebuilt(files):
+                    keys, _ = keys_of(operator)
+                    counted = {"keys": keys, "held": operator.keys}
+                    live = {"live_bytes": operator.state_bytes}
+                    old = vars(sizes[stored.bucket])
+                    sizes[stored.bucket] = BucketSize(**{**old, **counted, **live})
+                    clock = Clock(*map(max, clock, last))
+            except (StateMismatchError, UntrustedCodeError) as error:
+                note = str(error)
+        return self.told(sizes, clock, found, note)
+
+    def why(self, key: Mapping[str, Any]) -> Why:
+        """How a key came to its value."""
+        row, window = self._split(key)
+        bucket = self._bucket(row)
+        shown = {name: row.column(name)[0].as_py() for name in row.schema.names}
+        about = (self.checkpoint.path, self.stored.number, self.description.operator, self.batch)
+        files = [each for each in self.files if each.bucket == bucket]
+        for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
+            opened = Opened(stored, self.trust, self.part)
+            entries = list(opened.entries())
+            played = replay(
+                opened.operator,
+                entries,
+                row,
+                snapshot=opened.snapshot,
+                moves_last=opened.spec.moves_last,
+            )
+            near = () if played.first or played.bundles else self._nearest(row)
+            return Why(
+                *about,
+                shown,
+                bucket,
+                bool(opened.snapshot),
+                window.parts(played.first),
+                len(entries),
+                window.bundles(played.bundles),
+                window.parts(played.last),
+                near,
+            )
+        return Why(*about, shown, bucket, False, (), 0, (), (), self._nearest(row))
+
+    def bytes_of(self, key: Mapping[str, Any]) -> int:
+        """What the bucket that a key is in takes in the store."""
+        bucket = self._bucket(self._split(key)[0])
+        own = [each for each in self.files if each.bucket == bucket]
+        return sum(each.snapshot_bytes + each.log_bytes for each in own)
+
+    def _split(self, key: Mapping[str, Any]) -> tuple[pa.RecordBatch, WindowFilter]:
+        """The key's columns as a row, and which of its windows are asked for."""
+        fields = list(self.description.agg_spec.aggregate_schema)[: len(self.description.key_names)]
+        bounds = getattr(self.description.settings_of, "bounds", None)
+        return split_key(key, fields, bounds, self.where)
+
+    def _bucket(self, row: pa.RecordBatch) -> int:
+        """The bucket that a key is in: rows may lie by some of its columns."""
+        return bucket_of(row.select(list(self.description.spread)), self.description.buckets)
+
+    def _key_state(self, key: Mapping[str, Any], limit: int | None) -> tuple[KeyState, Clock]:
+        row, window = self._split(key)
+        bucket = self._bucket(row)
+        clock, parts = Clock(), tuple[Part, ...]()
+        files = [each for each in self.files if each.bucket == bucket]
+        for _, operator, last in self._rebuilt(files):
+            clock, parts = last, window.parts(described(operator, row, limit))
+        shown = {name: row.column(name)[0].as_py() for name in row.schema.names}
+        near = () if parts else self._nearest(row)
+        return KeyState(shown, bucket, parts, near), clock
+
+    def _rebuilt(self, files: Sequence[BucketFiles]) -> Iterator[tuple[StoredBucket, Any, Clock]]:
+        """Buckets, their operators in their state, and the clock of the last bundle in the log."""
+        for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
+            opened = Opened(stored, self.trust, self.part)
+            fragment = opened.fragment()
+            opened.store.rebuild(stored.head, fragment)
+            yield stored, fragment.operators[self.part], stored.last_clock(opened.store)
+
+    def _nearest(self, row: pa.RecordBatch) -> tuple[str, ...]:
+        """Keys that read like one that is not there, if looking for them takes little."""
+        if sum(each.snapshot_bytes + each.log_bytes for each in self.files) > _WORTH_A_SEARCH:
+            return ()
+        columns = [keys_of(operator)[1] for _, operator, _ in self._rebuilt(self.files)]
+        whole = [pa.concat_arrays(parts) for parts in zip(*columns, strict=True)]
+        return nearest_keys(row, whole)
+
+    def told(
+        self, sizes: dict[int, BucketSize], clock: Clock, found: KeyState | None, note: str
+    ) -> OperatorState:
+        """The operator with the sizes of its buckets; a note says why they were not all made again."""
+        description, every = self.description, list(sizes.values())
+        counted = found is None and not note
+        largest = sorted(every, key=lambda e: (-(e.snapshot_bytes + e.log_bytes), e.bucket))
+        processing, watermark = times(clock)
+
+        def total(name: str) -> int | None:
+            return sum(getattr(each, name) for each in every) if counted else None
+
+        return OperatorState(
+            number=self.stored.number,
+            name=description.operator,
+            key_columns=description.key_names,
+            calls=description.call_names,
+            digest=description.digest,
+            layout=LAYOUT,
+            buckets=description.buckets,
+            windows=description.windows,
+            settings=description.plain_settings,
+            batch=self.batch,
+            first_batch=self.stored.batches[0],
+            last_batch=self.stored.batches[1],
+            keys=total("keys"),
+            held=total("held"),
+            snapshot_bytes=sum(each.snapshot_bytes for each in every),
+            log_bytes=sum(each.log_bytes for each in every),
+            log_entries=sum(each.log_entries for each in every),
+            live_bytes=total("live_bytes"),
+            processing=processing,
+            watermark=watermark,
+            largest=tuple(largest[:_LARGEST]),
+            key=found,
+            note=note,
+            part=self.part if self.shares else None,
+        )
+
+
+class Node:
+    """A stateful node of a checkpoint at a batch."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, stored: StoredOperator, batch: int | None, trust: bool
+    ) -> None:
+        self.checkpoint, self.stored, self.trust = checkpoint, stored, trust
+        self.batch = _batch(stored, batch, checkpoint.path)
+        self.files = checkpoint.files(stored.number, self.batch)
+        if not self.files:
+            raise CheckpointError(
+                f"{checkpoint.path}: operator {stored.number} has no state after batch {self.batch}."
+            )
+        self.description = checkpoint.description(stored.number, self.batch, trust)
+
+    @property
+    def looks(self) -> list[Look]:
+        """A look at each of its operators."""
+        return [Look(self, part) for part in range(len(self.description.parts))]
+
+
+class Opened:
+    """A bucket of a fragment, to be made again; part: the operator that is looked at."""
+
+    def __init__(self, stored: StoredBucket, trust: bool, part: int) -> None:
+        self._description = stored.description(trust)
+        self.store, self._stored, self._part = stored.store(self._description), stored, part
+        self._whole = self.store.snapshot(stored.head)
+        self._handlers = self._description.handlers(self._whole, *stored.log)
+
+    @property
+    def spec(self) -> OperatorSpec:
+        """The operator's spec."""
+        return self._description.fragment.specs[self._part]
+
+    @property
+    def snapshot(self) -> bytes:
+        """The operator's part of the snapshot; empty if there is none."""
+        count = len(self._description.parts)
+        return bytes(blocks_of(self._whole, count)[self._part]) if self._whole else b""
+
+    def fragment(self) -> Fragment:
+        """The fragment without state."""
+        return self._description.open(self._handlers, self._stored.bucket)
+
+    def operator(self) -> Operator:
+        """The operator without state."""
+        return self.fragment().operators[self._part]
+
+    def entries(self) -> Iterator[Entry]:
+        """What the log brought to the operator, through those before it."""
+        fragment = self.fragment()
+        if self._whole:
+            fragment.restore(self._whole)
+        inputs = fragment.spec.inputs
+        for bundles, clock in self.store.bundles(self._stored.head, inputs):
+            (bundle,) = fragment.followed(bundles, clock, self._part)
+            yield Entry(*bundle, fragment.spec.parts[self._part].clock(clock))
+
+
+def looks_at(
+    checkpoint: str | Path,
+    operator: int | str | None,
+    batch: int | None,
+    trust: bool,
+    spark: SparkSession | None,
+) -> list[Look]:
+    """A look at each operator of a checkpoint, or at those that are named; raises CheckpointError."""
+    check_path("state", "checkpoint", checkpoint)
+    if batch is not None and type(batch) is not int:
+        raise SpecError(f"state: batch is {batch!r}; it must be the number of a batch")
+    if spark is not None:
+        check_session("state", spark)
+    require_directory(str(checkpoint))
+    # What fails is said once, and not by each thread of Spark that it passes through.
+    spark = (
+        spark or SparkSession.getActiveSession() or session("aggloom", **{"spark.log.level": "OFF"})
+    )
+    opened = Checkpoint(spark, whole(spark, checkpoint))
+    found = opened.operators()
+    number = str(operator).partition(".")[0]
+    chosen = [each for each in found if operator is None or number == str(each.number)]
+    looks = every = [look for each in chosen for look in Node(opened, each, batch, trust).looks]
+    if "." in str(operator):
+        looks = [look for look in every if look.number == operator]
+    if not looks:
+        known = ", ".join([look.number for look in every] or [str(each.number) for each in found])
+        raise CheckpointError(
+            f"{checkpoint}: there is no operator {operator} of aggloom; there is {known}."
+        )
+    return looks
+
+
+def _fitting(looks: list[Look], key: Mapping[str, Any]) -> list[Look]:
+    """The operators with the columns of a key; the first, which will say what is wrong, if none has."""
+    if not isinstance(key, Mapping):
+        raise SpecError(f"state: key is {key!r}; give its values by column: {{'name': 'a'}}")
+    fitting = [look for look in looks if set(look.description.key_names) <= set(key)]
+    exact = [look for look in fitting if set(look.description.key_names) == set(key)]
+    return exact or fitting or looks[:1]
+
+
+def _batch(stored: StoredOperator, batch: int | None, path: str) -> int:
+    first, last = stored.batches
+    if batch is None:
+        return last
+    if not first <= batch <= last:
+        raise CheckpointError(
+            f"{path}: batch {batch} of operator {stored.number} cannot be read; {first} to {last} can. "
+            "Spark keeps as many as spark.sql.streaming.minBatchesToRetain says."
+        )
+    return batch
+
+
+def _size(files: BucketFiles) -> BucketSize:
+    return BucketSize(
+        files.bucket,
+        files.partition,
+        files.snapshot_bytes,
+        files.log_bytes,
+        files.head.log_entries,
+    )

@@ -1,0 +1,189 @@
+"""The journal of a running query, in its checkpoint for those who watch it: its plan, and a line for each batch.
+
+Both files lie beside Spark's own, on a local disk only. Nothing that runs reads them: without them, or with damage in
+them, a query starts and goes on as ever. A thread beside the query writes them, so that no batch waits for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from aggloom.codegen.planner import describe, numbered
+from aggloom.runtime.spark.checkpoint import is_local, local
+from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.plan.counting import Totals
+from aggloom.runtime.spark.plan.lower import Lowering
+from aggloom.runtime.spark.watch.following import FOLLOWERS
+from aggloom.runtime.spark.watch.recorded import KEPT, PLAN_FILE, PROGRESS_FILE, last_total, line_of
+from aggloom.runtime.storage.checked import with_checksum
+
+_POLL_SECONDS = 0.5
+_BEAT_SECONDS = 5.0
+_SHOWN = 400
+
+
+def followed(
+    query: StreamingQuery, checkpoint: str | Path, made: Lowering | None
+) -> StreamingQuery:
+    """A query that was started from a checkpoint, its batches noted there from now on; made: what it was made by."""
+    if is_local(checkpoint):
+        journal = FOLLOWERS[query] = Journal(query, local(checkpoint), made)
+        journal.start()
+    return query
+
+
+class Journal(threading.Thread):
+    """Follows one run of a query until it ends."""
+
+    def __init__(self, query: StreamingQuery, checkpoint: Path, made: Lowering | None) -> None:
+        super().__init__(name="aggloom-journal", daemon=True)
+        self._query, self._made = query, made
+        self._plan, self._log = checkpoint / PLAN_FILE, checkpoint / PROGRESS_FILE
+        self._totals, self._lock = Totals(), threading.Lock()
+        self._batch = -1
+        self._kept: list[str] = []
+        self._before: dict[str, Any] = {}
+        self._ended = False
+
+    def run(self) -> None:
+        """Note what completes, until the query ends."""
+        atexit.register(self.end)
+        with suppress(OSError):
+            self._begin()
+        beaten = time.monotonic()
+        while not self._over():
+            self.look()
+            if time.monotonic() - beaten > _BEAT_SECONDS:
+                beaten = time.monotonic()
+                with suppress(OSError):
+                    os.utime(self._log)
+        self.end()
+        atexit.unregister(self.end)
+
+    def look(self) -> None:
+        """Note the batches that have completed since the last look."""
+        with self._lock:
+            try:
+                new = list(self._new())
+            except Exception:
+                # The session may be closing; what is noted is not worth an error.
+                return
+            with suppress(OSError):
+                for progress in new:
+                    self._note(progress)
+
+    def end(self) -> None:
+        """Note the last batches, and how the query ended."""
+        self.look()
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+            with suppress(OSError):
+                self._write({"end": _now(), "error": self._error()})
+
+    def _begin(self) -> None:
+        known = _lines(self._log)
+        self._kept, self._before = known, last_total(known)
+        self._write({"start": _now(), "run": str(self._query.runId)})
+        if self._made is None:
+            self._plan.unlink(missing_ok=True)
+        else:
+            replaced(self._plan, with_checksum(json.dumps(about(self._made))))
+
+    def _over(self) -> bool:
+        """Whether the query has ended, after a moment in which it may."""
+        try:
+            return bool(self._query.awaitTermination(_POLL_SECONDS))
+        except Exception:
+            return True
+
+    def _new(self) -> Iterator[Any]:
+        """The progress of batches that are new, the oldest first."""
+        last = self._query.lastProgress
+        if last is None:
+            return
+        # Where nothing runs, Spark names the batch that would be next.
+        ran = "addBatch" in (last["durationMs"] or {})
+        done = int(last["batchId"]) - (not ran)
+        if done <= self._batch:
+            return
+        missed = not ran or done > self._batch + 1
+        for progress in self._query.recentProgress if missed else [last]:
+            if self._totals.add(progress):
+                self._batch = int(progress["batchId"])
+                yield progress
+
+    def _note(self, progress: Any) -> None:
+        self._write(line_of(progress, self._totals, self._before))
+
+    def _write(self, entry: dict[str, Any]) -> None:
+        """Add a line; once there are twice as many as are kept, the older half is left out."""
+        line = json.dumps(entry, separators=(",", ":")) + "\n"
+        self._kept.append(line)
+        if len(self._kept) >= 2 * KEPT:
+            self._kept = self._kept[-KEPT:]
+            replaced(self._log, "".join(self._kept))
+            return
+        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, line.encode())
+        finally:
+            os.close(descriptor)
+
+    def _error(self) -> str | None:
+        try:
+            failure = self._query.exception()
+        except Exception:
+            return None
+        return None if failure is None else str(explained(failure)).partition("\n")[0][:_SHOWN]
+
+
+def about(made: Lowering) -> dict[str, Any]:
+    """What a watcher is told of a query: its text, its plan, and by what number each operator of the plan counts."""
+    nodes = numbered(made.plan)
+    places: dict[int, list[str]] = {}
+    for place, fragment in sorted(made.nodes.items()):
+        for part, node in enumerate(fragment):
+            places.setdefault(id(node), []).append(f"{place}.{part}")
+    operators = {}
+    for number, node in enumerate(nodes, 1):
+        # A part of a plan that is read twice runs twice.
+        found = places.get(id(node))
+        if found:
+            operators[str(number)] = found.pop(0) if len(found) > 1 else found[0]
+    return {"query": made.text, "described": describe(made.plan), "operators": operators}
+
+
+def replaced(file: Path, text: str) -> None:
+    """Put a text in the place of a file, in one step."""
+    draft = file.with_name(f"{file.name}.new")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(file)
+
+
+def _lines(log: Path) -> list[str]:
+    """The last whole lines of a log; a line that was cut short is ended."""
+    try:
+        text = log.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines.pop()
+        replaced(log, "".join(lines))
+    return lines[-KEPT:]
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

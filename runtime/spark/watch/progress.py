@@ -1,0 +1,89 @@
+"""Progress of a running query, a line a batch on standard error; silent where nobody watches."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from types import TracebackType
+from typing import Any, TextIO
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from aggloom.runtime.operators.counts import Counts
+from aggloom.runtime.spark.plan.counting import Totals, input_rows, read_rows
+
+_POLL_SECONDS = 0.5
+
+
+def describe(progress: dict[str, Any], total_rows: int, first: bool = False) -> str:
+    """One batch in one line: rows, rate, batch, duration, lag of the input, size of the state.
+
+    first: of a run.
+    """
+    rows = input_rows(progress)
+    millis = int((progress.get("durationMs") or {}).get("triggerExecution") or 0)
+    # The first batch of a run starts workers and compiles; its rate would tell of that.
+    rate = "with the start" if first else f"{rows * 1000 // max(millis, 1):,} rows/s"
+    state = sum(
+        int(operator.get("memoryUsedBytes") or 0) for operator in progress.get("stateOperators", [])
+    )
+    lags = [
+        (source.get("metrics") or {}).get("numFilesOutstanding") for source in progress["sources"]
+    ]
+    waiting = sum(int(lag) for lag in lags if lag)
+    behind = f", {waiting:,} files waiting" if waiting else ""
+    return (
+        f"batch {progress.get('batchId')}: {rows:,} rows in {millis / 1000:.1f} s ({rate}), "
+        f"{total_rows:,} rows so far{behind}, state store {state / 2**20:.1f} MB"
+    )
+
+
+class ProgressPrinter:
+    """Prints each batch of a query as it completes, while the context lasts."""
+
+    def __init__(
+        self, query: StreamingQuery, out: TextIO | None = None, force: bool = False
+    ) -> None:
+        self._query = query
+        self._out = out or sys.stderr
+        self._active = force or self._out.isatty()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._totals = Totals()
+
+    @property
+    def counts(self) -> Counts:
+        """What the query has counted, of all batches that have completed."""
+        return self._totals.counts
+
+    def __enter__(self) -> ProgressPrinter:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._print_new()
+
+    def _watch(self) -> None:
+        """Poll until told to stop."""
+        while not self._stop.wait(_POLL_SECONDS):
+            self._print_new()
+
+    def _print_new(self) -> None:
+        """Print the batches completed since the last look."""
+        try:
+            recent: list[Any] = list(self._query.recentProgress)
+        except Exception:
+            # The query may be gone while the session closes; progress is not worth an error.
+            return
+        for progress in recent:
+            first = not self._totals.counts.batches
+            new = self._totals.add(progress)
+            if new and self._active and read_rows(progress):
+                print(describe(progress, self._totals.rows, first), file=self._out, flush=True)

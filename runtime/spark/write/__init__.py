@@ -1,0 +1,1 @@
+"""Sinks of a changelog: files, tables, databases and topics, batch by batch."""
