@@ -42,14 +42,22 @@ def tree_files() -> list[Path]:
     return found
 
 
+def package_of(folder: Path) -> str:
+    """Name the package that lies in a folder: its own line of package-dir, or that of the folder above it."""
+    packages = {Path(place): package for package, place in SETTINGS["package-dir"].items()}
+    if folder in packages:
+        return packages[folder]
+    return f"{package_of(folder.parent)}.{folder.name}"
+
+
 def expected() -> set[str]:
     """Name each file of the packages as it must stand in the wheel."""
-    places = {Path(folder): package for package, folder in SETTINGS["package-dir"].items()}
     names = set()
     for path in tree_files():
         if path.name.endswith(SHIPPED) and path.parent.parts:
-            assert path.parent in places, f"{path.parent} is not listed in pyproject.toml"
-            names.add(f"{places[path.parent].replace('.', '/')}/{path.name}")
+            package = package_of(path.parent)
+            assert package in SETTINGS["packages"], f"{package} is not listed in pyproject.toml"
+            names.add(f"{package.replace('.', '/')}/{path.name}")
     return names
 
 
@@ -63,5 +71,7 @@ def test_no_other_root_name_leaks(wheel: set[str]) -> None:
     assert {root for root in roots if not root.endswith(".dist-info")} == {"aggloom"}
 
 
-def test_every_package_is_listed_with_its_folder() -> None:
-    assert set(SETTINGS["packages"]) == set(SETTINGS["package-dir"])
+def test_every_package_has_a_folder_and_each_folder_stands_once() -> None:
+    folders = {package_of(path.parent) for path in tree_files() if path.suffix in {".py", ".j2"}}
+    assert folders == set(SETTINGS["packages"])
+    assert set(SETTINGS["package-dir"]) <= {"aggloom", *(p for p in folders if p.count(".") == 1)}
