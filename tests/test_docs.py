@@ -100,6 +100,13 @@ def test_every_block_is_accounted_for() -> None:
     assert all((ROOT / name).exists() for name in named)
 
 
+@pytest.mark.parametrize("page", ["docs/glossary.md"])
+def test_every_place_in_the_code_exists(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    places = re.findall(r"`((?:codegen|runtime|aggloom|templates|generated|tests)/[\w/.]*)`", text)
+    assert places and [place for place in places if not (ROOT / place).exists()] == []
+
+
 TABLES: dict[tuple[str, int], dict[str, Any]] = {
     ("joins.md", 0): {"orders": "id INT, customer INT", "customers": "customer INT, name STRING"},
     ("joins.md", 1): {
