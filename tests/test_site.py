@@ -19,6 +19,7 @@ PAGES = sorted(
         "docs/*.md",
         "docs/decisions/*.md",
         "benchmarks/*.md",
+        "benchmarks/notes/*.md",
         "benchmarks/results/*.md",
     )
     for path in ROOT.glob(pattern)
