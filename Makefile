@@ -14,7 +14,7 @@ NEXMARK = $(if $(EVENTS),--events $(EVENTS)) $(if $(QUERIES),--queries "$(QUERIE
   $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(LIMIT),--limit $(LIMIT)) $(if $(AGAIN),--again) $(if $(UNCHECKED),--unchecked)
 
 .DEFAULT_GOAL := help
-.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak sweep doors simulate chaos chaos-cdc damage matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site constraints fmt clean
+.PHONY: chromium help demo demo-windows demo-cdc test test-quick soak sweep doors simulate chaos chaos-cdc damage mutations matrix clusters soak-stream dev check farm java postgres kafka cases bench bench-full nexmark nexmark-flink generated docs site constraints fmt clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,6 +56,9 @@ clusters: $(READY) java ## a stream on Spark's own cluster, whose driver and a w
 
 damage: $(READY) java ## damage every kind of file under a checkpoint in every way
 	@AGGLOOM_DAMAGES=all $(BIN)/python -m pytest tests/test_damage.py $(ARGS)
+
+mutations: $(READY) ## restore snapshots with right checksums and wrong contents: make mutations COUNT=10000 SEED=0 (three minutes)
+	@AGGLOOM_MUTATIONS=$(or $(COUNT),10000) AGGLOOM_MUTATIONS_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/test_mutated.py $(ARGS)
 
 soak-stream: $(READY) java ## stream over a constant set of keys, and hold memory, files and batch times flat: make soak-stream MINUTES=30
 	@$(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30) $(ARGS)

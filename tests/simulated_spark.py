@@ -344,5 +344,5 @@ def simulated(patch: Any, log_entries: int, blob_bytes: int) -> None:
     for name in ("holds", "mark_dirty", "mark_clean", "wipe", "release"):
         function = getattr(residency.Residence, name)
         patch.setattr(residency.Residence, name, _told(function, name))
-    patch.setattr(arena, "_grown", _told(arena._grown, "room for an array"))
+    patch.setattr(arena, "grow_file", _told(arena.grow_file, "room for an array"))
     patch.setattr(arena.Arena, "flush", _told(arena.Arena.flush, "flush"))

@@ -30,6 +30,7 @@ from aggloom.runtime.spark.node.residency import (
     size_of,
 )
 from aggloom.runtime.storage import arena as arena_module
+from aggloom.runtime.storage import room
 from aggloom.runtime.storage.arena import Arena
 
 QUERY = directory_of("01234567-89ab-cdef-0123-456789abcdef", 0, "0f" * 8, 4)
@@ -273,7 +274,7 @@ def test_an_arena_of_which_a_part_is_on_the_heap_is_not_recognised(
     (warning,) = told.messages
     assert str(tmp_path) in warning and "No space left" in warning
     assert "320,000 bytes are needed" in warning and "Set AGGLOOM_STATE_DIR" in warning
-    monkeypatch.setattr(arena_module, "_available_memory", lambda: 1000)
+    monkeypatch.setattr(arena_module, "available_memory", lambda: 1000)
     with pytest.raises(StateRoomError, match=r"800,000 bytes are needed.* and 1,000 in memory"):
         Arena(tmp_path / "other").array("x", 100_000, "i8")
 
@@ -281,7 +282,7 @@ def test_an_arena_of_which_a_part_is_on_the_heap_is_not_recognised(
 def test_others_keep_a_tenth_of_what_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arena_module, "_free", lambda directory: 4 << 20)
+    monkeypatch.setattr(room, "free_bytes", lambda directory: 4 << 20)
     arena = Arena(tmp_path)
     arena.array("x", 400_000, "i8")
     assert arena.directory is not None

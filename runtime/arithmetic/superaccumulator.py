@@ -14,6 +14,7 @@ import numpy as np
 
 from aggloom.runtime.arithmetic.errorfree import integer_parts, two_sum
 from aggloom.runtime.storage.arena import Arena, Array, airy
+from aggloom.runtime.storage.audit import Audit, check_stack
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pairs import FREE, HIGH, LIVE, allocate, give_back
 from aggloom.runtime.storage.pool import PoolArrays
@@ -162,6 +163,25 @@ def spill_combine(spill: Spill, s: int, f: int, other: Spill, o: int) -> None:
         _release(spill, s, f)
 
 
+@kernel
+def _check_index(index: Array, high: int, marks: Array) -> int:
+    """How many blocks an index (int32[slots, fields]) names, each once; -1 if one is free, or there is none such.
+
+    marks: uint8[blocks], 1 for a free block and else 0; set to 1.
+    """
+    count = np.int64(0)
+    for s in range(index.shape[0]):
+        for f in range(index.shape[1]):
+            block = np.int64(index[s, f])
+            if block == 0:
+                continue
+            if block < 1 or block > high or marks[block] != 0:
+                return np.int64(-1)
+            marks[block] = 1
+            count += 1
+    return count
+
+
 class SpillView:
     """Owner of a Spill in an arena; `width` float fields by slot. Empty, it takes 4 bytes for each, and 36 KB.
 
@@ -181,6 +201,18 @@ class SpillView:
     def _reload(self) -> None:
         stored = (self.arena.array(f"{self.name}.{array}", 0, "i8") for array in Spill._fields[:-1])
         self.arrays = Spill._make((*stored, self._scratch))
+
+    def check_restored(self, audit: Audit, slots: int, pooled: bool, by_bytes: bool) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot are blocks of so many slots."""
+        spill, name, blocks = self.arrays, self.name, len(self.arrays.blocks)
+        audit.require_length(slots, name, spill.index)
+        audit.require_length(blocks, name, spill.free)
+        high, free, live = spill.meta[:3].tolist()
+        right = 0 <= free <= high < blocks and live == high - free
+        marks = np.zeros(blocks, np.uint8)
+        right = right and check_stack(spill.free, free, marks, 1, high)
+        right = right and _check_index(spill.index, high, marks) == live
+        audit.require(right, name, "its blocks are not named once")
 
     @property
     def live(self) -> int:

@@ -13,6 +13,7 @@ from aggloom.runtime.arithmetic.superaccumulator import Spill
 from aggloom.runtime.handlers.handler import HandlerBase
 from aggloom.runtime.handlers.namespaced import Namespaced
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.tree import tree_beside, tree_end
@@ -88,6 +89,21 @@ class Accumulators:
             else:
                 new &= (arrays.counts[slots] == 0).all(axis=1)
         return new
+
+    def check_restored(self, audit: Audit) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot are accumulators."""
+        for attr, _, _, kind, pooled, *_ in self.handler.FIELDS:
+            name = f"acc.{attr}"
+            values = self.arena.array(name, 0, "i8")
+            audit.require_length(self.slots, name, values)
+            if pooled:
+                audit.hold(name, values)
+            elif kind == "float":
+                # NaN and infinities are counted beside the sum, which is finite.
+                audit.require(bool(np.isfinite(values).all()), name, "a sum is not finite")
+        for attr, kind, pooled, _ in self.handler.VIEWS:
+            by_bytes = pooled and VIEW_KINDS[kind].by_bytes
+            self.views[attr].check_restored(audit, self.slots, pooled, by_bytes)
 
     def resize(self, slots: int) -> None:
         """Room for more accumulators, or fewer when those beyond are as new."""

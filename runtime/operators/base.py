@@ -21,6 +21,7 @@ from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import AggloomError, StateCorruptError
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.storage.arena import Arena
+from aggloom.runtime.storage.audit import reading_snapshot
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
@@ -59,7 +60,9 @@ def blocks_of(
         sizes = json.loads(bytes(view[_SIZES.size : at]))
         if magic != _MAGIC or at + sum(sizes) != len(view):
             raise ValueError("wrong length")
-    except (ValueError, TypeError, struct.error) as e:
+        if any(type(size) is not int or size < 0 for size in sizes):
+            raise ValueError("wrong sizes")
+    except (ValueError, TypeError, RecursionError, struct.error) as e:
         raise StateCorruptError(
             f"state snapshot cannot be read: {e}. Restart from an older checkpoint or replay the source."
         ) from e
@@ -191,8 +194,13 @@ class Operator(ABC):
         blocks = blocks_of(data, len(self.states))
         for state, block in zip(self.states, blocks, strict=True):
             state.restore(block)
-        self.settle()
+        with reading_snapshot():
+            self.settle()
+            self.check_restored()
         self._failed = False
+
+    def check_restored(self) -> None:  # noqa: B027
+        """Raise StateCorruptError unless its states, each of which is right, fit each other."""
 
     def settle(self) -> None:  # noqa: B027
         """Read anew what is derived from the state, which was opened or restored."""

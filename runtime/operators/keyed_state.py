@@ -12,6 +12,7 @@ from aggloom.runtime.handlers.handler import AWAY_FROM_ZERO
 from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.key_index import KeyIndex
 from aggloom.runtime.storage.pool import Pool
 
@@ -122,6 +123,13 @@ class KeyedState(SlotState):
         self.accumulators.sweep()
         if self.handler.COMPACTS and (self.table.is_airy or self.accumulators.is_airy):
             self._compact()
+
+    def check_restored(self, audit: Audit) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other."""
+        super().check_restored(audit)
+        self.table.check_restored(audit)
+        right = self.table.capacity <= self.accumulators.slots
+        audit.require(right, "keys", "there are more than accumulators")
 
     def _open(self, arena: Arena) -> None:
         super()._open(arena)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from aggloom.runtime.operators.base import OneInput, Operator
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
 
 
@@ -43,7 +44,11 @@ class RowState(ABC):
     def restore(self, data: bytes | memoryview) -> None:
         """Replace the state by a snapshot's; raises StateCorruptError."""
         self.arena.restore(data)
-        self._open(self.arena)
+        with reading_snapshot():
+            self._open(self.arena)
+            audit = Audit(self.pool)
+            self.check_restored(audit, self.table.check_restored(audit))
+            audit.finish()
 
     def flush_files(self) -> None:
         """Bring everything into the mapped files."""
@@ -52,6 +57,10 @@ class RowState(ABC):
     @abstractmethod
     def forget(self, slots: Array) -> None:
         """Remove keys with their rows, and give memory back."""
+
+    @abstractmethod
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
 
     @abstractmethod
     def _open(self, arena: Arena) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
 
 
@@ -62,7 +63,15 @@ class SlotState:
     def restore(self, data: bytes | memoryview) -> None:
         """Replace the state by a snapshot's; raises StateCorruptError."""
         self.arena.restore(data)
-        self._open(self.arena)
+        with reading_snapshot():
+            self._open(self.arena)
+            audit = Audit(self.pool)
+            self.check_restored(audit)
+            audit.finish()
+
+    def check_restored(self, audit: Audit) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other."""
+        self.accumulators.check_restored(audit)
 
     def flush_files(self) -> None:
         """Bring everything into the mapped files."""

@@ -28,6 +28,7 @@ from aggloom.runtime.plain.views import (
 from aggloom.runtime.plain.words import from_python_words as _from_python_words
 from aggloom.runtime.plain.words import python_words as _python_words
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.values import columns, scalars
 from aggloom.runtime.values.literals import pack, unpack
 
@@ -50,6 +51,11 @@ class Accumulators:
         }
         if "plain.state" in arena:
             self._load(ast.literal_eval(arena.array("plain.state", 0, "u1").tobytes().decode()))
+
+    def check_restored(self, audit: Audit) -> None:
+        """Raise StateCorruptError unless every field and view of a snapshot has as many slots."""
+        for name, values in {**self.fields, **self.views}.items():
+            audit.require_length(self.slots, name, values)
 
     @property
     def state(self) -> Any:

@@ -200,3 +200,27 @@ def walk_slots(bag: BagArrays, slots: Array, cursor: Array, positions: Array, id
             position += 1
     cursor[0], cursor[1] = position, link
     return found
+
+
+@kernel
+def check_chains(
+    bag: BagArrays, rows: RowArrays, index: RowIndexArrays, single: bool, marks: Array
+) -> bool:
+    """Whether the chains of all slots lead over every row once, in both directions (`marks`: uint8[rows], zeros)."""
+    count = np.int64(0)
+    for slot in range(len(bag.head)):
+        link, before = np.int64(bag.head[slot]), np.int64(0)
+        while link != 0:
+            if link < 1 or link > len(marks) or (single and before != 0):
+                return False
+            row = link - 1
+            if marks[row] != 0 or rows.flags[row, 0] & 1 == 0 or index.slot[row] != slot:
+                return False
+            if bag.before[row] != before or bag.count[row] < 1:
+                return False
+            if len(bag.degree) > 0 and bag.degree[row] < 0:
+                return False
+            marks[row] = 1
+            count += 1
+            before, link = link, np.int64(bag.after[row])
+    return count == rows.meta[LIVE]

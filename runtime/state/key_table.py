@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from aggloom.physical import is_pooled
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.audit import Audit
+from aggloom.runtime.storage.index_audit import check_key_index
 from aggloom.runtime.storage.key_index import KeyIndex
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import columns
@@ -55,6 +57,14 @@ class KeyTable:
         """Bytes that a key takes in arrays that are full, without those of its strings in the pool."""
         nulls = self.index.arrays.nulls.itemsize
         return 8 * len(self.fields) + nulls + 1 + 12 + 8 * len(self.stamp_names)
+
+    def check_restored(self, audit: Audit) -> Array:
+        """Raise StateCorruptError unless the arrays of a snapshot are a table; the slots in use (uint8[slots])."""
+        check_key_index(self.index, audit)
+        for name in self.stamp_names:
+            audit.require_length(self.capacity, self._stamp(name), self.stamps(name))
+        used: Array = self.index.arrays.used
+        return used
 
     def lookup(self, batch: pa.RecordBatch) -> Array:
         """The slot of each row's key, which are the first columns; new keys get one."""

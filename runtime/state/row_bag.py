@@ -12,11 +12,18 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from aggloom.runtime.state.bag_kernels import BagArrays, apply_changes, take_rows, walk_slots
+from aggloom.runtime.state.bag_kernels import (
+    BagArrays,
+    apply_changes,
+    check_chains,
+    take_rows,
+    walk_slots,
+)
 from aggloom.runtime.state.identified_rows import IdentifiedRows
 from aggloom.runtime.state.row_index import BLOCK, Applied
 from aggloom.runtime.state.row_store import Encoded
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
 
@@ -52,6 +59,18 @@ class RowBag(IdentifiedRows):
     def __len__(self) -> int:
         """Distinct rows in all slots, those that are gone and not freed included."""
         return len(self.rows)
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot are bags; used: uint8[slots], 1 for one in use."""
+        bag, name, rows = self.arrays, self.name, self.rows
+        self.rows.check_restored(audit)
+        audit.require_length(rows.capacity, name, bag.count, bag.after, bag.before)
+        audit.require_length(rows.capacity if self.keeps_degrees else 0, name, bag.degree)
+        audit.require_length(len(used), name, bag.head)
+        self.index.check_restored(audit, rows, 0 if self.single else len(rows), used)
+        marks = np.zeros(rows.capacity, np.uint8)
+        right = check_chains(bag, rows.arrays, self.index.arrays, self.single, marks)
+        audit.require(right, name, "its chains do not lead over its rows once")
 
     @property
     def is_airy(self) -> bool:

@@ -15,11 +15,14 @@ from aggloom.runtime.state.row_store import (
     LIVE,
     Encoded,
     RowArrays,
+    RowStore,
     is_null,
     same_row,
 )
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.hashing import combine
+from aggloom.runtime.storage.index_audit import check_cells
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.key_index import (
     around,
@@ -170,6 +173,32 @@ def _enter_all(index: RowIndexArrays, rows: RowArrays, ids: Array) -> None:
         name_row(index, at, h, slot, row)
 
 
+@kernel
+def _check_named(index: RowIndexArrays, rows: RowArrays, halves: Array) -> bool:
+    """Whether the rows that cells name are there, and have the hashes that these say (`halves`: of check_cells)."""
+    for row in range(len(halves)):
+        if halves[row] == -1:
+            continue
+        if rows.flags[row, 0] & 1 == 0:
+            return False
+        slot = np.int64(index.slot[row])
+        h = row_hash(rows.words, rows.flags, row, slot, index.identity)
+        if halves[row] != (h >> 32) & _LOW:
+            return False
+    return True
+
+
+@kernel
+def _check_slots(index: RowIndexArrays, rows: RowArrays, used: Array) -> bool:
+    """Whether each row is of a slot in use (`used`: uint8[slots])."""
+    for row in range(len(index.slot)):
+        if rows.flags[row, 0] & 1 != 0:
+            slot = np.int64(index.slot[row])
+            if slot < 0 or slot >= len(used) or used[slot] == 0:
+                return False
+    return True
+
+
 class RowIndex:
     """The table in an arena, and the slot of each row. name: what its arrays are called by."""
 
@@ -189,6 +218,20 @@ class RowIndex:
     def enter(self, rows: RowArrays, ids: Array) -> None:
         """Name rows in an empty index that has room for them; each has its slot, and no two are the same."""
         _enter_all(self.arrays, rows, ids)
+
+    def check_restored(self, audit: Audit, rows: RowStore, entries: int, used: Array) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot name so many of the rows.
+
+        used: uint8[slots], 1 for a slot of which there may be rows.
+        """
+        index, name, high = self.arrays, self.name, rows.high
+        audit.require_length(rows.capacity, name, index.slot)
+        right = _check_slots(index, rows.arrays, used)
+        audit.require(right, name, "a row is of a key that is not there")
+        halves = np.full(high, -1, np.int64)
+        right = check_cells(index.table, entries, high, halves)
+        right = right and _check_named(index, rows.arrays, halves)
+        audit.require(right, name, "its table does not lead to its rows")
 
     def named(self) -> Array:
         """The ids of the rows that cells name."""

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from aggloom.physical import is_pooled
 from aggloom.runtime.storage.arena import Arena, Array, airy
+from aggloom.runtime.storage.audit import Audit
+from aggloom.runtime.storage.index_audit import check_chain
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool, PoolArrays, hold, release
 from aggloom.runtime.values import columns
@@ -110,6 +112,25 @@ def _delete(rows: RowArrays, pool: PoolArrays, pooled: Array, ids: Array) -> Non
 
 
 @kernel
+def _check_rows(rows: RowArrays, pooled: Array, held: Array) -> int:
+    """How many rows are there, whose references to the pool are counted (`held`: int64[ids]); -1 if one is none."""
+    count = np.int64(0)
+    for row in range(len(rows.flags)):
+        if rows.flags[row, 0] & 1 == 0:
+            continue
+        if row >= rows.meta[HIGH]:
+            return np.int64(-1)
+        count += 1
+        for c in range(rows.words.shape[1]):
+            if pooled[c]:
+                i = rows.words[row, c]
+                if i < 0 or i >= len(held):
+                    return np.int64(-1)
+                held[i] += 1
+    return count
+
+
+@kernel
 def _gather(rows: RowArrays, ids: Array, columns: Array, words: Array, valid: Array) -> None:
     """Transpose some columns of rows; an id of -1 is a row of nulls."""
     for k in range(len(ids)):
@@ -169,6 +190,25 @@ class RowStore:
     def row_bytes(self) -> int:
         """Bytes that a row takes, without those of its strings in the pool."""
         return 8 * self.arrays.words.shape[1] + int(self.arrays.flags.shape[1])
+
+    def check_restored(self, audit: Audit) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot are rows."""
+        rows, name = self.arrays, self.name
+        audit.require_length(len(rows.words), name, rows.flags)
+        audit.require_length(4, name, rows.meta)
+        high, free, live = rows.meta[:3].tolist()
+        right = 0 <= live <= high <= len(rows.words)
+        right = right and _check_rows(rows, self.pooled, audit.held) == live
+        audit.require(right, name, "its rows are not as many as it says")
+        used = np.ascontiguousarray(rows.flags[:, 0])
+        right = check_chain(rows.words, free, high - live, high, used)
+        audit.require(right, name, "free rows are not listed once")
+
+    def require_live(self, audit: Audit, name: str, ids: Array) -> None:
+        """Raise StateCorruptError unless ids (int64[n]) are those of rows that are there, each once."""
+        right = not len(ids) or (ids.min() >= 0 and ids.max() < len(self.arrays.flags))
+        right = right and bool((self.arrays.flags[ids, 0] & 1 != 0).all())
+        audit.require(right and len(np.unique(ids)) == len(ids), name, "it names rows wrongly")
 
     def encode(self, batch: pa.RecordBatch) -> Encoded:
         """The rows of a batch, whose columns are cast to the store's; its strings are in the pool until it is swept.

@@ -23,6 +23,8 @@ from aggloom.runtime.state.sorted_kernels import (
     SortedArrays,
     Where,
     apply_changes,
+    check_places,
+    check_rings,
     collect_rows,
     count_before,
     locate_positions,
@@ -33,6 +35,7 @@ from aggloom.runtime.state.sorted_kernels import (
     take_rows,
 )
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.blocks import STAMP, WEIGHED
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.storage.tree import TreeView
@@ -63,6 +66,7 @@ class SortedRows(IdentifiedRows):
         self.key = SortKey(fields, order)
         self.tree = TreeView(arena, f"{name}.order", slots, 3)
         self.tree.arrays.meta[WEIGHED] = 1
+        self.tree.weighed = True
         for part, dtype in _BY_ID:
             arena.array(f"{name}.{part}", self.rows.capacity, dtype)
         self._path = np.empty(DEPTH, np.int64)
@@ -71,6 +75,20 @@ class SortedRows(IdentifiedRows):
     def __len__(self) -> int:
         """Rows in all slots, those that are gone and not freed included."""
         return len(self.rows)
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot are rows in order; used: uint8[slots], 1: in use."""
+        name, by_bytes = self.name, self.key.by_bytes
+        self.rows.check_restored(audit)
+        audit.require_length(self.rows.capacity, name, *self.arrays)
+        found = self.tree.check_restored(audit, len(used), by_bytes, by_bytes, by_arrival=True)
+        audit.require_length(self.rows.capacity, name, self.index.arrays.slot)
+        marks = np.zeros(self.rows.capacity, np.uint8)
+        right = check_places(self.arrays, self._where, found, marks)
+        audit.require(right, name, "its order does not lead over its rows once")
+        rings = check_rings(self.arrays, self._where, bool(self.unique), marks)
+        audit.require(rings >= 0, name, "equal rows do not lead to each other")
+        self.index.check_restored(audit, self.rows, rings, used)
 
     @property
     def is_airy(self) -> bool:

@@ -12,12 +12,9 @@ import json
 import logging
 import math
 import mmap
-import os
-import shutil
 import struct
 import zlib
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +29,13 @@ from aggloom.runtime.storage.checked import (
     without_checksum,
     write_anew,
 )
+from aggloom.runtime.storage.room import (
+    available_memory,
+    free_bytes,
+    grow_file,
+    map_file,
+    reserve_pages,
+)
 
 Array = NDArray[Any]
 FIRST_SLOTS = 16
@@ -40,16 +44,14 @@ _ROOMY = 1 << 12
 _HEADER = struct.Struct("<4sIQ")
 MAGIC = b"AGLA"
 _CODEC = "lz4"
+_MOST_PACKED = 256
+"""At most so many bytes are packed into one."""
 _LISTING = "arrays"
 OWN_FILE = 1 << 16
 """An array of so many bytes has a file of its own; smaller ones are on the heap, and written down with the listing."""
-_OF_FREE_ROOM = 0.9
-"""No array takes more of what a file system has left: others live there too."""
-_SMALL = 1 << 20
 _GROWING = 1 << 22
 _AHEAD = 4
 """An array on the heap of `_GROWING` bytes or more has addresses for so many times as many: it grows in place."""
-_MEMORY = Path("/proc/meminfo")
 
 _log = logging.getLogger("aggloom")
 _warned: set[int | None] = set()
@@ -101,6 +103,8 @@ class Arena:
         self._files: dict[str, _File | None] = {}
         self._reserved: dict[str, mmap.mmap] = {}
         self._made = 0
+        self._unchecked: set[str] = set()
+        """The arrays that came from outside, and have not been asked for by type yet."""
         if directory is None:
             return
         if (directory / _LISTING).exists():
@@ -113,9 +117,14 @@ class Arena:
             self._leave(e, 0)
 
     def array(self, name: str, rows: int, dtype: str, columns: int = 0) -> Array:
-        """The array `name`, created with `rows` zeroed rows if the arena does not have it yet."""
+        """The array `name`, created with `rows` zeroed rows if the arena does not have it yet.
+
+        Raises StateCorruptError where it came with a snapshot and is of another type.
+        """
         if name not in self._arrays:
             self._arrays[name] = self._create(name, rows, dtype, columns)
+        elif name in self._unchecked:
+            self._check_type(name, np.dtype(dtype), columns)
         return self._arrays[name]
 
     def resize(self, name: str, rows: int) -> Array:
@@ -182,20 +191,43 @@ class Arena:
             start = _HEADER.size
             listing = json.loads(bytes(data[start : start + head_size]))
             packed = bytes(data[start + head_size :])
+            if body_size > _MOST_PACKED * len(packed):
+                raise ValueError(f"{len(packed)} bytes cannot stand for {body_size}")
             body = pa.decompress(packed, body_size, codec=_CODEC, asbytes=True) if packed else b""
             whole = Arena()
             offset = 0
             for entry in listing:
-                dtype = np.dtype(entry["dtype"])
-                count = math.prod(entry["shape"])
-                flat = np.frombuffer(body, dtype, count, offset)
-                whole._arrays[entry["name"]] = flat.reshape(entry["shape"])
+                name, dtype, shape = _described(entry)
+                flat = np.frombuffer(body, dtype, math.prod(shape), offset)
+                if name in whole:
+                    raise ValueError(f"array {name} is there twice")
+                whole._arrays[name] = flat.reshape(shape)
                 offset += flat.nbytes
-        except (ValueError, KeyError, TypeError, struct.error, OSError, pa.ArrowException) as e:
+            if offset != body_size:
+                raise ValueError("its arrays are not as long as what they lie in")
+        except (
+            *(ValueError, KeyError, TypeError, struct.error, OSError, pa.ArrowException),
+            *(RecursionError, MemoryError, OverflowError),
+        ) as e:
             raise StateCorruptError(
                 f"state snapshot cannot be read: {e}. Restart from an older checkpoint or replay the source."
             ) from e
+        for name in self._arrays.keys() - whole._arrays.keys():
+            self._drop(name)
+            del self._arrays[name], self._files[name]
         self.adopt(whole)
+        self._unchecked = set(whole._arrays)
+
+    def _check_type(self, name: str, dtype: np.dtype[Any], columns: int) -> None:
+        """Raise StateCorruptError unless an array that came from outside is of a type, with so many columns."""
+        array = self._arrays[name]
+        there = array.shape[1] if array.ndim == 2 else 0
+        if array.dtype != dtype or there != columns:
+            raise StateCorruptError(
+                f"state snapshot cannot be used: array {name} is {array.dtype} with {there} columns, not {dtype} "
+                f"with {columns}. Restart from an older checkpoint or replay the source."
+            )
+        self._unchecked.discard(name)
 
     def flush(self) -> None:
         """Write down what the files hold, so that another process can open them.
@@ -251,9 +283,10 @@ class Arena:
                 if Identity.of(directory / file) != Identity(*identity):
                     raise ValueError(f"{file} was changed")
                 self._files[name] = _File(file, identity[0])
-                self._arrays[name] = _mapped(directory / file, np.dtype(dtype), tuple(shape))
+                self._arrays[name] = map_file(directory / file, np.dtype(dtype), tuple(shape))
                 if checksum_of(self._arrays[name]) != checksum:
                     raise ValueError(f"{file} was changed")
+            self._unchecked = set(self._arrays)
         except (OSError, ValueError, KeyError, TypeError) as e:
             raise StateCorruptError(
                 f"live state in {directory} cannot be opened: {e}. Delete the directory; it is made again."
@@ -267,15 +300,15 @@ class Arena:
             path = self.directory / f"{name.replace('/', '_')}.{self._made}.bin"
             self._made += 1
             try:
-                inode = _grown(path, 0, size)
-                array = _mapped(path, kind, shape)
+                inode = grow_file(path, 0, size)
+                array = map_file(path, kind, shape)
                 self._drop(name)
                 self._files[name] = _File(path.name, inode)
                 return array
             except OSError as e:
                 self._leave(e, size)
         self._drop(name)
-        pages = _reserved(_AHEAD * size) if size >= _GROWING else None
+        pages = reserve_pages(_AHEAD * size) if size >= _GROWING else None
         if pages is None:
             return np.zeros(shape, kind)
         self._reserved[name] = pages
@@ -294,9 +327,9 @@ class Arena:
             return None
         path = self.directory / file.name
         try:
-            if _grown(path, old.nbytes, size) != file.inode:
+            if grow_file(path, old.nbytes, size) != file.inode:
                 raise FileNotFoundError(errno.ENOENT, "was replaced", str(path))
-            return _mapped(path, old.dtype, shape)
+            return map_file(path, old.dtype, shape)
         except OSError as e:
             self._leave(e, size - old.nbytes)
             return None
@@ -313,9 +346,9 @@ class Arena:
         """Go on without the directory; raises StateRoomError if `more` bytes do not fit in memory."""
         directory = self.directory
         assert directory is not None
-        memory = _available_memory()
+        memory = available_memory()
         message = f"live state in {directory}: {error.strerror or error} ({more:,} bytes are needed"
-        message += f", {_free(directory):,} are free there"
+        message += f", {free_bytes(directory):,} are free there"
         fix = "Set AGGLOOM_STATE_DIR to a directory with more room, or free some."
         if memory is not None and more > memory:
             raise StateRoomError(f"{message}, and {memory:,} in memory). {fix}") from error
@@ -325,61 +358,14 @@ class Arena:
             _log.warning("%s); it stays in memory, and is rebuilt for each batch. %s", message, fix)
 
 
-def _reserved(size: int) -> mmap.mmap | None:
-    """So many zeros on the heap, which take room once they are written to; None where the system has not so many."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
-    try:
-        pages = mmap.mmap(-1, size, flags=flags)
-    except (OSError, ValueError, OverflowError):
-        return None
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        # As NumPy's own arrays of this size.
-        with suppress(OSError):
-            pages.madvise(mmap.MADV_HUGEPAGE)
-    return pages
-
-
-def _grown(path: Path, old: int, size: int) -> int:
-    """Make a file so large, with every block of it there, and say its inode; raises OSError if there is no room.
-
-    old: its size so far; 0 makes it.
-    """
-    if size - old > _SMALL and size - old > _OF_FREE_ROOM * _free(path.parent):
-        raise OSError(errno.ENOSPC, "no room")
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (0 if old else os.O_CREAT | os.O_EXCL))
-    try:
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(descriptor, old, size - old)
-        else:
-            os.ftruncate(descriptor, size)
-        return os.fstat(descriptor).st_ino
-    finally:
-        os.close(descriptor)
-
-
-def _mapped(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """The whole of a file as an array."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        pages = mmap.mmap(descriptor, math.prod(shape) * dtype.itemsize)
-        # Keys come in any order: where state is larger than memory, reading ahead would be all that the disk does.
-        pages.madvise(mmap.MADV_RANDOM)
-        return np.ndarray(shape, dtype, pages)
-    finally:
-        os.close(descriptor)
-
-
-def _free(directory: Path) -> int:
-    """The bytes that a directory's file system has left; 0 if it cannot say."""
-    there = next((each for each in (directory, *directory.parents) if each.is_dir()), None)
-    return shutil.disk_usage(there).free if there else 0
-
-
-def _available_memory() -> int | None:
-    """The bytes that new arrays on the heap can have; None if the system does not say."""
-    try:
-        lines = _MEMORY.read_text().splitlines()
-    except OSError:
-        return None
-    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(found[0]) * 1024 if found else None
+def _described(entry: dict[str, Any]) -> tuple[str, np.dtype[Any], tuple[int, ...]]:
+    """The name, type and shape of an array as a listing has them; raises ValueError, KeyError or TypeError."""
+    name, dtype, shape = entry["name"], np.dtype(entry["dtype"]), entry["shape"]
+    if not isinstance(name, str) or not name.isprintable():
+        raise ValueError(f"{name!r} is no name of an array")
+    if dtype.kind not in "iufb" or not dtype.isnative:
+        raise ValueError(f"array {name} is of type {dtype}")
+    sizes = [size for size in shape if type(size) is int and 0 <= size < 1 << 40]
+    if len(sizes) != len(shape) or len(shape) not in (1, 2):
+        raise ValueError(f"array {name} has the shape {shape}")
+    return name, dtype, tuple(sizes)

@@ -20,7 +20,7 @@ from aggloom.runtime.storage.pool import Pool, PoolArrays, hold, release
 
 HIGH, FREE, LIVE = range(3)
 _BLOCK = 1024
-_SLOT = 0xFFFFFFFF
+SLOT_BITS = 0xFFFFFFFF
 
 
 class IndexArrays(NamedTuple):
@@ -44,7 +44,7 @@ class Scratch(NamedTuple):
 
 
 @kernel
-def _hash(words: Array, r: int, mask: int, width: int) -> int:
+def hash_key(words: Array, r: int, mask: int, width: int) -> int:
     h = np.int64(mask)
     for c in range(width):
         h = combine(h, words[r, c])
@@ -74,7 +74,7 @@ def entries_in(cells: int) -> int:
 @kernel
 def slot_in(cell: int) -> int:
     """The slot that a cell names, -1 if it is empty."""
-    return (cell & _SLOT) - 1
+    return (cell & SLOT_BITS) - 1
 
 
 @kernel
@@ -156,7 +156,7 @@ def _enter(
     else:
         slot = index.meta[HIGH]
         index.meta[HIGH] += 1
-    index.table[cell] = (h & ~_SLOT) | (slot + 1)
+    index.table[cell] = (h & ~SLOT_BITS) | (slot + 1)
     index.nulls[slot] = nulls[r]
     index.used[slot] = 1
     index.meta[LIVE] += 1
@@ -224,7 +224,7 @@ def _remove(index: IndexArrays, pool: PoolArrays, pooled: Array, slots: Array) -
     cells, width = len(index.table), len(pooled)
     for r in range(len(slots)):
         s = slots[r]
-        at = home(_hash(index.words, s, np.int64(index.nulls[s]), width), cells)
+        at = home(hash_key(index.words, s, np.int64(index.nulls[s]), width), cells)
         while slot_in(index.table[at]) != s:
             at = around(at + 1, cells)
         close_gap(index.table, at)

@@ -15,7 +15,7 @@ from aggloom.runtime.storage.hashing import combine, table_size
 from aggloom.runtime.storage.jit import kernel
 
 HIGH, FREE, HEAP_USED, HEAP_LIVE, ZEROS, LIVE = range(6)
-_FIRST_IDS, _FIRST_BYTES = 16, 256
+_FIRST_IDS, FIRST_BYTES = 16, 256
 _BLOCK = 64
 """Rows that are looked up together."""
 
@@ -274,7 +274,7 @@ class Pool:
         a = {name: arena.array(f"pool.{name}", _FIRST_IDS, dtype) for name, dtype in self._BY_ID}
         self.arrays = PoolArrays(
             table=arena.array("pool.table", table_size(_FIRST_IDS), "i4"),
-            heap=arena.array("pool.heap", _FIRST_BYTES, "u1"),
+            heap=arena.array("pool.heap", FIRST_BYTES, "u1"),
             meta=arena.array("pool.meta", 8, "i8"),
             **a,
         )
@@ -333,10 +333,10 @@ class Pool:
             _sweep(self.arrays)
         p = self.arrays
         live = int(p.meta[HEAP_LIVE])
-        if len(p.heap) > max(_FIRST_BYTES, 4 * live) or int(p.meta[HEAP_USED]) > max(
-            _FIRST_BYTES, 2 * live
+        if len(p.heap) > max(FIRST_BYTES, 4 * live) or int(p.meta[HEAP_USED]) > max(
+            FIRST_BYTES, 2 * live
         ):
-            heap = self.arena.replace("pool.heap", max(_FIRST_BYTES, 2 * live))
+            heap = self.arena.replace("pool.heap", max(FIRST_BYTES, 2 * live))
             _compact(p, heap)
             self.arrays = p._replace(heap=heap)
         if int(self.arrays.meta[LIVE]) == 0 and len(self.arrays.offset) > _FIRST_IDS:

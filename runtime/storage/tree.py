@@ -5,9 +5,11 @@ Blocks are those of blocks.py; full ones are split on the way down.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from aggloom.runtime.storage.arena import Arena, airy
+from aggloom.runtime.storage.arena import Arena, Array, airy
 from aggloom.runtime.storage.blocks import (
     INNER,
     LARGEST,
@@ -34,6 +36,15 @@ from aggloom.runtime.storage.blocks import (
 )
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays, release
+from aggloom.runtime.storage.tree_audit import (
+    FRAMES,
+    check_blocks,
+    check_free,
+    heads_are_right,
+)
+
+if TYPE_CHECKING:
+    from aggloom.runtime.storage.audit import Audit
 
 META_SIZE = 6
 _FIRST_WORDS = 64
@@ -233,6 +244,7 @@ class TreeView:
     """Owner of a Tree in an arena; `width` counts by word."""
 
     queue_length = 1
+    weighed = False
 
     def __init__(self, arena: Arena, name: str, slots: int, width: int) -> None:
         self.arena, self.name = arena, name
@@ -252,6 +264,26 @@ class TreeView:
         kept = Tree._fields[:-1]
         arrays = [self.arena.array(f"{self.name}.{array}", 0, "i8") for array in kept]
         self.arrays = Tree(*[*arrays, self._queue])
+
+    def check_restored(
+        self, audit: Audit, slots: int, pooled: bool, by_bytes: bool, by_arrival: bool = False
+    ) -> Array:
+        """Raise StateCorruptError unless the arrays of a snapshot are trees of so many slots.
+
+        pooled, by_bytes: whether words are ids of the pool, and in the order of their bytes. by_arrival: those alike
+        are in the order of their arrivals; then slot and entry of every word are returned (int64[n, 2]).
+        """
+        tree, name = self.arrays, self.name
+        audit.require_length(slots, name, tree.root)
+        audit.require(len(tree.free) == LARGEST + 1, name, "its lists of free blocks are others")
+        audit.require(heads_are_right(tree, self.weighed), name, "its numbers are out of bounds")
+        found = np.zeros((int(tree.meta[LIVE]) if by_arrival else 0, 2), np.int64)
+        marks, way = np.zeros(len(tree.heap), np.uint8), np.zeros((FRAMES, 2), np.int64)
+        flags = pooled, by_bytes, by_arrival
+        right = check_blocks(tree, audit.pool.arrays, flags, audit.held, marks, way, found)
+        audit.require(right, name, "its blocks are no trees")
+        audit.require(check_free(tree, marks), name, "its blocks lie in one another")
+        return found
 
     @property
     def live(self) -> int:

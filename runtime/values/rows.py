@@ -231,8 +231,20 @@ def _payload_code(dtype: pa.DataType) -> list[tuple[int, int]]:
 
 
 @kernel
+def _goes_on(data: Array, at: int) -> bool:
+    """Whether a text has not ended at a place; bytes of a foreign type may have no end."""
+    return at + 1 < len(data) and (data[at] != 0 or data[at + 1] != 0)
+
+
+@kernel
+def _has_more(data: Array, at: int) -> bool:
+    """Whether there is another element at a place."""
+    return at < len(data) and data[at] != 0
+
+
+@kernel
 def _text_end(data: Array, at: int) -> int:
-    while data[at] != 0 or data[at + 1] != 0:
+    while _goes_on(data, at):
         at += 2 if data[at] == 0 else 1
     return at + 2
 
@@ -244,7 +256,7 @@ def _walk(data: Array, at: int, code: Array) -> int:
     while step < len(code):
         what, far = code[step, 0], code[step, 1]
         if what == _MARK:
-            step += 1 if data[at] != 0 else far
+            step += 1 if _has_more(data, at) else far
             at += 1
         elif what == _BACK:
             step -= far
@@ -266,7 +278,7 @@ def _find_elements(data: Array, starts: Array, code: Array, ends: Array, found: 
     n = np.int64(0)
     for r in range(len(starts)):
         at = starts[r]
-        while data[at] != 0:
+        while _has_more(data, at):
             if len(found) > 0:
                 found[n] = at + 1
             n += 1
@@ -278,7 +290,7 @@ def _find_elements(data: Array, starts: Array, code: Array, ends: Array, found: 
 def _measure_texts(data: Array, starts: Array, ends: Array) -> None:
     for r in range(len(starts)):
         at, length = starts[r], np.int64(0)
-        while data[at] != 0 or data[at + 1] != 0:
+        while _goes_on(data, at):
             at += 2 if data[at] == 0 else 1
             length += 1
         ends[r + 1] = ends[r] + length

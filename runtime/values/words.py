@@ -137,21 +137,27 @@ def _wide_bytes(heap: Array, at: int) -> tuple[int, int]:
 
 
 @kernel
+def _inside(pool: PoolArrays, at: int) -> int:
+    """A place from which 16 bytes can be read, where those of another type would be too few."""
+    return min(at, len(pool.heap) - 16)
+
+
+@kernel
 def pooled_to_wide(pool: PoolArrays, word: int) -> tuple[int, int]:
     """The 128 bits of a wide decimal's id."""
-    return _wide_bytes(pool.heap, pool.offset[word])
+    return _wide_bytes(pool.heap, _inside(pool, pool.offset[word]))
 
 
 @kernel
 def row_word(pool: PoolArrays, word: int, offset: int) -> int:
     """The word of a row's component whose payload is at an offset."""
-    return np.int64(_big_endian(pool.heap, pool.offset[word] + offset) ^ _TOP)
+    return np.int64(_big_endian(pool.heap, _inside(pool, pool.offset[word] + offset)) ^ _TOP)
 
 
 @kernel
 def row_wide(pool: PoolArrays, word: int, offset: int) -> tuple[int, int]:
     """The 128 bits of a row's component whose payload is at an offset."""
-    return _wide_bytes(pool.heap, pool.offset[word] + offset)
+    return _wide_bytes(pool.heap, _inside(pool, pool.offset[word] + offset))
 
 
 @kernel

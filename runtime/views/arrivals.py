@@ -13,6 +13,7 @@ from aggloom.runtime.views.sequence import (
     is_ghost,
     sequence_append,
     sequence_holds,
+    sequence_owe,
     sequence_remove,
 )
 
@@ -36,8 +37,7 @@ def sequence_merge(
         if pooled:
             word = import_word(pool, other_pool, word)
         if is_ghost(other, node):
-            for _ in range(-other.newest[node]):
-                sequence_remove(view, pool, pooled, slot, word)
+            sequence_owe(view, pool, pooled, slot, word, -np.int64(other.newest[node]))
         else:
             sequence_append(view, pool, pooled, slot, word)
         node = np.int64(other.following[node])

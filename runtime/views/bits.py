@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import PoolArrays
 
@@ -110,6 +111,11 @@ class FixedView:
     def _reload(self) -> None:
         kept = (self.arena.array(f"{self.name}.{array}", 0, "i8") for array in self._by_slot)
         self.arrays = self._arrays_type(*kept, *self._scratch)
+
+    def check_restored(self, audit: Audit, slots: int, pooled: bool, by_bytes: bool) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot have a row for each slot."""
+        arrays = (getattr(self.arrays, array) for array in self._by_slot)
+        audit.require_length(slots, self.name, *arrays)
 
     def reserve_slots(self, slots: int) -> None:
         for array in self._by_slot:

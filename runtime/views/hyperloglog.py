@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.hashing import mix
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays
@@ -226,3 +227,9 @@ class HyperLogLogView(FixedView):
         arena.array(f"{name}.filled", slots, "i4")
         scratch = np.zeros(MOST_ENTRIES, np.uint32)
         super().__init__(arena, name, HyperLogLogs, ("cells", "filled"), scratch)
+
+    def check_restored(self, audit: Audit, slots: int, pooled: bool, by_bytes: bool) -> None:
+        super().check_restored(audit, slots, pooled, by_bytes)
+        filled, most = self.arrays.filled, min(self.arrays.cells.shape[1], MOST_ENTRIES)
+        right = not ((filled < MANY) | (filled > most)).any()
+        audit.require(right, self.name, "a slot has more entries than there is room for")

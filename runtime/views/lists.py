@@ -14,6 +14,7 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.blocks import Tree
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays
+from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.storage.tree import tree_start, tree_step
 from aggloom.runtime.views.sequence import Sequence, is_ghost
 
@@ -137,6 +138,7 @@ def new_list_out(n: int) -> ListOut:
 
 def grown(out: ListOut) -> ListOut:
     """The same with twice the room, not FULL; the caller sets USED back to the row's start."""
+    require_memory(32 * len(out.words), "the values of a result")
     more = np.zeros(len(out.words), np.int64)
     return ListOut(
         np.concatenate([out.words, more]),

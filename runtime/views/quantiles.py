@@ -22,6 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.blocks import (
     INNER,
     STRIDE,
@@ -251,6 +252,15 @@ class QuantilesView:
     def arrays(self) -> Quantiles:
         own = (self.arena.array(f"{self.name}.{a}", 0, "i8") for a in ("rows", "fresh", "meta"))
         return Quantiles(self._tree.arrays, *own)
+
+    def check_restored(self, audit: Audit, slots: int, pooled: bool, by_bytes: bool) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot are summaries of so many slots."""
+        arrays = self.arrays
+        audit.require_length(slots, self.name, arrays.rows, arrays.fresh)
+        self._tree.check_restored(audit, slots, pooled, by_bytes)
+        empty = arrays.tree.root == 0
+        right = bool((arrays.rows[~empty] > 0).all() and (arrays.rows[empty] == 0).all())
+        audit.require(right, self.name, "a summary without entries has rows")
 
     @property
     def live(self) -> int:

@@ -153,6 +153,8 @@ def ranked_below(view: Tree, pool: PoolArrays, pooled: bool, slot: int, word: in
 class RankedView(TreeView):
     """Owner of a weighed Tree; `width` is the generic constructor's, an entry always has a count and a weight."""
 
+    weighed = True
+
     def __init__(self, arena: Arena, name: str, slots: int, width: int = 2) -> None:
         super().__init__(arena, name, slots, 2)
         self.arrays.meta[WEIGHED] = 1

@@ -13,6 +13,7 @@ import numpy as np
 
 from aggloom.runtime.storage import pairs
 from aggloom.runtime.storage.arena import Arena, Array, airy
+from aggloom.runtime.storage.audit import Audit, check_stack
 from aggloom.runtime.storage.hashing import table_size
 from aggloom.runtime.storage.jit import cold_kernel, kernel
 from aggloom.runtime.storage.pool import PoolArrays, hold, release
@@ -121,6 +122,18 @@ def sequence_holds(view: Sequence, slot: int, word: int) -> bool:
 
 
 @kernel
+def sequence_owe(
+    view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int, rows: int
+) -> None:
+    """Take out the oldest occurrences of a value, so many of them; its ghost waits for those that are not there."""
+    while rows > 0 and sequence_holds(view, slot, word):
+        sequence_remove(view, pool, pooled, slot, word)
+        rows -= 1
+    if rows > 0:
+        _haunt(view, pool, pooled, slot, word, rows)
+
+
+@kernel
 def sequence_remove(view: Sequence, pool: PoolArrays, pooled: bool, slot: int, word: int) -> None:
     """Take out the oldest occurrence of a value; without any, its ghost waits for it."""
     node = pairs.find(view.table, view.slots, view.words, slot, word)
@@ -159,6 +172,87 @@ def _rehash(view: Sequence) -> None:
             node = np.int64(view.following[node])
 
 
+@kernel
+def _check_lists(view: Sequence, marks: Array) -> bool:
+    """Whether the lists of all slots lead over every node in use once, in both directions.
+
+    marks: uint8[nodes], 1 for a free node and else 0; set to 2 for one that a list leads over.
+    """
+    high, live = view.meta[pairs.HIGH], view.meta[pairs.LIVE]
+    count = np.int64(0)
+    for s in range(len(view.head)):
+        node, before = np.int64(view.head[s]), np.int64(0)
+        while node != 0:
+            if node < 1 or node > high or marks[node] != 0:
+                return False
+            if view.slots[node] != s or view.preceding[node] != before:
+                return False
+            marks[node] = 2
+            count += 1
+            before, node = node, np.int64(view.following[node])
+        if view.tail[s] != before:
+            return False
+    return count == live
+
+
+@kernel
+def _check_pairs(view: Sequence, marks: Array) -> bool:
+    """Whether the table finds the oldest node of each value, from which its equals lead on to the newest.
+
+    marks: uint8[nodes], 2 for a node in use; set to 3.
+    """
+    cells = len(view.table)
+    mask, empty, count = cells - 1, False, np.int64(0)
+    for at in range(cells):
+        empty = empty or view.table[at] == 0
+    if cells & mask != 0 or not empty:
+        return False
+    for at in range(cells):
+        oldest = np.int64(view.table[at])
+        if oldest == 0:
+            continue
+        if oldest < 1 or oldest >= len(marks) or marks[oldest] != 2:
+            return False
+        slot, word = np.int64(view.slots[oldest]), view.words[oldest]
+        home = pairs.pair_hash(slot, word) & mask
+        while home != at:
+            # A value that a probe does not come to would be there twice.
+            node = np.int64(view.table[home])
+            if node < 1 or node >= len(marks) or marks[node] < 2:
+                return False
+            if view.slots[node] == slot and view.words[node] == word:
+                return False
+            home = (home + 1) & mask
+        node = oldest
+        while True:
+            marks[node] = 3
+            count += 1
+            after = np.int64(view.same[node])
+            if after == 0:
+                break
+            if after < 1 or after >= len(marks) or marks[after] != 2:
+                return False
+            if view.slots[after] != slot or view.words[after] != word:
+                return False
+            node = after
+        newest = np.int64(view.newest[oldest])
+        if newest != node and (newest >= 0 or node != oldest):
+            return False
+    return count == view.meta[pairs.LIVE]
+
+
+@kernel
+def _hold_nodes(view: Sequence, held: Array, marks: Array) -> bool:
+    """Count the references of nodes in use, whose marks are 3, to the pool (`held`: int64[ids])."""
+    for node in range(len(marks)):
+        if marks[node] == 3:
+            word = view.words[node]
+            if word < 0 or word >= len(held):
+                return False
+            held[word] += 1
+    return True
+
+
 class SequenceView:
     """Owner of a Sequence in an arena."""
 
@@ -187,6 +281,23 @@ class SequenceView:
         self.arrays = Sequence(
             *(self.arena.array(f"{self.name}.{array}", 0, "i4") for array in Sequence._fields)
         )
+
+    def check_restored(self, audit: Audit, slots: int, pooled: bool, by_bytes: bool) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot are sequences of so many slots."""
+        view, name = self.arrays, self.name
+        nodes = len(view.free)
+        audit.require_length(slots, name, view.head, view.tail)
+        audit.require_length(nodes, name, *(getattr(view, each) for each, _ in self._BY_NODE))
+        high, free, live = view.meta[:3].tolist()
+        right = 0 <= free <= high < nodes and live == high - free
+        marks = np.zeros(nodes, np.uint8)
+        right = right and check_stack(view.free, free, marks, 1, high)
+        audit.require(right, name, "free nodes are not listed once")
+        audit.require(_check_lists(view, marks), name, "its lists do not lead over its nodes once")
+        audit.require(_check_pairs(view, marks), name, "its table does not lead to its values")
+        if pooled:
+            right = _hold_nodes(view, audit.held, marks)
+            audit.require(right, name, "a string that the pool does not have")
 
     @property
     def live(self) -> int:

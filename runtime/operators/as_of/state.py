@@ -12,6 +12,7 @@ from aggloom.runtime.operators.as_of.side import Side
 from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL
 
@@ -99,6 +100,21 @@ class AsOfState(RowState):
         self.pool.sweep()
         if self.table.is_airy or any(side.rows.is_airy for side in self.sides):
             self._compact()
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
+        for side in self.sides:
+            side.rows.check_restored(audit, used)
+            if side.owed is not None:
+                side.owed.check_restored(audit, used)
+        audit.require_length(1, "clock", self.clock)
+        if self.settings.waits:
+            audit.require_length(len(used), "due", self.due)
+            return
+        audit.require_length(self.left.rows.rows.capacity, "found", self.found)
+        rows = np.flatnonzero(self.found)
+        self.left.rows.rows.require_live(audit, "found", rows)
+        self.right.rows.rows.require_live(audit, "found", np.unique(self.found[rows] - 1))
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)

@@ -11,6 +11,7 @@ from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
@@ -112,6 +113,19 @@ class DeduplicateState(RowState):
         self.pool.sweep()
         if self.table.is_airy or (self.holds and self.rows.is_airy):
             self._compact()
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
+        audit.require_length(len(used), "row", *map(self.time, self._by_slot))
+        audit.require_length(1, "clock", self.clock)
+        with_row = np.flatnonzero(self.row > 0)
+        # What was given out is remembered where rows wait to be, or are not kept.
+        least = GIVEN if "due" in self._times or not self.holds else NONE
+        right = bool((self.row >= least).all() and (used[with_row] != 0).all())
+        audit.require(right and (self.holds or not len(with_row)), "row", "it names rows wrongly")
+        if self.holds:
+            self.rows.check_restored(audit)
+            self.rows.require_live(audit, "row", self.row[with_row] - 1)
 
     @property
     def _by_slot(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from aggloom.runtime.operators.join.output_kernels import (
 from aggloom.runtime.operators.join.stored import Stored
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, Kinds
 
 Columns = list[Array]
@@ -105,6 +106,7 @@ class Output:
             return no_rows(self.settings.result)
         ids, times = rows.ids, np.abs(rows.weight)
         if len(times) and times.max() > 1:
+            require_memory(64 * int(times.sum()), "joined rows")
             ids = tuple(np.repeat(each, times) for each in ids)
             kinds = np.repeat(kinds, times)
         found: dict[str, pa.Array] = {}

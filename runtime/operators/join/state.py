@@ -13,6 +13,7 @@ from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
 
@@ -88,6 +89,11 @@ class JoinState(RowState):
         for bag in self._bags():
             bag.empty(slots)
         self.leave(slots)
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
+        for bag in self._bags():
+            bag.check_restored(audit, used)
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)

@@ -19,6 +19,7 @@ from aggloom.runtime.operators.join.state import JoinState
 from aggloom.runtime.operators.join.timed_settings import TimedSettings
 from aggloom.runtime.operators.steps import Rows, joined
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.values.changelog import INSERT
 from aggloom.runtime.values.clock import BEFORE_ALL, Clock
 
@@ -30,6 +31,10 @@ class TimedState(JoinState):
     def clock(self) -> Array:
         """The watermark."""
         return self.arena.array("clock", 0, "i8")
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        super().check_restored(audit, used)
+        audit.require_length(1, "clock", self.clock)
 
     def _open(self, arena: Arena) -> None:
         super()._open(arena)

@@ -19,6 +19,7 @@ from aggloom.runtime.operators.lookup.state import LookupState
 from aggloom.runtime.operators.rows_by_key import RowsByKey
 from aggloom.runtime.operators.steps import Rows, joined, no_rows
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.room import require_memory
 from aggloom.runtime.values.changelog import (
     DELETE,
     INSERT,
@@ -128,7 +129,7 @@ class LookupOperator(RowsByKey[LookupState]):
         none = np.zeros(0, np.int64)
         ids = np.concatenate([none, *(each for _, each in self.state.bag.walk(slots))])
         ids = ids[~self.state.is_nothing(ids)]
-        return self.state.gather(np.repeat(ids, self.state.bag.counts(ids)))
+        return self.state.gather(_repeated(ids, self.state.bag.counts(ids)))
 
     def _bundle(self, batch: pa.RecordBatch, kinds: Kinds, now: int) -> Rows:
         """What a bundle changes."""
@@ -150,7 +151,7 @@ class LookupOperator(RowsByKey[LookupState]):
         counts = state.bag.counts(leaves)
         old = Side(
             np.repeat(gone_slots[~state.is_nothing(gone)], counts),
-            state.gather(np.repeat(leaves, counts)),
+            state.gather(_repeated(leaves, counts)),
         )
         rows = np.flatnonzero(stays)
         came = self._came(batch, rows, slots[groups[rows]])
@@ -215,3 +216,9 @@ def _as_it_came(old: Side, new: Side, kind: int, schema: pa.Schema) -> Rows:
         for side, code in ((old, goes), (new, comes))
     ]
     return joined(parts, schema)
+
+
+def _repeated(ids: Array, counts: Array) -> Array:
+    """Rows (int64[n]), each as often as it is there; raises StateRoomError where those are too many."""
+    require_memory(64 * int(counts.sum(dtype=np.int64)), "joined rows")
+    return np.repeat(ids, counts)

@@ -11,6 +11,7 @@ from aggloom.runtime.operators.rows_by_key import RowState
 from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
 ARRIVAL, NOTHING = "$arrival", "$nothing"
@@ -111,6 +112,12 @@ class LookupState(RowState):
         self.pool.sweep()
         if self.table.is_airy or self.bag.is_airy:
             self._compact()
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
+        audit.require_length(len(used), "depth", self.depth, self.owed)
+        audit.require_length(1, "next", self._next)
+        self.bag.check_restored(audit, used)
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)

@@ -25,6 +25,7 @@ from aggloom.runtime.operators.over.sums import Sums
 from aggloom.runtime.operators.sorted_by_key import SortedByKey
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import INSERT, Kinds
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
@@ -126,6 +127,14 @@ class OverOnceOperator(SortedByKey[OverState]):
     def take_late(self) -> list[Rows]:
         late, self._late = self._late, []
         return late
+
+    def check_restored(self) -> None:
+        """Raise StateCorruptError unless no more rows are said to have been seen than there are."""
+        state = self.state
+        slots = np.arange(state.table.capacity, dtype=np.int64)
+        given, sizes = state.number("given"), state.sorted.sizes(slots)[0]
+        if not ((given >= 0) & (given <= sizes)).all():
+            raise corrupt_snapshot("more rows were given out than there are")
 
     def settle(self) -> None:
         if self._sums is not None:

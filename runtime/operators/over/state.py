@@ -15,6 +15,7 @@ from aggloom.runtime.state.row_store import RowStore
 from aggloom.runtime.state.sort_key import SortColumn
 from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values.clock import BEFORE_ALL
 
@@ -104,6 +105,21 @@ class OverState(SortedState):
         self.pool.sweep()
         if self._compacts and (self.table.is_airy or self.sorted.is_airy):
             self._compact()
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
+        self.sorted.check_restored(audit, used)
+        if self.kept:
+            self.results.check_restored(audit)
+            audit.require_length(self.sorted.rows.capacity, "told", self.told)
+            rows = np.flatnonzero(self.told)
+            self.sorted.rows.require_live(audit, "told", rows)
+            self.results.require_live(audit, "told", self.told[rows] - 1)
+        if self.owed is not None:
+            self.owed.check_restored(audit, used)
+        for name in self._numbers:
+            audit.require_length(len(used), name, self.number(name))
+        audit.require_length(1, "clock", self.clock)
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)

@@ -14,6 +14,7 @@ from aggloom.runtime.state.row_bag import RowBag
 from aggloom.runtime.state.sort_key import SortColumn
 from aggloom.runtime.state.sorted_rows import SortedRows
 from aggloom.runtime.storage.arena import Arena, Array
+from aggloom.runtime.storage.audit import Audit
 from aggloom.runtime.storage.pool import Pool
 
 _TELLING = 5
@@ -74,6 +75,13 @@ class RankState(SortedState):
         self.pool.sweep()
         if self.table.is_airy or self.sorted.is_airy:
             self._compact()
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other; used: uint8[slots], 1: in use."""
+        audit.require_length(len(used), "end", self.end)
+        self.sorted.check_restored(audit, used)
+        if self.owed is not None:
+            self.owed.check_restored(audit, used)
 
     def _open(self, arena: Arena) -> None:
         self.arena, self.pool = arena, Pool(arena)

@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from aggloom.codegen.planner import Bounds
-from aggloom.codegen.windows import Windowing, result_schema
+from aggloom.codegen.windows import Aligned, Windowing, result_schema
 from aggloom.errors import DataError, NotMergeableError
 from aggloom.runtime.operators.base import OneInput, Partials
 from aggloom.runtime.operators.steps import Rows, no_rows
 from aggloom.runtime.operators.windows.assign import bound_columns
 from aggloom.runtime.operators.windows.output import WindowOutput
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import Kinds, is_retraction
 from aggloom.runtime.values.clock import AFTER_ALL, BEFORE_ALL, NO_TIME, Clock, instant
 
@@ -105,6 +106,14 @@ class WindowOperator(OneInput):
     def snapshot(self) -> bytes:
         self.clock  # noqa: B018
         return super().snapshot()
+
+    def check_restored(self) -> None:
+        """Raise StateCorruptError unless the clock of a snapshot is one."""
+        now, assigner = self.clock, self.windowing.assigner
+        right = len(now) > FIRED and bool((np.abs(now.astype(np.float64)) <= AFTER_ALL).all())
+        most = assigner.size_ms if isinstance(assigner, Aligned) else 0
+        if not right or not 0 <= now[STAGGER] <= 1 + most:
+            raise corrupt_snapshot("clock: its times are out of bounds")
 
     def start_with(self, other: WindowOperator) -> None:
         # Windows may start by the time of the bucket's first row, which may be another key's.

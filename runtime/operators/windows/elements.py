@@ -78,8 +78,8 @@ class ElementStore:
         return to_bytes(pa.Table.from_batches(self._chunks, self._schema))
 
     def load(self, data: bytes) -> None:
-        """What `dump` wrote, instead of all rows."""
-        self._fill(from_bytes(data).to_batches())
+        """What `dump` wrote, instead of all rows; raises ValueError or ArrowException."""
+        self._fill(from_bytes(data, self._schema).to_batches())
 
     def _fill(self, chunks: list[pa.RecordBatch]) -> None:
         self._chunks: list[pa.RecordBatch] = []
@@ -162,10 +162,15 @@ def to_bytes(table: pa.Table) -> bytes:
     return data
 
 
-def from_bytes(data: bytes) -> Any:
-    """The table of an Arrow stream."""
+def from_bytes(data: bytes, schema: pa.Schema) -> Any:
+    """The table of an Arrow stream with these columns; raises ValueError or ArrowException unless it is one."""
     with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
+        table = reader.read_all()
+    if table.schema.types != schema.types or table.schema.names != schema.names:
+        raise ValueError(f"columns {table.schema.names} instead of {schema.names}")
+    # What lies in a stream need not be an array: offsets may lead out of it.
+    table.validate(full=True)
+    return table
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

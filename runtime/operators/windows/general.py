@@ -380,7 +380,10 @@ class GeneralWindowOperator(WindowOperator):
             self._changes.load(arena.array(_GIVEN, 0, "u1").tobytes())
             if self._store is not None:
                 self._store.load(arena.array(_ELEMENTS, 0, "u1").tobytes())
-        except (ValueError, KeyError, TypeError, pa.ArrowException) as e:
+            used = set(self.state.index.used_slots().tolist())
+            self._book.check_numbers(used, 0 if self._store is None else len(self._store))
+            self._changes.check_numbers(self._book.windows.values())
+        except (ValueError, KeyError, TypeError, RecursionError, OSError, pa.ArrowException) as e:
             raise StateCorruptError(
                 f"the windows of a snapshot cannot be read: {e}. Restart from an older checkpoint."
             ) from e

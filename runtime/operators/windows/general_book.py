@@ -150,6 +150,23 @@ class Book:
             for dumped in windows:
                 self._load(key, dumped)
 
+    def check_numbers(self, slots: set[int], rows: int) -> None:
+        """Raise ValueError unless windows name keys and accumulators that are there, and rows below a number."""
+        panes = [live.pane for live in self.windows.values()]
+        own = [pane.slot for pane in panes if pane.slot != -1]
+        known = {*self.keys, *own} <= slots and len(own) == len(set(own))
+        if not known or not self.keys.keys().isdisjoint(own):
+            raise ValueError("a window names accumulators that are not there")
+        numbers = [*self.windows, *(pane.id for pane in panes), *(n for p in panes for n in p.rows)]
+        times = [t for live in self.windows.values() for t in (*live.local, *live.window)]
+        if any(type(number) is not int for number in (*numbers, *times, self._numbers)):
+            raise ValueError("a window has something else than numbers")
+        if any(not 0 <= number < rows for pane in panes for number in pane.rows):
+            raise ValueError("a window names a row that is not there")
+        # The next window gets a number that no other has.
+        if max([*self.windows, *(pane.id for pane in panes)], default=0) > self._numbers:
+            raise ValueError("a window has a number that was not given out")
+
     def _number(self) -> int:
         self._numbers += 1
         return self._numbers

@@ -115,9 +115,15 @@ class Changes:
 
     def load(self, data: bytes) -> None:
         """What `dump` wrote."""
-        batches = from_bytes(data).combine_chunks().to_batches()
+        batches = from_bytes(data, self._schema).combine_chunks().to_batches()
         self._rows = batches[0] if batches else empty(self._schema)
         self._kept = self._rows.num_rows
+
+    def check_numbers(self, windows: Iterable[Live]) -> None:
+        """Raise ValueError unless the results that windows name are there."""
+        there = range(self._rows.num_rows)
+        if any(row not in there for live in windows for row in live.given):
+            raise ValueError("a window names a result that is not there")
 
     def _fired(self, results: list[pa.Array]) -> pa.RecordBatch:
         bounds = [

@@ -13,6 +13,8 @@ from aggloom.runtime.operators.slot_state import SlotState
 from aggloom.runtime.operators.windows.session_table import SessionTable
 from aggloom.runtime.state.key_table import key_columns, key_words, place_of
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.audit import Audit
+from aggloom.runtime.storage.index_audit import check_key_index
 from aggloom.runtime.storage.key_index import KeyIndex
 
 
@@ -87,6 +89,14 @@ class SessionState(SlotState):
         """Remove the keys among these that have no session."""
         keys = np.unique(keys)
         self.index.remove(keys[self.sessions.arrays.head[keys] == 0])
+
+    def check_restored(self, audit: Audit) -> None:
+        """Raise StateCorruptError unless the parts of a snapshot fit each other."""
+        super().check_restored(audit)
+        check_key_index(self.index, audit)
+        self.sessions.check_restored(audit, self.index.arrays.used)
+        right = self.capacity <= self.accumulators.slots
+        audit.require(right, "sessions", "there are more than accumulators")
 
     def _open(self, arena: Arena) -> None:
         super()._open(arena)

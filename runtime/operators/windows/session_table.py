@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
+from aggloom.runtime.storage.audit import Audit, check_stack
 from aggloom.runtime.storage.jit import kernel
 
 HIGH, FREE, LIVE = range(3)
@@ -120,6 +121,33 @@ def _free(a: SessionArrays, slots: Array) -> None:
         a.meta[FREE] += 1
 
 
+@kernel
+def _check_sessions(a: SessionArrays, used: Array, marks: Array) -> bool:
+    """Whether the lists of all keys have every session once, newest first, none of which touch.
+
+    used: uint8[keys], 1 for one in use. marks: uint8[sessions], 1 for a free one and else 0; set to 2.
+    """
+    count = np.int64(0)
+    for k in range(len(a.head)):
+        here, before = np.int64(a.head[k]) - 1, np.int64(-1)
+        if here >= 0 and (k >= len(used) or used[k] == 0):
+            return False
+        while here != -1:
+            if here < 0 or here >= a.meta[HIGH] or marks[here] != 0 or a.used[here] != _LIVE_SLOT:
+                return False
+            if a.key[here] != k or a.start[here] > a.end[here]:
+                return False
+            if before >= 0 and a.end[here] >= a.start[before]:
+                return False
+            marks[here] = 2
+            count += 1
+            before, here = here, np.int64(a.following[here]) - 1
+    for s in range(len(marks)):
+        if (a.used[s] != _FREE_SLOT) != (marks[s] == 2):
+            return False
+    return count == a.meta[LIVE]
+
+
 class SessionTable:
     """The sessions of as many keys as there are key slots."""
 
@@ -136,6 +164,17 @@ class SessionTable:
 
     def __len__(self) -> int:
         return int(self.arrays.meta[LIVE])
+
+    def check_restored(self, audit: Audit, used: Array) -> None:
+        """Raise StateCorruptError unless the arrays of a snapshot are sessions; used: uint8[keys], 1 for one in use."""
+        a, name = self.arrays, "sessions"
+        audit.require_length(self.capacity, name, *a[1:-1])
+        high, free, live = a.meta[:3].tolist()
+        marks = np.zeros(self.capacity, np.uint8)
+        right = 0 <= free <= high <= self.capacity and live == high - free
+        right = right and check_stack(a.free, free, marks, 0, high - 1)
+        right = right and _check_sessions(a, used, marks)
+        audit.require(right, name, "its lists do not lead over its sessions once")
 
     @property
     def capacity(self) -> int:

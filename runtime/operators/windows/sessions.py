@@ -20,6 +20,7 @@ from aggloom.runtime.operators.windows.base import DUE, PROCESSING, WindowOperat
 from aggloom.runtime.operators.windows.holding import of_sessions
 from aggloom.runtime.operators.windows.session_state import SessionState
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.values.changelog import Kinds
 from aggloom.runtime.values.clock import AFTER_ALL
 
@@ -218,6 +219,14 @@ class SessionWindowOperator(WindowOperator):
             self.given.resize(self.live.capacity)
             for name in _GIVEN:
                 self.given.arena.resize(name, self.live.capacity)
+
+    def check_restored(self) -> None:
+        super().check_restored()
+        if self.given is None:
+            return
+        lengths = {len(self._given_start), len(self._given_end), self.given.accumulators.slots}
+        if min(lengths) < self.live.capacity:
+            raise corrupt_snapshot("there are more sessions than results of them")
 
     def settle(self) -> None:
         if self.given is not None:

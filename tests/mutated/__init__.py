@@ -1,0 +1,1 @@
+"""Snapshots with right checksums and wrong contents: what is changed in them, and what is done with them."""
