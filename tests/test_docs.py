@@ -107,30 +107,28 @@ def test_every_place_in_the_code_exists(page: str) -> None:
     assert places and [place for place in places if not (ROOT / place).exists()] == []
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "docs" / "decisions").glob("*.md")), ids=lambda path: path.stem
-)
-def test_a_decision_is_short(path: Path) -> None:
-    lines = path.read_text("utf-8").splitlines()
-    assert len(lines) <= 40, "move what was measured to benchmarks/notes, and link to it"
-    assert re.match(rf"# {path.name[:3]}: [A-Z]", lines[0]) and lines[2].startswith("**Question.**")
-    notes = ROOT / "benchmarks" / "notes" / path.name
-    assert not notes.exists() or f"benchmarks/notes/{path.name}" in "\n".join(lines)
+WRITTEN = {
+    "CHANGELOG.md",
+    "docs/expressions.md",
+    "docs/functions.md",
+    "docs/plans.md",
+    "docs/windows.md",
+}
+"""Pages that are written by code, or as releases go, and break their lines otherwise."""
+PROSE = [
+    path
+    for folder in ("", "docs", "docs/decisions", "benchmarks", "benchmarks/notes")
+    for path in sorted((ROOT / folder).glob("*.md"))
+    if path.relative_to(ROOT).as_posix() not in WRITTEN
+]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        path
-        for folder in ("docs/decisions", "benchmarks/notes")
-        for path in sorted((ROOT / folder).glob("*.md"))
-    ],
-    ids=lambda path: path.relative_to(ROOT).as_posix(),
-)
+@pytest.mark.parametrize("path", PROSE, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_lines_are_short(path: Path) -> None:
-    """Rows of tables cannot be broken."""
-    lines = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.M | re.S).splitlines()
-    assert [line for line in lines if len(line) > 160 and not line.lstrip().startswith("|")] == []
+    """Blocks of code stay as they run, and rows of tables cannot be broken."""
+    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.M | re.S)
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("|")]
+    assert [line for line in lines if len(line) > 160] == []
 
 
 TABLES: dict[tuple[str, int], dict[str, Any]] = {
