@@ -36,11 +36,11 @@ test-quick: $(READY) ## run the tests that need neither Spark nor long compiling
 	@$(BIN)/python -m pytest -m "not spark and not slow" -n auto $(ARGS)
 
 soak: $(READY) ## run the property tests on examples that no run has seen: make soak ARGS=--hypothesis-seed=7
-	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/test_oracle.py tests/test_owing.py tests/test_plan_oracle.py \
-	  tests/test_framing.py $(ARGS)
+	@AGGLOOM_EXAMPLES=other $(BIN)/python -m pytest -m "not spark" tests/operators/test_oracle.py tests/operators/test_owing.py tests/planner/test_plan_oracle.py \
+	  tests/spark/test_framing.py $(ARGS)
 
 sweep: $(READY) java ## random queries of all operators on Spark beside DuckDB, a few seconds each: make sweep SEEDS=1000:200
-	@AGGLOOM_SEEDS=$(or $(SEEDS),1000:100) $(BIN)/python -m pytest -q tests/test_spark_nested.py $(ARGS)
+	@AGGLOOM_SEEDS=$(or $(SEEDS),1000:100) $(BIN)/python -m pytest -q tests/spark/test_spark_nested.py $(ARGS)
 
 chaos: $(READY) java ## kill runs on real Spark, half a minute each: make chaos RUNS=50 SEED=0
 	@$(BIN)/python tests/chaos/run.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
@@ -49,13 +49,13 @@ chaos-cdc: $(READY) java postgres kafka ## kill runs of the demo's line, half a 
 	@$(BIN)/python tests/chaos/servers.py --runs $(or $(RUNS),10) --seed $(or $(SEED),0)
 
 matrix: $(READY) java ## run the tests of Spark under older ones, each in an environment of its own: make matrix SPARK="4.0 4.1 4.2"
-	@$(BIN)/python tests/older_sparks.py $(or $(SPARK),4.0 4.1 4.2) $(ARGS)
+	@$(BIN)/python tests/support/older_sparks.py $(or $(SPARK),4.0 4.1 4.2) $(ARGS)
 
 clusters: $(READY) java ## a stream on Spark's own cluster, whose driver and a worker are killed (a minute or two)
-	@AGGLOOM_CLUSTER=1 $(BIN)/python -m pytest tests/test_clusters.py $(ARGS)
+	@AGGLOOM_CLUSTER=1 $(BIN)/python -m pytest tests/spark/test_clusters.py $(ARGS)
 
 damage: $(READY) java ## damage every kind of file under a checkpoint in every way
-	@AGGLOOM_DAMAGES=all $(BIN)/python -m pytest tests/test_damage.py $(ARGS)
+	@AGGLOOM_DAMAGES=all $(BIN)/python -m pytest tests/spark/test_damage.py $(ARGS)
 
 mutations: $(READY) ## restore snapshots with right checksums and wrong contents: make mutations COUNT=10000 SEED=0 (three minutes)
 	@AGGLOOM_MUTATIONS=$(or $(COUNT),10000) AGGLOOM_MUTATIONS_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/test_mutated.py $(ARGS)
@@ -64,10 +64,10 @@ soak-stream: $(READY) java ## stream over a constant set of keys, and hold memor
 	@$(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
 
 doors: $(READY) java ## read random files, good, bad and damaged: make doors EXAMPLES=10000 SEED=0
-	@PYTHONPATH=tests $(BIN)/python -m doors --examples $(or $(EXAMPLES),1000) --seed $(or $(SEED),0)
+	@PYTHONPATH=tests:tests/support $(BIN)/python -m doors --examples $(or $(EXAMPLES),1000) --seed $(or $(SEED),0)
 
 simulate: $(READY) ## play queries under faults, without Spark: make simulate SEEDS=10000, or SEED=7 for the script of one
-	@$(BIN)/python tests/simulator.py $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
+	@$(BIN)/python tests/support/simulator.py $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000))
 
 dev: $(READY) farm ## make the environment and the link farm that type checkers read
 
@@ -75,7 +75,7 @@ check: $(READY) farm ## lint, formatting and strict types
 	$(BIN)/ruff check .
 	$(BIN)/black --check --quiet . || { echo "black would change files: run 'make fmt'"; exit 1; }
 	$(BIN)/mypy
-	MYPYPATH=examples $(BIN)/mypy examples/*.py tests/strict_user.py
+	MYPYPATH=examples $(BIN)/mypy examples/*.py tests/support/strict_user.py
 
 cases: $(READY) java ## run a directory of case files through the harness: make cases DIR=../shared/cases
 	@dir="$(or $(DIR),$(CASES))"; \

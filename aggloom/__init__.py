@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         register,
         unregister,
     )
-    from aggloom.codegen.planner.build import window_spec
+    from aggloom.codegen.planner import window_spec
     from aggloom.codegen.windows import (
         Assigner,
         ContinuousTrigger,

@@ -33,7 +33,7 @@ from throughput import HEADER, Table, cells, differences, expected
 import aggloom as al
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "tests"))
+sys.path.append(str(ROOT / "tests" / "support"))
 
 import kafka  # noqa: E402
 import postgres  # noqa: E402

@@ -30,7 +30,7 @@ import pyarrow as pa
 ROOT = Path(__file__).parent.parent
 DEMO = ROOT / ".demo" / "cdc"
 SCRIPT = ROOT / "examples" / "cdc.sql"
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 SCHEMA = """
 CREATE TABLE customers (id INT PRIMARY KEY, name TEXT, country TEXT);

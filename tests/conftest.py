@@ -20,7 +20,8 @@ from hypothesis import settings
 settings.register_profile("same", derandomize=True)
 settings.register_profile("other", derandomize=False)
 settings.load_profile(os.environ.get("AGGLOOM_EXAMPLES", "same"))
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "support"), str(HERE), str(HERE.parent)]
 
 import kafka  # noqa: E402
 

@@ -21,7 +21,7 @@ from nexmark.catalogue import Query
 from nexmark.events import Events
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-sys.path.append(str(_ROOT / "tests"))
+sys.path.append(str(_ROOT / "tests" / "support"))
 
 from older_sparks import UnavailableError, fetch  # noqa: E402
 

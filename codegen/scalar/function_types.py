@@ -1,6 +1,6 @@
 """The result types of Spark's built-in scalar functions: a table of rules by name.
 
-tests/test_scalar_functions.py walks the table and compares each rule with what Spark's analyser says. A function
+tests/scalar/test_scalar_functions.py walks the table and compares each rule with what Spark's analyser says. A function
 that is not in it, or arguments for which its rule has no answer, are asked of Spark if a session is there.
 """
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "support")]
 
 from chaos.command import command  # noqa: E402
 from chaos.processes import application, kill_all  # noqa: E402

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-for place in (HERE.parent, HERE.parents[1] / "examples"):
+for place in (HERE.parent, HERE.parent / "support", HERE.parents[1] / "examples"):
     sys.path.insert(0, str(place))
 
 import cdc  # noqa: E402

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "benchmarks")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "support"), str(HERE.parents[1] / "benchmarks")]
 
 from chaos.processes import application, kill_all  # noqa: E402
 from results import RESULTS, machine  # noqa: E402
