@@ -58,7 +58,7 @@ damage: $(READY) java ## damage every kind of file under a checkpoint in every w
 	@AGGLOOM_DAMAGES=all $(BIN)/python -m pytest tests/spark/test_damage.py $(ARGS)
 
 mutations: $(READY) ## restore snapshots with right checksums and wrong contents: make mutations COUNT=10000 SEED=0 (three minutes)
-	@AGGLOOM_MUTATIONS=$(or $(COUNT),10000) AGGLOOM_MUTATIONS_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/test_mutated.py $(ARGS)
+	@AGGLOOM_MUTATIONS=$(or $(COUNT),10000) AGGLOOM_MUTATIONS_SEED=$(or $(SEED),0) $(BIN)/python -m pytest -q tests/local/test_mutated.py $(ARGS)
 
 soak-stream: $(READY) java ## stream over a constant set of keys, and hold memory, files and batch times flat: make soak-stream MINUTES=30
 	@$(BIN)/python tests/chaos/soak.py --minutes $(or $(MINUTES),30) $(ARGS)
