@@ -115,11 +115,33 @@ def test_every_block_is_accounted_for() -> None:
     assert all((ROOT / name).exists() for name in named)
 
 
-@pytest.mark.parametrize("page", ["docs/glossary.md"])
+_PLACE = re.compile(
+    r"`((?:codegen|runtime|aggloom|templates|generated|tests)/[\w/.]*?)(?:: (\w+))?`"
+)
+
+
+@pytest.mark.parametrize("page", ["adding-a-connector", "adding-an-operator", "glossary", "tour"])
 def test_every_place_in_the_code_exists(page: str) -> None:
-    text = (ROOT / page).read_text("utf-8")
-    places = re.findall(r"`((?:codegen|runtime|aggloom|templates|generated|tests)/[\w/.]*)`", text)
-    assert places and [place for place in places if not (ROOT / place).exists()] == []
+    """A file or folder, and behind a colon the name of what the file defines."""
+    places = _PLACE.findall((ROOT / "docs" / f"{page}.md").read_text("utf-8"))
+    assert places
+    for file, name in places:
+        assert (ROOT / file).exists(), file
+        if name:
+            defines = rf"^ *(?:def|class) {name}\b|^{name}\b.*="
+            assert re.search(defines, (ROOT / file).read_text("utf-8"), re.M), f"{file}: {name}"
+
+
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_is_short(path: Path) -> None:
+    lines = path.read_text("utf-8").splitlines()
+    assert len(lines) <= 40, "move what was measured to benchmarks/notes, and link to it"
+    assert re.match(rf"# {path.name[:3]}: [A-Z]", lines[0]) and lines[2].startswith("**Question")
+    notes = f"benchmarks/notes/{path.name}"
+    assert not (ROOT / notes).exists() or notes in "\n".join(lines)
 
 
 WRITTEN = {
