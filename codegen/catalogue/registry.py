@@ -62,8 +62,9 @@ def find(function: str) -> Aggregate | None:
 
 
 def known() -> list[str]:
-    """Every name that a call may use."""
-    return [*CATALOGUE, *ALIASES, *USER_DEFINED, *_CAPTURED.get()]
+    """Every name that a call may use, but for those that only plans use, which begin with $."""
+    names = [*CATALOGUE, *ALIASES, *USER_DEFINED, *_CAPTURED.get()]
+    return [name for name in names if not name.startswith("$")]
 
 
 @contextmanager

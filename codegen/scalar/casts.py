@@ -16,6 +16,7 @@ from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type
 from aggloom.codegen.scalar.lowering import Lowering
 from aggloom.codegen.scalar.operand_types import unsupported
 from aggloom.codegen.scalar.promotion import FLOATS, INTEGERS, is_decimal, is_number
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import INSTANT, TIME_OF_DAY, WALL_CLOCK, parse_type, type_name
 from aggloom.errors import SpecError
 
@@ -27,7 +28,7 @@ def explicit(low: Lowering, node: exp.Expression) -> Lowered:
     if node.args.get("safe"):
         raise unsupported(node, "is TRY_CAST, which needs Spark.")
     try:
-        dtype = parse_type(node.to.sql("spark"))
+        dtype = parse_type(spark_text(node.to))
     except SpecError as error:
         raise unsupported(node, f"cannot be cast so: {error}") from None
     return cast(low, low.lower(node.this), dtype, node)
@@ -43,7 +44,7 @@ def cast(low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression
     folded = _folded(value, dtype)
     if folded is not None:
         return folded
-    sql = quoted(node.sql("spark"))
+    sql = quoted(spark_text(node))
     to = type_text(dtype)
     if is_number(source) and is_number(dtype):
         return _number(value, dtype, sql, to)

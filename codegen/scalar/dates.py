@@ -12,6 +12,7 @@ from aggloom.codegen.scalar.entry import CLOCK, clock, entry, kernel, literal_te
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
 from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _INT: Final = pa.int32()
@@ -92,7 +93,7 @@ def by_interval(low: Lowering, node: exp.Binary) -> Lowered:
         value.type,
         value,
         count=str(count * _MICROSECONDS[name]),
-        sql=quoted(node.sql("spark")),
+        sql=quoted(spark_text(node)),
         raises=True,
     )
 
@@ -100,7 +101,7 @@ def by_interval(low: Lowering, node: exp.Binary) -> Lowered:
 def _add_days(
     low: Lowering, node: exp.Expression, date: Lowered, days: Lowered, sign: int
 ) -> Lowered:
-    sql = quoted(node.sql("spark"))
+    sql = quoted(spark_text(node))
     days = low.cast(days, _INT, node)
     if sign < 0 and days.literal and days.literal[0] is not None:
         days = constant(-days.literal[0], _INT)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from functools import cache
+from typing import Any, ClassVar, Final
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokens import Token, TokenType
+
+from aggloom.codegen.scalar.spark_functions import ARITIES
 
 _BITS = {
     TokenType.PIPE: exp.BitwiseOr,
@@ -46,6 +50,67 @@ def _instant(given: list[Any]) -> exp.Expression:
     return exp.Anonymous(this=name, expressions=given[:1])
 
 
+_OF_A_CLASS: Final = (
+    "abs add_months array boolean ceiling char_length character_length coalesce concat concat_ws contains "
+    "date date_add date_diff date_format date_from_unix_date date_sub date_trunc datediff day dayofmonth dayofweek "
+    "dayofyear double endswith equal_null float greatest grouping grouping_id hour ifnull ilike instr int isnan "
+    "last_day lcase least left len length like locate lower lpad ltrim minute mod month negative nullif nvl nvl2 "
+    "position quarter regexp_extract regexp_like repeat replace reverse right rint rlike round rpad rtrim second sign "
+    "signum split_part sqrt startswith string timestamp timestamp_ltz timestamp_ntz to_date to_timestamp trunc ucase "
+    "timestampadd timestampdiff dateadd unix_date unix_micros unix_millis unix_seconds upper weekofyear year"
+)
+"""The functions that generated code computes, or whose type follows from their class: the parser reads these alone.
+
+Any other call stays as it was written, so that none of its arguments can be lost.
+"""
+_UNITS: Final = ("DATEADD", "DATE_ADD", "DATEDIFF", "DATE_DIFF", "TIMESTAMPADD", "TIMESTAMPDIFF")
+"""Functions whose first of three arguments is a unit of time."""
+_SPECIAL: Final = (
+    *("CAST", "CEIL", "EXTRACT", "FLOOR", "OVERLAY", "SUBSTR", "SUBSTRING", "TRIM", "TRY_CAST"),
+    *("BROADCAST", "BROADCASTJOIN", "MAPJOIN", "MERGE", "MERGEJOIN"),
+    *("SHUFFLEMERGE", "SHUFFLE_HASH", "SHUFFLE_REPLICATE_NL"),
+)
+"""Functions with a syntax of their own, and hints."""
+WORDED: Final = ("JSON_ARRAY", "JSON_EXISTS", "JSON_OBJECT", "JSON_QUERY", "JSON_VALUE")
+"""Functions of standard SQL with words among their arguments, which Spark lacks."""
+
+
+@cache
+def _keeps_arguments(name: str, count: int) -> bool:
+    """Return whether a call by its class is written with each of so many arguments."""
+    least, most = ARITIES[name.lower()]
+    if count < least or (most is not None and count > most):
+        return False
+    columns = [exp.column(f"a{place}") for place in range(count)]
+    try:
+        node = _built(Spark.Parser.FUNCTIONS[name], columns)
+        text = node.sql("spark", unsupported_level=ErrorLevel.RAISE)
+    except (SqlglotError, AttributeError, TypeError, IndexError):
+        return False
+    complete = not node.error_messages(columns)
+    return complete and all(text.count(each.name) == 1 for each in columns)
+
+
+def _built(build: Callable[..., exp.Expression], given: list[Any]) -> exp.Expression:
+    try:
+        return build(given)
+    except TypeError:
+        return build(given, dialect=ScalarSpark())
+
+
+def _of_class(name: str) -> Callable[[list[Any]], exp.Expression]:
+    """The builder of a function's class; a call that it would not write whole stays as it was written."""
+
+    def build(given: list[Any]) -> exp.Expression:
+        if _keeps_arguments(name, len(given)):
+            return _built(Spark.Parser.FUNCTIONS[name], given)
+        if len(given) == 3 and name in _UNITS and isinstance(given[0], exp.Column):
+            given = [exp.var(given[0].name), *given[1:]]
+        return exp.Anonymous(this=name, expressions=given)
+
+    return build
+
+
 def _time_of_day(kind: exp.DataType) -> exp.DataType:
     """TIME by its own name, which sqlglot's dialect of Spark writes as TIMESTAMP."""
     digits = "".join(f"({each.name})" for each in kind.expressions)
@@ -82,11 +147,23 @@ class ScalarSpark(Spark):  # type: ignore[misc]
 
     class Parser(Spark.Parser):  # type: ignore[misc]
         FUNCTIONS: ClassVar = {
-            **Spark.Parser.FUNCTIONS,
+            **{
+                name: _of_class(name)
+                for name in map(str.upper, _OF_A_CLASS.split())
+                if name in Spark.Parser.FUNCTIONS
+            },
             "TO_DATE": _to_date,
             "TO_TIMESTAMP_LTZ": _instant,
             "TRUNC": _truncation("TRUNC", 1),
             "DATE_TRUNC": _truncation("DATE_TRUNC", 0),
+        }
+        FUNCTION_PARSERS: ClassVar = {
+            **{name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL},
+            "POSITION": lambda self: self._parse_position_call(),
+            **{name: lambda self, name=name: self._skip_arguments(name) for name in WORDED},
+        }
+        NO_PAREN_FUNCTION_PARSERS: ClassVar = {
+            name: Spark.Parser.NO_PAREN_FUNCTION_PARSERS[name] for name in ("ANY", "CASE", "IF")
         }
         TYPE_CONVERTERS: ClassVar = {
             **Spark.Parser.TYPE_CONVERTERS,
@@ -94,6 +171,35 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         }
         TERM: ClassVar = {**Spark.Parser.TERM, TokenType.DPIPE: exp.DPipe}
         BITWISE: ClassVar[dict[TokenType, type[exp.Expression]]] = {}
+
+        def _parse_csv(self, parse_method: Any, sep: TokenType = TokenType.COMMA) -> list[Any]:
+            """The items between commas, of which none is missing."""
+
+            def parse_item() -> Any:
+                item = parse_method()
+                if item is None and self._prev.token_type == sep:
+                    self.raise_error("Expected something after the comma", self._prev)
+                return item
+
+            return super()._parse_csv(parse_item, sep)  # type: ignore[no-any-return]
+
+        def _parse_position_call(self) -> exp.Expression:
+            """POSITION(a IN b), or POSITION(a, b [, from])."""
+            given = self._parse_csv(self._parse_bitwise)
+            if len(given) == 1 and self._match(TokenType.IN):
+                return exp.StrPosition(this=self._parse_bitwise(), substr=given[0])
+            return _of_class("LOCATE")(given)
+
+        def _skip_arguments(self, name: str) -> exp.Expression:
+            """A call that is refused by its name, whatever stands in its parentheses."""
+            node = exp.Anonymous(this=name).update_positions(self._tokens[self._index - 2])
+            depth = 1
+            while self._curr and depth:
+                depth += self._curr.token_type == TokenType.L_PAREN
+                depth -= self._curr.token_type == TokenType.R_PAREN
+                if depth:
+                    self._advance()
+            return node
 
         def _parse_bitwise(self) -> Any:
             return self._parse_bits(*_BITS)

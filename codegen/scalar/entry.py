@@ -11,6 +11,7 @@ from aggloom.codegen.scalar.casts import wall_clock
 from aggloom.codegen.scalar.lowered import Lowered, call, quoted
 from aggloom.codegen.scalar.lowering import NEEDS_SPARK, Entry, Lowering, Rule
 from aggloom.codegen.scalar.operand_types import unsupported
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import INSTANT, WALL_CLOCK
 
 _PARTS = frozenset({"this", "expression", "expressions"})
@@ -47,7 +48,7 @@ def kernel(text: str, result: Kind, *kinds: Kind, raises: bool = False) -> Rule:
             raise unsupported(node, NEEDS_SPARK)
         values = [_as_kind(low, each, kind) for each, kind in zip(found, kinds, strict=True)]
         dtype = values[0].type if result is None else result
-        sql = quoted(node.sql("spark"))
+        sql = quoted(spark_text(node))
         return call(text, dtype, *values, sql=sql, raises=raises)
 
     return rule

@@ -15,6 +15,7 @@ from aggloom.codegen.scalar.changing import STORED, changes, differs
 from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.operand_types import unsupported, untold
 from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.errors import syntax_error
 from aggloom.errors import SpecError, UnknownColumnError, nearest
@@ -34,7 +35,7 @@ def quoted(name: str) -> str:
     """The column of this exact name, as Spark SQL. Raises SpecError for what is no text."""
     if not isinstance(name, str):
         raise SpecError(f"{name!r} is no name; give a text.")
-    text: str = exp.column(exp.to_identifier(name, quoted=True)).sql("spark")
+    text: str = spark_text(exp.column(exp.to_identifier(name, quoted=True)))
     return text
 
 

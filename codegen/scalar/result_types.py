@@ -30,6 +30,7 @@ from aggloom.codegen.scalar.operand_types import (
     untold,
 )
 from aggloom.codegen.scalar.promotion import is_number
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
 from aggloom.errors import SpecError, UnknownColumnError, UnsupportedSqlError, nearest
 
@@ -193,7 +194,7 @@ def _called(node: exp.Expression, types: Types) -> pa.DataType | None:
 
     if isinstance(node, exp.DPipe):
         return result_type("concat", list(node.flatten(unnest=False)), type_of)
-    call = node if isinstance(node, exp.Anonymous) else _as_written(node.sql("spark"))
+    call = node if isinstance(node, exp.Anonymous) else _as_written(spark_text(node))
     if isinstance(call, exp.Anonymous):
         if call.name.casefold() in _GENERATORS:
             raise unsupported(node, "makes several rows of one; explode before the query.")
@@ -223,12 +224,18 @@ class _Plain(ScalarSpark):
         }
 
 
+def current_analyser() -> Analyser | None:
+    """Return the analyser of the session that is given or active; None without one."""
+    return ANALYSER.get() or active_analyser()
+
+
 def _asked(node: exp.Expression, types: Types) -> pa.DataType:
     """The type by Spark's analyser if a session is given or active, else by sqlglot's rules."""
-    analyser = ANALYSER.get() or active_analyser()
+    analyser = current_analyser()
     try:
-        found = None if analyser is None else analyser(node.sql("spark"), types)
+        found = None if analyser is None else analyser(spark_text(node), types)
     except UnsupportedSqlError:
+        assert analyser is not None
         raise _aggregating(node, analyser, types) from None
     if found is not None:
         return found
@@ -240,12 +247,12 @@ def _asked(node: exp.Expression, types: Types) -> pa.DataType:
 
 def _aggregating(node: exp.Expression, analyser: Analyser, types: Types) -> UnsupportedSqlError:
     """The error of an expression with an aggregate of Spark's that is none here: the innermost call that is one."""
-    name = node.sql("spark")
+    name = spark_text(node)
     for part in reversed(list(node.find_all(exp.Func))):
         try:
-            analyser(part.sql("spark"), types)
+            analyser(spark_text(part), types)
         except UnsupportedSqlError:
-            name = part.sql("spark").partition("(")[0]
+            name = spark_text(part).partition("(")[0]
             break
         except SpecError:
             continue
@@ -271,7 +278,7 @@ def _literal(node: exp.Literal) -> pa.DataType:
 
 
 def _cast_target(node: exp.Cast) -> pa.DataType:
-    name = node.to.sql("spark")
+    name = spark_text(node.to)
     try:
         return parse_type(name)
     except SpecError as error:
@@ -284,7 +291,7 @@ def _by_sqlglot(node: exp.Expression, types: Types) -> pa.DataType:
         raise untold(node, "a decimal's type cannot be told; write CAST(... AS DECIMAL(p,s)).")
     try:
         dtype = annotate_types(typed, dialect="spark").type
-        name = "" if dtype is None else dtype.sql("spark")
+        name = "" if dtype is None else spark_text(dtype)
         if not name or name.upper() in ("UNKNOWN", "NULL"):
             raise untold(node)
         return parse_type(name)

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from aggloom.codegen.catalogue.entry import Aggregate
 from aggloom.codegen.catalogue.registry import canonical, find
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import quote_name
 from aggloom.codegen.spec.given import items_of, pairs_of, text_of
 from aggloom.errors import SpecError
@@ -164,6 +165,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, tuple):
         return f"array({', '.join(_shown(item) for item in value)})"
     if isinstance(value, str):
-        text: str = exp.Literal.string(value).sql("spark")
+        text: str = spark_text(exp.Literal.string(value))
         return text
     return str(value).lower()

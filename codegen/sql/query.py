@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec import checks as spec_check
 from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.spec.content import SpecContent
@@ -78,11 +79,11 @@ class Block(Scope):
                 "use DataFrame.select for it."
             )
         names = [*self.keys.values(), *(call.output_name for call in self.calls)]
-        plain = [(name, named(name).sql("spark")) for name in names]
+        plain = [(name, spark_text(named(name))) for name in names]
         nodes = [node for _, node in self.outputs] + ([] if having is None else [having])
         if self.dialect == "flink":
             nodes = self._as_flink(nodes, names, input_changes)
-        texts = [node.sql("spark") for node in nodes]
+        texts = [spark_text(node) for node in nodes]
         select = list(zip((name for name, _ in self.outputs), texts, strict=False))
         return SpecContent(
             self.schema,
@@ -226,9 +227,6 @@ class Block(Scope):
                 return named(self._hidden(part))
             if isinstance(part, exp.Grouping | exp.GroupingId):
                 return self._grouping(part)
-            if isinstance(part, exp.Anonymous) and self._is_aggregate(part):
-                with self.at(part):
-                    spec_check.check_function(part.name, where)
             if not isinstance(part, exp.Column):
                 return part
             if where == "HAVING" and part.name.casefold() in self.aliases:
@@ -265,12 +263,6 @@ class Block(Scope):
     def _add(self, call: AggCall) -> None:
         self.calls.append(call)
         self.known.setdefault(replace(call, alias=None), call.output_name)
-
-    def _is_aggregate(self, node: exp.Anonymous) -> bool:
-        """Whether a function that nobody knows must be a misspelt aggregate: it reads *, or more than keys."""
-        if any(isinstance(each, exp.Star) for each in node.expressions):
-            return True
-        return any(text_of(column) not in self.keys for column in node.find_all(exp.Column))
 
     def _as_flink(
         self, nodes: list[exp.Expression], names: list[str], input_changes: Any

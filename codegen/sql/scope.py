@@ -11,6 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import ErrorLevel
 
 from aggloom.codegen.scalar.result_types import infer
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import AggloomSpark, Call
@@ -84,7 +85,7 @@ class Scope:
 
     def input_sql(self, node: exp.Expression) -> str:
         """An expression over the input as Spark evaluates it."""
-        sql: str = self.flink_divisions(node.copy(), self.types).sql("spark")
+        sql: str = spark_text(self.flink_divisions(node.copy(), self.types))
         return sql
 
     def where_of(self, tree: exp.Select) -> str | None:

@@ -11,6 +11,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
 from aggloom.codegen.scalar.changing import STORED, changing, differs
+from aggloom.codegen.scalar.function_names import check_function_names
 from aggloom.codegen.sql.depth import check_nesting, deep
 from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.codegen.sql.errors import located, refusal, span, syntax_error
@@ -32,6 +33,11 @@ _CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
     "qualify": ("QUALIFY", (TokenType.QUALIFY,), "take it out"),
     "distribute": ("DISTRIBUTE BY", (TokenType.DISTRIBUTE_BY,), "take it out"),
     "cluster": ("CLUSTER BY", (TokenType.CLUSTER_BY,), "take it out"),
+}
+_DERIVED: Final[dict[type[exp.Expression], tuple[str, ...]]] = {
+    # ORDER BY, LIMIT and OFFSET around a query are refused where it is planned, or make a Top-N of it.
+    exp.Subquery: ("this", "alias", "with_", "order", "limit", "offset"),
+    exp.Values: ("expressions", "alias"),
 }
 _CLOCK: Final = "PROCTIME"
 _PLANNED: Final = "a single spec is one GROUP BY; plan the query with al.sql or al.Harness.from_sql"
@@ -79,9 +85,17 @@ def statements(sql: str) -> list[exp.Expression]:
         check_hints(sql, sqlglot.tokenize(text, dialect=AggloomSpark))
     for tree in found:
         check_unread(sql, tree)
+        _check_functions(sql, tree)
         _make_queries_of_values(tree)
         _take_limit_all_out(tree)
     return found
+
+
+def _check_functions(sql: str, tree: exp.Expression) -> None:
+    fault = check_function_names(tree)
+    if fault is not None:
+        node, error = fault
+        raise type(error)(located(str(error), sql, node))
 
 
 def _make_queries_of_values(tree: exp.Expression) -> None:
@@ -137,10 +151,10 @@ def _check_clauses(sql: str, tree: exp.Select) -> None:
 def check_source(sql: str, table: exp.Expression) -> None:
     """Refuse what stands in FROM and is neither a query nor a table or a window function, or has more to it."""
     if isinstance(table, exp.Subquery | exp.Values):
-        for key in ("sample", "pivots"):
-            if value := table.args.get(key):
-                what = f"{key.upper()} after a query is"
-                raise refusal(sql, _first_span(value), what, "take it out")
+        for key, value in table.args.items():
+            if value and key not in _DERIVED[type(table)]:
+                what = f"{key.strip('_').upper()} after a query is"
+                raise refusal(sql, _first_span(value) or table, what, "take it out")
         return
     alias = table.args.get("alias")
     named = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier | WindowCall)

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from aggloom.codegen.operators import Aggregate, Node
 from aggloom.codegen.planner.build.lookup_hints import LOOKUP
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.errors import located, refusal, span
 from aggloom.errors import OptionError, nearest
@@ -33,7 +34,7 @@ def ttls_of(sql: str, tree: exp.Select, names: set[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for each in hint.expressions if hint is not None else ():
         place = span(each)
-        name = each.name if isinstance(each, exp.Anonymous | exp.Var) else each.sql("spark")
+        name = each.name if isinstance(each, exp.Anonymous | exp.Var) else spark_text(each)
         if name.upper() == LOOKUP and (tree.args.get("joins") or []):
             continue
         if name.upper() != _TTL:

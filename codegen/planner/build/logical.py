@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.catalogue.registry import known
 from aggloom.codegen.operators import (
     Aggregate,
     Calc,
@@ -37,7 +36,6 @@ from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer
 from aggloom.codegen.spec.agg_spec import AggCall, AggSpec
-from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located, refusal, span
@@ -321,11 +319,7 @@ class _Builder:
             node, name = scope.item(written, alias, left)
             with scope.at(node):
                 flink = scope.flink_divisions(node.copy(), scope.types)
-                try:
-                    dtype = infer(flink, scope.types)
-                except UnsupportedExpressionError:
-                    _refuse_misspelt(node)
-                    raise
+                dtype = infer(flink, scope.types)
                 if pa.types.is_null(dtype):
                     raise UnsupportedExpressionError("NULL has no type; write CAST(NULL AS type).")
             select.append((name, scope.input_sql(node)))
@@ -354,13 +348,6 @@ class _Builder:
 
     def _at(self, node: exp.Expression) -> Any:
         return Scope(self.sql, pa.schema([]), self.dialect, set()).at(node)
-
-
-def _refuse_misspelt(node: exp.Expression) -> None:
-    """Raise for a function that nobody knows, but that is nearly the name of an aggregate."""
-    for part in node.find_all(exp.Anonymous):
-        if nearest(part.name.upper(), known()).startswith("Did you mean"):
-            check_function(part.name, "SELECT")
 
 
 def _common(first: pa.Field, second: pa.Field) -> pa.DataType:

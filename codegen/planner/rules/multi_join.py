@@ -24,6 +24,7 @@ from aggloom.codegen.operators.multi_join import Step
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.scalar.expressions import parse_scalar
+from aggloom.codegen.scalar.spark_text import spark_text
 
 _OPTION = "table.optimizer.multi-join.enabled"
 
@@ -153,7 +154,7 @@ def _over(condition: str, called: dict[str, str]) -> str:
     tree = parse_scalar(condition).copy()
     for column in list(tree.find_all(exp.Column)):
         column.set("this", exp.to_identifier(called[column.name], quoted=True))
-    return str(tree.sql("spark"))
+    return str(spark_text(tree))
 
 
 def _obstacle(node: MultiJoin, options: PlanOptions) -> str:

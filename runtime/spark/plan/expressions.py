@@ -18,6 +18,7 @@ from aggloom.errors import (
     SpecError,
     TypeMismatchError,
     UnknownColumnError,
+    UnknownFunctionError,
     UnsupportedExpressionError,
     UnsupportedSqlError,
     nearest,
@@ -152,6 +153,8 @@ def refusals(what: str) -> Iterator[None]:
     except AnalysisException as error:
         if "[MISSING_GROUP_BY]" in str(error):
             raise UnsupportedSqlError(f"{what}: it aggregates.") from None
+        if "[UNRESOLVED_ROUTINE]" in str(error):
+            raise UnknownFunctionError(f"{what}: Spark knows no such function.") from None
         said = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
         raise UnsupportedExpressionError(f"{what}: Spark says {said}") from None
 

@@ -1,0 +1,92 @@
+"""Names of functions and numbers of arguments: what neither Spark nor the catalogue knows is refused by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlglot import exp
+
+from aggloom.codegen.catalogue.registry import find, known
+from aggloom.codegen.scalar.result_types import current_analyser
+from aggloom.codegen.scalar.spark_functions import AGGREGATES, ARITIES, WINDOW_FUNCTIONS
+from aggloom.errors import SpecError, UnknownFunctionError, UnsupportedSqlError, nearest
+
+_PLACES: Final = (exp.Hint, exp.Table, exp.Lateral, exp.TableFromRows)
+"""What an exp.Anonymous below is no scalar function: a hint, or a source in FROM."""
+_OWN: Final = frozenset({"proctime"})
+_FIXES: Final = {
+    "dayofweek_iso": "write WEEKDAY(d) + 1",
+    "from_base64": "write UNBASE64(s)",
+    "json_array": "write TO_JSON(ARRAY(..))",
+    "json_exists": "write GET_JSON_OBJECT(s, path) IS NOT NULL",
+    "json_object": "write TO_JSON(NAMED_STRUCT('key', value, ..))",
+    "json_query": "write GET_JSON_OBJECT(s, path)",
+    "json_string": "write TO_JSON(x)",
+    "json_value": "write GET_JSON_OBJECT(s, path)",
+    "split_index": "write SPLIT_PART(s, separator, n + 1)",
+    "to_base64": "write BASE64(s)",
+    "truncate": "write CAST(x AS DECIMAL(p,s)), or ROUND, FLOOR or CEIL",
+}
+"""What Spark has instead of functions of Flink and others."""
+
+
+def check_function_names(
+    tree: exp.Expression,
+) -> tuple[exp.Expression, SpecError] | None:
+    """Return the first call that nobody knows, or that has too few or too many arguments, with its error."""
+    for node in tree.find_all(exp.Anonymous):
+        if isinstance(node.parent, _PLACES):
+            continue
+        error = _fault(node)
+        if error is not None:
+            return node, error
+    return None
+
+
+def _fault(node: exp.Anonymous) -> SpecError | None:
+    """What is wrong with a call; None if nothing is."""
+    name, count = node.name, len(node.expressions)
+    folded = name.lower()
+    if folded in ARITIES:
+        least, most = ARITIES[folded]
+        if count >= least and (most is None or count <= most):
+            return None
+        said = f"{name.upper()} takes {_number(least, most)}, not {count}; give it as many."
+        return UnknownFunctionError(said)
+    if folded in _OWN | WINDOW_FUNCTIONS or find(name) is not None:
+        return None
+    if folded in AGGREGATES:
+        hint = nearest(name.upper(), known())
+        return UnsupportedSqlError(
+            f"{name.upper()} is an aggregate of Spark's that is not one here. {hint}"
+        )
+    if _is_in_session(name):
+        return None
+    fix = _FIXES.get(folded)
+    if fix is not None:
+        return UnknownFunctionError(f"there is no function {name.upper()} in Spark; {fix}.")
+    names = [each.upper() for each in ARITIES] + known()
+    hint = nearest(name.upper(), names)
+    return UnknownFunctionError(f"neither Spark nor the catalogue has a function {name}. {hint}")
+
+
+def _number(least: int, most: int | None) -> str:
+    if most is None:
+        return f"{least} arguments or more"
+    if least == most:
+        return f"{least} argument{'s' * (least != 1)}"
+    return f"{least} to {most} arguments"
+
+
+def _is_in_session(name: str) -> bool:
+    """Whether the session, if there is one, knows a function: one that a user has registered with Spark."""
+    analyser = current_analyser()
+    if analyser is None:
+        return False
+    try:
+        analyser(f"`{name}`()", {})
+    except UnknownFunctionError:
+        return False
+    except SpecError:
+        return True
+    return True

@@ -1,0 +1,21 @@
+"""Spark SQL of a syntax tree: the one place that writes it, which refuses what the text would lose."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, UnsupportedError
+
+from aggloom.errors import UnsupportedExpressionError
+
+
+def spark_text(node: exp.Expression) -> str:
+    """Return a syntax tree as Spark SQL; raises UnsupportedExpressionError where the text would lose a part of it."""
+    try:
+        text: str = node.sql("spark", unsupported_level=ErrorLevel.RAISE)
+    except UnsupportedError as error:
+        shown = node.sql("spark", unsupported_level=ErrorLevel.IGNORE)
+        said = str(error).partition("\n")[0].rstrip(".")
+        raise UnsupportedExpressionError(
+            f"expression {shown}: Spark has no such form ({said}); write it with Spark's functions."
+        ) from None
+    return text

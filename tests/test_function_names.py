@@ -1,0 +1,129 @@
+"""Calls keep all their arguments from the query to Spark's text, and unknown functions are refused by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import sqlglot
+from sqlglot import exp
+
+import aggloom as al
+from aggloom.codegen.catalogue.registry import find
+from aggloom.codegen.scalar.dialect import ScalarSpark
+from aggloom.codegen.scalar.spark_functions import ARITIES
+from aggloom.codegen.scalar.spark_text import spark_text
+from aggloom.errors import SpecError, SqlError, UnknownFunctionError, UnsupportedSqlError
+
+DDL = "n DECIMAL(10,2), s STRING, i INT, d DATE, a ARRAY<INT>"
+MOST = 5
+FLINK = (
+    *(
+        "CHAR_LENGTH(s)",
+        "REGEXP_REPLACE(s, '1', '2')",
+        "DATE_FORMAT(d, '1')",
+        "CONCAT_WS('1', s, '2')",
+    ),
+    *("OVERLAY(s PLACING '1' FROM 2 FOR 3)", "POSITION('1' IN s)", "SUBSTRING(s FROM 1 FOR 2)"),
+    *(
+        "TRIM(BOTH '1' FROM s)",
+        "TIMESTAMPADD(DAY, 1, d)",
+        "EXTRACT(DAY FROM d)",
+        "LOCATE('1', s, 2)",
+    ),
+)
+
+
+def literals(text: str) -> Counter[str]:
+    """The literals of an expression, each as often as it stands there."""
+    tree = sqlglot.parse_one(text, dialect=ScalarSpark)
+    return Counter(each.this for each in tree.find_all(exp.Literal))
+
+
+def calls_of(name: str) -> list[str]:
+    least, most = ARITIES[name]
+    counts = range(least, min(MOST, MOST if most is None else most) + 1)
+    numbers = [f"{name}({', '.join(f'90{place}' for place in range(count))})" for count in counts]
+    quoted = ["'y0'", "'y1'", "'y2'", "'y3'", "'y4'"]
+    texts = [f"{name}({', '.join(quoted[:count])})" for count in counts]
+    return [*numbers, *texts]
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(ARITIES) if find(name) is None])
+def test_a_call_keeps_its_arguments(name: str) -> None:
+    for call in calls_of(name):
+        tree = sqlglot.parse_one(call, dialect=ScalarSpark)
+        written = spark_text(tree).casefold()
+        for place in range(call.count(",") + ("()" not in call)):
+            assert written.count(f"90{place}") + written.count(f"y{place}") == 1, (call, written)
+
+
+@pytest.mark.parametrize("call", FLINK)
+def test_a_call_of_flink_s_keeps_its_arguments(call: str) -> None:
+    written = spark_text(sqlglot.parse_one(call, dialect=ScalarSpark))
+    assert literals(written) == literals(call)
+
+
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+@pytest.mark.parametrize(
+    ("call", "kind", "said"),
+    [
+        ("UPER(s)", UnknownFunctionError, "function UPER. Did you mean 'UPPER'"),
+        ("CAST(UPER(s) AS INT)", UnknownFunctionError, "'UPPER'"),
+        ("UPER(MAX(s))", UnknownFunctionError, "'UPPER'"),
+        ("SUMM(i)", UnknownFunctionError, r"SUMM. Did you mean 'SUM'(?!.*\$)"),
+        ("TRUNCATE(n, 2)", UnknownFunctionError, "TRUNCATE in Spark; write CAST"),
+        ("DAYOFWEEK_ISO(d)", UnknownFunctionError, "WEEKDAY"),
+        ("JSON_VALUE(s, '$.a' RETURNING INT)", UnknownFunctionError, "GET_JSON_OBJECT"),
+        ("JSON_OBJECT('k' VALUE i)", UnknownFunctionError, "TO_JSON"),
+        ("JSON_OBJECT(KEY 'k' VALUE (i + 1) ABSENT ON NULL)", UnknownFunctionError, "TO_JSON"),
+        ("REGEXP_REPLACE(s, 'l', 'x', 1, 1)", UnknownFunctionError, "3 to 4 arguments, not 5"),
+        ("UPPER(s, s)", UnknownFunctionError, "1 argument, not 2"),
+        ("TRY_SUM(i)", UnsupportedSqlError, "aggregate of Spark's"),
+        ("CONCAT(s, )", SqlError, "after the comma"),
+        ("i, s,", SqlError, "after the comma"),
+    ],
+)
+def test_what_nobody_knows_is_refused(
+    call: str, kind: type[SpecError], said: str, dialect: Any
+) -> None:
+    for query in (f"SELECT {call} FROM t", f"SELECT i FROM t WHERE {call} = 1"):
+        if query.endswith(", = 1"):
+            continue
+        with pytest.raises(kind, match=said) as raised:
+            al.Harness.from_sql(query, {"t": DDL}, dialect=dialect)
+        assert "\nAt line 1" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        (
+            "t JOIN (SELECT i AS j FROM w) q JOIN w ON w.i = q.j ON t.i = q.j",
+            "t JOIN ((SELECT i AS j FROM w) q JOIN w ON w.i = q.j) ON t.i = q.j",
+        ),
+        (
+            "t LEFT JOIN w q JOIN w ON w.i = q.i + 1 ON t.i = q.i",
+            "t LEFT JOIN (w q JOIN w ON w.i = q.i + 1) ON t.i = q.i",
+        ),
+    ],
+)
+def test_joins_nest_without_parentheses(written: str, plain: str) -> None:
+    tables = {"t": "i INT", "w": "i INT, k INT"}
+    answers = []
+    for clause in (written, plain):
+        with al.Harness.from_sql(f"SELECT t.i, w.k FROM {clause}", tables) as harness:
+            for i in range(4):
+                harness.process([("+I", i)], table="t")
+                harness.process([("+I", i, 10 * i)], table="w")
+            harness.flush()
+            answers.append(sorted(harness.table(), key=str))
+    assert answers[0] == answers[1] and len(answers[0]) >= 3
+
+
+@pytest.mark.parametrize("part", ["TABLESAMPLE (10 PERCENT)", "PIVOT (SUM(i) FOR i IN (1))"])
+@pytest.mark.parametrize("source", ["t", "(SELECT i FROM t) q", "(VALUES (1)) q (i)"])
+def test_what_stands_behind_a_source_is_refused(source: str, part: str) -> None:
+    with pytest.raises(SqlError):
+        al.Harness.from_sql(f"SELECT 1 AS x FROM {source} {part}", {"t": "i INT"})
