@@ -217,7 +217,11 @@ class FromClause:
         return tree, relations
 
     def _part(self, source: exp.Expression) -> tuple[Tree, Relations]:
-        """A table of FROM, or joins in parentheses."""
+        """A table of FROM, or joins: in parentheses, or as in `a JOIN b JOIN c ON .. ON ..`."""
+        if source.args.get("joins"):
+            inner = source.copy()
+            inner.set("joins", None)
+            return self._joins(inner, source.args["joins"])
         if _is_parenthesised(source):
             inner = source.this.copy()
             joins = inner.args.get("joins") or []
@@ -280,6 +284,9 @@ class FromClause:
         on = join.args.get("on")
         names = [each.name for each in join.args.get("using") or []]
         if str(join.args.get("method") or "").upper() == "NATURAL":
+            if len(others.tables) != 1:
+                fix = "write the condition with ON"
+                raise refusal(self.sql, join, "NATURAL before joins is", fix)
             (other,) = others.tables
             names = relations.common(other)
         if names:
