@@ -23,6 +23,7 @@ from aggloom.codegen.scalar.promotion import (
     is_decimal,
     is_number,
 )
+from aggloom.codegen.scalar.spark_text import spark_text
 
 _WORDS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "remainder"}
 _PLAIN: Final = {
@@ -127,7 +128,9 @@ def _to_whole(word: str) -> Rule:
             return low.cast(value, pa.int64(), node)
         if value.type in FLOATS:
             double = low.cast(value, pa.float64(), node)
-            return call(f"scalar.to_bigint(pc.{word}({{0}}))", pa.int64(), double)
+            return _failing(
+                f"scalar.whole_to_bigint(pc.{word}({{0}}), {{sql}})", pa.int64(), node, double
+            )
         if not is_decimal(value.type) or value.type.precision == 38:
             raise unsupported(node, NEEDS_SPARK)
         if value.type.scale == 0:
@@ -189,7 +192,7 @@ def _decimal(low: Lowering, node: exp.Expression, value: Lowered) -> Lowered:
 
 
 def _failing(text: str, dtype: pa.DataType, node: exp.Expression, *values: Lowered) -> Lowered:
-    return call(text, dtype, *values, sql=quoted(node.sql("spark")), raises=True)
+    return call(text, dtype, *values, sql=quoted(spark_text(node)), raises=True)
 
 
 _DOUBLE: Final = pa.float64()

@@ -65,7 +65,7 @@ from aggloom.runtime.scalar.numbers import (
     remainder,
     rounded,
     subtract,
-    to_bigint,
+    whole_to_bigint,
 )
 from aggloom.runtime.scalar.patterns import extracted, split_part
 from aggloom.runtime.scalar.texts import joined, lower, position, repeat, substring, upper
@@ -134,7 +134,7 @@ __all__ = [
     "text_to_integer",
     "text_to_timestamp",
     "timestamp_to_text",
-    "to_bigint",
     "units_since_epoch",
     "upper",
+    "whole_to_bigint",
 ]

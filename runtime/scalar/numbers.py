@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggloom.errors import DivisionByZeroError
+from aggloom.errors import ArithmeticOverflowError, DivisionByZeroError
 from aggloom.runtime.scalar.values import (
     Value,
     any_true,
@@ -86,6 +86,17 @@ def to_bigint(value: Value) -> Value:
         return pa.array(whole_numbers, mask=nulls)
 
     return whole(convert, value)
+
+
+def whole_to_bigint(value: Value, sql: str) -> Value:
+    """Return a float without fraction as BIGINT, NaN as 0; raises ArithmeticOverflowError for what does not fit."""
+    outside = pc.or_(
+        pc.greater_equal(value, pa.scalar(2.0**63)), pc.less(value, pa.scalar(-(2.0**63)))
+    )
+    if any_true(outside):
+        what = "the result does not fit into BIGINT; cast to a DECIMAL before."
+        raise failure(ArithmeticOverflowError, sql, where_valid(outside, value), what)
+    return to_bigint(value)
 
 
 def rounded(value: Value, digits: int) -> Value:
