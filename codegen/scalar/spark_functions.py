@@ -1,7 +1,7 @@
 """The functions of Spark SQL with how many arguments each takes, as the registry of Spark 4.3 has them.
 
 Written from `SHOW FUNCTIONS` and the errors that the analyser gives for too few and too many arguments;
-tests/test_function_names.py compares it with a session.
+tests/sql/test_function_names.py goes by it.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from aggloom.errors import (
     DuplicateNameError,
     SqlError,
     UnknownColumnError,
+    UnknownFunctionError,
     UnsupportedExpressionError,
     UnsupportedSqlError,
 )
@@ -200,8 +201,8 @@ def test_all_but_some_columns_and_all_rows(sql: str, rows: list[tuple[Any, ...]]
         ("SELECT FLOOR(x TO DAY) AS d FROM t", UnsupportedSqlError, "TO a unit of time is"),
         (
             "SELECT a.k FROM t AS a, t AS b WHERE a.k = b.k (+)",
-            UnsupportedExpressionError,
-            "b.k",
+            UnknownFunctionError,
+            "function k",
         ),
     ],
 )
