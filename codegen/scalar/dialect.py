@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.parsers.hive import HiveParser
 from sqlglot.tokens import Token, TokenType
 
 from aggloom.codegen.scalar.spark_functions import ARITIES
@@ -111,6 +112,12 @@ def _of_class(name: str) -> Callable[[list[Any]], exp.Expression]:
     return build
 
 
+def _plain_text(kind: exp.Expression) -> exp.Expression:
+    """CHAR and VARCHAR without a length as STRING; with one they stay, for Flink heeds it."""
+    sized = isinstance(kind, exp.DataType) and kind.is_type("char", "varchar")
+    return exp.DataType(this=exp.DType.TEXT) if sized and not kind.expressions else kind
+
+
 def _time_of_day(kind: exp.DataType) -> exp.DataType:
     """TIME by its own name, which sqlglot's dialect of Spark writes as TIMESTAMP."""
     digits = "".join(f"({each.name})" for each in kind.expressions)
@@ -182,6 +189,11 @@ class ScalarSpark(Spark):  # type: ignore[misc]
                 return item
 
             return super()._parse_csv(parse_item, sep)  # type: ignore[no-any-return]
+
+        def _parse_types(self, *args: Any, **options: Any) -> Any:
+            # Hive's parser takes the lengths of CHAR and VARCHAR away.
+            kind = super(HiveParser, self)._parse_types(*args, **options)
+            return kind.transform(_plain_text) if isinstance(kind, exp.DataType) else kind
 
         def _parse_position_call(self) -> exp.Expression:
             """POSITION(a IN b), or POSITION(a, b [, from])."""

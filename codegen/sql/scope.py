@@ -29,6 +29,11 @@ _MOST = 2_000
 """An alias of more nodes is not written out where another item names it: one of one of one is long."""
 _TIMESTAMPS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP)
 
+_PRECISE = (*_TIMESTAMPS, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
+_LEAST_PRECISION = 3
+"""TIMESTAMP(3) is how Flink declares times of events; below it a CAST is a wish to round."""
+_SIZED = (exp.DType.CHAR, exp.DType.BINARY, exp.DType.VARBINARY)
+
 
 class Scope:
     """The input columns of a query, what its table is called, and the computed columns found so far."""
@@ -144,6 +149,8 @@ class Scope:
         flink = self.dialect == "flink"
 
         def visit(part: exp.Expression) -> exp.Expression:
+            if isinstance(part, exp.Cast):
+                part = self._sized(part)
             # CAST(... AS TIMESTAMP) and TO_TIMESTAMP(...): Flink's is a wall clock.
             if flink and isinstance(part, exp.DataType) and part.this in _TIMESTAMPS:
                 return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
@@ -201,6 +208,27 @@ class Scope:
         for name in names[1:]:
             found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
         return found
+
+    def _sized(self, node: exp.Cast) -> exp.Expression:
+        """A CAST whose type has a length: Spark's are STRING; Flink's VARCHAR(n) is cut off, others are refused."""
+        kind, sizes = node.to, node.to.expressions
+        if not sizes or kind.this == exp.DType.DECIMAL:
+            return node
+        if self.dialect != "flink":
+            if kind.this in (exp.DType.CHAR, exp.DType.VARCHAR):
+                kind.replace(exp.DataType.build("STRING", dialect="spark"))
+            return node
+        size, shown = int(sizes[0].name), f"CAST AS {kind.this.value}({sizes[0].name})"
+        if kind.this == exp.DType.VARCHAR:
+            whole = node.copy()
+            whole.set("to", exp.DataType.build("STRING", dialect="spark"))
+            return exp.Left(this=whole, expression=exp.Literal.number(size))
+        if kind.this in _SIZED:
+            raise refusal(self.sql, node, f"{shown} is", "write RPAD, LEFT or SUBSTRING")
+        if kind.this in _PRECISE and size < _LEAST_PRECISION:
+            fix = "values keep their microseconds; write DATE_TRUNC, or TIMESTAMP(6)"
+            raise refusal(self.sql, node, f"{shown} is", fix)
+        return node
 
     def _count_from_zero(self, part: exp.Bracket) -> None:
         """Flink numbers the elements of an array from 1, Spark, which evaluates this, from 0."""
