@@ -80,6 +80,8 @@ class Shell:
     def _show(self, job: Job) -> None:
         with fed(job) as harness:
             changes = harness.changes()
+            if dropped := harness.counts.describe_dropped():
+                click.echo(dropped, err=True)
             if self.changes or not (harness.plan.tells_before or harness.plan.key):
                 show_rows(changes.columns, changes, self.form)
                 return

@@ -16,6 +16,10 @@ FLOWS = ("rows", "changes", "orphans", "late", "expired")
 _COUNTERS = ("rows", "emitted", "orphans_dropped", "late_dropped", "expired")
 LEVELS = ("keys", "windows", "state_bytes")
 """What an operator holds after a bundle."""
+_ORDER_HINT = (
+    " (an orphan retracts a row that was not read before it; files are read in the order of their times of"
+    " modification, which git, cp and unzip change: restore them, as with touch -d)"
+)
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,8 @@ class Counts:
     def __str__(self) -> str:
         """One line; what is usually zero is left out while it is."""
         parts = [_many(self.rows, "row") + " in", _many(self.changes, "change") + " out"]
-        dropped = {
-            "orphan": self.orphans,
-            "late row": self.late,
-            "refused row": self.refused,
-            "expired key": self.expired,
-        }
-        parts += [_many(n, word) for word, n in dropped.items() if n]
+        parts += self._name_dropped()
+        parts += [_many(self.expired, "expired key")] if self.expired else []
         parts += [_many(n, w) for w, n in (("key", self.keys), ("window", self.windows)) if n]
         parts.append(f"{_size(self.state_bytes)} of state")
         if not self.complete:
@@ -110,6 +109,17 @@ class Counts:
         if self.watermark is not None:
             parts.append(f"watermark {self.watermark.isoformat(' ')}")
         return f"{_many(self.batches, 'batch', 'batches')}: {', '.join(parts)}"
+
+    def describe_dropped(self) -> str:
+        """Return one line about rows that did not reach the result and its remedy, empty if there are none."""
+        parts = self._name_dropped()
+        if not parts:
+            return ""
+        return f"dropped: {', '.join(parts)}{_ORDER_HINT if self.orphans else ''}"
+
+    def _name_dropped(self) -> list[str]:
+        dropped = {"orphan": self.orphans, "late row": self.late, "refused row": self.refused}
+        return [_many(n, word) for word, n in dropped.items() if n]
 
     def _repr_html_(self) -> str:
         names = ("operator", *FLOWS, *LEVELS)

@@ -233,3 +233,20 @@ def test_ctrl_c_forgets_what_is_begun(
     out, err = capsys.readouterr()
     assert "aggloom: interrupted" in err and "EXPLAIN SELECT" in out
     assert out.rstrip().endswith("b\n2")
+
+
+@pytest.mark.parametrize(
+    ("lines", "options", "dropped"),
+    [
+        ('{"op": "-D", "ts": "2026-01-01 00:00:00", "n": 1}', "", "1 orphan"),
+        ("no JSON", ",unreadable=drop", "1 refused row"),
+    ],
+)
+def test_dropped_rows_are_reported(there: Path, lines: str, options: str, dropped: str) -> None:
+    row = '{"op": "+I", "ts": "2026-01-01 00:00:00", "n": 2}'
+    (there / "t.json").write_text(f"{lines}\n{row}\n")
+    table = f"t=t.json,format=jsonl,schema=ts TIMESTAMP, n INT{options}"
+    result = ask("SELECT n, COUNT(*) AS c FROM t GROUP BY n;", "--table", table)
+    assert result.stdout == "n,c\n2,1\n"
+    assert f"dropped: {dropped}" in result.stderr
+    assert ("times of modification" in result.stderr) == ("orphan" in dropped)
