@@ -7,6 +7,7 @@ this module, and nothing of what operators need.
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -36,7 +37,7 @@ class Variables(NamedTuple):
 
 
 class Deferred(StatefulProcessor):  # type: ignore[misc]
-    """A processor as it travels: pickled, until its first rows or timers."""
+    """A processor as it travels: pickled and compressed, until its first rows or timers."""
 
     def __init__(self, pickled: bytes) -> None:
         self._pickled = pickled
@@ -61,7 +62,7 @@ class Deferred(StatefulProcessor):  # type: ignore[misc]
 
     def _processor(self) -> Any:
         if self._made is None:
-            make, *given = pickle.loads(self._pickled)
+            make, *given = pickle.loads(zlib.decompress(self._pickled))
             self._made = make(*given)
             self._made.begin(self._handle, self._variables)
         return self._made

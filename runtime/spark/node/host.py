@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -72,7 +73,9 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as what is made once there are rows."""
-        return Deferred, (cloudpickle.dumps((type(self), self._factory, self._options)),)
+        # Spark broadcasts pickles of more than 1 MB, and its worker beside the driver reads no broadcasts.
+        pickled = cloudpickle.dumps((type(self), self._factory, self._options))
+        return Deferred, (zlib.compress(pickled),)
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state variables."""
