@@ -157,6 +157,16 @@ class TableSource:
             return []
 
 
+def _check_files_per_batch(options: Mapping[str, Any], where: str) -> None:
+    """Refuse a number of files a batch below one, before Spark does; raises SpecError."""
+    for name, value in options.items():
+        is_count = value is None or (str(value).isdecimal() and int(value) > 0)
+        if name.lower() in ("maxfilespertrigger", "max_files_per_trigger") and not is_count:
+            raise SpecError(
+                f"{where}: {name} is {value!r}; it must be a whole number from 1, or be left out to read all files."
+            )
+
+
 def read_table_option(text: str) -> TableSource:
     """Read the text of --table: a comma ends a value only where `word=` follows; quotes around one are dropped."""
     first, *rest = re.split(r",(?=[\w.]+=)", text)
@@ -190,6 +200,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     chosen = given.pop("format", None)
     registry = _registry(given, chosen, where)
     options = {**_options(given, where), **registry}
+    _check_files_per_batch(options, where)
     if kafka and (chosen not in MESSAGES or path or "schema" not in given):
         raise SpecError(
             f"{where}: a topic has a schema, no path, and a format of messages: {', '.join(MESSAGES)}"

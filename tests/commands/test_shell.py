@@ -250,3 +250,11 @@ def test_dropped_rows_are_reported(there: Path, lines: str, options: str, droppe
     assert result.stdout == "n,c\n2,1\n"
     assert f"dropped: {dropped}" in result.stderr
     assert ("times of modification" in result.stderr) == ("orphan" in dropped)
+
+
+@pytest.mark.parametrize("name", ["maxFilesPerTrigger", "max_files_per_trigger"])
+@pytest.mark.parametrize("value", ["0", "-1", "two"])
+def test_a_number_of_files_a_batch_is_checked(there: Path, name: str, value: str) -> None:
+    table = f"t=changes,format=debezium-json,schema=amount INT,{name}={value}"
+    result = ask("SELECT * FROM t;", "--table", table)
+    assert result.exit_code == 2 and f"{name} is " in result.stderr

@@ -62,3 +62,9 @@ def test_rows_and_timers_reach_the_processor(monkeypatch: pytest.MonkeyPatch) ->
         ("a factory", 3, variables, ((5,), "now", "due"))
     ]
     assert deferred._made is made
+
+
+def test_a_processor_of_500_calls_is_below_the_size_that_spark_broadcasts() -> None:
+    factory: Any = [f"SUM(v + {number}) AS s{number}" * 60 for number in range(500)]
+    travelling = pickle.dumps(FragmentProcessor(factory, Options(2)))
+    assert len(pickle.dumps(factory)) > 500_000 and len(travelling) < 200_000
