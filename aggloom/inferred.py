@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
@@ -25,9 +26,10 @@ _ROWS = 10_000
 """So many rows are looked at."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)?")
-_WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})")
+_WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _LONG = 1 << 63
+_DIGITS = 38
 _REST = "\0rest"
 Row = Mapping[str, Any]
 
@@ -155,8 +157,12 @@ def _type(values: Iterable[Any], where: str) -> pa.DataType:
     if kinds == {bool}:
         return pa.bool_()
     if kinds == {int}:
-        return pa.int64() if all(-_LONG <= v < _LONG for v in there) else pa.decimal128(38, 0)
+        return _whole_type(there)
     if kinds <= {int, float}:
+        if any(type(value) is int and not _is_exact(value) for value in there):
+            raise SpecError(
+                f"{where} holds fractions and whole numbers that DOUBLE would round; give schema=DDL."
+            )
         return pa.float64()
     if kinds == {list}:
         return pa.list_(_type(chain.from_iterable(there), f"an element of {where}"))
@@ -195,11 +201,36 @@ def _text_type(values: Iterable[Any], where: str) -> pa.DataType:
     there = [str(value) for value in values if value not in (None, "")]
     if there and all(value.lower() in ("true", "false") for value in there):
         return pa.bool_()
-    if there and all(map(_WHOLE.fullmatch, there)):
-        return pa.int64()
     if there and all(map(_NUMBER.fullmatch, there)):
-        return pa.float64()
+        return _number_type(there)
     return _text_kind(there)
+
+
+def _number_type(texts: list[str]) -> pa.DataType:
+    """The type that keeps each number as it is written: BIGINT, DOUBLE, DECIMAL, or texts where none does."""
+    if all(map(_WHOLE.fullmatch, texts)):
+        if max(len(text.lstrip("-")) for text in texts) > _DIGITS:
+            return pa.string()
+        return _whole_type([int(text) for text in texts])
+    # A DOUBLE holds a number if it is written with the same digits again: ids of 20 digits must not fall together.
+    numbers = [Decimal(text) for text in texts]
+    if all(number == Decimal(repr(float(number))) for number in numbers):
+        return pa.float64()
+    scale = max(max(0, -int(number.as_tuple().exponent)) for number in numbers)
+    digits = max(max(0, number.adjusted() + 1) for number in numbers)
+    return pa.decimal128(38, scale) if digits + scale <= _DIGITS else pa.string()
+
+
+def _whole_type(values: list[int]) -> pa.DataType:
+    return pa.int64() if all(-_LONG <= v < _LONG for v in values) else pa.decimal128(38, 0)
+
+
+def _is_exact(value: int) -> bool:
+    """Whether a DOUBLE holds a whole number."""
+    try:
+        return int(float(value)) == value
+    except OverflowError:
+        return False
 
 
 def is_here(path: str) -> bool:

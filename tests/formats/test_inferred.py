@@ -165,6 +165,40 @@ def test_csv(tmp_path: Path) -> None:
         told(file.with_name("v.csv"))
 
 
+@pytest.mark.parametrize(
+    ("values", "type"),
+    [
+        (["12345678901234567890", "12345678901234567891"], "DECIMAL(38,0)"),
+        (["-9223372036854775808", "9223372036854775807"], "BIGINT"),
+        (["1", "9223372036854775808"], "DECIMAL(38,0)"),
+        (["1" * 38, "2"], "DECIMAL(38,0)"),
+        (["1" * 39, "2"], "STRING"),
+        (["007", "8"], "STRING"),
+        (["00123", "1.5"], "STRING"),
+        (["1.5", "12345678901234567890"], "DECIMAL(38,1)"),
+        (["1.5", "9007199254740993"], "DECIMAL(38,1)"),
+        (["1.5", "9007199254740992", "0.30000000000000004", "1e-05", "2.50"], "DOUBLE"),
+        (["0.1234567890123456789"], "DECIMAL(38,19)"),
+        (["1e400"], "STRING"),
+        (["1e30", "0.1234567890123456789"], "STRING"),
+        (["12345678901234567890", "x"], "STRING"),
+    ],
+)
+def test_numbers_of_csv_files_keep_their_digits(
+    tmp_path: Path, values: list[str], type: str
+) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join(["id,n", *(f"{value},1" for value in values)]))
+    assert told(file)[1]["id"] == type
+
+
+def test_json_numbers_that_double_would_round_need_a_schema(tmp_path: Path) -> None:
+    file = lines(tmp_path / "t.jsonl", {"a": 1.5}, {"a": 2**53 + 1})
+    with pytest.raises(SpecError, match=r"column 'a' of .* DOUBLE would round; give schema=DDL"):
+        told(file)
+    assert told(lines(tmp_path / "u.jsonl", {"a": 1.5}, {"a": 2**53}))[1] == {"a": "DOUBLE"}
+
+
 def test_what_cannot_be_told(tmp_path: Path) -> None:
     mixed = lines(tmp_path / "t.jsonl", {"a": 1, "b": 1}, {"a": "x", "b": 1})
     with pytest.raises(
