@@ -19,6 +19,7 @@ from aggloom.codegen import quoted, type_name
 from aggloom.connect_types import connect_columns
 from aggloom.errors import DataError, InputFormatError, SpecError
 from aggloom.runtime.formats.lines import read_lines
+from aggloom.runtime.formats.partitions import infer_partition_columns, read_partitions
 from aggloom.runtime.formats.places import files_at
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
 
@@ -88,7 +89,8 @@ def inferred(
     if format == "debezium-json":
         known = next((s for m in _objects(found, _ROWS) if (s := m.get("schema"))), None)
         if known is not None:
-            return Inferred(connect_columns(known, files), 1, files)
+            columns_of = add_partition_columns(connect_columns(known, files), path, found, deep)
+            return Inferred(columns_of, 1, files)
     rows = list(islice(_rows(found, format, separator), _ROWS))
     columns: dict[str, list[Any]] = {}
     for row in rows:
@@ -104,7 +106,19 @@ def inferred(
     ]
     if not fields:
         raise SpecError(f"{files}: no row tells the columns; give schema=DDL.")
-    return Inferred(pa.schema(fields), len(rows), files)
+    schema = add_partition_columns(pa.schema(fields), path, found, deep)
+    return Inferred(schema, len(rows), files)
+
+
+def add_partition_columns(schema: pa.Schema, path: str, files: list[Path], deep: bool) -> pa.Schema:
+    """Return the columns of files with those of their directories: last, or in place of namesakes."""
+    for field in infer_partition_columns(read_partitions(path, files, deep)):
+        names = [name.lower() for name in schema.names]
+        if field.name.lower() in names:
+            schema = schema.set(names.index(field.name.lower()), field)
+        else:
+            schema = schema.append(field)
+    return schema
 
 
 INFERRED = ("csv", "jsonl", "debezium-json", "maxwell-json")

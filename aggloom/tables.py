@@ -16,7 +16,7 @@ from aggloom.codegen import milliseconds
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DataError, InputFormatError, SpecError, nearest
-from aggloom.inferred import Inferred, inferred, is_here, sniffed
+from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here, sniffed
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.places import files_at, which
@@ -148,7 +148,9 @@ class TableSource:
             raise SpecError(
                 f"table {self.name}: the files at {self.path!r} disagree on a column ({error}); add schema=DDL."
             ) from None
-        return pa.schema([column for column in whole if column.name not in _CHANGE_COLUMNS])
+        own = pa.schema([column for column in whole if column.name not in _CHANGE_COLUMNS])
+        chosen = which(self.options)
+        return add_partition_columns(own, self.path, self._parquet_files(), chosen["deep"])
 
     def _parquet_files(self) -> list[Path]:
         try:

@@ -16,6 +16,7 @@ from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.flat_rows import FLATTENED
 from aggloom.runtime.formats.lines import read_lines
+from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
 from aggloom.runtime.formats.places import DEEP, NAMES, files_at, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.arrow_rows import arrow_rows
@@ -24,6 +25,7 @@ from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 
 Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]]]
+Partitions = Mapping[Path, Mapping[str, str | None]]
 _MESSAGES = 10_000
 
 
@@ -37,21 +39,22 @@ def read_files(
     taken = which(options)
     files = files_at(path, **taken, checked=True)
     left = {n: v for n, v in options.items() if n.lower() not in (NAMES.lower(), DEEP.lower())}
+    parts = read_partitions(path, files, taken["deep"])
     if format == "csv":
         for file in files:
-            yield _csv(file, scan, left)
+            yield _csv(file, scan, left, parts[file])
         return
     if format == "parquet":
         if left:
             raise SpecError(f"parquet has no option {next(iter(left))!r} in a harness")
         for file in files:
-            yield _parquet(file, scan)
+            yield _parquet(file, scan, parts[file])
         return
-    yield from _messages(path, files, format, scan, left)
+    yield from _messages(path, parts, format, scan, left)
 
 
 def _messages(
-    path: str | Path, files: list[Path], format: str, scan: Scan, options: dict[str, Any]
+    path: str | Path, parts: Partitions, format: str, scan: Scan, options: dict[str, Any]
 ) -> Iterator[Read]:
     kind = MESSAGES[format]
     if kind.needs_keys and scan.changes != "upsert":
@@ -65,37 +68,54 @@ def _messages(
     for name in ("schema", "keys", "source", "side"):
         if name in options:
             raise SpecError(f"{format} has no option {name!r} in a harness, whose table says it")
-    made = decoder(format, scan.schema, scan.key if by_key else None, source=str(path), **options)
+    names = list(next(iter(parts.values())))
+    schema, own = split_columns(names, scan.schema, str(path))
+    made = decoder(format, schema, scan.key if by_key else None, source=str(path), **options)
     if made.unreadable == "side":
         raise SpecError(
             'a harness keeps unreadable messages itself: unreadable="drop", then `.unreadable`'
         )
-    lines = read_lines(files, separator)
-    while messages := list(islice(lines, _MESSAGES)):
-        found = made.decode(messages)
-        batch = pa.RecordBatch.from_arrays(found.columns, schema=made.schema)
-        yield batch, parse_kinds(found.words, str(path)), found.refused
+    # Files of directories that are columns are read one by one, for each has its own values.
+    for files in [[file] for file in parts] if own else [list(parts)]:
+        lines = read_lines(files, separator)
+        while messages := list(islice(lines, _MESSAGES)):
+            found = made.decode(messages)
+            table = pa.table(found.columns, schema=made.schema)
+            if own:
+                table = add_partitions(table, parts[files[0]], scan.schema, files[0])
+            batch = _one_batch(table.select(scan.schema.names), scan.schema)
+            yield batch, parse_kinds(found.words, str(path)), found.refused
 
 
-def _parquet(file: Path, scan: Scan) -> Read:
+def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+    columns = [column.combine_chunks() for column in table.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _parquet(file: Path, scan: Scan, parts: Mapping[str, str | None]) -> Read:
     where = str(file)
     taken = {*scan.schema.names, *CHANGE_COLUMNS.values(), *FLATTENED}
     wanted = {name.lower() for name in taken}
     try:
         found = pq.ParquetFile(file, page_checksum_verification=True)
         # Names and types first: what is not asked for is not read.
-        arrow_rows(found.schema_arrow.empty_table(), None, scan.schema, where)
+        empty = add_partitions(found.schema_arrow.empty_table(), parts, scan.schema, file)
+        arrow_rows(empty, None, scan.schema, where)
         names = [name for name in found.schema_arrow.names if name.lower() in wanted]
-        return *arrow_rows(found.read(names), None, scan.schema, where), []
+        table = add_partitions(found.read(names), parts, scan.schema, file)
+        return *arrow_rows(table, None, scan.schema, where), []
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
     except TypeMismatchError as error:
         raise InputFormatError(str(error)) from None
 
 
-def _csv(file: Path, scan: Scan, options: Mapping[str, Any]) -> Read:
+def _csv(
+    file: Path, scan: Scan, options: Mapping[str, Any], parts: Mapping[str, str | None]
+) -> Read:
     try:
-        found = read_csv(file, scan.schema, options)
+        schema, _ = split_columns(list(parts), scan.schema, str(file))
+        found = add_partitions(read_csv(file, schema, options), parts, scan.schema, file)
         return *arrow_rows(found, None, scan.schema, str(file)), []
     except TypeMismatchError as error:
         raise InputFormatError(str(error)) from None

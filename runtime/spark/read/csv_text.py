@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -36,6 +36,7 @@ from aggloom.runtime.spark.read.csv_plain import PlainFiles
 from aggloom.runtime.spark.read.files import METRIC
 from aggloom.runtime.spark.read.messages import session_zone
 from aggloom.runtime.spark.read.records import (
+    PARTS,
     Place,
     change_names,
     change_of,
@@ -112,11 +113,13 @@ def csv_lines(
     options: Mapping[str, Any],
     lenient: bool,
     first: str | None = None,
+    parts: Sequence[str] = (),
 ) -> DataFrame:
     """The rows of files (`value` and `file`) by the names in their headers.
 
     lenient: a column that is missing is NULL. first: the header of a file that is there, by which room is made: each
-    line is cut into as many columns, so that less room is less work.
+    line is cut into as many columns, so that less room is less work. parts: names of columns that directories give,
+    whose values are in the column PARTS of files.
     """
     names = _Names(columns.names, change_names(columns.names), flattened_names(columns.names))
     end = uuid4().hex
@@ -128,18 +131,21 @@ def csv_lines(
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
     zone = session_zone(files.sparkSession)
     plain = _plain(columns, (names.changes, names.flattened), given, lenient, zone)
-    files = files.select("file", "value", plain.alias("plain"))
+    kept = [PARTS] if parts else []
+    files = files.select("file", "value", plain.alias("plain"), *kept)
     cut = _Cut(given, width, end)
-    told = _rows(_headed(files, names, cut, lenient), columns, names, cut)
+    told = _rows(_headed(files, names, cut, lenient, kept), columns, names, cut, parts)
     return told.observe(metric, F.count("*").alias("rows"), F.lit(0).alias("files"))
 
 
-def _headed(files: DataFrame, names: _Names, cut: _Cut, lenient: bool) -> DataFrame:
+def _headed(
+    files: DataFrame, names: _Names, cut: _Cut, lenient: bool, kept: Sequence[str]
+) -> DataFrame:
     """Files as their lines, with the `width` of the header and the `places` of all names in it, 0 if it lacks one."""
     lines = F.split(F.regexp_replace("value", "^\ufeff", ""), _LINES)
     odd = F.when(F.col("plain").isNull(), lines)
     valid = F.is_valid_utf8("value").alias("text")
-    headed = files.select("file", "plain", odd.alias("lines"), valid)
+    headed = files.select("file", "plain", odd.alias("lines"), valid, *kept)
     headed = headed.withColumn("header", cut.parsed(F.get("lines", F.lit(0))))
     headed = headed.withColumn("values", cut.values("header"))
     headed = headed.withColumn("width", cut.count("values").cast("int"))
@@ -164,12 +170,15 @@ def _headed(files: DataFrame, names: _Names, cut: _Cut, lenient: bool) -> DataFr
     places = place.unless(F.col("width") < 0, [wide], places)
     places = place.unless(~F.col("text"), ["bytes that are not UTF-8"], places)
     places = F.when(F.col("plain").isNull(), places)
-    return headed.select("file", "plain", "lines", "width", places.alias("places"))
+    return headed.select("file", "plain", "lines", "width", places.alias("places"), *kept)
 
 
-def _rows(headed: DataFrame, columns: StructType, names: _Names, cut: _Cut) -> DataFrame:
+def _rows(
+    headed: DataFrame, columns: StructType, names: _Names, cut: _Cut, parts: Sequence[str]
+) -> DataFrame:
     """The rows of files whose headers are known: those that Arrow has read, and one of each other line."""
-    told = headed.select("file", "plain", "width", "places", F.posexplode_outer("lines"))
+    kept = [PARTS] if parts else []
+    told = headed.select("file", "plain", "width", "places", *kept, F.posexplode_outer("lines"))
     told = told.withColumn("parsed", cut.parsed(F.col("col")))
     told = told.withColumn("values", cut.values("parsed"))
     place = Place(F.col("file"), F.col("col"), F.col("pos") + 1)
@@ -195,7 +204,7 @@ def _rows(headed: DataFrame, columns: StructType, names: _Names, cut: _Cut) -> D
     blank = F.btrim("col", F.lit(" \t")) == ""
     rows = F.when(F.col("pos") == 0, first).when(~blank, rows)
     rows = F.when(F.col("plain").isNotNull(), F.col("plain")).otherwise(rows)
-    return exploded(told.select(rows.alias("rows")), columns)
+    return exploded(told.select(rows.alias("rows"), *kept), columns, parts)
 
 
 def _separator(given: Mapping[str, Any]) -> str:

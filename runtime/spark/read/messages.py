@@ -5,7 +5,7 @@ A column of an expression: what Spark knows of a line's file stays with its rows
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from aggloom.runtime.spark.plan.counting import REFUSED, number
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
 from aggloom.runtime.spark.read.file_order import file_order
 from aggloom.runtime.spark.read.files import remember_packed
-from aggloom.runtime.spark.read.records import CHANGE_COLUMN
+from aggloom.runtime.spark.read.records import CHANGE_COLUMN, PARTS, part_columns
 from aggloom.runtime.spark.sessions.cluster import check_shared
 
 _UPSERTS: WeakKeyDictionary[DataFrame, tuple[str, ...]] = WeakKeyDictionary()
@@ -96,8 +96,13 @@ def decoded(
     place: Column,
     side: str | Path | None = None,
     separator: str | None = None,
+    parts: Sequence[str] = (),
+    order: Sequence[str] | None = None,
 ) -> DataFrame:
-    """The changes of messages; separator: values are lines, whose keys stand before it."""
+    """The changes of messages; separator: values are lines, whose keys stand before it.
+
+    parts: names of columns that directories give, whose values are in the column PARTS. order: all columns in order.
+    """
     table = side_table(side, made, made.unreadable)
     if table is not None:
         check_shared(df.sparkSession, "side table", table.directory)
@@ -112,13 +117,16 @@ def decoded(
         return reading(value, key, place)
 
     found = arrow_udf(read, returned)(value.cast(BinaryType()), key, place)
-    one = df.select(found.alias(_READ))
+    kept = [PARTS] if parts else []
+    one = df.select(found.alias(_READ), *kept)
     if counted:
         refused = F.sum(f"{_READ}.refused").alias("refused")
         one = one.observe(f"{REFUSED} #{number()}", refused)
-    one = one.select(F.explode(f"{_READ}.rows").alias("row"))
-    fields = [F.col(f"row.c{at}").alias(name) for at, name in enumerate(made.schema.names)]
-    changes = one.select(*fields, F.col("row.change").alias(CHANGE_COLUMN))
+    one = one.select(F.explode(f"{_READ}.rows").alias("row"), *kept)
+    fields = {n: F.col(f"row.c{at}").alias(n) for at, n in enumerate(made.schema.names)}
+    fields |= dict(zip(parts, part_columns(parts), strict=True))
+    ordered = [fields[name] for name in order or fields]
+    changes = one.select(*ordered, F.col("row.change").alias(CHANGE_COLUMN))
     if made.upserts:
         _UPSERTS[changes] = made.keys
     return changes

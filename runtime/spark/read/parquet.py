@@ -10,11 +10,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from aggloom.errors import InputFormatError, nearest
 from aggloom.runtime.formats.flat_rows import FLATTENED, FLATTENED_HINT
+from aggloom.runtime.formats.partitions import (
+    partition_texts,
+    partition_value,
+    split_columns,
+)
 from aggloom.runtime.spark.node.blobs import empty_columns
 from aggloom.runtime.values.fitting import fits
 
@@ -22,7 +26,6 @@ ROWS_AT_ONCE = 1 << 17
 """Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""
 
 _LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
-_NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 
 
 def read_parquet(
@@ -137,8 +140,10 @@ class _Reader:
         arrays = []
         for field in self._schema:
             if table is None or field.name in self._fixed:
-                value = pa.scalar(self._fixed[field.name], field.type)
-                arrays.append(pa.repeat(value, rows))
+                value = self._fixed[field.name]
+                arrays.append(
+                    pa.nulls(rows, field.type) if value is None else pa.repeat(value, rows)
+                )
                 continue
             column = table.column(self._read[field.name]).slice(start, rows)
             arrays.append(self._cast(_array(column), field))
@@ -191,16 +196,12 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
     return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
 
 
-def _directories(path: str, base: str, schema: pa.Schema) -> dict[str, object]:
+def _directories(path: str, base: str, schema: pa.Schema) -> dict[str, pa.Scalar]:
     """The columns that the directories between `base` and the file give: `day=1/` is the column day."""
     bare = (base.partition("://")[2] or base.removeprefix("file:")).rstrip("/")
     if path.endswith(bare):
         return {}
     below = path.partition(bare + "/")[2] or path
-    given = [part.partition("=")[0] for part in PurePosixPath(below).parent.parts if "=" in part]
-    fields = [schema.field(name) for name in given if name in schema.names]
-    if not fields:
-        return {}
-    parts = ds.HivePartitioning(pa.schema(fields), null_fallback=_NULL_DIRECTORY)
-    keys = ds.get_partition_keys(parts.parse(below))
-    return {field.name: keys.get(field.name) for field in fields}
+    given = partition_texts(PurePosixPath(below).parent)
+    _, own = split_columns(list(given), schema, path)
+    return {field.name: partition_value(given[name], field, path) for name, field in own.items()}

@@ -11,11 +11,20 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, nearest
-from aggloom.runtime.formats.places import NAMES, check_passed, files_in, is_hidden, which
+from aggloom.runtime.formats.partitions import read_partitions, split_columns
+from aggloom.runtime.formats.places import (
+    NAMES,
+    check_passed,
+    files_at,
+    files_in,
+    is_hidden,
+    which,
+)
 from aggloom.runtime.formats.sink_log import LOG, committed
 from aggloom.runtime.spark.disk import local, on_this_disk
-from aggloom.runtime.spark.failures import explained
+from aggloom.runtime.spark.failures import explained, telling
 
 CHANGE_NAMES = ("_change_type", "op")
 """Under which a file may say what kind of change a row is."""
@@ -94,6 +103,35 @@ def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> 
             'Give them as schema=, such as "name STRING, cnt INT".'
         ) from None
     return StructType([field for field in found if field.name not in CHANGE_NAMES])
+
+
+def split_by_directories(
+    spark: SparkSession, path: str, options: dict[str, Any], columns: StructType
+) -> tuple[StructType, StructType]:
+    """Return the columns that files have, and those that their directories give (`day=1/`), as of the files of now.
+
+    Raises InputFormatError where directories would say what kinds changes are, or have other columns than each other.
+    """
+    names: list[str] = []
+    place = local(path)
+    if place is None or not on_this_disk(spark, path):
+        with telling(f"read_changes: {path}"):
+            names = spark.read.options(**options).text(path).columns[1:]
+    else:
+        chosen = which(options)
+        try:
+            files = files_at(place, **chosen)
+        except SpecError:
+            files = []
+        for texts in read_partitions(place, files, chosen["deep"]).values():
+            names = list(texts)
+            break
+    if not names:
+        return columns, StructType([])
+    _, given = split_columns(names, to_schema(columns), f"read_changes: {path}")
+    parts = {field.name for field in given.values()}
+    own = StructType([field for field in columns if field.name not in parts])
+    return own, StructType([field for field in columns if field.name in parts])
 
 
 def sibling(place: Path) -> str:

@@ -91,13 +91,26 @@ def change_of(words: dict[str, tuple[Column, Column]], place: Place) -> Column:
     return change
 
 
-def exploded(rows: DataFrame, columns: StructType) -> DataFrame:
-    """A row for each struct of c0, c1, .. and change in the array `rows` (NULL: none), under the schema's names."""
+PARTS = "_aggloom_parts"
+"""A struct of the columns, c0, c1, .., that the directories of a row's file give (`day=1/`)."""
+
+
+def part_columns(names: Sequence[str]) -> list[Column]:
+    """Return the columns in PARTS under their names."""
+    return [F.col(f"{PARTS}.c{at}").alias(name) for at, name in enumerate(names)]
+
+
+def exploded(rows: DataFrame, columns: StructType, parts: Sequence[str] = ()) -> DataFrame:
+    """A row for each struct of c0, c1, .. and change in the array `rows` (NULL: none), under the schema's names.
+
+    parts: the names of the columns that directories give.
+    """
+    kept = [PARTS] if parts else []
     # Not a filter before parsing, nor a plain explode: the optimizer would move conditions across
     # the checks, and compute the array twice. Columns are numbered: a user's name must not meet the change column's.
-    one = rows.select(F.explode_outer("rows").alias("row")).where(F.col("row").isNotNull())
+    one = rows.select(*kept, F.explode_outer("rows").alias("row")).where(F.col("row").isNotNull())
     fields = [F.col(f"row.c{place}").alias(f.name) for place, f in enumerate(columns)]
-    return one.select(*fields, F.col("row.change").alias(CHANGE_COLUMN))
+    return one.select(*fields, *part_columns(parts), F.col("row.change").alias(CHANGE_COLUMN))
 
 
 def texts(names: Sequence[str]) -> Column:

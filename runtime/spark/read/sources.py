@@ -31,9 +31,10 @@ from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.read.footers import Footers, sound_in_java, sound_in_workers
 from aggloom.runtime.spark.read.messages import decoded, session_zone
-from aggloom.runtime.spark.read.paths import located, parquet_columns
+from aggloom.runtime.spark.read.paths import located, parquet_columns, split_by_directories
 from aggloom.runtime.spark.read.records import (
     CHANGE_COLUMN,
+    PARTS,
     Place,
     change_names,
     change_of,
@@ -138,24 +139,29 @@ def read_changes(
         return (
             remember(df, configured(), path, options, names, lenient, here) if whole_files else df
         )
+    own, parts = split_by_directories(spark, path, looked, columns)
     if format == "csv":
         if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
-            files = _texts(configured().option("wholetext", True), path)
+            files = _texts(configured().option("wholetext", True), path, parts)
             first = _first_line(spark, path, looked)
             if first is not None and not lenient:
-                check_header(path, first, columns, options)
-            return csv_lines(files, columns, options, lenient, first)
+                check_header(path, first, own, options)
+            rows = csv_lines(files, own, options, lenient, first, parts.names)
+            return rows.select(*map(quote, [*columns.names, CHANGE_COLUMN])) if len(parts) else rows
         return _csv(spark, configured(), path, columns, options, lenient)
     kind = MESSAGES[format]
     key = _key(keys, columns) if kind.takes_keys else ()
     zone = session_zone(spark)
-    made = decoder(format, to_schema(columns), key, unreadable, path, zone=zone, **told, **more)
+    made = decoder(format, to_schema(own), key, unreadable, path, zone=zone, **told, **more)
     if format == "jsonl" and not lenient:
-        _check_json(spark, path, looked, columns)
+        _check_json(spark, path, looked, own)
     separator = key_separator if key_separator is not None else kind.separator
-    lines = _texts(configured(), path)
+    lines = _texts(configured(), path, parts)
     nothing = F.lit(None).cast("binary")
-    return decoded(lines, made, F.col("value"), nothing, F.col("file"), side, separator)
+    file = F.col("file")
+    return decoded(
+        lines, made, F.col("value"), nothing, file, side, separator, parts.names, columns.names
+    )
 
 
 def _key(keys: str | Sequence[str] | None, columns: StructType) -> tuple[str, ...]:
@@ -173,11 +179,16 @@ def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
         raise SpecError(f"read_changes: unknown {name} {given!r}; known are {', '.join(known)}")
 
 
-def _texts(reader: Any, path: str) -> DataFrame:
-    """The lines of files, or their whole texts, and the file of each."""
+def _texts(reader: Any, path: str, parts: StructType) -> DataFrame:
+    """The lines of files, or their whole texts, the file of each, and what its directories give in PARTS."""
+    if len(parts):
+        reader = reader.schema(StructType([StructField("value", StringType()), *parts]))
     found: DataFrame = reader.format("text").load(path)
     file = F.col("_metadata.file_path")
-    return found.select(well_named(F.col("value"), file).alias("value"), file.alias("file"))
+    given = [F.col(quote(name)).alias(f"c{at}") for at, name in enumerate(parts.names)]
+    kept = [F.struct(*given).alias(PARTS)] if given else []
+    value = well_named(F.col("value"), file).alias("value")
+    return found.select(value, file.alias("file"), *kept)
 
 
 def reader_keywords() -> dict[str, type]:
