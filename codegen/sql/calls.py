@@ -171,7 +171,19 @@ class _Lowering:
             what = f"this form of {name} is"
             raise refusal(self.scope.sql, node, what, "give it a plain column")
         self.scope.refuse_aggregates(node, f"the argument of {name}", "aggregate in two steps")
-        return self.scope.column(node)
+        return self._read(node)
+
+    def _read(self, node: exp.Expression) -> str:
+        """Name the column that holds an expression, computed only for the rows that FILTER lets pass.
+
+        FILTER comes first in SQL: `SUM(10 / x) FILTER (WHERE x <> 0)` divides by no 0.
+        """
+        condition = self.node.args.get("filter")
+        if condition is None or isinstance(bare(node), exp.Column) or not node.find(exp.Column):
+            return self.scope.column(node)
+        case = exp.Case(ifs=[exp.If(this=condition.copy(), true=node.copy())])
+        self.scope.require_columns(case)
+        return self.scope.compute(case, pretty(bare(node)))
 
     def _option(self, option: Option, node: exp.Expression, place: int) -> Any:
         value = constant(node)
@@ -190,7 +202,7 @@ class _Lowering:
             raise self._error("sorts by a constant, which orders nothing; name a column", key)
         self.scope.refuse_aggregates(key.this, "ORDER BY", "aggregate in two steps")
         descending = bool(key.args.get("desc"))
-        return SortKey(self.scope.column(key.this), descending, bool(key.args.get("nulls_first")))
+        return SortKey(self._read(key.this), descending, bool(key.args.get("nulls_first")))
 
     def _filter(self, node: exp.Expression) -> str:
         name = self.entry.name

@@ -177,7 +177,7 @@ def test_expressions_inside_a_call_are_columns_computed_once() -> None:
         AggCall("FIRST_VALUE", ("(a + 1)",), order_by=(SortKey("(b * 2)"),)),
     )
     assert [column.sql for column in spec.computed] == [
-        "UPPER(`c`)",
+        "CASE WHEN `a` > 1 THEN UPPER(`c`) END",
         "CHR(10)",
         "`a` > 1",
         "`a` + 1",
