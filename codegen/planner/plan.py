@@ -20,12 +20,12 @@ from aggloom.codegen.operators import (
     deduplicated_table,
     walk,
 )
-from aggloom.codegen.planner.build.insert import inserted
-from aggloom.codegen.planner.build.logical import logical_plan
-from aggloom.codegen.planner.build.lookup_join import as_dimensions
-from aggloom.codegen.planner.build.spec_plan import plan_of_spec
-from aggloom.codegen.planner.build.window_query import NAMES
-from aggloom.codegen.planner.build.window_spec import plan_of_windows
+from aggloom.codegen.planner.builders.insert import inserted
+from aggloom.codegen.planner.builders.logical import logical_plan
+from aggloom.codegen.planner.builders.lookup_join import as_dimensions
+from aggloom.codegen.planner.builders.spec_plan import plan_of_spec
+from aggloom.codegen.planner.builders.window_query import NAMES
+from aggloom.codegen.planner.builders.window_spec import plan_of_windows
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.exchanges import exchanges

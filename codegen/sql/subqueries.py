@@ -80,22 +80,19 @@ def as_membership(node: exp.Expression) -> exp.Expression:
     return exp.Not(this=whole) if isinstance(compared, exp.NEQ) and word == "ALL" else node
 
 
-def empty_value(sql: str, node: exp.Expression) -> exp.Expression:
-    """An expression over aggregates as it is where there are no rows."""
+def empty_value(sql: str, call: Call) -> exp.Expression:
+    """Return the value of an aggregate call over no rows: 0 or NULL.
 
-    def visit(part: exp.Expression) -> exp.Expression:
-        if not isinstance(part, Call):
-            return part
-        entry = find(part.name)
-        if entry is not None and entry.name in _ZERO:
-            return exp.Literal.number(0)
-        if entry is None or entry.append.empty is None or len(entry.empty_in) < 2:
-            what = f"{part.name.upper()} in a sub-query that is correlated, or beside a value, is"
-            fix = "join the grouped query with LEFT JOIN, and say with COALESCE what no rows give"
-            raise refusal(sql, part, what, fix)
-        return exp.null()
-
-    return node.transform(visit, copy=True)
+    Raises UnsupportedSqlError for a function that gives another value then.
+    """
+    entry = find(call.name)
+    if entry is not None and entry.name in _ZERO:
+        return exp.Literal.number(0)
+    if entry is None or entry.append.empty is None or len(entry.empty_in) < 2:
+        what = f"{call.name.upper()} in a sub-query that is correlated, or beside a value, is"
+        fix = "join the grouped query with LEFT JOIN, and say with COALESCE what no rows give"
+        raise refusal(sql, call, what, fix)
+    return exp.null()
 
 
 def is_single(query: exp.Expression) -> bool:

@@ -24,6 +24,7 @@ CHOSEN = [
     "SELECT k, v FROM t WHERE v > ALL (SELECT w FROM u WHERE u.k <> t.k)",
     "SELECT k, k NOT IN (SELECT k FROM u WHERE u.w = t.v) AS m FROM t",
     "SELECT k, (SELECT COUNT(*) FROM u WHERE u.k = t.k) AS n, (SELECT MAX(w) FROM u) AS m FROM t",
+    "SELECT k, (SELECT MAX(w) - MIN(w) FROM u WHERE u.k = t.k) AS d, (SELECT COUNT(*) * 2 FROM u) AS n FROM t",
     "SELECT k, SUM(v) AS s FROM t GROUP BY k HAVING SUM(v) >= (SELECT COUNT(*) FROM u WHERE u.k = t.k)",
     "SELECT k, (SELECT n FROM d WHERE id = t.k) AS n FROM t WHERE k IN (SELECT id FROM d)",
     "SELECT k, (SELECT w FROM u WHERE u.k = t.k ORDER BY w DESC NULLS LAST LIMIT 1) AS w FROM t",
@@ -57,6 +58,28 @@ def test_random_queries_give_duckdbs_table(seed: int) -> None:
     except UnsupportedSqlError:
         return
     agree(sql, batches_of(seed), buckets=1 + seed % 2)
+
+
+TYPED = {
+    "t": "a INT",
+    "u": "c INT, d BIGINT, e DECIMAL(20, 4), f DATE, g STRING, h TIMESTAMP, s SMALLINT",
+}
+
+
+@pytest.mark.parametrize("where", ["", " WHERE u.c = t.a"])
+@pytest.mark.parametrize(
+    "item",
+    [
+        *("MAX(e) / 3", "SUM(e) * 2", "CAST(MAX(d) AS DECIMAL(30, 2)) / 7", "MAX(e) - COUNT(*)"),
+        *("MAX(d) - MIN(d)", "MAX(c) * MIN(c)", "MAX(d) + 1", "COUNT(*) + 1", "MAX(d) / 2"),
+        *("COALESCE(MAX(d), 0)", "CASE WHEN COUNT(*) > 0 THEN MAX(d) END", "MAX(s)", "-MAX(s)"),
+        *("DATE_ADD(MAX(f), 1)", "UPPER(MAX(g))", "MAX(h)", "MAX(f) IS NULL", "ABS(MIN(e))"),
+    ],
+)
+def test_a_scalar_sub_query_has_the_type_of_its_item(item: str, where: str) -> None:
+    value = al.Harness.from_sql(f"SELECT (SELECT {item} FROM u{where}) AS z FROM t", TYPED)
+    grouped = al.Harness.from_sql(f"SELECT c, {item} AS z FROM u GROUP BY c", TYPED)
+    assert value.plan.schema.field("z").type == grouped.plan.schema.field("z").type
 
 
 def kinds(sql: str) -> list[str]:

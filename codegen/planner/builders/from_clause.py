@@ -11,9 +11,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Node, renamed
-from aggloom.codegen.planner.build.clause import Builder, Clause
-from aggloom.codegen.planner.build.hints import ttls_of
-from aggloom.codegen.planner.build.join_tree import (
+from aggloom.codegen.planner.builders.clause import Builder, Clause
+from aggloom.codegen.planner.builders.hints import ttls_of
+from aggloom.codegen.planner.builders.join_tree import (
     Joined,
     Leaf,
     Tree,
@@ -22,8 +22,8 @@ from aggloom.codegen.planner.build.join_tree import (
     sunk,
     without_padding,
 )
-from aggloom.codegen.planner.build.lookup_hints import lookup_hints, refuse_unheeded
-from aggloom.codegen.planner.build.subqueries import is_test, settled, test, values
+from aggloom.codegen.planner.builders.lookup_hints import lookup_hints, refuse_unheeded
+from aggloom.codegen.planner.builders.subqueries import is_test, settled, test, values
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.sql.as_of import AsOf, as_of, without_version
 from aggloom.codegen.sql.conditions import column_names, never_null

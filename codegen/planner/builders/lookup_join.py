@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Asked, Calc, Dimension, LookupJoin, Node, mark
-from aggloom.codegen.planner.build.as_of import way_of
+from aggloom.codegen.planner.builders.as_of import way_of
 from aggloom.codegen.scalar.calc import lower_calc
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.operand_types import common

@@ -15,23 +15,23 @@ from aggloom.codegen.operators import (
     Union,
     walk,
 )
-from aggloom.codegen.planner.build.constants import values, with_from
-from aggloom.codegen.planner.build.from_clause import has_joins, joined
-from aggloom.codegen.planner.build.hints import keeping, state_ttl
-from aggloom.codegen.planner.notes import Notes
-from aggloom.codegen.planner.build.numbering import bounded, numbered
-from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.build.over import opened, over
-from aggloom.codegen.planner.build.qualified import check_qualified, qualified
-from aggloom.codegen.planner.scripts.script import Script, View
-from aggloom.codegen.planner.build.set_operations import compared, nameless
-from aggloom.codegen.planner.build.spec_plan import plan_of_spec
-from aggloom.codegen.planner.build.window_query import (
+from aggloom.codegen.planner.builders.constants import values, with_from
+from aggloom.codegen.planner.builders.from_clause import has_joins, joined
+from aggloom.codegen.planner.builders.hints import keeping, state_ttl
+from aggloom.codegen.planner.builders.numbering import bounded, numbered
+from aggloom.codegen.planner.builders.over import opened, over
+from aggloom.codegen.planner.builders.qualified import check_qualified, qualified
+from aggloom.codegen.planner.builders.set_operations import compared, nameless
+from aggloom.codegen.planner.builders.spec_plan import plan_of_spec
+from aggloom.codegen.planner.builders.window_query import (
     grouped_by_window,
     refuse_windows,
     table_window,
 )
+from aggloom.codegen.planner.notes import Notes
+from aggloom.codegen.planner.options import PlanOptions
 from aggloom.codegen.planner.rules.windows import windows
+from aggloom.codegen.planner.scripts.script import Script, View
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.operand_types import common
 from aggloom.codegen.scalar.result_types import infer

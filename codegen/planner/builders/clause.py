@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from aggloom.codegen.operators import Node
-from aggloom.codegen.planner.build.join_tree import Tree
+from aggloom.codegen.planner.builders.join_tree import Tree
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.sql.relations import Relations
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pyarrow as pa
 
 from aggloom.codegen.operators import Bounds, Calc, Node, Scan
+from aggloom.codegen.planner.builders.spec_plan import calculated, core_of
+from aggloom.codegen.planner.builders.window_query import bounds_types, time_type
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.build.spec_plan import calculated, core_of
-from aggloom.codegen.planner.window_options import in_zone, with_options
-from aggloom.codegen.planner.build.window_query import bounds_types, time_type
 from aggloom.codegen.planner.rules.windows import namespaced, over_windows
+from aggloom.codegen.planner.window_options import in_zone, with_options
 from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import infer_type, quoted
 from aggloom.codegen.spec import checks as spec_check

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from aggloom.codegen.planner.build.clause import Clause
-from aggloom.codegen.planner.build.join_tree import Joined, Leaf, Tree, plan_of_tree, sunk
-from aggloom.codegen.planner.build.subquery_marks import FIX, as_column, different
-from aggloom.codegen.planner.build.subquery_rows import (
+from aggloom.codegen.planner.builders.clause import Clause
+from aggloom.codegen.planner.builders.join_tree import Joined, Leaf, Tree, plan_of_tree, sunk
+from aggloom.codegen.planner.builders.subquery_marks import FIX, as_column, different
+from aggloom.codegen.planner.builders.subquery_rows import (
     Body,
     grouped,
     is_grouped,
@@ -133,7 +133,7 @@ def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
     if not has_queries(select):
         return clause, select
     names = [_name(item) for item in select.expressions]
-    above, items, tests = grouped(clause, select)
+    above, items, tests, *_ = grouped(clause, select)
     above.filter(tests)
     items = [values(above, item) for item in items]
     shown = exp.select(*(as_column(item, name) for name, item in zip(names, items, strict=True)))

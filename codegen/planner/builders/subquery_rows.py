@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import pyarrow as pa
 from sqlglot import exp
 
-from aggloom.codegen.planner.build.clause import Clause
-from aggloom.codegen.planner.build.join_tree import Leaf, Tree, plan_of_tree
+from aggloom.codegen.planner.builders.clause import Clause
+from aggloom.codegen.planner.builders.join_tree import Leaf, Tree, plan_of_tree
+from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.conditions import column_names, equality, never_null
 from aggloom.codegen.sql.dialect import Call
 from aggloom.codegen.sql.errors import located, refusal
@@ -78,11 +81,30 @@ def read(outer: Clause, query: exp.Expression, first_only: bool = False) -> Body
         # A row that HAVING drops is not the same as no rows.
         items = [_when(having.this, item) for item in items]
         select.set("having", None)
-    empty = [empty_value(outer.sql, item) for item in items] if single else []
     select.set("expressions", items)
-    above, items, tests = grouped(clause, select)
-    above.filter(tests)
-    return Body(above, items, single, empty, {n for n in fixed if n in above.tree.columns})
+    rows = grouped(clause, select)
+    rows.clause.filter(rows.tests)
+    empty = [_evaluate_over_no_rows(rows, item) for item in rows.items] if single else []
+    known = {name for name in fixed if name in rows.clause.tree.columns}
+    return Body(rows.clause, rows.items, single, empty, known)
+
+
+def _evaluate_over_no_rows(rows: Grouped, item: exp.Expression) -> exp.Expression:
+    """Return an item as it is over no rows, in the type that it has over rows.
+
+    Each aggregate becomes 0 or NULL of its own type: of an untyped NULL nobody knows the type of `NULL - 1`.
+    """
+    sql = rows.clause.sql
+    if isinstance(item, exp.Column) and item.name in rows.calls:
+        return empty_value(sql, rows.calls[item.name])
+
+    def visit(part: exp.Expression) -> exp.Expression:
+        if not isinstance(part, exp.Column) or part.name not in rows.calls:
+            return part
+        value = empty_value(sql, rows.calls[part.name])
+        return exp.cast(value, type_name(rows.types[part.name]), dialect="spark")
+
+    return item.transform(visit, copy=True)
 
 
 def is_grouped(select: exp.Select) -> bool:
@@ -92,10 +114,21 @@ def is_grouped(select: exp.Select) -> bool:
     return any(isinstance(part, Call) for item in select.expressions for part in _own(item))
 
 
-def grouped(
-    clause: Clause, select: exp.Select
-) -> tuple[Clause, list[exp.Expression], list[exp.Expression]]:
-    """The rows of a GROUP BY, and the items and conditions of HAVING over them."""
+class Grouped(NamedTuple):
+    """The rows of a GROUP BY, with the items and the conditions of HAVING over them.
+
+    calls: the aggregate call behind each column that holds one; types: the type of each column.
+    """
+
+    clause: Clause
+    items: list[exp.Expression]
+    tests: list[exp.Expression]
+    calls: dict[str, Call]
+    types: dict[str, pa.DataType]
+
+
+def grouped(clause: Clause, select: exp.Select) -> Grouped:
+    """Plan the GROUP BY of a SELECT."""
     sql, group = clause.sql, select.args.get("group")
     if has_sets(group) or (group is not None and group.args.get("all")):
         fix = "group in a sub-query in FROM"
@@ -126,7 +159,8 @@ def grouped(
         kind = exp.NullSafeEQ if safe else exp.EQ
         on.append(kind(this=named(table.keys[text_of(own)][0]), expression=other.copy()))
     above.correlated += on
-    return above, upper, tests
+    calls = dict(table.calls.values())
+    return Grouped(above, upper, tests, calls, table.types)
 
 
 class _Groups:
@@ -135,8 +169,9 @@ class _Groups:
     def __init__(self, clause: Clause, keys: list[exp.Expression]) -> None:
         self.clause = clause
         self.keys: dict[str, tuple[str, exp.Expression]] = {}
-        self.calls: dict[str, tuple[str, exp.Expression]] = {}
+        self.calls: dict[str, tuple[str, Call]] = {}
         self.place: dict[str, exp.Expression] = {}
+        self.types: dict[str, pa.DataType] = {}
         for node in keys:
             plain = isinstance(node, exp.Column) and node.name in clause.tree.columns
             name = node.name if plain else clause.fresh("key")
@@ -183,6 +218,7 @@ class _Groups:
         if self.keys:
             block = block.group_by(*(each.copy() for _, each in self.keys.values()))
         rows = clause.builder.block(block, node, set())
+        self.types = dict(zip(rows.schema.names, rows.schema.types, strict=True))
         there = {key for key, _ in self.keys.values()}
         tables = tuple(
             Relation(t.names, {n: o for n, o in t.columns.items() if o in there}, t.once)

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from aggloom.codegen.catalogue.registry import find
 from aggloom.codegen.operators import Calc, Node, Numbered, OverCall, pick, transform
+from aggloom.codegen.planner.builders.over_calls import NAMES, window_call
+from aggloom.codegen.planner.builders.over_window import OverWindow
 from aggloom.codegen.planner.options import PlanOptions
-from aggloom.codegen.planner.build.over_calls import NAMES, window_call
-from aggloom.codegen.planner.build.over_window import OverWindow
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.checks import check_function
 from aggloom.codegen.spec.dtypes import has_order, type_name

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from aggloom.codegen.operators import Aggregate, Node
-from aggloom.codegen.planner.build.lookup_hints import LOOKUP
+from aggloom.codegen.planner.builders.lookup_hints import LOOKUP
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.sql.errors import located, refusal, span

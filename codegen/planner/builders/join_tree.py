@@ -13,8 +13,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc, Join, Node, mark, pick
-from aggloom.codegen.planner.build.as_of import as_of_join
-from aggloom.codegen.planner.build.lookup_join import LookupClause, dimension_of
+from aggloom.codegen.planner.builders.as_of import as_of_join
+from aggloom.codegen.planner.builders.lookup_join import LookupClause, dimension_of
 from aggloom.codegen.planner.notes import Notes
 from aggloom.codegen.scalar.calc import lower_condition
 from aggloom.codegen.scalar.expressions import quoted

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from aggloom.codegen.operators import AsOfJoin, Node, pick
 from aggloom.codegen.operators.as_of import Comparison
-from aggloom.codegen.planner.build.versions import time_of, versions_of
+from aggloom.codegen.planner.builders.versions import time_of, versions_of
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.spec.choices import JoinKind
 from aggloom.codegen.spec.dtypes import type_name

@@ -6,9 +6,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from aggloom.codegen.operators import Calc
-from aggloom.codegen.planner.build.clause import Clause
-from aggloom.codegen.planner.build.join_tree import Leaf, Tree, plan_of_tree
-from aggloom.codegen.planner.build.subquery_rows import Body, tied
+from aggloom.codegen.planner.builders.clause import Clause
+from aggloom.codegen.planner.builders.join_tree import Leaf, Tree, plan_of_tree
+from aggloom.codegen.planner.builders.subquery_rows import Body, tied
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.sql.conditions import column_names
 from aggloom.codegen.sql.dialect import Call
