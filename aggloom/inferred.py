@@ -22,6 +22,7 @@ from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import infer_partition_columns, read_partitions
 from aggloom.runtime.formats.places import files_at
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
+from aggloom.runtime.values.markers import says_change
 
 _ROWS = 10_000
 """So many rows are looked at."""
@@ -125,11 +126,18 @@ INFERRED = ("csv", "jsonl", "debezium-json", "maxwell-json")
 """Formats of which the columns can be told."""
 
 
+_CHANGE_WORDS = frozenset((*SPELLINGS, *"IUDCRiudcr"))
+
+
 def _is_change(name: str, values: Iterable[Any], format: str) -> bool:
-    """Whether a column says what kind of change a row is."""
-    if format not in ("csv", "jsonl") or name.lower() not in CHANGE_COLUMNS.values():
+    """Whether a column says what kind of change a row is; of words or markers that no rule knows its reader tells."""
+    if format not in ("csv", "jsonl") or not says_change(name):
         return False
-    return all(value in SPELLINGS for value in values)
+    if name.lower() != CHANGE_COLUMNS["flink"]:
+        return True
+    # Others may call a column of theirs `op`, but hardly fill it with the letters of changes.
+    said = [value for value in values if value not in (None, "")]
+    return all(isinstance(value, str) and value in _CHANGE_WORDS for value in said)
 
 
 def _rows(files: Iterable[Path], format: str, separator: str) -> Iterator[Row]:

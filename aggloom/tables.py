@@ -21,6 +21,7 @@ from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.places import files_at, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
+from aggloom.runtime.values.markers import says_change
 
 SPARK_OPTIONS = (
     *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "latestFirst", "fileNameOnly"),
@@ -56,7 +57,6 @@ _FORM = (
     "t=PATH[,format=FORMAT][,schema=DDL][,watermark=COLUMN DELAY][,keys=COLUMN,...][,changes=KIND]"
     "[,option=value ...]"
 )
-_CHANGE_COLUMNS = ("_change_type", "op")
 _SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl"}
 _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
 
@@ -148,7 +148,7 @@ class TableSource:
             raise SpecError(
                 f"table {self.name}: the files at {self.path!r} disagree on a column ({error}); add schema=DDL."
             ) from None
-        own = pa.schema([column for column in whole if column.name not in _CHANGE_COLUMNS])
+        own = pa.schema([column for column in whole if not says_change(column.name)])
         chosen = which(self.options)
         return add_partition_columns(own, self.path, self._parquet_files(), chosen["deep"])
 

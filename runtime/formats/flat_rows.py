@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aggloom.runtime.formats.base import INSERT, Change, Unreadable
@@ -10,14 +10,22 @@ from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.rows import Rows, Spelling
 from aggloom.runtime.formats.values import Reader
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES, KIND_NAMES, SPELLINGS
+from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 
-FLATTENED = ("__op", "__deleted")
-"""Columns in which Debezium's flattening transform says what happened."""
-FLATTENED_HINT = (
-    "is of Debezium's flattened records, which do not say what was there before. Write whole envelopes and read "
-    'them with format="debezium-json"; if the column is one like others, declare it in the schema'
-)
 _WORDS = frozenset(SPELLINGS)
+
+
+class Markers:
+    """The markers that objects of a table must not have; declared: its columns."""
+
+    def __init__(self, declared: Sequence[str]) -> None:
+        self._names = frozenset(MARKERS) - {name.lower() for name in declared}
+
+    def check(self, found: Iterable[str]) -> None:
+        """Raise Unreadable for a name in any case that is a marker."""
+        for name in found:
+            if name.lower() in self._names:
+                raise Unreadable(f"{name!r} {MARKER_HINT}")
 
 
 class FlatRows:
@@ -27,15 +35,13 @@ class FlatRows:
         self.rows = rows
         taken = {name.lower() for name in rows.names}
         self.words = [name for name in CHANGE_COLUMNS.values() if name not in taken]
-        self._flattened = [name for name in FLATTENED if name not in taken]
-        self._spelling = Spelling([*rows.names, *self.words, *self._flattened])
+        self._markers = Markers(rows.names)
+        self._spelling = Spelling([*rows.names, *self.words])
 
     def change(self, found: Object, readers: Sequence[Reader] | None = None) -> Change:
         """What an object says; raises Unreadable."""
+        self._markers.check(found)
         row = self._spelling.of(found)
-        odd = [name for name in self._flattened if name in row]
-        if odd:
-            raise Unreadable(f"'{odd[0]}' {FLATTENED_HINT}")
         if self.rows.names and not self.rows.lenient and not any(n in row for n in self.rows.names):
             listed = "', '".join(found)
             raise Unreadable(

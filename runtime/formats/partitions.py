@@ -19,9 +19,8 @@ import pyarrow.types as pt
 
 from aggloom.codegen import type_name
 from aggloom.errors import InputFormatError
-from aggloom.runtime.formats.flat_rows import FLATTENED
 from aggloom.runtime.formats.plain_texts import typed
-from aggloom.runtime.values.changelog import CHANGE_COLUMNS
+from aggloom.runtime.values.markers import says_change
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 """The value of a directory that stands for NULL."""
@@ -142,7 +141,7 @@ def split_columns(
     """
     declared = {field.name.lower(): field for field in schema}
     for name in names:
-        if name.lower() not in declared and name.lower() in (*CHANGE_COLUMNS.values(), *FLATTENED):
+        if name.lower() not in declared and says_change(name):
             raise InputFormatError(
                 f"{where}: the directories are a column {name!r}, which says the kind of a change only inside files. "
                 "Declare it as a column of the table, or rename the directories."

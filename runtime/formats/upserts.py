@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from aggloom.runtime.formats.base import DELETE, UPDATE_AFTER, Change, Format, Unreadable
+from aggloom.runtime.formats.flat_rows import Markers
 from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.rows import Rows
 from aggloom.runtime.formats.values import Reader
@@ -26,11 +27,14 @@ class Upserts:
     def __init__(self, format: Format, rows: Rows, keys: Rows) -> None:
         self.format, self.rows, self._keys = format, rows, keys
         self.names = format.settings.keys
+        self._markers = Markers(rows.names)
 
     def changes(self, key: Part | None, value: Part | None) -> list[Change]:
         """What a key's row is from now on."""
         own = None if key is None else self._key(key.found)
         readers = None if key is None else key.readers
+        if value is not None and isinstance(value.found, dict):
+            self._markers.check(value.found)
         if value is None:
             if own is None:
                 raise Unreadable(f"{_NO_KEY}, so that its tombstone says nothing")

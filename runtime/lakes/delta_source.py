@@ -31,6 +31,7 @@ from aggloom.runtime.lakes.delta import (
 from aggloom.runtime.lakes.delta_rows import feed_rows, file_rows, scanned_rows
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
 from aggloom.runtime.lakes.types import chosen, stored_schema
+from aggloom.runtime.values.markers import check_markers
 
 _METADATA = (pa.field(VERSION, pa.int64()), pa.field(TIME, pa.timestamp("us", "UTC")))
 Start = str | int | dt.datetime
@@ -66,6 +67,7 @@ class DeltaSource:
             raise SpecError(f"{place.where}: start is version {start}; the first one is 0")
         table = place.table()
         columns = schema_of(table, place.where)
+        check_markers(columns.names, () if schema is None else schema.names, place.where)
         changelog = CHANGE in columns.names
         if changelog:
             columns = columns.remove(columns.get_field_index(CHANGE))

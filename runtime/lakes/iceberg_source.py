@@ -16,6 +16,7 @@ from aggloom.errors import CheckpointError, InputFormatError, MissingFileError, 
 from aggloom.runtime.lakes.iceberg import IcebergPlace, iceberg_columns
 from aggloom.runtime.lakes.pieces import File, Offset, Piece, by_size
 from aggloom.runtime.lakes.types import chosen
+from aggloom.runtime.values.markers import check_markers
 
 CHANGE = "_change_type"
 
@@ -51,6 +52,7 @@ class IcebergSource:
                 f"{place.where}: it is of format version 1, whose snapshots have no numbers; make it one of version 2"
             )
         columns = iceberg_columns(table, place.where)
+        check_markers(columns.names, () if schema is None else schema.names, place.where)
         changelog = CHANGE in columns.names
         if changelog:
             columns = columns.remove(columns.get_field_index(CHANGE))

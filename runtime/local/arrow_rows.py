@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from aggloom.codegen import type_name
 from aggloom.errors import DataError, TypeMismatchError, UnknownColumnError, nearest
-from aggloom.runtime.formats.flat_rows import FLATTENED, FLATTENED_HINT
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 from aggloom.runtime.values.fitting import fits
+from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 
 
 def arrow_rows(
@@ -30,11 +30,11 @@ def arrow_rows(
     there = _Names(given.schema.names, where)
     columns = [_column(given, there, field, where) for field in schema]
     taken = {name.lower() for name in schema.names}
-    free = [n for n in (*CHANGE_COLUMNS.values(), *FLATTENED) if n not in taken]
+    free = [n for n in (*CHANGE_COLUMNS.values(), *MARKERS) if n not in taken]
     found = [(name, place) for name in free if (place := there.place(name)) is not None]
     for name, _ in found:
-        if name in FLATTENED:
-            raise DataError(f"{where}: column {name!r} {FLATTENED_HINT}")
+        if name in MARKERS:
+            raise DataError(f"{where}: column {name!r} {MARKER_HINT}")
     if len(found) > 1:
         raise DataError(f"{where}: both {found[0][0]!r} and {found[1][0]!r} are there; keep one")
     if found and kinds is not None:

@@ -14,7 +14,6 @@ from aggloom.codegen.planner import Scan
 from aggloom.errors import InputFormatError, SpecError, TypeMismatchError, nearest
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.formats.flat_rows import FLATTENED
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
 from aggloom.runtime.formats.places import DEEP, NAMES, files_at, which
@@ -23,6 +22,7 @@ from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.local.csv_rows import read_csv
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
+from aggloom.runtime.values.markers import MARKERS
 
 Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]]]
 Partitions = Mapping[Path, Mapping[str, str | None]]
@@ -94,7 +94,7 @@ def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
 
 def _parquet(file: Path, scan: Scan, parts: Mapping[str, str | None]) -> Read:
     where = str(file)
-    taken = {*scan.schema.names, *CHANGE_COLUMNS.values(), *FLATTENED}
+    taken = {*scan.schema.names, *CHANGE_COLUMNS.values(), *MARKERS}
     wanted = {name.lower() for name in taken}
     try:
         found = pq.ParquetFile(file, page_checksum_verification=True)

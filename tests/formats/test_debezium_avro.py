@@ -293,7 +293,7 @@ def test_flat_records_and_upserts(registry: Registry) -> None:
         ("+I", 1, "a", None),
         ("-D", 1, "a", None),
     ]
-    with pytest.raises(InputFormatError, match="'__op' is of Debezium's flattened records"):
+    with pytest.raises(InputFormatError, match="'__op' marks what became of a row"):
         appends.decode([message(registry.frame(flagged, some | {"__op": "d"}))])
     upserts = decoder("upsert-avro", DDL, "id", registry=registry.url)
     own, bare = registry.frame(key, {"id": 1}), registry.frame(registry.add('"int"', "k"), 1)

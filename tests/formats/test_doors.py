@@ -263,7 +263,7 @@ def test_csv_files_by_spark_need_one_header(spark: Any, tmp_path: Path) -> None:
     ("names", "why"),
     [
         ("op STRING, _change_type STRING, v INT", "say which is the change column"),
-        ("v INT, __op STRING", "'__op' is of Debezium's flattened records"),
+        ("v INT, __op STRING", "'__op' marks what became of a row"),
         ("v INT, __deleted STRING", "change_column=None"),
     ],
 )

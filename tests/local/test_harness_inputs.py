@@ -134,7 +134,7 @@ def test_tables_go_by_names(form: Any, given: Any, kinds: Any, rows: Any) -> Non
         (WHOLE | {"op": [None]}, None, "not STRING|unknown change type NULL"),
         (WHOLE | {"op": ["+I"]}, [0], "kinds are given, and in column 'op'"),
         (WHOLE | {"op": ["+I"], "_change_type": ["insert"]}, None, "both '_change_type' and 'op'"),
-        (WHOLE | {"__op": ["d"]}, None, "'__op' is of Debezium's flattened records"),
+        (WHOLE | {"__op": ["d"]}, None, "'__op' marks what became of a row"),
         ({"K": N, "k ": N, "V": C, "v ": C, "vV": C}, [1.0], "kind 1.0"),
         ({"k": N, "v": pa.array([1.5])}, None, "'v' is INT, not double"),
         ({"k": N, "v": N}, None, "'v' is INT, not string"),

@@ -100,7 +100,7 @@ def without_rows(path: Path) -> None:
     [
         (behind_the_end, r"b\.parquet: cannot be read as Parquet: its footer is damaged"),
         (without_a_column, r"b\.parquet: the file lacks column 'name'\. Known: 'cnt', 'inner'\."),
-        (flattened, r"b\.parquet: column '__deleted' is of Debezium's flattened records"),
+        (flattened, r"b\.parquet: column '__deleted' marks what became of a row"),
         (
             with_two_change_columns,
             r"b\.parquet: both '_change_type' and 'op' are there; keep one",
@@ -157,7 +157,7 @@ def test_flattened_records_are_told_where_no_worker_can_open_a_file(
     rows = al.read_changes(
         spark, tmp_path, "parquet", "name STRING, cnt BIGINT", streaming=False, whole_files=False
     )
-    with pytest.raises(Exception, match="column '__deleted' is of Debezium's flattened records"):
+    with pytest.raises(Exception, match="column '__deleted' marks what became of a row"):
         rows.collect()
 
 

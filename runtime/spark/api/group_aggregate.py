@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame
 from aggloom.codegen import MODES, AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
-from aggloom.runtime.formats.flat_rows import FLATTENED, FLATTENED_HINT
 from aggloom.runtime.spark.node.residency import size_of
 from aggloom.runtime.spark.plan.lower import Lowering, Settings
 from aggloom.runtime.spark.plan.ordinary import Table
@@ -20,6 +19,7 @@ from aggloom.runtime.spark.read.messages import upsert_keys
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN
 from aggloom.runtime.spark.sessions.session import ensure_query_settings
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS
+from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 
 
 def resolve(what: Any) -> tuple[AggSpec, HandlerText]:
@@ -138,9 +138,9 @@ def find_change_column(df: DataFrame, used: list[str]) -> str | None:
         raise SpecError(
             f"the DataFrame has {' and '.join(map(repr, found))}; say which is the change column: change_column=..."
         )
-    flattened = [name for name in free if name.lower() in FLATTENED]
+    flattened = [name for name in free if name.lower() in MARKERS]
     if flattened and not found:
         raise SpecError(
-            f"the DataFrame's column {flattened[0]!r} {FLATTENED_HINT}, or pass change_column=None"
+            f"the DataFrame's column {flattened[0]!r} {MARKER_HINT}, or pass change_column=None"
         )
     return found[0] if found else None

@@ -30,7 +30,6 @@ from pyspark.sql.types import (
 
 from aggloom.codegen import to_schema
 from aggloom.errors import UnknownColumnError, nearest
-from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.read.csv_plain import PlainFiles
 from aggloom.runtime.spark.read.files import METRIC
@@ -41,12 +40,13 @@ from aggloom.runtime.spark.read.records import (
     change_names,
     change_of,
     exploded,
-    flattened_names,
     listed,
+    marker_names,
     repeated,
     spelled,
     texts,
 )
+from aggloom.runtime.values.markers import MARKER_HINT
 
 DIALECT = {
     *("sep", "delimiter", "quote", "escape", "chartoescapequoteescaping", "nullvalue"),
@@ -121,7 +121,7 @@ def csv_lines(
     line is cut into as many columns, so that less room is less work. parts: names of columns that directories give,
     whose values are in the column PARTS of files.
     """
-    names = _Names(columns.names, change_names(columns.names), flattened_names(columns.names))
+    names = _Names(columns.names, change_names(columns.names), marker_names(columns.names))
     end = uuid4().hex
     given = {key.lower(): value for key, value in options.items()}
     expected = WIDTH if first is None else first.count(_separator(given)) + 1 + _SPARE
@@ -157,7 +157,7 @@ def _headed(
     twice = repeated(fields, [*names.columns, *names.changes])
     places = place.unless(F.size(twice) > 0, [listed(twice), " is there twice"], places)
     odd = F.array_intersect(fields, texts(names.flattened))
-    places = place.unless(F.size(odd) > 0, [listed(odd), f" {FLATTENED_HINT}"], places)
+    places = place.unless(F.size(odd) > 0, [listed(odd), f" {MARKER_HINT}"], places)
     if not lenient:
         lacks = F.array_except(texts(names.columns), fields)
         why = ["the header lacks ", listed(lacks), '; missing="null" takes a column for NULL']

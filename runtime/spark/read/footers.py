@@ -20,13 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import BooleanType
 
 from aggloom.errors import InputFormatError, nearest
-from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.read.file_names import check_name
 from aggloom.runtime.spark.read.footers_in_java import CLASS, DAMAGED, LENIENT, SOURCE
 from aggloom.runtime.spark.read.records import Place
 from aggloom.runtime.spark.sessions.java_class import function_of
 from aggloom.runtime.spark.sessions.session import is_local
+from aggloom.runtime.values.markers import MARKER_HINT
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Footers:
         lower = {name.lower() for name in found}
         for name in self.flattened:
             if name in lower:
-                raise InputFormatError(f"{path}: column {name!r} {FLATTENED_HINT}")
+                raise InputFormatError(f"{path}: column {name!r} {MARKER_HINT}")
         there = [name for name in self.changes if name in lower]
         if len(there) > 1:
             raise InputFormatError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
 from aggloom.runtime.spark.read.file_names import CAUSE, IN_URIS
+from aggloom.runtime.values.markers import MARKER_HINT
 
 DAMAGED: Final = (
     "cannot be read as Parquet: its footer is damaged, and Spark would pass over rows. "
@@ -148,7 +148,7 @@ public class {CLASS} implements UDF0 {{
     private String told(Map there, Path path) {{
         for (int i = 0; i < flattened.length; i++) {{
             if (there.containsKey(flattened[i])) {{
-                return "column '" + flattened[i] + "' " + {json.dumps(FLATTENED_HINT)};
+                return "column '" + flattened[i] + "' " + {json.dumps(MARKER_HINT)};
             }}
         }}
         if (changes.length == 2 && there.containsKey(changes[0]) && there.containsKey(changes[1])) {{

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggloom.errors import InputFormatError, nearest
-from aggloom.runtime.formats.flat_rows import FLATTENED, FLATTENED_HINT
 from aggloom.runtime.formats.partitions import (
     partition_texts,
     partition_value,
@@ -21,6 +20,7 @@ from aggloom.runtime.formats.partitions import (
 )
 from aggloom.runtime.spark.node.blobs import empty_columns
 from aggloom.runtime.values.fitting import fits
+from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 
 ROWS_AT_ONCE = 1 << 17
 """Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""
@@ -106,8 +106,8 @@ class _Reader:
         """The name of the file's change column, if it has one."""
         there = [name for name in names if self._place(name) is not None]
         for name in there:
-            if name in FLATTENED:
-                raise InputFormatError(f"{self._path}: column {name!r} {FLATTENED_HINT}")
+            if name in MARKERS:
+                raise InputFormatError(f"{self._path}: column {name!r} {MARKER_HINT}")
         if len(there) > 1:
             raise InputFormatError(
                 f"{self._path}: both {there[0]!r} and {there[1]!r} are there; keep one"

@@ -25,9 +25,7 @@ from aggloom.runtime.formats.places import (
 from aggloom.runtime.formats.sink_log import LOG, committed
 from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import explained, telling
-
-CHANGE_NAMES = ("_change_type", "op")
-"""Under which a file may say what kind of change a row is."""
+from aggloom.runtime.values.markers import says_change
 
 
 def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -102,7 +100,7 @@ def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> 
             f"read_changes: the columns of {path!r} cannot be told from its files ({explained(failure)}). "
             'Give them as schema=, such as "name STRING, cnt INT".'
         ) from None
-    return StructType([field for field in found if field.name not in CHANGE_NAMES])
+    return StructType([field for field in found if not says_change(field.name)])
 
 
 def split_by_directories(

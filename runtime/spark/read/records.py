@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType
 
-from aggloom.runtime.formats.flat_rows import FLATTENED
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES, KIND_NAMES, SPELLINGS
+from aggloom.runtime.values.markers import MARKERS
 
 CHANGE_COLUMN = CHANGE_COLUMNS["spark"]
 RECORD_SHOWN = 300
@@ -68,9 +68,9 @@ def change_names(columns: Iterable[str]) -> list[str]:
     return _free(CHANGE_COLUMNS.values(), columns)
 
 
-def flattened_names(columns: Iterable[str]) -> list[str]:
-    """The names by which Debezium's flattened records are known, unless a column has them."""
-    return _free(FLATTENED, columns)
+def marker_names(columns: Iterable[str]) -> list[str]:
+    """The names of markers of changes, unless a column has them."""
+    return _free(MARKERS, columns)
 
 
 def _free(names: Iterable[str], columns: Iterable[str]) -> list[str]:

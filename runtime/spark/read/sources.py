@@ -20,7 +20,6 @@ from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.formats.flat_rows import FLATTENED_HINT
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.disk import on_this_disk
@@ -38,9 +37,10 @@ from aggloom.runtime.spark.read.records import (
     Place,
     change_names,
     change_of,
-    flattened_names,
+    marker_names,
 )
 from aggloom.runtime.spark.read.source_log import noted
+from aggloom.runtime.values.markers import MARKER_HINT
 
 # Eight bytes: Java compares them at once.
 _ABSENT = "\0absent\0"
@@ -134,7 +134,7 @@ def read_changes(
         if not lenient:
             _check_parquet(spark, path, looked, columns)
         df = _parquet(spark, configured(), path, columns, lenient)
-        names = (*change_names(columns.names), *flattened_names(columns.names))
+        names = (*change_names(columns.names), *marker_names(columns.names))
         here = on_this_disk(spark, path)
         return (
             remember(df, configured(), path, options, names, lenient, here) if whole_files else df
@@ -217,7 +217,7 @@ def _parquet(
     spark: SparkSession, reader: Any, path: str, columns: StructType, lenient: bool
 ) -> DataFrame:
     """Parquet files by Spark's reader; not lenient: each of them has to have every column."""
-    changes, flattened = change_names(columns.names), flattened_names(columns.names)
+    changes, flattened = change_names(columns.names), marker_names(columns.names)
     look = Footers(() if lenient else tuple(columns.names), tuple(changes), tuple(flattened))
     passes = sound_in_java(spark, look)
     asked = changes if passes is not None else [*changes, *flattened]
@@ -231,7 +231,7 @@ def _parquet(
         place = Place(F.col("_metadata.file_path"))
         passes = sound_in_workers(look)
         for name in flattened:
-            refused = place.refuse(f"column {name!r} {FLATTENED_HINT}")
+            refused = place.refuse(f"column {name!r} {MARKER_HINT}")
             passes &= F.when(there[name], refused).isNull()
     words = {name: (there[name], F.col(name)) for name in changes}
     return _with_change(rows.where(passes), columns, words)
@@ -267,9 +267,9 @@ def _csv(
     rows = strict.schema(StructType(found)).csv(path)
     rows = rows.where(well_named(F.lit(True), F.col("_metadata.file_path")))
     lower = {name.lower() for name in header}
-    for name in flattened_names(columns.names):
+    for name in marker_names(columns.names):
         if name in lower:
-            raise InputFormatError(f"{path}: column {name!r} {FLATTENED_HINT}")
+            raise InputFormatError(f"{path}: column {name!r} {MARKER_HINT}")
     for field in columns:
         if field.name.lower() not in lower:
             rows = rows.withColumn(field.name, F.lit(None).cast(field.dataType))
