@@ -24,6 +24,7 @@ from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.plain_images import IMAGES, Images
 from aggloom.runtime.formats.plain_rows import some_objects
 from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.values import units_of
 
 _SCHEMA, _PAYLOAD = '{"schema":', ',"payload":'
 _SOURCE = pa.struct([("db", pa.string()), ("table", pa.string())])
@@ -61,8 +62,10 @@ class PlainEnvelopes:
         if table is None:
             return None
         found = Images(self, table, texts, lambda at: messages[places[at]])
+        restore = units_of(self.rows.readers)
         block = found.block()
         if block is None:
+            restore()
             return None
         if len(texts) == len(values):
             return block

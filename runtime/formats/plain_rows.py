@@ -24,6 +24,7 @@ from aggloom.runtime.formats.blocks import (
 )
 from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.values import units_of
 from aggloom.runtime.values.changelog import INSERT, SPELLINGS
 
 
@@ -54,7 +55,13 @@ class PlainRows:
         table = self._table(text, len(texts))
         if table is None and self._columns.learn(some_objects(texts)):
             table = self._table(text, len(texts))
-        return None if table is None else self._block(table, texts)
+        if table is None:
+            return None
+        restore = units_of(self._rows.readers)
+        block = self._block(table, texts)
+        if block is None:
+            restore()
+        return block
 
     def _block(self, table: pa.Table, texts: list[bytes]) -> Block | None:
         found = []

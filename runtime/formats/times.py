@@ -17,18 +17,59 @@ _ZONED_CLOCK = re.compile(r"(.*?)(?:Z|[+-]00:?00)")
 _SECOND = 1_000_000
 DAY = 86_400 * _SECOND
 _FIRST, _LAST = -62_135_596_800 * _SECOND, 253_402_300_800 * _SECOND - 1
-# Integers from here on are microseconds, below milliseconds (which reach the year 5138); from there on nanoseconds.
-_MICROS_FROM, _NANOS_FROM = 10**14, 10**17
+_SECONDS_FROM, _MILLIS_FROM, _MILLIS_TO = 10**8, 10**11, 10**13
+"""Sizes of seconds since 1970 from 1973 on, and of milliseconds from 1973 to 2286."""
+_MICROS_FROM, _MICROS_TO, _NANOS_FROM = 26 * 10**13, 10**17, 26 * 10**16
+"""Sizes beyond the year 9999 in the unit before; what lies between the ranges may be of either unit."""
 
 
 def scaled(number: int, unit: str) -> int:
-    """Microseconds of a number in a unit; "auto" tells the unit of a time since 1970 by its size."""
-    if unit == "auto":
-        size = abs(number)
-        unit = "ns" if size >= _NANOS_FROM else "us" if size >= _MICROS_FROM else "ms"
+    """Microseconds of a number in a unit."""
     if unit == "ns":
         return number // 1_000
     return number * {"s": _SECOND, "ms": 1_000, "us": 1}[unit]
+
+
+class ColumnUnit:
+    """The unit of a column of times as numbers, which nobody has said: that of its first values, for all of them."""
+
+    def __init__(self) -> None:
+        self.unit: str | None = None
+
+    def micros(self, number: int) -> int:
+        """Microseconds since 1970; raises UnknownUnitError for a number that may be, or is, of another unit."""
+        if not number:
+            return 0
+        unit = _unit_of(abs(number), self.unit)
+        if unit is None:
+            raise UnknownUnitError("a time since 1970 in a unit that its size does not tell")
+        if self.unit not in (None, unit):
+            raise UnknownUnitError(f"a time in {unit}, in a column that has had {self.unit}")
+        found = in_range(scaled(number, unit))
+        # A number that is no time says nothing of others.
+        self.unit = unit
+        return found
+
+
+class UnknownUnitError(ValueError):
+    """A time as a number whose unit cannot be told."""
+
+
+def _unit_of(size: int, known: str | None) -> str | None:
+    """The unit of a number of a size; known: of the values before. None: it may be one of two."""
+    if size < _SECONDS_FROM:
+        return "ms"
+    if size < _MILLIS_FROM:
+        return None
+    if size < _MILLIS_TO:
+        return "ms"
+    if size < _MICROS_FROM:
+        return known if known in ("ms", "us") else None
+    if size < _MICROS_TO:
+        return "us"
+    if size < _NANOS_FROM:
+        return known if known in ("us", "ns") else None
+    return "ns"
 
 
 def in_range(micros: int) -> int:

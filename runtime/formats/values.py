@@ -10,7 +10,7 @@ import base64
 import binascii
 import math
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from decimal import Context, Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -55,7 +55,7 @@ def reader(dtype: pa.DataType, settings: Settings, texts: bool = False) -> Reade
     if pt.is_date(dtype):
         return _date
     if pt.is_timestamp(dtype):
-        return _timestamp(dtype, settings)
+        return _Moments(dtype, settings)
     if pt.is_time(dtype):
         return _time(settings)
     if pt.is_map(dtype):
@@ -194,15 +194,34 @@ def _date(value: Any) -> int:
     return times.day(value)
 
 
-def _timestamp(dtype: pa.DataType, settings: Settings) -> Reader:
-    zone = ZoneInfo(settings.zone) if dtype.tz is not None else None
+class _Moments:
+    """The reader of times since 1970; column: the unit of its numbers, if nobody has said it."""
 
-    def read(value: Any) -> int:
-        if type(value) is int:
-            return times.in_range(times.scaled(value, settings.time_unit))
-        return times.moment(value, zone)
+    def __init__(self, dtype: pa.DataType, settings: Settings) -> None:
+        self._zone = ZoneInfo(settings.zone) if dtype.tz is not None else None
+        self._said = settings.time_unit
+        self.column = times.ColumnUnit()
 
-    return read
+    def __call__(self, value: Any) -> int:
+        if type(value) is not int:
+            return times.moment(value, self._zone)
+        if self._said != "auto":
+            return times.in_range(times.scaled(value, self._said))
+        try:
+            return self.column.micros(value)
+        except times.UnknownUnitError as error:
+            raise UnsaidError(f"{error}: give time_unit (s, ms, us or ns)") from None
+
+
+def units_of(readers: Sequence[Reader]) -> Callable[[], None]:
+    """What puts the units of columns of times back to those of now: a reading that failed has said nothing of them."""
+    columns = [(read.column, read.column.unit) for read in readers if isinstance(read, _Moments)]
+
+    def restore() -> None:
+        for column, unit in columns:
+            column.unit = unit
+
+    return restore
 
 
 def _time(settings: Settings) -> Reader:

@@ -75,7 +75,7 @@ def read_changes(
 
     path: a directory, a pattern or one file. schema: may be left out for Parquet, whose files have it.
 
-    Integer timestamps count from 1970 in `time_unit` ("auto" tells milliseconds from microseconds by size); integer
+    Integer timestamps count from 1970 in `time_unit` ("auto": that of a column's first values); integer
     dates count days. Rows of files without a change column are insertions. whole_files: Parquet files of a DataFrame
     that goes into an operator as it is are read by Arrow, a file at a time, instead of row by row; CSV files are read
     each by its own header. missing: a column that a file, a Debezium image or every line lacks is an "error", or
