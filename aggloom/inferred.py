@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +20,7 @@ from aggloom.errors import DataError, InputFormatError, SpecError
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import infer_partition_columns, read_partitions
 from aggloom.runtime.formats.places import files_at
+from aggloom.runtime.local.csv_rows import Dialect, read_csv
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
 from aggloom.runtime.values.markers import says_change
 
@@ -32,7 +32,6 @@ _WHOLE = re.compile(r"-?(0|[1-9]\d*)")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
 _LONG = 1 << 63
 _DIGITS = 38
-_REST = "\0rest"
 Row = Mapping[str, Any]
 
 
@@ -75,11 +74,15 @@ def sniffed(path: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def inferred(
-    path: str, format: str, separator: str = ",", names: str = "*", deep: bool = False
+    path: str,
+    format: str,
+    names: str = "*",
+    deep: bool = False,
+    dialect: tuple[tuple[str, str], ...] = (),
 ) -> Inferred | None:
     """The columns of files in a format that tells them: CSV, JSON lines, Debezium's and Maxwell's messages; else None.
 
-    names, deep: which files of a directory are read.
+    names, deep: which files of a directory are read. dialect: options of CSV files.
     Raises SpecError where no file is there, or where a column's values are of no one type; InputFormatError.
     """
     if format not in INFERRED:
@@ -92,11 +95,9 @@ def inferred(
         if known is not None:
             columns_of = add_partition_columns(connect_columns(known, files), path, found, deep)
             return Inferred(columns_of, 1, files)
-    rows = list(islice(_rows(found, format, separator), _ROWS))
+    rows = list(islice(_rows(found, format, dict(dialect), path), _ROWS))
     columns: dict[str, list[Any]] = {}
     for row in rows:
-        if _REST in row:
-            raise InputFormatError(f"{files}: a line has more values than the header")
         for name, value in row.items():
             columns.setdefault(name, []).append(value)
     of = _text_type if format == "csv" else _type
@@ -140,9 +141,15 @@ def _is_change(name: str, values: Iterable[Any], format: str) -> bool:
     return all(isinstance(value, str) and value in _CHANGE_WORDS for value in said)
 
 
-def _rows(files: Iterable[Path], format: str, separator: str) -> Iterator[Row]:
+def _rows(
+    files: Iterable[Path], format: str, dialect: Mapping[str, str], path: str
+) -> Iterator[Row]:
     if format == "csv":
-        return _csv(files, separator)
+        if not Dialect.of(dialect).header:
+            raise SpecError(
+                f"{path}: a CSV file without a header does not name its columns; give schema=DDL."
+            )
+        return _csv(files, dialect)
     found = _objects(files, None)
     if format == "jsonl":
         return found
@@ -153,10 +160,12 @@ def _rows(files: Iterable[Path], format: str, separator: str) -> Iterator[Row]:
     return (image for image in images if isinstance(image, dict))
 
 
-def _csv(files: Iterable[Path], separator: str) -> Iterator[Row]:
+def _csv(files: Iterable[Path], dialect: Mapping[str, str]) -> Iterator[Row]:
     for file in files:
-        with file.open(encoding="utf-8-sig", newline="") as lines:
-            yield from csv.DictReader(lines, delimiter=separator, restkey=_REST)
+        table = read_csv(file, pa.schema([]), dialect)
+        if len(set(table.column_names)) < table.num_columns:
+            raise InputFormatError(f"{file}: the header names a column twice: {table.column_names}")
+        yield from table.slice(0, _ROWS).to_pylist()
 
 
 def _objects(files: Iterable[Path], limit: int | None) -> Iterator[dict[str, Any]]:

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from aggloom.job import Job
     from aggloom.runtime.local.harness import Harness
 
-_OF_FILES = {"sep", "delimiter", "quote", "pathglobfilter", "recursivefilelookup"}
+_OF_FILES = {
+    *("sep", "delimiter", "quote", "escape", "header", "nullvalue", "encoding"),
+    *("pathglobfilter", "recursivefilelookup"),
+}
 """Options of Spark's readers, in lower case, that mean the same without Spark."""
 _OF_STREAMS = {
     *("max_files_per_trigger", "maxfilespertrigger", "maxbytespertrigger", "maxfileage"),
-    *("latestfirst", "filenameonly", "cleansource", "sourcearchivedir", "whole_files", "header"),
+    *("latestfirst", "filenameonly", "cleansource", "sourcearchivedir", "whole_files"),
 }
 """Options that say how a stream is cut into batches, or what goes without saying here."""
 
@@ -71,12 +74,10 @@ def feed(harness: Harness, table: TableSource) -> int:
         what = "a topic of Kafka" if table.lake is None else f"one of {table.lake['connector']}"
         raise SpecError(f"table {table.name} is {what}, which only `aggloom run` reads, on Spark")
     options = {n: v for n, v in table.options.items() if n.lower() not in _OF_STREAMS}
-    if str(table.options.get("header", "true")).lower() != "true":
-        raise SpecError(f"table {table.name}: without Spark, a CSV file needs a header")
     sparks = {name.lower() for name in SPARK_OPTIONS} - _OF_FILES
     for name in options:
         if name.lower() in sparks:
             raise SpecError(
                 f"table {table.name}: {name} is an option of Spark's readers, which only `aggloom run` heeds"
             )
-    return harness.read(table.path, table.format, table.name, **options)
+    return harness.read(table.path, table.format, table.name, options)

@@ -19,8 +19,10 @@ from aggloom.errors import DataError, InputFormatError, SpecError, nearest
 from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here, sniffed
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.avro.settings import schema_registry
+from aggloom.runtime.formats.packed_files import format_suffix
 from aggloom.runtime.formats.places import files_at, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
+from aggloom.runtime.local.csv_rows import CSV_OPTIONS
 from aggloom.runtime.values.markers import says_change
 
 SPARK_OPTIONS = (
@@ -57,7 +59,13 @@ _FORM = (
     "t=PATH[,format=FORMAT][,schema=DDL][,watermark=COLUMN DELAY][,keys=COLUMN,...][,changes=KIND]"
     "[,option=value ...]"
 )
-_SUFFIXES = {".parquet": "parquet", ".csv": "csv", ".json": "jsonl", ".jsonl": "jsonl"}
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+}
 _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
 
 
@@ -113,12 +121,12 @@ class TableSource:
         return self._inferred().told(self.name, self.format)
 
     def _inferred(self) -> Inferred:
-        separators = [self.options[name] for name in ("sep", "delimiter") if name in self.options]
+        known = {name.lower() for name in CSV_OPTIONS}
+        pairs = ((name, str(value)) for name, value in self.options.items())
+        dialect = tuple(sorted(pair for pair in pairs if pair[0].lower() in known))
         found = None
         if self.kafka is None and is_here(self.path):
-            found = inferred(
-                self.path, self.format, *separators[:1] or [","], **which(self.options)
-            )
+            found = inferred(self.path, self.format, **which(self.options), dialect=dialect)
         if found is None:
             local = self.kafka is None and ":" not in self.path
             missing = local and not glob(self.path)  # noqa: PTH207 - the path may be absolute
@@ -210,6 +218,8 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     if not kafka:
         check_in_lines(str(chosen), where)
     chosen = chosen or _guessed(path, where)
+    if chosen == "csv":
+        _set_separator(options, path)
     if chosen in ENTRIES:
         raise SpecError(f"{where}: {chosen!r} is no format of files; say connector={chosen}.")
     if chosen not in FORMATS:
@@ -372,11 +382,21 @@ def _guessed(path: str, where: str) -> str:
     # Path.glob takes no absolute patterns.
     matched = [] if place.exists() else glob(path, recursive=True)  # noqa: PTH207
     names = sorted(place.iterdir()) if place.is_dir() else [*map(Path, matched)] or [place]
-    found = {_SUFFIXES[name.suffix] for name in names if name.suffix in _SUFFIXES}
+    suffixes = {format_suffix(name) for name in names}
+    found = {_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES}
     if len(found) != 1:
         raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}.")
     (format,) = found
     return (is_here(path) and format == "jsonl" and sniffed(path)) or format
+
+
+def _set_separator(options: dict[str, Any], path: str) -> None:
+    """Put the separator of CSV files into the options as the character that it is: of .tsv files a tab, \\t another."""
+    named = [name for name in options if name.lower() in ("sep", "delimiter")]
+    for name in named:
+        options[name] = str(options[name]).replace("\\t", "\t")
+    if not named and format_suffix(Path(path)) == ".tsv":
+        options["sep"] = "\t"
 
 
 def _parquet_schema(file: Path) -> pa.Schema:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.packed_files import open_bytes
 
 _NOTHING = (b"", b"null")
 
@@ -27,7 +28,7 @@ def read_lines(paths: Iterable[Path], separator: str | None) -> Iterator[Message
     """The messages of files, in the order of the files."""
     between = separator.encode() if separator else None
     for path in paths:
-        with path.open("rb") as file:
+        with open_bytes(path) as file:
             for number, line in enumerate(file, 1):
                 bare = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
                 message = cut(bare.rstrip(b"\r\n"), between, f"{path}, line {number}")

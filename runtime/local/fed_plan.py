@@ -18,7 +18,7 @@ from aggloom.codegen.planner import (
     Stateful,
     walk,
 )
-from aggloom.errors import AggloomError, OptionError, UnknownTableError, nearest
+from aggloom.errors import AggloomError, OptionError, SpecError, UnknownTableError, nearest
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.local.harness_rows import read_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
@@ -123,13 +123,27 @@ class FedPlan:
         self._buffer_rows(name, batch, codes)
         self._follow(name, batch)
 
-    def read(self, path: str | Path, format: str, table: str | None = None, **options: Any) -> int:
+    def read(
+        self,
+        path: str | Path,
+        format: str,
+        table: str | None = None,
+        format_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> int:
         """Take the changes of files in a format that streams read, too; how many there are.
 
-        path: a directory, a pattern or one file. options: those of the format; unreadable="drop" passes over messages
-        that cannot be read, which `unreadable` lists. Raises SpecError and its kin, InputFormatError for a bad message.
+        path: a directory, a pattern or one file. table: which of the query's tables. options: those of the format;
+        unreadable="drop" passes over messages that cannot be read, which `unreadable` lists. format_options: options by
+        name, also one that is called as an argument, such as the pattern `table` of names of captured tables.
+        Raises SpecError and its kin, InputFormatError for a bad message.
         """
         name = self._table(table)
+        for option in options.keys() & (format_options or {}).keys():
+            raise SpecError(
+                f"read: option {option!r} is there twice; leave it out of format_options."
+            )
+        options = {**options, **(format_options or {})}
         total = 0
         for batch, codes, refused in read_files(path, format, self.plan.scans[name], options):
             self.unreadable += refused

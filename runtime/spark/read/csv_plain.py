@@ -105,6 +105,8 @@ class PlainFiles:
         places = [_place(names, name, declared) for name in declared]
         if None in places and not self.lenient:
             raise _OddError
+        if places and set(places) == {None}:
+            raise _OddError
         changes = [_place(names, name, ()) for name in self.changes]
         if any(_place(names, name, ()) is not None for name in self.refused):
             raise _OddError

@@ -158,6 +158,9 @@ def _headed(
     places = place.unless(F.size(twice) > 0, [listed(twice), " is there twice"], places)
     odd = F.array_intersect(fields, texts(names.flattened))
     places = place.unless(F.size(odd) > 0, [listed(odd), f" {MARKER_HINT}"], places)
+    nothing = F.size(F.array_intersect(texts(names.columns), fields)) == 0
+    none = ["the first line names none of the columns; header=false reads columns by position"]
+    places = place.unless(nothing & F.lit(bool(names.columns)), none, places)
     if not lenient:
         lacks = F.array_except(texts(names.columns), fields)
         why = ["the header lacks ", listed(lacks), '; missing="null" takes a column for NULL']
@@ -265,8 +268,13 @@ def _is_set(options: Mapping[str, Any], name: str) -> bool:
     return str(options.get(name, "")).lower() == "true"
 
 
-def check_header(path: str, line: str, columns: StructType, options: Mapping[str, Any]) -> None:
-    """Raise UnknownColumnError unless a file's first line names the columns, in any case."""
+def check_header(
+    path: str, line: str, columns: StructType, options: Mapping[str, Any], lenient: bool = False
+) -> None:
+    """Raise UnknownColumnError unless a file's first line names the columns, in any case.
+
+    lenient: one of them is enough. A line that names none is a row, which must not be lost.
+    """
     given = {key.lower(): str(value) for key, value in options.items()}
     separator = _separator(given)
     quote = given.get("quote", '"')
@@ -276,9 +284,9 @@ def check_header(path: str, line: str, columns: StructType, options: Mapping[str
     if len(lacks) == len(columns.names) and lacks:
         raise UnknownColumnError(
             f"{path}: the first line of a CSV file must name its columns, {', '.join(columns.names)}; it is "
-            f"{line[:200]!r}. Add that line to every file."
+            f"{line[:200]!r}. Add that line to every file, or say header=false to read columns by position."
         )
-    if lacks:
+    if lacks and not lenient:
         raise UnknownColumnError(
             f"{path}: the first line does not name the column {lacks[0]!r}. {nearest(lacks[0], found)} "
             'missing="null" takes what is missing for NULL.'

@@ -144,8 +144,8 @@ def read_changes(
         if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
             files = _texts(configured().option("wholetext", True), path, parts)
             first = _first_line(spark, path, looked)
-            if first is not None and not lenient:
-                check_header(path, first, own, options)
+            if first is not None:
+                check_header(path, first, own, options, lenient)
             rows = csv_lines(files, own, options, lenient, first, parts.names)
             return rows.select(*map(quote, [*columns.names, CHANGE_COLUMN])) if len(parts) else rows
         return _csv(spark, configured(), path, columns, options, lenient)
@@ -254,7 +254,16 @@ def _csv(
     options: Mapping[str, Any],
     lenient: bool,
 ) -> DataFrame:
-    """CSV files by Spark's reader: all of them need the header of the first."""
+    """CSV files by Spark's reader: all of them need the header of the first; header=false: columns by position."""
+    given = {key.lower(): str(value).lower() for key, value in options.items()}
+    if given.get("header") == "false":
+        if given.get("enforceschema") == "true":
+            raise SpecError(
+                "read_changes: enforceSchema checks headers; leave it out beside header=false."
+            )
+        plain = reader.option("mode", "FAILFAST").schema(columns).csv(path)
+        named = plain.where(well_named(F.lit(True), F.col("_metadata.file_path")))
+        return _with_change(named, columns, {})
     header = spark.read.options(**{"header": True, **options}).csv(path).columns
     known = {field.name.lower(): field for field in columns}
     found = [
