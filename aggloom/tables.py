@@ -16,10 +16,10 @@ from aggloom.codegen import milliseconds
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DataError, InputFormatError, SpecError, nearest
-from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here, sniffed
+from aggloom.file_formats import guess_format, set_separator
+from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.avro.settings import schema_registry
-from aggloom.runtime.formats.packed_files import format_suffix
 from aggloom.runtime.formats.places import files_at, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.csv_rows import CSV_OPTIONS
@@ -59,13 +59,6 @@ _FORM = (
     "t=PATH[,format=FORMAT][,schema=DDL][,watermark=COLUMN DELAY][,keys=COLUMN,...][,changes=KIND]"
     "[,option=value ...]"
 )
-_SUFFIXES = {
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".json": "jsonl",
-    ".jsonl": "jsonl",
-}
 _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
 
 
@@ -217,9 +210,9 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
         )
     if not kafka:
         check_in_lines(str(chosen), where)
-    chosen = chosen or _guessed(path, where)
+    chosen = chosen or guess_format(path, where)
     if chosen == "csv":
-        _set_separator(options, path)
+        set_separator(options, path)
     if chosen in ENTRIES:
         raise SpecError(f"{where}: {chosen!r} is no format of files; say connector={chosen}.")
     if chosen not in FORMATS:
@@ -374,29 +367,6 @@ def _unquoted(value: str) -> str:
     """A value without the quotes that a shell left around it."""
     quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
     return value[1:-1] if quoted else value
-
-
-def _guessed(path: str, where: str) -> str:
-    """Tell the format from the suffix of the path, or of the files in it; of JSON files, from what they hold."""
-    place = Path(path)
-    # Path.glob takes no absolute patterns.
-    matched = [] if place.exists() else glob(path, recursive=True)  # noqa: PTH207
-    names = sorted(place.iterdir()) if place.is_dir() else [*map(Path, matched)] or [place]
-    suffixes = {format_suffix(name) for name in names}
-    found = {_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES}
-    if len(found) != 1:
-        raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}.")
-    (format,) = found
-    return (is_here(path) and format == "jsonl" and sniffed(path)) or format
-
-
-def _set_separator(options: dict[str, Any], path: str) -> None:
-    """Put the separator of CSV files into the options as the character that it is: of .tsv files a tab, \\t another."""
-    named = [name for name in options if name.lower() in ("sep", "delimiter")]
-    for name in named:
-        options[name] = str(options[name]).replace("\\t", "\t")
-    if not named and format_suffix(Path(path)) == ".tsv":
-        options["sep"] = "\t"
 
 
 def _parquet_schema(file: Path) -> pa.Schema:

@@ -1,0 +1,43 @@
+"""The format of files by their names, and the options that follow from it."""
+
+from __future__ import annotations
+
+from glob import glob
+from pathlib import Path
+from typing import Any
+
+from aggloom.errors import SpecError
+from aggloom.inferred import is_here, sniffed
+from aggloom.runtime.formats.packed_files import format_suffix
+from aggloom.runtime.formats.registry import FORMATS
+
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+}
+
+
+def guess_format(path: str, where: str) -> str:
+    """Tell the format from the suffix of the path, or of the files in it; of JSON files, from what they hold."""
+    place = Path(path)
+    # Path.glob takes no absolute patterns.
+    matched = [] if place.exists() else glob(path, recursive=True)  # noqa: PTH207
+    names = sorted(place.iterdir()) if place.is_dir() else [*map(Path, matched)] or [place]
+    suffixes = {format_suffix(name) for name in names}
+    found = {_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES}
+    if len(found) != 1:
+        raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}.")
+    (format,) = found
+    return (is_here(path) and format == "jsonl" and sniffed(path)) or format
+
+
+def set_separator(options: dict[str, Any], path: str) -> None:
+    """Put the separator of CSV files into the options as the character that it is: of .tsv files a tab, \\t another."""
+    named = [name for name in options if name.lower() in ("sep", "delimiter")]
+    for name in named:
+        options[name] = str(options[name]).replace("\\t", "\t")
+    if not named and format_suffix(Path(path)) == ".tsv":
+        options["sep"] = "\t"
