@@ -19,6 +19,14 @@ Values = list[Any]
 Change = tuple[str, Values]
 
 
+WHOLE_ROW = (
+    "an update or a deletion has to tell the whole row, for NULL is not what was left out: send full row images "
+    "(MySQL: binlog_row_image=FULL; Oracle GoldenGate: ADD TRANDATA .. ALLCOLS; PostgreSQL: REPLICA IDENTITY FULL), or "
+    "leave the column out of the schema"
+)
+"""The advice where a column is absent whose value was known before."""
+
+
 class Unreadable(Exception):
     """A message that is not what its format says; the text is the reason."""
 

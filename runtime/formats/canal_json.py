@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from aggloom.runtime.formats.base import (
     INSERT,
     UPDATE_AFTER,
+    WHOLE_ROW,
     Change,
     Message,
     Unreadable,
@@ -52,13 +53,14 @@ class CanalJson(CapturedJson):
                 raise Unreadable("`old` has not as many rows as `data`")
             pairs = zip(data, old, strict=True)
             return [change for row, was in pairs for change in self._update(row, was)]
-        rows = [self.rows.row(row, "`data` ") for row in data]
         if kind == "DELETE":
-            return [self.delete(row) for row in rows]
+            return [self.delete(self.known_row(row, "`data` ")) for row in data]
+        rows = [self.rows.row(row, "`data` ") for row in data]
         return [(UPDATE_AFTER if self.key_places else INSERT, row) for row in rows]
 
     def _update(self, row: Any, was: Any) -> list[Change]:
-        return self.update(before(self.rows, row, was, "`data` "), self.rows.row(row, "`data` "))
+        after = self.rows.row(row, "`data` ", fix=WHOLE_ROW)
+        return self.update(before(self.rows, row, was, "`data` "), after)
 
 
 def before(rows: Rows, row: Any, was: Any, what: str) -> list[Any]:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import Change, Format, Message, Settings, Unreadable
+from aggloom.runtime.formats.base import (
+    WHOLE_ROW,
+    Change,
+    Format,
+    Message,
+    Settings,
+    Unreadable,
+    Values,
+)
 from aggloom.runtime.formats.json_text import Object, objects, text_of
 from aggloom.runtime.formats.rows import Rows
 
@@ -30,6 +38,11 @@ class CapturedJson(Format):
         for one in found:
             refuse_twice(one)
         return [change for one in found for change in self._message(one, message)]
+
+    def known_row(self, image: Any, what: str) -> Values:
+        """A row that goes, all of whose columns it has to tell; by keys those of the key."""
+        needed = self.settings.keys if self.key_places else None
+        return self.rows.row(image, what, fix=WHOLE_ROW, needed=needed)
 
     @abstractmethod
     def _message(self, found: Object, message: Message) -> list[Change]:

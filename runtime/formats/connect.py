@@ -38,6 +38,14 @@ _VARIABLE = "io.debezium.data.VariableScaleDecimal"
 _ISO_DATE = "io.debezium.time.IsoDate"
 
 
+def connect_schema(found: Mapping[str, Any], names: Sequence[str]) -> Mapping[str, Any] | None:
+    """The schema of an object that is Kafka Connect's schema and payload around a row; None of another object."""
+    if found.keys() != {"schema", "payload"} or {"schema", "payload"} & {n.lower() for n in names}:
+        return None
+    schema = found["schema"]
+    return schema if isinstance(schema, Mapping) else {}
+
+
 def connect_readers(
     columns: pa.Schema, image: Mapping[str, Any] | None, settings: Settings, plain: Sequence[Reader]
 ) -> list[Reader]:

@@ -11,6 +11,7 @@ from typing import Any
 from aggloom.runtime.formats.base import (
     INSERT,
     UPDATE_AFTER,
+    WHOLE_ROW,
     Change,
     Format,
     Message,
@@ -42,6 +43,8 @@ class Envelopes:
     def __init__(self, format: Format, rows: Rows, key_of: Callable[[Message], Key | None]) -> None:
         self.format, self.rows, self._key_of = format, rows, key_of
         self.settings, self.key_places = format.settings, format.key_places
+        # A schema that lacks a column says that the table has none; a row without one may just leave it out.
+        self._fix = "" if "registry" in format.options else WHOLE_ROW
 
     def changes(self, body: Object, message: Message, readers: Readers) -> list[Change]:
         """The changes that an envelope tells of; readers: of the images' columns, if its schema says more."""
@@ -65,10 +68,10 @@ class Envelopes:
         if op != "u":
             return [(INSERT if not self.key_places else UPDATE_AFTER, self._after(after, readers))]
         return self.format.update(
-            self._before(before, readers), self._after(after, readers, before)
+            self._before(before, readers), self._after(after, readers, before, fix=self._fix)
         )
 
-    def _after(self, image: Any, readers: Readers, before: Any = None) -> Values:
+    def _after(self, image: Any, readers: Readers, before: Any = None, fix: str = "") -> Values:
         """The row after; a value that did not change, and so is not told, is that of the row before."""
         if isinstance(image, Object):
             named = self.rows.named(image, "`after` ")
@@ -79,7 +82,7 @@ class Envelopes:
                 if lacks:
                     raise Unreadable(f"`after` does not tell '{lacks[0]}': {_FULL}")
                 image = Object({**named, **{name: old[name] for name in untold}})
-        return self.rows.row(image, "`after` ", readers=readers.get("after"))
+        return self.rows.row(image, "`after` ", fix=fix, readers=readers.get("after"))
 
     def _before(self, image: Any, readers: Readers) -> Values | None:
         """The row before an update; by keys it need not be there."""

@@ -45,8 +45,7 @@ class FlatRows:
         if self.rows.names and not self.rows.lenient and not any(n in row for n in self.rows.names):
             listed = "', '".join(found)
             raise Unreadable(
-                f"no column of the schema is in the line, which has '{listed}'; "
-                'missing="null" takes them for NULL'
+                f"no column of the schema is in the line, which has '{listed}'; name columns as it does"
             )
         there = [name for name in self.words if name in row]
         if len(there) > 1:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from aggloom.runtime.formats.base import SHARED, Change, Format, Message, Settings
+from aggloom.runtime.formats.base import SHARED, Change, Format, Message, Settings, Unreadable
 from aggloom.runtime.formats.blocks import Block
+from aggloom.runtime.formats.connect import connect_readers, connect_schema
 from aggloom.runtime.formats.flat_rows import FlatRows
-from aggloom.runtime.formats.json_text import objects, text_of
+from aggloom.runtime.formats.json_text import Object, objects, text_of
 from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.plain_rows import PlainRows
 from aggloom.runtime.formats.rows import Rows
@@ -34,7 +35,19 @@ class JsonLines(Format):
     def changes(self, message: Message) -> list[Change]:
         """The rows of the message's objects."""
         found = objects(text_of(message.value or b""), self.settings.concatenated == "split")
-        return [self._flat.change(one) for one in found]
+        return [self._change(one) for one in found]
+
+    def _change(self, found: Object) -> Change:
+        schema = connect_schema(found, self.rows.names)
+        if schema is None:
+            return self._flat.change(found)
+        row = found["payload"]
+        if not isinstance(row, Object):
+            raise Unreadable(
+                "`payload` is no object; a tombstone names no row: read it with upsert-json"
+            )
+        columns, plain = self.settings.columns, self.rows.readers
+        return self._flat.change(row, connect_readers(columns, schema, self.settings, plain))
 
     def block(self, messages: Sequence[Message]) -> Block | None:
         """The rows of plain objects."""

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from aggloom.runtime.formats.base import (
     INSERT,
     UPDATE_AFTER,
+    WHOLE_ROW,
     Change,
     Message,
     Unreadable,
@@ -41,9 +42,9 @@ class MaxwellJson(CapturedJson):
         data = found.get("data")
         if data is None:
             raise Unreadable("`data` is missing")
-        row = self.rows.row(data, "`data` ")
         if kind == "delete":
-            return [self.delete(row)]
+            return [self.delete(self.known_row(data, "`data` "))]
+        row = self.rows.row(data, "`data` ", fix=WHOLE_ROW if kind == "update" else "")
         if kind == "update":
             return self.update(before(self.rows, data, found.get("old"), "`data` "), row)
         return [(UPDATE_AFTER if self.key_places else INSERT, row)]

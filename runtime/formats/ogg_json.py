@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from aggloom.runtime.formats.base import (
     INSERT,
     UPDATE_AFTER,
+    WHOLE_ROW,
     Change,
     Message,
     Unreadable,
@@ -43,9 +44,14 @@ class OggJson(CapturedJson):
             return [self.delete(self._before(old, required=True))]  # type: ignore[arg-type]
         if new is None:
             raise Unreadable("`after` is missing")
-        after = self.rows.row(new, "`after` ")
         if kind == "I":
-            return [(UPDATE_AFTER if self.key_places else INSERT, after)]
+            row = self.rows.row(new, "`after` ")
+            return [(UPDATE_AFTER if self.key_places else INSERT, row)]
+        if isinstance(new, Object) and isinstance(old, Object):
+            # Compressed updates leave out what did not change.
+            known = dict(self.rows.named(old, "`before` "))
+            new = Object({**known, **self.rows.named(new, "`after` ")})
+        after = self.rows.row(new, "`after` ", fix=WHOLE_ROW)
         return self.update(self._before(old, required=not self.key_places), after)
 
     def _before(self, image: Any, required: bool) -> Values | None:

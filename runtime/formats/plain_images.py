@@ -93,7 +93,8 @@ class Images:
             self._leave_keys(columns, inserts | updates, before)
         else:
             self._leave_deletions(columns, deletes)
-        self._leave_absent(columns, inserts | updates, before)
+        lenient = self.plain.format.settings.lenient
+        self._leave_absent(columns, updates if lenient else inserts | updates, before)
         return self._said(columns, *(each & ~self.left for each in (inserts, updates, deletes)))
 
     def _leave(self, which: Mask) -> None:
@@ -163,9 +164,7 @@ class Images:
         """Leave messages with a NULL that may be a column that is not there, where it has to be."""
         images = self.there["before"].astype(np.int64) + self.there["after"]
         for place, (old, new) in enumerate(columns):
-            nulls: Mask = np.zeros(self.count, np.bool_)
-            if not self.plain.format.settings.lenient:
-                nulls |= after & _flags(new.is_null())
+            nulls: Mask = after & _flags(new.is_null())
             if not self.keyed:
                 nulls |= before & _flags(old.is_null())
             unsure = np.flatnonzero(nulls & ~self.left)

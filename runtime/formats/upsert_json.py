@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import SHARED, Change, Format, Message, Settings
+from aggloom.runtime.formats.connect import connect_readers, connect_schema
 from aggloom.runtime.formats.json_text import Object, objects, scalar_or_object, text_of
 from aggloom.runtime.formats.rows import Rows
 from aggloom.runtime.formats.upserts import Part, Upserts
@@ -31,7 +32,18 @@ class UpsertJson(Format):
         """What the key's row is from now on."""
         key = None if message.key is None else Part(_key_of(message.key))
         found = objects(text_of(message.value), False) if message.value else []
-        return self._upserts.changes(key, Part(found[0]) if found else None)
+        return self._upserts.changes(key, self._value(found[0]) if found else None)
+
+    def _value(self, found: Object) -> Part | None:
+        """A value, out of its wrapper; None of a tombstone."""
+        rows = self._upserts.rows
+        schema = connect_schema(found, rows.names)
+        if schema is None:
+            return Part(found)
+        if found["payload"] is None:
+            return None
+        readers = connect_readers(self.settings.columns, schema, self.settings, rows.readers)
+        return Part(found["payload"], readers)
 
 
 def _key_of(data: bytes) -> Any:
