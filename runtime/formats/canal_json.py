@@ -21,6 +21,8 @@ from aggloom.runtime.formats.rows import Rows
 
 _EMPTYING = ("TRUNCATE", "ERASE")
 _OF_SCHEMAS = ("CREATE", "ALTER", "RENAME", "CINDEX", "DINDEX", "QUERY", "GTID", "INIT")
+_WATERMARK = "TIDB_WATERMARK"
+"""What TiCDC sends to say how far its messages are."""
 
 
 class CanalJson(CapturedJson):
@@ -38,7 +40,7 @@ class CanalJson(CapturedJson):
             return []
         if kind in _EMPTYING:
             return self.emptied(f"`type` {kind}")
-        if found.get("isDdl") is True or kind in _OF_SCHEMAS:
+        if found.get("isDdl") is True or kind in _OF_SCHEMAS or kind == _WATERMARK:
             return []
         if kind not in ("INSERT", "UPDATE", "DELETE"):
             raise Unreadable(

@@ -5,6 +5,7 @@ With or without the schema that Kafka Connect sends along.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -12,7 +13,7 @@ from aggloom.runtime.formats.base import CAPTURED, Change, Message, Settings, Un
 from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.captured import CapturedJson, refuse_twice
 from aggloom.runtime.formats.connect import connect_readers
-from aggloom.runtime.formats.envelopes import Envelopes, Key, Readers
+from aggloom.runtime.formats.envelopes import Envelopes, Key, Readers, has_no_row
 from aggloom.runtime.formats.json_text import Object, scalar_or_object, text_of
 from aggloom.runtime.formats.plain_envelopes import PlainEnvelopes
 
@@ -47,6 +48,13 @@ class DebeziumJson(CapturedJson):
         if not isinstance(body, Object):
             raise Unreadable("`payload` is no object")
         refuse_twice(body)
+        if has_no_row(body):
+            # Rows of a table that is dropped are taken back by no message.
+            statement = str(body.get("ddl") or "")
+            source = body.get("source")
+            table = source if isinstance(source, Object) else Object()
+            is_other = self.is_other(table.get("db"), table.get("table"))
+            return self.emptied("`ddl`") if _EMPTYING.match(statement) and not is_other else []
         readers = self._readers(schema) if isinstance(schema, Object) else {}
         return self._envelopes.changes(body, message, readers)
 
@@ -66,6 +74,7 @@ class DebeziumJson(CapturedJson):
 
 
 _SCHEMAS = 100
+_EMPTYING = re.compile(r"\s*(DROP\s+(TABLE|DATABASE|SCHEMA)|TRUNCATE)\b", re.IGNORECASE)
 
 
 def _key_of(message: Message) -> Key | None:

@@ -136,6 +136,17 @@ class Envelopes:
             raise Unreadable(f"`before` holds nothing but the key; {_WHOLE}")
 
 
+def has_no_row(body: Object) -> bool:
+    """Whether a message is a heartbeat, the begin or end of a transaction, or a change of a schema: it has no row."""
+    if {"op", "before", "after"} & body.keys():
+        return False
+    if body.keys() == {"ts_ms"}:
+        return True
+    if body.get("status") in ("BEGIN", "END"):
+        return "id" in body and "event_count" in body
+    return "source" in body and "ddl" in body
+
+
 def _refuse_again(source: Any) -> None:
     """Refuse a row of a snapshot, unless rows are read once more while changes are told on, which leaves no gap."""
     kind = source.get("snapshot") if isinstance(source, dict) else None

@@ -137,6 +137,9 @@ def _decimal(dtype: pa.DataType, kind: str, texts: bool) -> Reader:
                 number = unscaled(value, dtype.scale)
             else:
                 number = _either(value, dtype.scale)
+        elif isinstance(value, dict) and value.keys() == {"scale", "value"}:
+            # Oracle's NUMBER of no declared scale, as Debezium writes it.
+            number = unscaled(value["value"], int(value["scale"]))
         elif isinstance(value, bool) or not isinstance(value, int | Decimal):
             _no(value)
         else:
