@@ -23,6 +23,7 @@ from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.places import files_at, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.csv_rows import CSV_OPTIONS
+from aggloom.runtime.values.fitting import plain_type
 from aggloom.runtime.values.markers import says_change
 
 SPARK_OPTIONS = (
@@ -371,6 +372,7 @@ def _unquoted(value: str) -> str:
 
 def _parquet_schema(file: Path) -> pa.Schema:
     try:
-        return pq.read_schema(file).remove_metadata()
+        found = pq.read_schema(file)
+        return pa.schema([field.with_type(plain_type(field.type)) for field in found])
     except (pa.ArrowException, OSError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None

@@ -12,7 +12,7 @@ from aggloom.codegen import type_name
 from aggloom.errors import DataError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
-from aggloom.runtime.values.fitting import fits
+from aggloom.runtime.values.fitting import fits, without_extension
 from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 
 
@@ -88,6 +88,7 @@ def _column(given: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    whole = without_extension(whole)
     return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
 
 

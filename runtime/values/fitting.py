@@ -9,6 +9,8 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether a column of a file or a table may be read as a column of a schema."""
     if pa.types.is_dictionary(found):
         found = found.value_type
+    if _is_json(found):
+        found = found.storage_type
     if found == wanted:
         return True
     if pa.types.is_integer(found):
@@ -21,7 +23,7 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     tests = (
         *(pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, _is_bytes),
         *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_time),
-        *(pa.types.is_list, pa.types.is_struct, pa.types.is_map),
+        *(_is_list, pa.types.is_struct, pa.types.is_map),
     )
     return any(test(found) and test(wanted) for test in tests)
 
@@ -30,6 +32,37 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    # The class of the type is not in every version of Arrow; its name in files is.
+    return getattr(kind, "extension_name", None) == "arrow.json"
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that columns of a schema have for one that other writers' files have: texts, bytes and lists."""
+    if _is_json(kind):
+        return pa.string()
+    if pa.types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if _is_text(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return pa.binary()
+    if _is_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    return kind
+
+
+def without_extension(column: pa.Array) -> pa.Array:
+    """Return a column of JSON as one of texts; any other as it is."""
+    return column.storage if _is_json(column.type) else column
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

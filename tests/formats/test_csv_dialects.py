@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from aggloom.errors import AggloomError, InputFormatError, SpecError
@@ -92,6 +93,30 @@ def test_columns_without_a_header_need_a_schema(tmp_path: Path) -> None:
     (tmp_path / "g.jsonl.gz").write_bytes(b'{"k": "a"}')
     with pytest.raises(InputFormatError, match="cannot be unpacked as gzip"):
         run_shell(tmp_path / "g.jsonl.gz", "")
+
+
+@pytest.mark.parametrize("schema", [None, "k STRING, v INT, l ARRAY<STRING>"])
+@pytest.mark.parametrize("text", [pa.large_string(), pa.string_view(), pa.json_()])
+def test_parquet_of_other_writers(tmp_path: Path, text: Any, schema: str | None) -> None:
+    texts = pa.array(['"a"', '"a"'])
+    stored = pa.ExtensionArray.from_storage(text, texts) if text == pa.json_() else texts.cast(text)
+    lists = pa.array([["x"], None], pa.large_list(pa.large_string()))
+    table = pa.table({"k": stored, "v": pa.array([1, 2], pa.int32()), "l": lists})
+    pq.write_table(table, tmp_path / "f.parquet")
+    assert run_shell(tmp_path / "f.parquet", "", schema) == {'"a"': 3}
+
+
+@pytest.mark.spark
+def test_parquet_of_other_writers_on_spark(spark: Any, tmp_path: Path) -> None:
+    lists = pa.array([["x"], None], pa.large_list(pa.large_string()))
+    keys = pa.array(["a", "a"], pa.string_view())
+    table = pa.table({"k": keys, "v": pa.array([1, 2], pa.int32()), "l": lists})
+    pq.write_table(table, tmp_path / "f.parquet")
+    source = read_table_option(f"t={tmp_path / 'f.parquet'}")
+    query = "SELECT k, SUM(v) AS s, MAX(l[0]) AS l FROM t GROUP BY k"
+    df = sql(query, t=source.frame(spark), buckets=1)
+    await_end(write_changes(df, "table", tmp_path / "home"))
+    assert read_table(tmp_path / "home").to_pylist() == [{"k": "a", "s": 3, "l": "x"}]
 
 
 @pytest.mark.spark

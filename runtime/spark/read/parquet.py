@@ -19,7 +19,7 @@ from aggloom.runtime.formats.partitions import (
     split_columns,
 )
 from aggloom.runtime.spark.node.blobs import empty_columns
-from aggloom.runtime.values.fitting import fits
+from aggloom.runtime.values.fitting import fits, without_extension
 from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 
 ROWS_AT_ONCE = 1 << 17
@@ -193,6 +193,7 @@ def _source(content: pa.Buffer | Path) -> pa.NativeFile:
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
     whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    whole = without_extension(whole)
     return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
 
 
