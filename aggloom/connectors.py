@@ -121,7 +121,9 @@ def _reading(words: Words, format: str) -> dict[str, Any]:
 def _files(words: Words) -> dict[str, Any]:
     path, format = words.need("path"), _format(words, "format")
     words.refuse("source.monitor-interval", "a trigger says how often files are looked for")
-    return {"path": path, "format": format, **_reading(words, format)}
+    order = words.take("files.order")
+    ordered = {} if order is None else {"order": order}
+    return {"path": path, "format": format, **ordered, **_reading(words, format)}
 
 
 def _properties(words: Words) -> tuple[str, dict[str, str]]:

@@ -18,7 +18,7 @@ from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.inferred import is_here
 from aggloom.interrupts import Interrupts
 from aggloom.planned import plan_of_job, tables_told
-from aggloom.runtime.formats.places import files_at
+from aggloom.runtime.formats.places import check_one_batch, files_at
 
 if TYPE_CHECKING:
     from aggloom.job import Job
@@ -37,6 +37,9 @@ def run(*jobs: Job) -> None:
     with ExitStack() as places:
         placed = []
         for job in jobs:
+            for table in job.tables:
+                order = table.options.get("order", "time")
+                check_one_batch(order, table.options, f"table {table.name}")
             place = job.checkpoint
             for told in filter(None, (table.told() for table in job.tables)):
                 click.echo(told, err=True)

@@ -80,7 +80,7 @@ class Shell:
     def _show(self, job: Job) -> None:
         with fed(job) as harness:
             changes = harness.changes()
-            if dropped := harness.counts.describe_dropped():
+            if dropped := harness.counts.describe_dropped(any(t.is_by_time for t in job.tables)):
                 click.echo(dropped, err=True)
             if self.changes or not (harness.plan.tells_before or harness.plan.key):
                 show_rows(changes.columns, changes, self.form)

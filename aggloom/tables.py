@@ -20,7 +20,7 @@ from aggloom.file_formats import guess_format, set_separator
 from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.avro.settings import schema_registry
-from aggloom.runtime.formats.places import files_at, which
+from aggloom.runtime.formats.places import files_at, is_by_name, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.csv_rows import CSV_OPTIONS
 from aggloom.runtime.values.fitting import plain_type
@@ -95,6 +95,11 @@ class TableSource:
         from aggloom.runtime.spark.read.sources import read_changes
 
         return read_changes(spark, self.path, self.format, self.columns(), **self.reading)
+
+    @property
+    def is_by_time(self) -> bool:
+        """Whether it is read from files in the order of their times of modification."""
+        return self.kafka is None and self.lake is None and self.options.get("order") != "name"
 
     @property
     def sends(self) -> str | None:
@@ -205,6 +210,10 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     registry = _registry(given, chosen, where)
     options = {**_options(given, where), **registry}
     _check_files_per_batch(options, where)
+    if "order" in options:
+        if kafka:
+            raise SpecError(f"{where}: order is of files; a topic has its own order. Leave it out.")
+        is_by_name(options["order"], where)
     if kafka and (chosen not in MESSAGES or path or "schema" not in given):
         raise SpecError(
             f"{where}: a topic has a schema, no path, and a format of messages: {', '.join(MESSAGES)}"

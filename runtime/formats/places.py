@@ -15,11 +15,14 @@ from glob import glob
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from aggloom.errors import InputFormatError, MissingFileError, SpecError
+from aggloom.errors import InputFormatError, MissingFileError, SpecError, nearest
 from aggloom.runtime.formats.sink_log import LOG, Committed, committed
 
 NAMES, DEEP = "pathGlobFilter", "recursiveFileLookup"
 """Spark's options that say which files of a directory are read: those of some names, those at any depth."""
+ORDERS = ("time", "name")
+"""What files are ordered by: time of modification, then path; or path alone, character by character."""
+_CAPS = {"maxfilespertrigger", "max_files_per_trigger", "maxbytespertrigger"}
 _log = logging.getLogger("aggloom")
 
 
@@ -48,18 +51,40 @@ def which(options: Mapping[str, Any]) -> Which:
     return {"names": str(said.get(NAMES.lower(), "*")), "deep": deep}
 
 
+def is_by_name(order: object, where: str) -> bool:
+    """Whether an option `order` asks for the order of paths; raises SpecError for a value that is none of ORDERS."""
+    if order not in ORDERS:
+        raise SpecError(f"{where}: order is {order!r}. {nearest(str(order), ORDERS)}")
+    return order == "name"
+
+
+def check_one_batch(order: object, options: Mapping[str, Any], where: str) -> None:
+    """Refuse order by name of files that may come in several batches; raises SpecError."""
+    caps = [name for name, value in options.items() if value and name.lower() in _CAPS]
+    if is_by_name(order, where) and caps:
+        raise SpecError(
+            f"{where}: order is 'name', and {caps[0]} cuts the files into batches, which Spark fills by time of "
+            f"modification. Leave {caps[0]} out, so that all files come in one batch."
+        )
+
+
 def is_hidden(name: str) -> bool:
     """Whether Spark passes over a file or directory of this name."""
     return name[0] == "." or (name[0] == "_" and "=" not in name) or name.endswith("._COPYING_")
 
 
 def files_at(
-    path: str | Path, names: str = "*", deep: bool = False, *, checked: bool = False
+    path: str | Path,
+    names: str = "*",
+    deep: bool = False,
+    *,
+    checked: bool = False,
+    by_name: bool = False,
 ) -> list[Path]:
     """The files of a directory, of a pattern, or one file, by time and name as streams take them; raises SpecError.
 
     names: a pattern of the names of files in directories. deep: those of directories in them, too. checked: warn of
-    files of a directory that are not read, as `check_passed` does.
+    files of a directory that are not read, as `check_passed` does. by_name: order them by their paths alone.
     """
     place = Path(path)
     is_pattern = not place.exists()
@@ -82,6 +107,8 @@ def files_at(
     if not files:
         hint = f", but in directories there: {over[0]}. {_FIX}" if over else _uncommitted(place)
         raise SpecError(f"there is no file at {str(path)!r}{hint}")
+    if by_name:
+        return sorted(set(files), key=str)
     return sorted(set(files), key=lambda each: (each.stat().st_mtime_ns // 1_000_000, str(each)))
 
 

@@ -16,7 +16,7 @@ from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
-from aggloom.runtime.formats.places import DEEP, NAMES, files_at, which
+from aggloom.runtime.formats.places import DEEP, NAMES, files_at, is_by_name, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.local.csv_rows import read_csv
@@ -37,8 +37,10 @@ def read_files(
     if format not in FORMATS:
         raise SpecError(f"no format {format!r}. {nearest(format, FORMATS)}")
     taken = which(options)
-    files = files_at(path, **taken, checked=True)
-    left = {n: v for n, v in options.items() if n.lower() not in (NAMES.lower(), DEEP.lower())}
+    by_name = is_by_name(options.get("order", "time"), f"table {scan.table}")
+    files = files_at(path, **taken, checked=True, by_name=by_name)
+    ours = (NAMES.lower(), DEEP.lower(), "order")
+    left = {n: v for n, v in options.items() if n.lower() not in ours}
     parts = read_partitions(path, files, taken["deep"])
     if format == "csv":
         for file in files:

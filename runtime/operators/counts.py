@@ -16,9 +16,10 @@ FLOWS = ("rows", "changes", "orphans", "late", "expired")
 _COUNTERS = ("rows", "emitted", "orphans_dropped", "late_dropped", "expired")
 LEVELS = ("keys", "windows", "state_bytes")
 """What an operator holds after a bundle."""
+_ORPHAN = "an orphan retracts a row that was not read before it"
 _ORDER_HINT = (
-    " (an orphan retracts a row that was not read before it; files are read in the order of their times of"
-    " modification, which git, cp and unzip change: restore them, as with touch -d)"
+    "files are read in the order of their times of modification, which git, cp and unzip change. Read them by name,"
+    " with order=name ('files.order' = 'name' in CREATE TABLE), or restore the times, as with touch -d"
 )
 
 
@@ -110,12 +111,22 @@ class Counts:
             parts.append(f"watermark {self.watermark.isoformat(' ')}")
         return f"{_many(self.batches, 'batch', 'batches')}: {', '.join(parts)}"
 
-    def describe_dropped(self) -> str:
-        """Return one line about rows that did not reach the result and its remedy, empty if there are none."""
+    def describe_dropped(self, by_time: bool) -> str:
+        """Return a line about rows that did not reach the result, empty if there are none.
+
+        by_time: whether there are files read by time of modification, which may be the cause of orphans.
+        """
         parts = self._name_dropped()
         if not parts:
             return ""
-        return f"dropped: {', '.join(parts)}{_ORDER_HINT if self.orphans else ''}"
+        hint = self.describe_orphans(by_time)
+        return f"dropped: {', '.join(parts)}{f' ({hint})' if hint else ''}"
+
+    def describe_orphans(self, by_time: bool) -> str:
+        """Return the cause of orphans, and with files by time of modification the remedy; empty without orphans."""
+        if not self.orphans:
+            return ""
+        return f"{_ORPHAN}; {_ORDER_HINT}" if by_time else _ORPHAN
 
     def _name_dropped(self) -> list[str]:
         dropped = {"orphan": self.orphans, "late row": self.late, "refused row": self.refused}

@@ -6,7 +6,7 @@ All of it is said before Spark begins, so that a start without new rows says it 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,12 @@ from aggloom.runtime.spark.node.evolution import changed_calls
 from aggloom.runtime.spark.plan.lower import Lowering, lowered
 from aggloom.runtime.spark.read.kafka_topics import check_topics
 from aggloom.runtime.spark.read.source_log import (
+    Source,
+    check_batch_names,
     check_files,
+    check_names,
     check_order,
+    find_by_name,
     ignores_missing,
     read_files,
     warn_changed,
@@ -63,6 +67,8 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     check_files(checkpoint, batch, ignores_missing(df))
     for name in sorted(query.orderly):
         check_order(name, query.tables[name].df, read)
+    for name, source in ordered_by_name(query).items():
+        check_names({name: source}, source.files().difference(read), read)
     for name, table in query.tables.items():
         warn_renamed(name, table.df, read)
     query_file.write(checkpoint, new)
@@ -77,16 +83,28 @@ def ready(df: DataFrame, checkpoint: str | Path) -> DataFrame:
     return query.carrying(batch) if calls else df
 
 
+def ordered_by_name(query: Lowering | None) -> dict[str, Source]:
+    """The sources of a query whose result depends on their order, which is that of names."""
+    if query is None:
+        return {}
+    return find_by_name({name: query.tables[name].df for name in sorted(query.orderly)})
+
+
 @dataclass(frozen=True)
 class WithFiles:
-    """A function for foreachBatch that is called only while all files that the batch has are there."""
+    """A function for foreachBatch that is called only while all files that the batch has are there.
+
+    sources: those whose files are ordered by name, over batches too.
+    """
 
     checkpoint: str | Path
     sink: Callable[[DataFrame, int], None]
+    sources: Mapping[str, Source]
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Raise MissingFileError, or hand the batch on."""
+        """Raise MissingFileError or FileOrderError, or hand the batch on."""
         check_files(self.checkpoint, batch_id, ignores_missing(batch))
+        check_batch_names(self.checkpoint, batch_id, self.sources)
         self.sink(batch, batch_id)
 
 

@@ -76,8 +76,9 @@ class Pack:
         borders = np.flatnonzero(~same.to_numpy(zero_copy_only=False)) + 1
         starts = [0, *borders.tolist(), batch.num_rows]
         for start, end in pairwise(starts):
-            check_name(unquote(path[start].as_py() or ""))
-            yield batch.slice(start, end - start), order_key(time[start], path[start])
+            name = unquote(path[start].as_py() or "")
+            check_name(name)
+            yield batch.slice(start, end - start), order_key(time[start], name)
 
     def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Kinds]:
         """The rows in the types of the schema, and their kinds."""
@@ -114,11 +115,11 @@ class Pack:
         return kinds
 
 
-def order_key(time: pa.Scalar, path: pa.Scalar) -> bytes:
-    """What sorts a file's rows among those of other files: when it was written, then its path."""
+def order_key(time: pa.Scalar | None, path: str) -> bytes:
+    """The bytes that sort a file's rows among those of others: its time of modification, if given, then its path."""
     # The sign bit is flipped so that bytes compare as numbers.
-    stamp = (time.cast(pa.int64()).as_py() or 0) + (1 << 63)
-    return stamp.to_bytes(8, "big") + (path.as_py() or "").encode()
+    stamp = ((time.cast(pa.int64()).as_py() if time is not None else 0) or 0) + (1 << 63)
+    return stamp.to_bytes(8, "big") + path.encode()
 
 
 def packed_batch(row: PackedRow, **counts: int) -> pa.RecordBatch:

@@ -62,7 +62,7 @@ class WholeFiles:
     base: where directories whose names are columns (`day=1/`) begin. changes: names under which a file may say what
     kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL. here: whether
     workers open the files themselves, and so read only the columns that are needed. time: the column by whose greatest
-    value Spark's watermark moves, `delay` behind it.
+    value Spark's watermark moves, `delay` behind it. by_name: files are ordered by their paths alone.
     """
 
     files: DataFrame
@@ -72,6 +72,7 @@ class WholeFiles:
     here: bool = False
     time: str | None = None
     delay: str = ""
+    by_name: bool = False
 
     def packed(self, pack: Pack, table: str) -> DataFrame:
         """The files' rows, packed; how many there are is an observed metric of the query."""
@@ -80,9 +81,8 @@ class WholeFiles:
         ddl = f"{_COUNTED_DDL}, {_TIME} TIMESTAMP" if self.time else _COUNTED_DDL
         read = columns_read(pack.route.steps, pack.schema)
         wanted = tuple(n for n in pack.schema.names if n in (*read, self.time))
-        packed = columns.mapInArrow(
-            PackFiles(pack, self.base, self.changes, self.lenient, wanted, self.time), ddl
-        )
+        about = (self.changes, self.lenient, wanted, self.time, self.by_name)
+        packed = columns.mapInArrow(PackFiles(pack, self.base, *about), ddl)
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
         packed = packed.observe(f"{METRIC} {table}", *counts)
         if self.time is not None:
@@ -99,6 +99,7 @@ def remember(
     changes: tuple[str, ...],
     lenient: bool,
     here: bool = False,
+    by_name: bool = False,
 ) -> DataFrame:
     """Note of a DataFrame that it is nothing but the Parquet files at `path`, if they can be read here as Spark does.
 
@@ -107,7 +108,7 @@ def remember(
     """
     if {name.lower() for name in options} <= FILE_OPTIONS and not set("*?[{") & set(path):
         files = reader.format("binaryFile").schema(_FILE_DDL).load(path)
-        remember_packed(df, WholeFiles(files, path, changes, lenient, here))
+        remember_packed(df, WholeFiles(files, path, changes, lenient, here, by_name=by_name))
     return df
 
 
@@ -145,6 +146,7 @@ class PackFiles:
     lenient: bool
     wanted: tuple[str, ...]
     time: str | None = None
+    by_name: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's files."""
@@ -159,7 +161,8 @@ class PackFiles:
             bytes_of = binaries(contents[0]) if contents else repeat(None, len(paths))
             for path, time, content in zip(paths, times, bytes_of, strict=True):
                 check_name(path.as_py())
-                order = order_key(time, path) if self.pack.ordered else b""
+                moment = None if self.by_name else time
+                order = order_key(moment, path.as_py()) if self.pack.ordered else b""
                 for piece, kinds in self.rows(content, path.as_py()):
                     if self.time is not None:
                         greatest = max(greatest, _greatest(piece.column(self.time)))

@@ -34,7 +34,7 @@ from aggloom.runtime.spark.node.packed_messages import A_MESSAGE, PackedMessages
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
 from aggloom.runtime.spark.plan.counting import REFUSED, number
 from aggloom.runtime.spark.plan.expressions import spark_arrow, spark_schema
-from aggloom.runtime.spark.read.file_order import file_order
+from aggloom.runtime.spark.read.file_order import file_order, mark_by_name
 from aggloom.runtime.spark.read.files import remember_packed
 from aggloom.runtime.spark.read.records import CHANGE_COLUMN, PARTS, part_columns
 from aggloom.runtime.spark.sessions.cluster import check_shared
@@ -98,10 +98,12 @@ def decoded(
     separator: str | None = None,
     parts: Sequence[str] = (),
     order: Sequence[str] | None = None,
+    by_name: bool = False,
 ) -> DataFrame:
     """The changes of messages; separator: values are lines, whose keys stand before it.
 
     parts: names of columns that directories give, whose values are in the column PARTS. order: all columns in order.
+    by_name: the messages are of files that are ordered by their paths alone.
     """
     table = side_table(side, made, made.unreadable)
     if table is not None:
@@ -127,6 +129,8 @@ def decoded(
     fields |= dict(zip(parts, part_columns(parts), strict=True))
     ordered = [fields[name] for name in order or fields]
     changes = one.select(*ordered, F.col("row.change").alias(CHANGE_COLUMN))
+    if by_name:
+        changes = mark_by_name(changes)
     if made.upserts:
         _UPSERTS[changes] = made.keys
     return changes

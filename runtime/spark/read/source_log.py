@@ -10,9 +10,9 @@ import inspect
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from functools import wraps
+from functools import partial, wraps
 from glob import has_magic
 from pathlib import Path
 from typing import NamedTuple, ParamSpec
@@ -21,8 +21,8 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame
 
-from aggloom.errors import FileOrderError, MissingFileError, SinkError
-from aggloom.runtime.formats.places import files_in, which
+from aggloom.errors import DataError, FileOrderError, MissingFileError, SinkError, SpecError
+from aggloom.runtime.formats.places import files_at, files_in, which
 from aggloom.runtime.spark.checkpoint import batches, corrupt, is_local, local
 
 P = ParamSpec("P")
@@ -34,11 +34,29 @@ _SOURCES: WeakKeyDictionary[DataFrame, Source] = WeakKeyDictionary()
 
 
 class Source(NamedTuple):
-    """Where a DataFrame's files lie; in_parts: whether a batch may have some of them only; deep: at any depth."""
+    """Where a DataFrame's files lie; in_parts: whether a batch may have some of them only; deep: at any depth.
+
+    names: a pattern of their names. by_name: they are ordered by their paths alone.
+    """
 
     path: str
     in_parts: bool
     deep: bool
+    names: str = "*"
+    by_name: bool = False
+
+    def files(self) -> set[str]:
+        """The paths of its files on this machine."""
+        try:
+            return {str(path) for path in files_at(local(self.path), self.names, self.deep)}
+        except (SpecError, DataError):
+            return set()
+
+    def own(self, paths: Iterable[str]) -> list[str]:
+        """The paths, of some, that are of its files on this machine, whether they are there or not."""
+        root, there = local(self.path), self.files()
+        named = partial(fnmatchcase, pat=self.names)
+        return [p for p in paths if p in there or (Path(p).parent == root and named(Path(p).name))]
 
 
 class Listed(NamedTuple):
@@ -63,7 +81,8 @@ def noted(read: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
         # Where Python is may change until the query starts.
         path = str(given["path"])
         path = str(local(path).absolute()) if is_local(path) else path
-        _SOURCES[made] = Source(path, in_parts, which(options)["deep"])
+        of, by_name = which(options), given.get("order") == "name"
+        _SOURCES[made] = Source(path, in_parts, of["deep"], of["names"], by_name)
         return made
 
     return noting
@@ -105,6 +124,33 @@ def check_order(name: str, df: DataFrame, read: Mapping[str, int]) -> None:
                 "(no maxFilesPerTrigger, no maxBytesPerTrigger), or give the files times of their own."
             )
         times[time] = path
+
+
+def find_by_name(tables: Mapping[str, DataFrame]) -> dict[str, Source]:
+    """The sources, of some tables, whose files on this machine are ordered by their paths alone."""
+    sources = {name: _SOURCES[df] for name, df in tables.items() if df in _SOURCES}
+    return {n: each for n, each in sources.items() if each.by_name and is_local(each.path)}
+
+
+def check_names(sources: Mapping[str, Source], new: Iterable[str], read: Iterable[str]) -> None:
+    """Raise FileOrderError if a new file of a source that is ordered by name stands before one that has been read."""
+    new, read = list(new), list(read)
+    for name, source in sources.items():
+        first, last = min(source.own(new), default=""), max(source.own(read), default="")
+        if first and first < last:
+            raise FileOrderError(
+                f"table {name}: {first} is new, and by name it stands before {last}, which has been read, so that "
+                "order=name cannot be kept. Give new files names that stand after those of all before them, or start "
+                "over with an empty checkpoint directory, so that all files come in one batch."
+            )
+
+
+def check_batch_names(checkpoint: str | Path, batch: int, sources: Mapping[str, Source]) -> None:
+    """Raise FileOrderError if a file of a batch stands by name before one that a batch before has read."""
+    root = local(checkpoint)
+    if sources and batch:
+        new = set(_planned(root, batch))
+        check_names(sources, new, read_files(checkpoint).keys() - new)
 
 
 def check_output(output: str, tables: Mapping[str, DataFrame]) -> None:

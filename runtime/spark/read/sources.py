@@ -20,6 +20,7 @@ from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
+from aggloom.runtime.formats.places import check_one_batch
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.disk import on_this_disk
@@ -27,6 +28,7 @@ from aggloom.runtime.spark.failures import explained, telling
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
 from aggloom.runtime.spark.read.csv_text import DIALECT, check_header, csv_lines
 from aggloom.runtime.spark.read.file_names import well_named
+from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.read.footers import Footers, sound_in_java, sound_in_workers
 from aggloom.runtime.spark.read.messages import decoded, session_zone
@@ -69,6 +71,7 @@ def read_changes(
     snapshot: str | None = None,
     database: str | None = None,
     table: str | None = None,
+    order: str = "time",
     **options: Any,
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
@@ -84,8 +87,10 @@ def read_changes(
     keys: the columns of the key where messages lack the row before, which are upserts then. unreadable: a message that
     cannot be read is an "error", a counted "drop", or goes with its bytes and the reason to the "side", Parquet files
     in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, snapshot,
-    database, table: as the format has them (docs/formats.md). Raises SpecError for these; what is wrong with a file
-    fails the query with an InputFormatError.
+    database, table: as the format has them (docs/formats.md). order: files of a batch are read by "time" of
+    modification and then by path, or by "name", their paths alone, which takes all files in one batch.
+
+    Raises SpecError for these; what is wrong with a file fails the query with an InputFormatError.
     """
     check_session("read_changes", spark)
     check_text("read_changes", "format", format)
@@ -115,6 +120,9 @@ def read_changes(
                 raise SpecError(
                     f"read_changes: {name} is for formats of messages, not for {format}"
                 )
+    capped = {"max_files_per_trigger": max_files_per_trigger, **options} if streaming else {}
+    check_one_batch(order, capped, "read_changes")
+    by_name = order == "name"
     path, options = located(spark, path, options)
     if schema is None and format == "parquet":
         # The columns of all files together: none has to have all of them.
@@ -130,14 +138,19 @@ def read_changes(
         # Spark passes over files that are older than the newest by a week, and says nothing.
         return spark.readStream.option("maxFileAge", _ANY_AGE).options(**options)
 
+    def ordered(rows: DataFrame) -> DataFrame:
+        return mark_by_name(rows) if by_name else rows
+
     if format == "parquet":
         if not lenient:
             _check_parquet(spark, path, looked, columns)
-        df = _parquet(spark, configured(), path, columns, lenient)
+        df = ordered(_parquet(spark, configured(), path, columns, lenient))
         names = (*change_names(columns.names), *marker_names(columns.names))
         here = on_this_disk(spark, path)
         return (
-            remember(df, configured(), path, options, names, lenient, here) if whole_files else df
+            remember(df, configured(), path, options, names, lenient, here, by_name)
+            if whole_files
+            else df
         )
     own, parts = split_by_directories(spark, path, looked, columns)
     if format == "csv":
@@ -147,8 +160,10 @@ def read_changes(
             if first is not None:
                 check_header(path, first, own, options, lenient)
             rows = csv_lines(files, own, options, lenient, first, parts.names)
-            return rows.select(*map(quote, [*columns.names, CHANGE_COLUMN])) if len(parts) else rows
-        return _csv(spark, configured(), path, columns, options, lenient)
+            if len(parts):
+                rows = rows.select(*map(quote, [*columns.names, CHANGE_COLUMN]))
+            return ordered(rows)
+        return ordered(_csv(spark, configured(), path, columns, options, lenient))
     kind = MESSAGES[format]
     key = _key(keys, columns) if kind.takes_keys else ()
     zone = session_zone(spark)
@@ -158,10 +173,8 @@ def read_changes(
     separator = key_separator if key_separator is not None else kind.separator
     lines = _texts(configured(), path, parts)
     nothing = F.lit(None).cast("binary")
-    file = F.col("file")
-    return decoded(
-        lines, made, F.col("value"), nothing, file, side, separator, parts.names, columns.names
-    )
+    file, names = F.col("file"), (parts.names, columns.names)
+    return decoded(lines, made, F.col("value"), nothing, file, side, separator, *names, by_name)
 
 
 def _key(keys: str | Sequence[str] | None, columns: StructType) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from aggloom.runtime.spark.plan.lower import lowered
 from aggloom.runtime.spark.read.paths import sibling, whole
 from aggloom.runtime.spark.read.source_log import check_output
 from aggloom.runtime.spark.sessions.cluster import check_shared
-from aggloom.runtime.spark.starting import WithFiles, ready
+from aggloom.runtime.spark.starting import WithFiles, ordered_by_name, ready
 from aggloom.runtime.spark.watch.journal import followed
 from aggloom.runtime.spark.watch.repartition import hint
 from aggloom.runtime.spark.write.each_batch import EachBatch, change_column_of
@@ -119,7 +119,7 @@ def write_changes(
         take_back(path, checkpoint)
         each = FileSink(kind, path, str(checkpoint)) if is_here(df.sparkSession) else None
     if each is not None:
-        writer = writer.foreachBatch(WithFiles(checkpoint, each))
+        writer = writer.foreachBatch(WithFiles(checkpoint, each, ordered_by_name(given)))
     else:
         writer = writer.format("json" if kind == "jsonl" else kind).option("path", path)
         writer = writer.options(**WRITTEN[kind])
