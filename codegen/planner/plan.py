@@ -120,6 +120,11 @@ class Plan:
         return any(self.ttl_of(node) for node in walk(self.root) if isinstance(node, Stateful))
 
     @property
+    def awaits_watermark(self) -> bool:
+        """Whether any operator waits for the watermark."""
+        return any(node.awaits_watermark for node in walk(self.root))
+
+    @property
     def tells_before(self) -> bool:
         """Whether each row of the result that is replaced is told, too."""
         return "UA" not in self.root.changelog or "UB" in self.root.changelog

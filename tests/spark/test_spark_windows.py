@@ -215,6 +215,24 @@ def test_batch_queries_close_every_window(spark: Any, tmp_path: Path) -> None:
     assert _merged(plain([got])) == Counter((*row, "insert") for _, *row in harness.changes())
 
 
+@pytest.mark.parametrize("shape", ["{}", "SELECT k, SUM(s) AS s FROM ({}) GROUP BY k"])
+def test_a_time_to_live_leaves_windows_as_they_are(spark: Any, tmp_path: Path, shape: str) -> None:
+    """All files in one batch: the windows fire in the batch without rows that follows it."""
+    for batch in range(3):
+        write(tmp_path / "in", batch)
+    windows = (
+        "SELECT k, window_start, SUM(v) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+        "GROUP BY k, window_start, window_end"
+    )
+    tables: list[Counter[Row]] = []
+    for setting in ("", "SET 'table.exec.state.ttl' = '1 h'; "):
+        rows = spark.readStream.schema(DDL).json(str(tmp_path / "in")).where("op = '+I'").drop("op")
+        df = sql(setting + shape.format(windows), t=rows, watermarks={"t": ("ts", "0 s")})
+        got = drain(df, tmp_path / f"checkpoint {len(tables)}")
+        tables.append(_merged(plain(got)))
+    assert tables[0] and tables[0] == tables[1]
+
+
 def test_late_rows_are_handed_out(spark: Any, tmp_path: Path) -> None:
     for batch in range(4):
         write(tmp_path / "in", batch)

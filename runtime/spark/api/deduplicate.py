@@ -65,5 +65,6 @@ def deduplicate(
         )
     settings = hosting(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, {"t": table})
-    ensure_query_settings(df.sparkSession, plan.forgets, insert_only)
+    awaits = plan.awaits_watermark
+    ensure_query_settings(df.sparkSession, plan.forgets and not awaits, awaits)
     return Lowering(plan, {"t": table}, handler_texts("python"), settings).result()

@@ -106,7 +106,7 @@ def sql(
     _check_read(query, plan, [name for name in frames if name in named])
     settings = hosting(buckets, output_profile, state_directory, state_limit)
     require_watermarks(plan, given)
-    ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), _has_watermarks(plan))
+    ensure_query_settings(first.sparkSession, _waits_for_the_clock(plan), plan.awaits_watermark)
     return Lowering(plan, given, handler_texts(backend), settings, text=shown_query(query)).result()
 
 
@@ -168,13 +168,9 @@ def _check_read(query: str, plan: Plan, names: Sequence[str]) -> None:
 
 
 def _waits_for_the_clock(plan: Plan) -> bool:
-    """Whether an operator has timers in processing time."""
-    return plan.forgets or any(not each.event_time for each in _assigners(plan))
-
-
-def _has_watermarks(plan: Plan) -> bool:
-    """Whether an operator waits for the watermark."""
-    return any(node.awaits_watermark for node in walk(plan.root))
+    """Whether an operator has timers in processing time; beside the watermark a time to live has none."""
+    forgets = plan.forgets and not plan.awaits_watermark
+    return forgets or any(not each.event_time for each in _assigners(plan))
 
 
 def _assigners(plan: Plan) -> list[Assigner]:

@@ -52,6 +52,7 @@ class Options:
 
     ttls: the times to live of the operators, in milliseconds.
     time_mode: Spark's word for the timers that there are.
+    stamped: whether the first column of packed rows is the time of their batch, for operators without timers of Spark.
     """
 
     buckets: int
@@ -62,6 +63,7 @@ class Options:
     time_mode: Literal["None", "ProcessingTime", "EventTime"] = "None"
     state_limit: int | None = None
     added_calls: str = "refuse"
+    stamped: bool = False
 
 
 class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
@@ -95,14 +97,16 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
         """Apply one micro-batch's changes to one bucket."""
-        blobs = [blob for frame in rows for blob in _blobs(frame)]
-        yield from self._run(int(key[0]), self._gathered(blobs), timerValues)
+        frames = list(rows)
+        blobs = [blob for frame in frames for blob in _blobs(frame)]
+        now = _stamp(frames) if self._options.stamped else None
+        yield from self._run(int(key[0]), self._gathered(blobs), self._clock(timerValues, now))
 
     def handleExpiredTimer(
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
         """Let the operator expire what is past its time to live, and fire windows that are due."""
-        yield from self._run(int(key[0]), self._gathered([]), timerValues)
+        yield from self._run(int(key[0]), self._gathered([]), self._clock(timerValues))
 
     def close(self) -> None:
         """Nothing is held between batches."""
@@ -115,12 +119,11 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         configured = self._options.state_directory
         return Path(configured) if configured else default_root()
 
-    def _run(self, key: int, came: Came, timerValues: Any) -> Iterator[pd.DataFrame]:
+    def _run(self, key: int, came: Came, clock: Clock) -> Iterator[pd.DataFrame]:
         """Take what came to the bucket with this grouping key; nothing, where only the clock moved."""
         factory, options = self._factory, self._options
         bucket = hash_int(key)
         owner = Owner(factory.name, factory.digest, bucket, options.buckets)
-        clock = self._clock(timerValues)
         self._arm_timers(clock.processing)
         if not self._query:
             yield from self._run_once(bucket, came, clock)
@@ -158,11 +161,14 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
         fragment.close()
         yield from leaving(self._options.way, bucket, told, (), counts)
 
-    def _clock(self, timer_values: Any) -> Clock:
+    def _clock(self, timer_values: Any, now: int | None = None) -> Clock:
         """What the batch knows of time.
 
         Spark's watermark is a time at which rows may still come; an operator's is one at which none does.
+        now: the time of the batch, if its rows say it.
         """
+        if now is not None:
+            return Clock(now)
         if self._options.time_mode == "None":
             return NO_TIME if self._query else Clock(time.time_ns() // 1_000_000)
         now = timer_values.getCurrentProcessingTimeInMs()
@@ -190,6 +196,8 @@ class FragmentProcessor(StatefulProcessor):  # type: ignore[misc]
 
     def _arm_timers(self, clock_ms: int) -> None:
         """Wake up when what this batch touched expires; times are rounded so that timers coincide."""
+        if self._options.time_mode != "ProcessingTime":
+            return
         for ttl in self._options.ttls:
             step = max(1, ttl // _TIMER_STEPS)
             self._handle.registerTimer(((clock_ms + ttl) // step + 1) * step)
@@ -242,6 +250,11 @@ def _blobs(frame: pd.DataFrame) -> Iterator[Blob]:
     places = (frame.iloc[:, at] for at in (-4, -3, -2))
     for number, source, sequence, data in zip(*places, frame.iloc[:, -1], strict=True):
         yield Blob(int(number), int(source), int(sequence), data)
+
+
+def _stamp(frames: Sequence[pd.DataFrame]) -> int | None:
+    """The time of the batch, in the first column of its packed rows."""
+    return next((int(frame.iloc[:, 0].to_numpy()[0]) for frame in frames if len(frame)), None)
 
 
 def _taken(tallies: Sequence[Tally]) -> Iterator[int]:

@@ -75,6 +75,7 @@ HandlerOf = Callable[[AggSpec], HandlerText]
 LATE_ROW = "late_row"
 """The column that holds rows that came too late, if they are asked for."""
 
+_NOW = "unix_millis(current_timestamp()) AS now"
 _LOWERED: WeakKeyDictionary[DataFrame, Lowering] = WeakKeyDictionary()
 
 
@@ -329,10 +330,15 @@ class Lowering:
         )
         factory = factory_of(nodes, place, buckets, handlers, fragment)
         self._factories[place], self.nodes[place] = factory, nodes
-        # Batch queries need no timers: with their rows time ends.
-        mode = fragment.time_mode if self._streams else "None"
+        # Batch queries end with their rows. Windows by the watermark need batches without rows, for which timers by the
+        # clock would ask without end: beside them, times to live go by the times of batches.
+        stamped = self._streams and bool(fragment.ttls) and self.plan.awaits_watermark
+        mode = fragment.time_mode if self._streams and not stamped else "None"
         live = self.settings.state_directory, place, way, mode, self.settings.state_limit
-        hosting = Options(buckets, tuple(fragment.ttls), *live, self.plan.options.added_calls)
+        ttls, added = tuple(fragment.ttls), self.plan.options.added_calls
+        hosting = Options(buckets, ttls, *live, added, stamped)
+        if stamped:
+            packed = [each.selectExpr(_NOW, "*") for each in packed]
         groups = for_state(reduce(DataFrame.union, packed).groupBy("bucket"))
         hosted = groups.transformWithStateInPandas(
             FragmentProcessor(factory, hosting),
