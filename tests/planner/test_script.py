@@ -120,6 +120,37 @@ def test_what_a_script_cannot_say(old: str, new: str, said: str) -> None:
     assert "line " in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("second", "table"),
+    [
+        ("CREATE OR REPLACE VIEW", [(2,)]),
+        ("CREATE OR REPLACE TEMPORARY VIEW", [(2,)]),
+        ("CREATE VIEW IF NOT EXISTS", [(1,)]),
+        ("CREATE VIEW", "write CREATE OR REPLACE VIEW"),
+        ("CREATE OR REPLACE VIEW IF NOT EXISTS", "take one of them out"),
+    ],
+)
+def test_a_view_is_created_again(second: str, table: Any) -> None:
+    script = (
+        f"CREATE VIEW v AS SELECT a FROM t; {second} v AS SELECT a + 1 AS b FROM t; SELECT * FROM v"
+    )
+    if isinstance(table, str):
+        with pytest.raises(AggloomError, match=table):
+            al.Harness.from_sql(script, {"t": "a BIGINT"})
+        return
+    harness = al.Harness.from_sql(script, {"t": "a BIGINT"})
+    harness.process([("+I", 1)])
+    harness.flush()
+    assert harness.table() == table
+
+
+@pytest.mark.parametrize("options", ["WITH ('connector' = 'x')", "TBLPROPERTIES ('k' = 'x')"])
+def test_a_view_has_no_options(options: str) -> None:
+    script = f"CREATE VIEW v {options} AS SELECT a FROM t; SELECT * FROM v"
+    with pytest.raises(AggloomError, match="in CREATE VIEW is not supported"):
+        al.Harness.from_sql(script, {"t": "a BIGINT"})
+
+
 def test_what_flinks_words_mean() -> None:
     source = source_of(
         table(

@@ -23,6 +23,11 @@ _SETTING = re.compile(r"""(?is)set\s+(['"`]?)([\w.-]+)\1\s*=\s*('[^']*'|"[^"]*"|
 _EXPLAIN = re.compile(
     r"(?i)explain\b(?:\s+(plan\s+for)\b|\s+((?:(?!select\b|with\b|from\b|values\b|insert\b)\w+\s*,?\s*)*))?"
 )
+# What may stand beside a view's name without a change of what it means here.
+_VIEW_PROPERTIES = (
+    *(exp.TemporaryProperty, exp.GlobalProperty, exp.MaterializedProperty),
+    exp.SchemaCommentProperty,
+)
 # Flink's and Spark's words for how much is to be told; the plan here always tells all of it.
 _DETAILS = (
     *("PLAN", "FOR", "ESTIMATED_COST", "CHANGELOG_MODE", "PLAN_ADVICE", "JSON_EXECUTION_PLAN"),
@@ -84,9 +89,13 @@ def read_script(sql: str) -> Script:
     for tree in statements(text):
         if isinstance(tree, exp.Create) and tree.kind == "VIEW":
             name, view = _view(sql, tree)
-            if name in views:
-                raise DuplicateNameError(f"view {name!r} is created twice; rename one.")
-            views[name] = view
+            if name not in views or tree.args.get("replace"):
+                views[name] = view
+            elif not tree.args.get("exists"):
+                message = (
+                    f"view {name!r} is created twice; rename one, or write CREATE OR REPLACE VIEW."
+                )
+                raise DuplicateNameError(located(message, sql, span(tree.this)))
             continue
         into = tree if isinstance(tree, exp.Insert) else None
         asked = tree if into is None else into.expression
@@ -253,6 +262,14 @@ def _view(sql: str, tree: exp.Create) -> tuple[str, View]:
     columns: tuple[str, ...] = ()
     if tree.args.get("with_"):
         raise refusal(sql, span(target), "WITH before CREATE VIEW is", "write it after AS")
+    if tree.args.get("replace") and tree.args.get("exists"):
+        raise refusal(sql, span(target), "OR REPLACE with IF NOT EXISTS is", "take one of them out")
+    properties = tree.args.get("properties")
+    for each in properties.expressions if properties else ():
+        if not isinstance(each, _VIEW_PROPERTIES):
+            words = each.sql(dialect=AggloomSpark)
+            fix = "a view has no connector; take it out, or write CREATE TABLE .. WITH (..)"
+            raise refusal(sql, span(target), f"{words} in CREATE VIEW is", fix)
     if isinstance(target, exp.Schema):
         columns = tuple(column.name for column in target.expressions)
         target = target.this
