@@ -161,8 +161,13 @@ def _watched(queries: list[Any], interrupts: Interrupts) -> list[Counts]:
 
 def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str) -> None:
     """What the run has counted: a line on standard error, or, if asked for, JSON on standard output."""
+    begin = f"{name}: " if name else ""
+    if any(table.kafka is None and table.lake is None for table in job.tables):
+        hint = counts.describe_orphans(any(table.is_by_time for table in job.tables))
+        if hint:
+            click.echo(f"{begin}{hint}", err=True)
     if not job.json:
-        click.echo(f"{name}: {counts}" if name else str(counts), err=True)
+        click.echo(f"{begin}{counts}", err=True)
         return
     rows = {} if table is None else {"table": table.to_pylist()}
     about = {"query": name} if name else {}

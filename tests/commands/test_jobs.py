@@ -162,6 +162,7 @@ def test_a_run_says_what_it_counted_and_its_failures_in_a_line(spark: Any, tmp_p
     assert result.stderr.splitlines()[-1].startswith(
         "1 batch: 2 rows in, 1 change out, 1 orphan, 1 key, "
     )
+    assert "an orphan retracts" in result.stderr and "with order=name" in result.stderr
     assert "│ a │ 1 │" in result.stdout
     again = call("run", job, "--json")
     told = json.loads(again.stdout)
