@@ -191,3 +191,30 @@ def test_a_stream_on_spark_over_a_restart(spark: Any, tmp_path: Any) -> None:
         await_end(write_changes(out, "table", tmp_path / "state"))
         table = read_table(tmp_path / "state").to_pylist()
         assert sorted(tuple(row.values()) for row in table) == sorted(seen.values())
+
+
+FIRST = (
+    "SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS r FROM t) WHERE r"
+)
+
+
+@pytest.mark.parametrize("per_record", [True, False])
+@pytest.mark.parametrize("update_before", [True, False])
+@pytest.mark.parametrize(
+    "query", [f"{FIRST} = 1", f"{FIRST} = 2", f"{FIRST} <= 2", FIRST.replace("k, v", "*") + " <= 2"]
+)
+def test_an_equal_row_in_the_place_of_one_that_goes_is_no_change(
+    query: str, update_before: bool, per_record: bool
+) -> None:
+    harness = Harness.from_sql(
+        query,
+        {"t": "k STRING, v BIGINT"},
+        mini_batch_enabled=not per_record,
+        update_before=update_before,
+    )
+    harness.process([*[("+I", "a", 1)] * 3, ("+I", "a", 2)])
+    harness.flush()
+    assert harness.changes()
+    harness.process([("-D", "a", 1)])
+    harness.flush()
+    assert harness.changes() == []

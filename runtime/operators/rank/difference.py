@@ -38,15 +38,12 @@ class Messages(NamedTuple):
 class Difference:
     """Compares rows of a store. identity: the columns by which a row is known.
 
-    numbered: whether the number is a part of the rows. suppresses: whether a row that comes for one that is the same
-    is no change.
+    numbered: whether the number is a part of the rows. A row that comes for one that is the same is no change.
     """
 
-    def __init__(
-        self, identity: Array, *, by: By, numbered: bool, suppresses: bool, update_before: bool
-    ) -> None:
+    def __init__(self, identity: Array, *, by: By, numbered: bool, update_before: bool) -> None:
         self.identity, self.by, self.numbered = identity, by, numbered
-        self.suppresses, self.update_before = suppresses, update_before
+        self.update_before = update_before
         self._mark = np.zeros(0, np.int32)
 
     def messages(
@@ -67,14 +64,15 @@ class Difference:
         comes = np.arange(len(ids)) >= gone
         partner = self._partners(store, places, ids, numbers, comes, slots)
         paired = partner >= 0
-        if self.suppresses and paired.any():
-            same = np.zeros(len(ids), np.bool_)
-            pairs = np.flatnonzero(paired)
-            same[pairs] = _same(store, ids[pairs], ids[partner[pairs]], store.every_column)
+        twin = partner
+        if self.by == "nothing" and 0 < gone < len(ids):
+            twin = row_partners(store, places, ids, comes, slots[places], store.every_column)
+        same = np.zeros(len(ids), np.bool_)
+        pairs = np.flatnonzero(twin >= 0)
+        if len(pairs):
+            same[pairs] = _same(store, ids[pairs], ids[twin[pairs]], store.every_column)
             if self.numbered:
-                same[pairs] &= numbers[pairs] == numbers[partner[pairs]]
-        else:
-            same = np.zeros(len(ids), np.bool_)
+                same[pairs] &= numbers[pairs] == numbers[twin[pairs]]
         kinds = np.where(comes, INSERT, DELETE).astype(np.int8)
         kinds[paired] = np.where(comes[paired], UPDATE_AFTER, UPDATE_BEFORE)
         told = ~same & (self.update_before | (kinds != UPDATE_BEFORE))
@@ -103,7 +101,6 @@ class Difference:
             numbers,
             gone,
             self.by == "number",
-            self.suppresses,
             chosen,
             kinds,
         )

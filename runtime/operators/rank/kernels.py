@@ -133,14 +133,13 @@ def pair_numbers(
     numbers: Array,
     before: int,
     marked: bool,
-    suppresses: bool,
     chosen: Array,
     kinds: Array,
 ) -> int:
     """The messages of rows that are known by place and number, in this order; how many there are.
 
     The first `before` rows go, the others come, both in order. marked: whether numbers count; else a place has one row.
-    suppresses: whether a row that comes for its equal is no change. kinds: 0 comes, 1 and 2 the halves of an update, 3.
+    A row that comes for its equal is no change. kinds: 0 comes, 1 and 2 the halves of an update, 3.
     """
     i, j, found = np.int64(0), np.int64(before), 0
     while i < before or j < len(ids):
@@ -162,9 +161,7 @@ def pair_numbers(
             found += 1
             j += 1
         else:
-            if not suppresses or not same_row(
-                every, rows.words, rows.flags, ids[i], rows.words, rows.flags, ids[j]
-            ):
+            if not same_row(every, rows.words, rows.flags, ids[i], rows.words, rows.flags, ids[j]):
                 chosen[found], kinds[found] = i, 1
                 chosen[found + 1], kinds[found + 1] = j, 2
                 found += 2

@@ -264,6 +264,5 @@ class RankOperator(SortedByKey[RankState]):
             np.array(spec.identity, np.int64) if known else every,
             by=by,
             numbered=spec.number is not None,
-            suppresses=not each or not by_row,
             update_before=spec.update_before,
         )
