@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
+import aggloom as al
 from aggloom.errors import DataError, OrphanRetractionError
 from aggloom.runtime.operators.rank.operator import RankOperator
 from aggloom.runtime.operators.rank.spec import RankSpec
@@ -467,3 +468,17 @@ def test_a_million_rows_of_one_key_and_a_million_keys_of_one_row() -> None:
         changes = operator.process(whole.slice(0, 1), np.full(1, CODES["-D"], np.int8))
         assert len(changes[1]) == (4 if keys == 1 else 1)
         assert operator.keys == (1 if keys == 1 else n - 1)
+
+
+def test_a_row_that_an_update_deletes_and_inserts_again_is_an_update() -> None:
+    """Record by record, the -U of a count empties the sum above it, and the +U fills it again: -D, +I."""
+    counts = "SELECT g, k, x, COUNT(*) AS v FROM t GROUP BY g, k, x"
+    sums = f"SELECT g, k, SUM(v) AS s FROM ({counts}) GROUP BY g, k"
+    number = "ROW_NUMBER() OVER (PARTITION BY g ORDER BY s DESC, k)"
+    sql = f"SELECT g, k, s FROM (SELECT *, {number} AS r FROM ({sums})) WHERE r <= 2"
+    table = {"t": "g INT, k INT, x DOUBLE"}
+    settings = {"input_changes": "append", "backend": "python", "mini_batch_enabled": False}
+    with al.Harness.from_sql(sql, table, **settings) as harness:
+        harness.process([("+I", 1, 1, None), ("+I", 1, 2, 0.5), ("+I", 1, 1, None)])
+        harness.flush()
+        assert sorted(harness.table()) == [(1, 1, 2), (1, 2, 1)]

@@ -73,7 +73,7 @@ def test_what_it_reads_folds_to_the_table(seed: int, tmp_path: Path) -> None:
 
 
 def test_every_type(tmp_path: Path) -> None:
-    import test_delta_sink as own
+    import tests.sinks.test_delta_sink as own
 
     path = tmp_path / "t"
     table, kinds = batch([("+I", row) for row in own.ROWS], own.EVERY)

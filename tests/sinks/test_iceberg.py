@@ -79,7 +79,7 @@ def test_a_changelog_folds_to_the_result_whatever_fails(tmp_path: Path) -> None:
 
 
 def test_every_type_is_stored_and_is_a_key(tmp_path: Path) -> None:
-    import test_delta_sink as own
+    import tests.sinks.test_delta_sink as own
 
     table, kinds = batch([("+I", row) for row in own.ROWS], own.EVERY)
     wanted = lakes.in_words(own.ROWS)
@@ -219,7 +219,7 @@ def test_what_it_reads_folds_to_the_table(seed: int, tmp_path: Path) -> None:
 
 
 def test_every_type_is_read(tmp_path: Path) -> None:
-    import test_delta_sink as own
+    import tests.sinks.test_delta_sink as own
 
     table, kinds = batch([("+I", row) for row in own.ROWS], own.EVERY)
     sink(tmp_path, ("k",)).write(table, kinds, 0, "c")

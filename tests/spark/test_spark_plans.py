@@ -189,8 +189,9 @@ def test_a_checkpoint_of_another_query_is_refused(spark: Any, tmp_path: Path) ->
 def test_a_worker_that_dies_between_the_steps(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: str
 ) -> None:
-    import test_spark
     from pyspark import cloudpickle
+
+    from tests.spark import test_spark
 
     cloudpickle.register_pickle_by_value(test_spark)
     trigger = tmp_path / "die"

@@ -14,6 +14,7 @@ from aggloom.runtime.operators.base import Held, Partials
 from aggloom.runtime.operators.grouping import as_came, grouped
 from aggloom.runtime.operators.rank.difference import By, Difference, Messages
 from aggloom.runtime.operators.rank.kernels import ROW_NUMBER, in_range
+from aggloom.runtime.operators.rank.replaced import find_replaced
 from aggloom.runtime.operators.rank.seen import FUNCTIONS, Seen, ends_of, seen
 from aggloom.runtime.operators.rank.settings import RankSettings
 from aggloom.runtime.operators.rank.state import RankState
@@ -118,7 +119,7 @@ class RankOperator(SortedByKey[RankState]):
         """The rows that count, which the strategy takes."""
         if self.spec.strategy == "update":
             # The new half of an update says all.
-            news = kinds != UPDATE_BEFORE
+            news = (kinds != UPDATE_BEFORE) & ~find_replaced(batch, kinds, self.spec.unique)
             if not news.all():
                 batch, kinds = batch.filter(pa.array(news)), kinds[news]
         retracts = is_retraction(kinds)
