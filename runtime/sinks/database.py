@@ -21,6 +21,7 @@ from aggloom.runtime.sinks.blocks import FEWEST, fit_blocks, write_blocks
 from aggloom.runtime.sinks.dialects import DRIVERS, MARKS, dialect_of
 from aggloom.runtime.sinks.net import Net, NetRows, net_rows, tells_before
 from aggloom.runtime.sinks.statements import Statements
+from aggloom.runtime.sinks.table_types import check_nan, check_types
 from aggloom.runtime.values.changelog import Kinds
 
 EXISTING = ("error", "keep", "replace")
@@ -34,7 +35,14 @@ _MADE_MEANWHILE = ("42P07", "42710")
 _CATALOGUE_INDEX = re.compile(r"\bpg_(class|type)_\w+_index\b")
 """What it says it with, too: the name of an index of its own that would hold the table twice."""
 _TRIES = 10
-_WORDS = {"create": bool, "replay": bool, "table": str, "log_table": str, "driver": str}
+_WORDS = {
+    "create": bool,
+    "replay": bool,
+    "cast": bool,
+    "table": str,
+    "log_table": str,
+    "driver": str,
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,7 @@ class DatabaseOptions:
     not known. create: whether the table is made if it is not there. existing: what to do about rows that a checkpoint
     finds in the table when it first writes to it: "error", "keep", or "replace" them. replay: whether a checkpoint
     that has gone back to an older batch may write its batches again. log_table: where the numbers of batches are.
+    cast: whether columns of the table may change values: round numbers, cut times, and have NULL for NaN.
     """
 
     table: str
@@ -56,6 +65,7 @@ class DatabaseOptions:
     existing: str = "error"
     replay: bool = False
     log_table: str = "aggloom_batches"
+    cast: bool = False
     kind = "database"
 
     @property
@@ -136,6 +146,7 @@ class DatabaseSink:
     def _write_once(self, net: NetRows, batch: int, checkpoint: str) -> bool:
         """Write a batch in a transaction."""
         digest, say = net.digest, self._statements(net.rows.schema)
+        check_nan(say, net, self.options.cast, self._where)
         with self._transaction() as cursor:
             if self._checked != say.schema:
                 cursor.execute(say.create_log)
@@ -168,7 +179,7 @@ class DatabaseSink:
         return True
 
     def _make(self, cursor: Any, say: Statements, first: bool) -> None:
-        """Make the table if it is not there, once in a run, and see that it has the result's columns.
+        """Make the table if it is not there, once in a run, and see that its columns hold the result's values.
 
         One that the checkpoint has written into is not made: it was dropped, and its rows would be missing.
         """
@@ -193,10 +204,13 @@ class DatabaseSink:
     def _transaction(self) -> Iterator[Any]:
         """A cursor of a transaction, which is committed if all goes well."""
         end = "Nothing of the batch was written."
+        dialect = dialect_of(self.options.driver, self.options.dialect)
         try:
             with closing(self._connection()) as connection:
                 try:
                     with closing(connection.cursor()) as cursor:
+                        if dialect.begin:
+                            cursor.execute(dialect.begin)
                         yield cursor
                     end = "If the batch was written, the next run finds it and passes over it."
                     connection.commit()
@@ -240,6 +254,9 @@ class DatabaseSink:
             raise SinkError(
                 f"{self._where}: there is no column {', '.join(map(repr, lacks))}. {fixes}"
             )
+        if not self.options.cast:
+            cursor.execute(*say.column_types)
+            check_types(say, dict(cursor.fetchall()), self._where)
 
     def _last(self, cursor: Any, say: Statements, checkpoint: str) -> tuple[int, str] | None:
         cursor.execute(say.last_batch, (checkpoint, self.options.table))

@@ -22,7 +22,11 @@ class Dialect:
 
     types: names of the columns' types by Arrow's. arrays, documents: the type of lists of another, and of structs and
     maps. nulls_equal: how to compare values of which NULL equals NULL. writes_dates: whether the driver takes dates,
-    times, numbers with a point and lists as they are. in_blocks: whether it takes many rows as a few arrays.
+    times, numbers with a point and lists as they are. column_types: asks for the names and types of a table's columns;
+    schema_apart: whether it takes the table and its schema as two parameters.
+    alter: what gives a column another type. begin: what begins a transaction, if there is such a thing: times without a
+    zone are in UTC, whatever zone the server or the role is set to. has_nan: whether floats may be NaN. in_blocks:
+    whether it takes many rows as a few arrays.
     """
 
     name: str
@@ -32,6 +36,11 @@ class Dialect:
     arrays: str | None
     nulls_equal: str
     writes_dates: bool
+    column_types: str
+    alter: str
+    begin: str | None = None
+    schema_apart: bool = False
+    has_nan: bool = True
     in_blocks: bool = False
 
     def type_of(self, dtype: pa.DataType) -> str:
@@ -120,6 +129,16 @@ DIALECTS = {
         arrays="{}[]",
         nulls_equal="IS NOT DISTINCT FROM",
         writes_dates=True,
+        # A domain is followed by the type that it is made of.
+        column_types=(
+            "WITH RECURSIVE found (name, kind, digits) AS ("
+            "SELECT CAST(attname AS TEXT), atttypid, atttypmod FROM pg_catalog.pg_attribute "
+            "WHERE attrelid = CAST({mark} AS regclass) AND attnum > 0 AND NOT attisdropped UNION ALL "
+            "SELECT name, typbasetype, typtypmod FROM found JOIN pg_catalog.pg_type AS t ON t.oid = kind "
+            "WHERE typtype = 'd') SELECT name, pg_catalog.format_type(kind, digits) FROM found"
+        ),
+        alter="ALTER TABLE {table} ALTER COLUMN {column} TYPE {kind}",
+        begin="SET LOCAL TIME ZONE 'UTC'",
         in_blocks=True,
     ),
     "sqlite": Dialect(
@@ -138,6 +157,10 @@ DIALECTS = {
         arrays=None,
         nulls_equal="IS",
         writes_dates=False,
+        column_types="SELECT name, type FROM pragma_table_info({mark}, {mark})",
+        schema_apart=True,
+        alter="Declare {column} as {kind} in {table}",
+        has_nan=False,
     ),
 }
 _DRIVERS = {

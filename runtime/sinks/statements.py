@@ -142,6 +142,13 @@ class Statements:
         return f"SELECT * FROM {table_name(self.table)} LIMIT 1"
 
     @property
+    def column_types(self) -> tuple[str, tuple[str | None, ...]]:
+        """Asks for the names and types of the table's columns; the statement with its parameters."""
+        schema, _, table = self.table.rpartition(".")
+        named = (table, schema or None) if self.dialect.schema_apart else (table_name(self.table),)
+        return self.dialect.column_types.format(mark=self.mark), named
+
+    @property
     def last_batch(self) -> str:
         """Asks which batch of a checkpoint was written last."""
         return f"SELECT batch, digest FROM {self._log} WHERE checkpoint = {self.mark} AND sink = {self.mark}"
@@ -168,6 +175,12 @@ class Statements:
         """What would give the table a column that it lacks."""
         kind = self.dialect.type_of(self.schema.field(name).type)
         return f"ALTER TABLE {table_name(self.table)} ADD COLUMN {quoted(name)} {kind}"
+
+    def alter_type(self, name: str) -> str:
+        """What would give a column of the table a type that holds the result's values."""
+        kind = self.dialect.type_of(self.schema.field(name).type)
+        table, column = table_name(self.table), quoted(name)
+        return self.dialect.alter.format(table=table, column=column, kind=kind)
 
     @property
     def _table(self) -> str:

@@ -167,7 +167,7 @@ def test_tables_of_ones_own(
 ) -> None:
     with postgres.connect() as connection:
         connection.execute(f"DROP TABLE IF EXISTS mine; CREATE TABLE mine ({columns}, UNIQUE (n))")
-    made = sink(postgres, "mine", ("n",), existing="replace")
+    made = sink(postgres, "mine", ("n",), existing="replace", cast=True)
     monkeypatch.setattr(made, "_write_each" if blocks else "_may_block", False)
     made.write(*own(40), 0, columns)
     with postgres.connect() as connection:
@@ -208,7 +208,7 @@ def test_what_the_database_does_not_take(
     for fewest in (1, 1 << 30):
         monkeypatch.setattr(database, "FEWEST", fewest)
         with pytest.raises(SinkError, match=rf"table bad: .*({why}).*Nothing of the batch"):
-            sink(postgres, "bad", ("n",), create="false").write(*rows, 0, "id")
+            sink(postgres, "bad", ("n",), create="false", cast="true").write(*rows, 0, "id")
         assert content(postgres, "bad") == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 import sqlite3
 from collections.abc import Iterator
@@ -238,6 +239,72 @@ def test_options_of_a_command_line() -> None:
         DatabaseSink(database_options(told), KEY, True).write(*batch(("+I", *A)), 0, "id")
 
 
+ONE: dict[str, tuple[pa.DataType, Any]] = {
+    "avg": (pa.float64(), 1.5),
+    "single": (pa.float32(), 0.1),
+    "big": (pa.int64(), 2**53 + 1),
+    "int": (pa.int32(), 2**24 + 1),
+    "decimal": (pa.decimal128(20, 4), Decimal("1234567890123456.7891")),
+    "money": (pa.decimal128(10, 2), Decimal("12345678.91")),
+    "text": (pa.string(), "0123456789.555"),
+    "day": (pa.date32(), dt.date(2020, 1, 2)),
+    "at": (pa.timestamp("us", "UTC"), dt.datetime(2020, 1, 2, 3, 4, 5, 678901, dt.UTC)),
+    "wall": (pa.timestamp("us"), dt.datetime(2020, 1, 2, 3, 4, 5, 678901)),
+    "clock": (pa.time64("us"), dt.time(3, 4, 5, 678901)),
+    "list": (pa.list_(pa.float64()), [1.5]),
+}
+
+
+def one_row(name: str) -> tuple[pa.Table, Any]:
+    dtype, value = ONE[name]
+    return batch(("+I", 1, value), schema=pa.schema([("id", pa.int64()), ("v", dtype)]))
+
+
+@pytest.mark.parametrize(
+    ("column", "refused", "fits"),
+    [
+        ("DECIMAL(20,4)", ("decimal", "text"), ("avg", "money", "big", "at")),
+        ("STRING", ("text", "decimal"), ("day", "money")),
+        ("INTEGER", ("decimal", "text"), ("avg", "int", "big")),
+        ("REAL", ("big", "decimal", "text"), ("avg", "single", "int", "money")),
+        ("VARCHAR(3)", ("avg", "single"), ("text", "decimal", "big", "at")),
+        ("", (), tuple(ONE)),
+    ],
+)
+def test_types_of_a_table_in_sqlite(
+    tmp_path: Path, column: str, refused: tuple[str, ...], fits: tuple[str, ...]
+) -> None:
+    for name in (*refused, *fits):
+        file = tmp_path / name
+        connection = sqlite3.connect(file)
+        connection.execute(f"CREATE TABLE t (id INTEGER UNIQUE, v {column})")
+        connection.close()
+        made = into(file, ("id",), table="main.t")
+        if name in refused:
+            with pytest.raises(SinkError, match=r"t: .*column 'v' is .* in the result.*cast=true"):
+                made.write(*one_row(name), 0, "id")
+            made = into(file, ("id",), cast="true")
+        assert made.write(*one_row(name), 0, "id")
+
+
+def test_nan_in_sqlite(tmp_path: Path) -> None:
+    """It would be NULL there, and as a key never be found again."""
+    schema = pa.schema([("k", pa.float64()), ("v", pa.float64())])
+    nan = float("nan")
+    for key, value, column in ((nan, 1.0, "k"), (1.0, nan, "v")):
+        rows = batch(("+I", key, value), schema=schema)
+        with pytest.raises(SinkError, match=f"column '{column}' has NaN"):
+            into(tmp_path / column, ("k",)).write(*rows, 0, "id")
+    with pytest.raises(SinkError, match="column 'k' has NaN"):
+        into(tmp_path / "db", ("k",), cast=True).write(
+            *batch(("+I", nan, 1.0), schema=schema), 0, "id"
+        )
+    assert into(tmp_path / "db", ("k",), cast=True).write(*rows, 0, "id")
+    assert content(tmp_path / "db") == [(1.0, None)]
+    # What a row was does not count where it goes.
+    assert into(tmp_path / "db", ("k",)).write(*batch(("-D", 1.0, nan), schema=schema), 1, "id")
+
+
 # PostgreSQL.
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Any]:
@@ -267,8 +334,6 @@ EVERY = pa.schema(
 
 
 def test_every_type_in_postgresql(postgres: Any) -> None:
-    import datetime as dt
-
     noon = dt.datetime(2020, 1, 2, 12, 0, 0, 123456)
     full = (
         *(1, True, -5, float("inf"), Decimal("-1.2500"), "ü'\"", b"\0\xff", noon.date()),
@@ -286,6 +351,83 @@ def test_every_type_in_postgresql(postgres: Any) -> None:
         found = connection.execute("SELECT * FROM every ORDER BY id").fetchall()
     assert found[0] == (1, False, *full[2:11], {"k": 2}, {"a": 1, "b": None})
     assert found[1] == (2, *([None] * 9), [], {}, {"a": None, "b": None})
+
+
+@pytest.mark.parametrize(
+    ("column", "refused", "fits"),
+    [
+        ("INTEGER", ("avg", "single", "decimal", "money"), ("int",)),
+        ("whole", ("avg", "decimal"), ("int",)),
+        ("NUMERIC", ("avg", "single"), ("decimal", "big", "int")),
+        ("NUMERIC(20,2)", ("avg", "decimal", "text"), ("money", "big")),
+        ("NUMERIC(20)", ("money",), ("int",)),
+        ("MONEY", ("decimal",), ("money",)),
+        ("REAL", ("avg", "int", "big", "money", "text"), ("single",)),
+        ("DOUBLE PRECISION", ("big", "decimal", "text"), ("avg", "single", "int", "money")),
+        ("DATE", ("at", "wall", "text"), ("day",)),
+        ("TIMESTAMPTZ(3)", ("at", "wall", "text"), ("day",)),
+        ("TIMESTAMP(0)", ("at", "wall"), ("day",)),
+        ("TIMESTAMP", ("text",), ("at", "wall", "day")),
+        ("TIME(3)", ("at", "clock"), ()),
+        ("TIME", ("wall",), ("clock",)),
+        ("INTEGER[]", ("list",), ()),
+        ("REAL[]", ("list",), ()),
+        ("DOUBLE PRECISION[]", (), ("list",)),
+        ("NAME", ("text",), ()),
+        ("TEXT", (), ("text", "avg", "decimal", "big", "at")),
+        ("VARCHAR(20)", (), ("text",)),
+    ],
+)
+def test_types_of_a_table(
+    postgres: Any, column: str, refused: tuple[str, ...], fits: tuple[str, ...]
+) -> None:
+    with postgres.connect() as connection:
+        connection.execute("DROP DOMAIN IF EXISTS whole CASCADE; CREATE DOMAIN whole AS INTEGER")
+        for name in (*refused, *fits):
+            connection.execute(f"DROP TABLE IF EXISTS typed_{name}")
+            connection.execute(f"CREATE TABLE typed_{name} (id BIGINT UNIQUE, v {column})")
+    for name in (*refused, *fits):
+        told = {"table": f"typed_{name}", "connect": postgres.dsn, "existing": "replace"}
+        made = DatabaseSink(database_options(told), ("id",), True)
+        if name not in refused:
+            assert made.write(*one_row(name), 0, column)
+            continue
+        with pytest.raises(SinkError) as error:
+            made.write(*one_row(name), 0, column)
+        assert "column 'v' is " in str(error.value) and "cast=true" in str(error.value)
+        assert f'ALTER TABLE "typed_{name}" ALTER COLUMN "v" TYPE ' in str(error.value)
+        with postgres.connect() as connection:
+            assert connection.execute(f"SELECT * FROM typed_{name}").fetchall() == []
+    if refused and refused != ("text",):
+        name = refused[0]
+        told = {
+            "table": f"typed_{name}",
+            "connect": postgres.dsn,
+            "existing": "replace",
+            "cast": True,
+        }
+        assert DatabaseSink(database_options(told), ("id",), True).write(*one_row(name), 0, column)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_times_in_a_session_of_another_zone(postgres: Any, count: int) -> None:
+    noon = dt.datetime(2020, 1, 2, 12, 0, 0, 123456)
+    schema = pa.schema(
+        [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("wall", pa.timestamp("us"))]
+    )
+    rows = [("+I", n, noon.replace(tzinfo=dt.UTC), noon) for n in range(count)]
+    with postgres.connect() as connection:
+        connection.execute(
+            "DROP TABLE IF EXISTS zoned; CREATE TABLE zoned (id BIGINT UNIQUE, at TIMESTAMP, wall TIMESTAMPTZ)"
+        )
+    url = f"{postgres.dsn} options='-c timezone=America/New_York'"
+    told = {"table": "zoned", "connect": url, "existing": "replace"}
+    assert DatabaseSink(database_options(told), ("id",), True).write(
+        *batch(*rows, schema=schema), 0, f"{count}"
+    )
+    with postgres.connect() as connection:
+        found = connection.execute("SELECT at, wall FROM zoned").fetchall()
+    assert found == [(noon, noon.replace(tzinfo=dt.UTC))] * count
 
 
 def test_keys_with_nulls_and_a_table_of_ones_own(postgres: Any) -> None:

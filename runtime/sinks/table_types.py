@@ -1,0 +1,141 @@
+"""Types of a table that is there already, against those of the result: which of them would change its values.
+
+A database rounds a number to the digits of its column, and cuts a time to its day, without an error. Values that do
+not fit at all are refused by the database itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from aggloom.errors import SinkError
+from aggloom.runtime.sinks.dialects import DIALECTS
+from aggloom.runtime.sinks.net import NetRows
+from aggloom.runtime.sinks.statements import Statements
+
+_NAME = re.compile(
+    r"(?P<base>[^(\[]+?)(?:\((?P<digits>-?\d+(?:,-?\d+)?)\))?(?: with(?:out)? time zone)?"
+)
+_WHOLE = ("smallint", "integer", "bigint")
+_FLOATS = {"real": (16, 6), "double precision": (32, 15)}
+"""The bits of whole numbers, and the digits of decimals, that a float holds exactly."""
+_SQLITE_DIGITS = 15
+"""So many digits of a text SQLite keeps where it makes a number of it."""
+
+
+def check_types(say: Statements, types: Mapping[str, str], where: str) -> None:
+    """Raise SinkError for columns of a table that would change the values of the result.
+
+    types: the table's, by column, as the database calls them.
+    """
+    changes = _CHANGES[say.dialect.name]
+    found = [field for field in say.schema if changes(field.type, types.get(field.name, ""))]
+    if not found:
+        return
+    columns = ", ".join(
+        f"{each.name!r} is {types[each.name]} in the table and {_type_name(each.type)} in the result"
+        for each in found
+    )
+    fixes = "; ".join(say.alter_type(each.name) for each in found)
+    raise SinkError(
+        f"{where}: the table would change values: column {columns}. {fixes}; or CAST the column in the query; "
+        "or cast=true lets the database round and cut"
+    )
+
+
+def check_nan(say: Statements, net: NetRows, cast: bool, where: str) -> None:
+    """Raise SinkError for NaN in a database that has none: it would be NULL, and a key with it never found again."""
+    if say.dialect.has_nan:
+        return
+    there = pa.array(~net.gone)
+    for field, column in zip(say.schema, net.rows.columns, strict=True):
+        is_key = field.name in say.key
+        if not pt.is_floating(field.type) or (cast and not is_key):
+            continue
+        values = column if is_key else column.filter(there)
+        if pc.any(pc.is_nan(values)).as_py():
+            option = "" if is_key else ", or cast=true, which writes NULL"
+            raise SinkError(
+                f"{where}: column {field.name!r} has NaN, of which {say.dialect.name} makes NULL. "
+                f"Replace it in the query: NULLIF({field.name}, CAST('NaN' AS DOUBLE)), or a text{option}"
+            )
+
+
+def _type_name(dtype: pa.DataType) -> str:
+    """A type of the result as SQL calls it."""
+    return DIALECTS["postgresql"].type_of(dtype)
+
+
+def _is_text(dtype: pa.DataType) -> bool:
+    return bool(pt.is_string(dtype) or pt.is_large_string(dtype))
+
+
+def _postgresql_changes(dtype: pa.DataType, name: str) -> bool:
+    """Whether a column of a type would change values of the result's."""
+    while pt.is_list(dtype) and name.endswith("[]"):
+        dtype, name = dtype.value_type, name if pt.is_list(dtype.value_type) else name[:-2]
+    parts = _NAME.fullmatch(name)
+    if parts is None:
+        return False
+    base, digits = parts["base"], [int(each) for each in (parts["digits"] or "").split(",") if each]
+    is_text = _is_text(dtype)
+    if base in ("numeric", "money", *_WHOLE):
+        return _rounds(dtype, base, digits)
+    if base in _FLOATS:
+        bits, exact = _FLOATS[base]
+        if pt.is_integer(dtype):
+            return bool(dtype.bit_width > bits)
+        if pt.is_decimal(dtype):
+            return bool(dtype.precision > exact)
+        return is_text or (base == "real" and bool(pt.is_float64(dtype)))
+    if base in ("date", "time", "timestamp"):
+        has_fraction = bool(pt.is_timestamp(dtype) or pt.is_time(dtype))
+        cuts = bool(pt.is_timestamp(dtype)) and base != "timestamp"
+        return is_text or cuts or (has_fraction and bool(digits) and digits[0] < 6)
+    return is_text and base in ("name", '"char"')
+
+
+def _rounds(dtype: pa.DataType, base: str, digits: list[int]) -> bool:
+    """Whether a column of decimals or whole numbers would round."""
+    scale = {"money": 2, **dict.fromkeys(_WHOLE, 0)}.get(base)
+    if digits:
+        scale = digits[1] if len(digits) > 1 else 0
+    if pt.is_floating(dtype):
+        return True
+    if scale is None:
+        return False
+    if pt.is_decimal(dtype):
+        return bool(dtype.scale > scale)
+    return scale < 0 if pt.is_integer(dtype) else bool(digits) and _is_text(dtype)
+
+
+def _sqlite_changes(dtype: pa.DataType, name: str) -> bool:
+    """Whether a column of a type, which SQLite takes for an affinity, would change values of the result's."""
+    upper = name.upper()
+    if "INT" in upper:
+        affinity = "INTEGER"
+    elif any(word in upper for word in ("CHAR", "CLOB", "TEXT")):
+        affinity = "TEXT"
+    elif not upper or "BLOB" in upper:
+        return False
+    else:
+        is_real = any(word in upper for word in ("REAL", "FLOA", "DOUB"))
+        affinity = "REAL" if is_real else "NUMERIC"
+    if affinity == "TEXT":
+        return bool(pt.is_floating(dtype))
+    if pt.is_decimal(dtype):
+        return bool(dtype.precision > _SQLITE_DIGITS)
+    if pt.is_integer(dtype):
+        return affinity == "REAL" and bool(dtype.bit_width > 32)
+    return _is_text(dtype)
+
+
+_CHANGES: dict[str, Callable[[pa.DataType, str], bool]] = {
+    "postgresql": _postgresql_changes,
+    "sqlite": _sqlite_changes,
+}
