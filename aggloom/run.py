@@ -162,10 +162,14 @@ def _watched(queries: list[Any], interrupts: Interrupts) -> list[Counts]:
 def _tell(counts: Counts, job: Job, table: pa.Table | None, name: str) -> None:
     """What the run has counted: a line on standard error, or, if asked for, JSON on standard output."""
     begin = f"{name}: " if name else ""
-    if any(table.kafka is None and table.lake is None for table in job.tables):
-        hint = counts.describe_orphans(any(table.is_by_time for table in job.tables))
+    files = [table for table in job.tables if table.kafka is None and table.lake is None]
+    if files:
+        hint = counts.describe_orphans(any(table.is_by_time for table in files))
         if hint:
             click.echo(f"{begin}{hint}", err=True)
+    windows = counts.describe_open(len(files) == len(job.tables))
+    if windows and not job.continuous:
+        click.echo(f"{begin}{windows}", err=True)
     if not job.json:
         click.echo(f"{begin}{counts}", err=True)
         return

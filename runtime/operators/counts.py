@@ -128,6 +128,25 @@ class Counts:
             return ""
         return f"{_ORPHAN}; {_ORDER_HINT}" if by_time else _ORPHAN
 
+    def describe_open(self, in_files: bool) -> str:
+        """Return a line about windows that are still open, and what closes them; empty if there are none.
+
+        in_files: whether all tables are in files, which the shell reads as well.
+        """
+        if not self.windows:
+            return ""
+        least = "" if self.complete else "at least "
+        count = f"{least}{_many(self.windows, 'window')} (or slices of windows), each of one key"
+        until, close = "", "A later run closes those whose time is over"
+        if self.watermark is not None:
+            until = f", at watermark {self.watermark.isoformat(' ')}"
+            close = "Later rows close a window once they move the watermark past its end"
+        shell = "; `aggloom sql` closes all windows at the end of its files" if in_files else ""
+        return (
+            f"still open: {count}{until}; what came since their last result is not in the output. {close}: run again,"
+            f" with --checkpoint to go on from here{shell}"
+        )
+
     def _name_dropped(self) -> list[str]:
         dropped = {"orphan": self.orphans, "late row": self.late, "refused row": self.refused}
         return [_many(n, word) for word, n in dropped.items() if n]

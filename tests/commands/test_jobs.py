@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from click.testing import CliRunner, Result
 import aggloom as al
 from aggloom.cli import main
 from aggloom.errors import InputFormatError, SpecError
-from aggloom.job import complete, read_job
-from aggloom.tables import read_table_option, table_source
+from aggloom.job import Job, complete, read_job
+from aggloom.run import _tell
+from aggloom.runtime.operators.counts import Counts, OperatorCounts
+from aggloom.tables import TableSource, read_table_option, table_source
 
 SUM = "SELECT k, SUM(v) AS s FROM t GROUP BY k"
 TABLE = '{path: in, format: csv, schema: "k STRING, v INT"}'
@@ -175,3 +178,20 @@ def test_a_run_says_what_it_counted_and_its_failures_in_a_line(spark: Any, tmp_p
     assert "2.csv" in line and "x" in line and "Py4J" not in line
     assert "Traceback" not in failed.output
     assert al.read_table(tmp_path / "state").to_pylist() == [{"k": "a", "s": 1}]
+
+
+@pytest.mark.parametrize("continuous", [False, True])
+@pytest.mark.parametrize("windows", [0, 2])
+def test_a_run_that_ends_says_which_windows_are_open(
+    capsys: pytest.CaptureFixture[str], windows: int, continuous: bool
+) -> None:
+    job = Job("SELECT 1", (TableSource("t", "in", "csv", "k STRING"),), continuous=continuous)
+    at = dt.datetime(2026, 1, 1, 2, tzinfo=dt.UTC)
+    counts = Counts(1, 3, watermark=at, operators=(OperatorCounts("w", windows=windows),))
+    _tell(counts, job, None, "")
+    *hints, last = capsys.readouterr().err.splitlines()
+    assert last == str(counts)
+    assert len(hints) == (windows > 0 and not continuous)
+    for hint in hints:
+        assert hint.startswith("still open: 2 windows")
+        assert "at watermark 2026-01-01 02:00:00" in hint and "`aggloom sql`" in hint
