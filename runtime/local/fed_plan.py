@@ -18,7 +18,14 @@ from aggloom.codegen.planner import (
     Stateful,
     walk,
 )
-from aggloom.errors import AggloomError, OptionError, SpecError, UnknownTableError, nearest
+from aggloom.errors import (
+    AggloomError,
+    DataError,
+    OptionError,
+    SpecError,
+    UnknownTableError,
+    nearest,
+)
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.local.harness_rows import read_rows
 from aggloom.runtime.local.mini_batch import MiniBatch
@@ -33,8 +40,9 @@ from aggloom.runtime.operators.registry import operator_of
 from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.changelog import INSERT, KIND_NAMES, fold, sort_key
+from aggloom.runtime.values.changelog import INSERT, KIND_NAMES, ChangelogLawError, fold, sort_key
 from aggloom.runtime.values.clock import AFTER_ALL, Clock
+from aggloom.runtime.values.columns import to_python
 from aggloom.shown import html_block, html_fold, html_line
 
 if TYPE_CHECKING:
@@ -85,6 +93,7 @@ class FedPlan:
         self.unreadable: list[tuple[Message, str]] = []
         self._new: list[Change] = []
         self._all: list[Change] = []
+        self._is_restored = False
 
     def __enter__(self) -> Self:
         return self
@@ -229,7 +238,14 @@ class FedPlan:
 
     def table(self) -> Table:
         """The table that all changes so far fold to, sorted by its columns, nulls first and NaN last."""
-        rows = sorted(self._folded(), key=lambda row: [sort_key(v) for v in row])
+        try:
+            found = self._folded()
+        except ChangelogLawError as error:
+            if not self._is_restored:
+                raise
+            why = "The harness was restored, and rows that reach the result without state are in no snapshot"
+            raise DataError(f"table: {error}. {why}; follow changes() instead.") from None
+        rows = sorted(found, key=lambda row: [sort_key(v) for v in row])
         return Table(rows, self.plan.schema)
 
     def to_arrow(self) -> pa.Table:
@@ -261,6 +277,7 @@ class FedPlan:
         self._buffer, self._buffered = [], 0
         self._owes_row, self._says_rows = self._has_row_always, False
         self.pipeline.restore(data)
+        self._is_restored = True
         self.history.append(("restore", data))
         self._new, self._all = [], _changes(self.pipeline.contents())
 
@@ -379,4 +396,4 @@ def _changes(rows: Rows) -> list[Change]:
     names = [KIND_NAMES[k] for k in kinds]
     if not batch.num_columns:
         return [(name,) for name in names]
-    return list(zip(names, *(column.to_pylist() for column in batch.columns), strict=True))
+    return list(zip(names, *to_python(batch), strict=True))

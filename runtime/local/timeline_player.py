@@ -23,6 +23,7 @@ from aggloom.runtime.operators.steps import Rows
 from aggloom.runtime.operators.windows.assign import event_times
 from aggloom.runtime.values.changelog import KIND_NAMES
 from aggloom.runtime.values.clock import Clock
+from aggloom.runtime.values.columns import to_python
 
 _TABLE = "rows"
 
@@ -205,7 +206,7 @@ def _keys(batch: pa.RecordBatch, names: Sequence[str]) -> list[Key]:
 def _tuples(batch: pa.RecordBatch, names: Sequence[str]) -> list[tuple[Any, ...]]:
     if not names:
         return [()] * batch.num_rows
-    return list(zip(*(batch.column(name).to_pylist() for name in names), strict=True))
+    return list(zip(*to_python(batch.select(names)), strict=True))
 
 
 def _named(names: Sequence[str], values: tuple[Any, ...], *, short: bool = False) -> str:

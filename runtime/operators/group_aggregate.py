@@ -92,6 +92,7 @@ class GroupAggOperator(OneInput):
             raise AggloomError(
                 "accumulators say nothing of single rows; merge them in mini_batch, and keep orphans"
             )
+        batch = self._selected(batch)
         if self.state_ttl_ms:
             self._expire(clock.processing)
         shown = self._one_row and len(self.state) > 0
@@ -109,6 +110,19 @@ class GroupAggOperator(OneInput):
             result = self._apply(batch, slots, retracts, clock, partials, shown)
         self._failed = False
         return result
+
+    def _selected(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The columns that the handler reads, in its order; raises DataError if one is missing."""
+        names, has = self.spec.handler_schema.names, batch.schema.names
+        if not names or not batch.num_rows or has == names:
+            return batch
+        missing = [name for name in names if name not in has]
+        if missing:
+            raise DataError(
+                f"{self.name}: the rows have no column {missing[0]!r} (they have {', '.join(has)}); give the columns "
+                "of spec.handler_schema, among them those that al.Harness computes of expressions"
+            )
+        return batch.select(names)
 
     def contents(self) -> tuple[pa.RecordBatch, Array]:
         """The aggregated table now, as the changes so far make it: its rows, each an insertion."""

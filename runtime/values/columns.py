@@ -7,10 +7,13 @@ MIN, MAX, FIRST and LAST work on words. A *number* is what sums work on: int64, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggloom.errors import DataError
 from aggloom.physical import is_nested, is_pooled, is_wide_decimal
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
@@ -126,3 +129,17 @@ def from_words(
     if is_nested(dtype):
         return decode_values(pa.Array.from_buffers(pa.binary(), len(out), buffers), dtype)
     return pa.Array.from_buffers(dtype, len(out), buffers)
+
+
+def to_python(batch: pa.RecordBatch) -> list[list[Any]]:
+    """The values of each column; raises DataError for a time that Python's dates do not reach."""
+    found = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        try:
+            found.append(column.to_pylist())
+        except (OverflowError, ValueError) as error:
+            raise DataError(
+                f"column {name!r}: a time lies outside the years 1 to 9999, which Python's dates hold ({error}); "
+                "CAST it to STRING in the query, or filter such rows"
+            ) from None
+    return found

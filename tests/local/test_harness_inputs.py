@@ -12,6 +12,7 @@ import pytest
 
 import aggloom as al
 from aggloom.errors import AggloomError, DataError, OptionError, SpecError, SqlError
+from aggloom.runtime.operators.group_aggregate import GroupAggOperator
 
 DDL = "k STRING, v INT"
 SPEC = al.AggSpec(DDL, ("k",), (al.AggCall("SUM", "v", alias="s"),))
@@ -188,3 +189,37 @@ def test_what_a_plan_may_not_be_given(given: dict[str, Any], message: str) -> No
 def test_options_of_formats_in_a_harness(given: dict[str, Any], message: str) -> None:
     with al.Harness(SPEC, backend="python") as t, pytest.raises(SpecError, match=message):
         t.read(__file__, "canal-json", **given)
+
+
+def test_an_operator_finds_its_columns_by_name() -> None:
+    """A filter is a computed column, which the operator does not compute."""
+    filtered = al.AggSpec(DDL, ("k",), (al.AggCall("SUM", "v", filter="v > 1", alias="s"),))
+    kinds = np.zeros(2, np.int8)
+    rows = pa.record_batch({"v": pa.array([1, 2], pa.int32()), "k": ["a", "a"]})
+    operator = GroupAggOperator(al.Harness(filtered, backend="python").handler)
+    with pytest.raises(DataError, match="GROUP BY k: the rows have no column 'v > 1'"):
+        operator.process(rows, kinds)
+    computed = rows.append_column("v > 1", pa.array([False, True]))
+    assert operator.process(computed, kinds)[0].to_pylist() == [{"k": "a", "s": 2}]
+    plain = GroupAggOperator(al.Harness(SPEC, backend="python").handler)
+    assert plain.process(rows, kinds)[0].to_pylist() == [{"k": "a", "s": 3}]
+
+
+def test_a_restored_harness_says_which_rows_it_does_not_have() -> None:
+    harness = al.Harness.from_sql("SELECT v + 1 AS w FROM t", {"t": DDL})
+    harness.process([("+I", "a", 1)])
+    harness.restore(harness.snapshot())
+    harness.process([("-D", "a", 1)])
+    harness.flush()
+    assert harness.changes() == [("-D", 2)]
+    with pytest.raises(DataError, match=r"-D of a row that is not there.* was restored"):
+        harness.table()
+
+
+@pytest.mark.parametrize("days", [-800_000, 3_000_000])
+def test_a_date_outside_of_pythons_years_names_its_column(days: int) -> None:
+    query = "SELECT MAX(DATE_FROM_UNIX_DATE(v)) AS d FROM t"
+    harness = al.Harness.from_sql(query, {"t": DDL})
+    harness.process([("+I", "a", days)])
+    with pytest.raises(DataError, match="column 'd': a time lies outside the years 1 to 9999"):
+        harness.flush()
