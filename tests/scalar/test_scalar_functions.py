@@ -15,6 +15,7 @@ from aggloom.codegen.scalar.function_types import RULES
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.dtypes import parse_type, type_name
 from aggloom.errors import (
+    AggloomError,
     SpecError,
     UnknownFunctionError,
     UnsupportedExpressionError,
@@ -482,3 +483,12 @@ def test_an_aggregate_that_only_spark_has_is_refused(spark: Any, query: str, sai
     with pytest.raises(UnsupportedSqlError, match=said) as raised:
         al.Harness.from_sql(query, {"t": DDL}, session=spark)
     assert "\nAt line 1" in str(raised.value)
+
+
+@pytest.mark.spark
+def test_a_type_that_python_does_not_know_is_to_be_cast(spark: Any) -> None:
+    """Spark 4.3 has times of nanoseconds; before there is no such function."""
+    with pytest.raises(AggloomError, match=r"CAST it|knows no such function"):
+        al.Harness.from_sql(
+            "SELECT TIMESTAMP_NANOS(a) AS x FROM t", {"t": "a BIGINT"}, session=spark
+        )

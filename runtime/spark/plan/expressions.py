@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import AnalysisException, PySparkTypeError
+from pyspark.errors import AnalysisException, PySparkTypeError, PySparkValueError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType
@@ -134,8 +134,12 @@ def analyser(spark: SparkSession) -> Analyser:
     def analyse(sql: str, types: Mapping[str, pa.DataType]) -> pa.DataType:
         empty = spark.createDataFrame([], spark_schema(pa.schema(list(types.items()))))
         with refusals(f"expression {sql}"):
-            fields = empty.selectExpr(f"{sql} AS value", "*").schema.fields
-            kind = fields[0].dataType.simpleString()
+            asked = empty.selectExpr(f"{sql} AS value", "*")
+        try:
+            kind = asked.schema.fields[0].dataType.simpleString()
+        except PySparkValueError as error:
+            text = f"expression {sql}: Python has no such type ({error}); CAST it, as in CAST(.. AS TIMESTAMP)."
+            raise UnsupportedExpressionError(text) from None
         try:
             return parse_type(kind)
         except SpecError:
