@@ -14,6 +14,7 @@ from aggloom import __version__
 from aggloom.codegen.spec.choices import BACKENDS, DIALECTS, MODES, TABLE_CHANGES, Mode
 from aggloom.errors import AggloomError
 from aggloom.inspect_cli import Form, checkpoint_options, show_state, show_why
+from aggloom.masking import mask_secrets
 from aggloom.options_cli import Once, debug_option, pairs_of
 from aggloom.page_cli import report, ui
 from aggloom.project_cli import completion, init
@@ -39,7 +40,7 @@ class _Group(click.Group):
             message = _message(error)
             if message is None or ctx.meta.get("debug"):
                 raise
-            click.echo(f"aggloom: {message}", err=True)
+            click.echo(f"aggloom: {mask_secrets(message)}", err=True)
             ctx.exit(2)
 
 

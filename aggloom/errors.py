@@ -8,9 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from aggloom.masking import mask_secrets
+
 
 class AggloomError(Exception):
-    """The root: catch this to catch everything that aggloom raises on purpose."""
+    """The root: catch this to catch everything that aggloom raises on purpose. Secrets in its text are masked."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(mask_secrets(each) if isinstance(each, str) else each for each in args))
 
 
 class SpecError(AggloomError, ValueError):

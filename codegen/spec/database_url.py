@@ -15,7 +15,7 @@ _MODULES = {"postgresql": "psycopg", "sqlite": "sqlite3"}
 class DatabaseUrl:
     """`jdbc:postgresql://host:5432/db` or `jdbc:sqlite:file`; calling it opens a connection."""
 
-    url: str
+    url: str = field(repr=False)
     username: str | None = None
     password: str | None = field(default=None, repr=False)
 

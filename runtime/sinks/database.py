@@ -10,13 +10,14 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError, nearest
+from aggloom.masking import mask_values
 from aggloom.runtime.sinks.blocks import FEWEST, fit_blocks, write_blocks
 from aggloom.runtime.sinks.dialects import DRIVERS, MARKS, dialect_of
 from aggloom.runtime.sinks.net import Net, NetRows, net_rows, tells_before
@@ -58,7 +59,7 @@ class DatabaseOptions:
     """
 
     table: str
-    connect: Any
+    connect: Any = field(repr=False)
     driver: str = "psycopg"
     dialect: str | None = None
     create: bool = True
@@ -221,6 +222,8 @@ class DatabaseSink:
         except AggloomError:
             raise
         except _module(self.options.driver).Error as error:
+            # A traceback shows the driver's error, too, which may quote what it connects with.
+            error.args = tuple(mask_values(list(error.args)))
             said = " ".join(str(error).split()) or type(error).__name__
             raise SinkError(f"{self._where}: {said}. {self._fix(said)}{end}") from error
 

@@ -15,6 +15,7 @@ KERNEL = {"numpy", "numba", "pyarrow"}
 SHARED = {
     "aggloom.active",
     "aggloom.errors",
+    "aggloom.masking",
     "aggloom.physical",
     "aggloom.private",
     "aggloom.shown",

@@ -19,6 +19,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.codegen.planner import describe, numbered
+from aggloom.masking import mask_values
 from aggloom.runtime.spark.checkpoint import is_local, local
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.plan.counting import Totals
@@ -99,7 +100,7 @@ class Journal(threading.Thread):
         if self._made is None:
             self._plan.unlink(missing_ok=True)
         else:
-            replaced(self._plan, with_checksum(json.dumps(about(self._made))))
+            replaced(self._plan, with_checksum(json.dumps(mask_values(about(self._made)))))
 
     def _over(self) -> bool:
         """Whether the query has ended, after a moment in which it may."""
@@ -129,7 +130,7 @@ class Journal(threading.Thread):
 
     def _write(self, entry: dict[str, Any]) -> None:
         """Add a line; once there are twice as many as are kept, the older half is left out."""
-        line = json.dumps(entry, separators=(",", ":")) + "\n"
+        line = json.dumps(mask_values(entry), separators=(",", ":")) + "\n"
         self._kept.append(line)
         if len(self._kept) >= 2 * KEPT:
             self._kept = self._kept[-KEPT:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from aggloom.masking import mask_secrets
 from aggloom.runtime.spark.plan.counting import progress
 from aggloom.shown import html_block, html_line
 
@@ -29,8 +30,8 @@ def _state(query: StreamingQuery) -> str:
     try:
         failure = query.exception()
         if failure is not None:
-            return f"failed: {str(failure).strip().splitlines()[0]}"
+            return f"failed: {mask_secrets(str(failure).strip().splitlines()[0])}"
         return str(query.status["message"]) if query.isActive else "ended"
     except PySparkException as error:
         # Its session has ended.
-        return str(error).strip().splitlines()[0]
+        return mask_secrets(str(error).strip().splitlines()[0])
