@@ -12,6 +12,7 @@ from typing import Any
 
 from aggloom.codegen import Database, Files, Function, GivenRows
 from aggloom.errors import AggloomError, LookupAnswerError, LookupFailedError
+from aggloom.masking import mask_secrets
 from aggloom.runtime.lookup.cache import Partial, Whole
 from aggloom.runtime.lookup.database import DatabaseSource
 from aggloom.runtime.lookup.files import FileSource
@@ -190,8 +191,8 @@ class OpenTable:
         if number & (number - 1) == 0:
             what = "goes on without an answer" if policy == "null" else "is left out"
             _LOG.warning(
-                "lookup table %s, key %s: %r; the row %s (%d so far)",
-                *(name, self.request.shown(key), error, what, number),
+                "lookup table %s, key %s: %s; the row %s (%d so far)",
+                *(name, self.request.shown(key), mask_secrets(repr(error)), what, number),
             )
         return [] if policy == "null" else None
 
