@@ -57,6 +57,8 @@ _SIZED: Final = frozenset(
     | {"TIMESTAMP WITH LOCAL TIME ZONE", "TIMESTAMP WITHOUT TIME ZONE"}
     | {"TIME", "TIME WITHOUT TIME ZONE"}
 )
+_LEAST_PRECISION: Final = 3
+"""TIMESTAMP(3) is how Flink declares times of events; with fewer digits a declaration is a wish to cut values off."""
 _DECIMALS: Final = frozenset(("DECIMAL", "DEC", "NUMERIC"))
 _NAMES: Final[dict[pa.DataType, str]] = {dtype: name for name, dtype in _NAMED.items()}
 _TYPE = re.compile(
@@ -92,6 +94,11 @@ def parse_type(text: str, dialect: str = "spark") -> pa.DataType:
     resolved = _NAMED.get(_ALIASES.get(name, name))
     if resolved is None or second is not None or (first is not None and name not in _SIZED):
         raise SpecError(f"{text.strip()!r} is not a supported type. {_known_types(name)}")
+    if first is not None and pa.types.is_timestamp(resolved) and int(first) < _LEAST_PRECISION:
+        raise SpecError(
+            f"{text.strip()!r} would cut values off, and columns keep what the source sends; declare "
+            f"{word.upper()}(6) and write DATE_TRUNC('SECOND', column) in the query."
+        )
     return resolved
 
 

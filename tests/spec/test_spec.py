@@ -82,6 +82,19 @@ def test_a_wrong_type_is_refused(text: str) -> None:
         parse_type(text)
 
 
+@pytest.mark.parametrize("dialect", ["spark", "flink"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("TIMESTAMP(0)", "timestamp( 2 )", "TIMESTAMP_LTZ(1)", "TIMESTAMP_NTZ(0) NOT NULL"),
+        *("TIMESTAMP(0) WITH LOCAL TIME ZONE", "ARRAY<TIMESTAMP(1)>", "ROW<a TIMESTAMP(2)>"),
+    ],
+)
+def test_a_timestamp_that_would_cut_values_off_is_refused(text: str, dialect: str) -> None:
+    with pytest.raises(SpecError, match=r"column 't': .*cut values off.*declare TIMESTAMP.*\(6\)"):
+        parse_schema(f"t {text}", dialect)
+
+
 def test_a_wrong_type_names_its_column_and_the_nearest_type() -> None:
     with pytest.raises(SpecError, match=r"column 'cnt': 'INTT' .* 'INT'"):
         parse_schema("name STRING, cnt INTT")
