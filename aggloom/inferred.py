@@ -17,6 +17,17 @@ import pyarrow as pa
 from aggloom.codegen import quoted, type_name
 from aggloom.connect_types import connect_columns
 from aggloom.errors import DataError, InputFormatError, SpecError
+from aggloom.later_rows import (
+    DAY,
+    NUMBER,
+    TIME,
+    WHOLE,
+    ZONE,
+    check_csv,
+    check_json,
+    is_exact,
+    is_kept,
+)
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import infer_partition_columns, read_partitions
 from aggloom.runtime.formats.places import files_at
@@ -26,10 +37,8 @@ from aggloom.runtime.values.markers import says_change
 
 _ROWS = 10_000
 """So many rows are looked at."""
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d)?)?")
-_WHOLE = re.compile(r"-?(0|[1-9]\d*)")
-_NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?")
+_DAY, _WHOLE, _NUMBER = map(re.compile, (DAY, WHOLE, NUMBER))
+_MOMENT = re.compile(f"{TIME}(?P<zone>{ZONE})?")
 _LONG = 1 << 63
 _DIGITS = 38
 Row = Mapping[str, Any]
@@ -83,7 +92,8 @@ def inferred(
     """The columns of files in a format that tells them: CSV, JSON lines, Debezium's and Maxwell's messages; else None.
 
     names, deep: which files of a directory are read. dialect: options of CSV files.
-    Raises SpecError where no file is there, or where a column's values are of no one type; InputFormatError.
+    Raises SpecError where no file is there, or where a column's values are of no one type; InputFormatError, also for
+    later rows with values that the types of the first ones would change.
     """
     if format not in INFERRED:
         return None
@@ -108,6 +118,10 @@ def inferred(
     ]
     if not fields:
         raise SpecError(f"{files}: no row tells the columns; give schema=DDL.")
+    if len(rows) == _ROWS and format == "csv":
+        check_csv(found, pa.schema(fields), _ROWS, dict(dialect))
+    elif len(rows) == _ROWS:
+        check_json(found, pa.schema(fields), _ROWS, lambda message: _images(message, format))
     schema = add_partition_columns(pa.schema(fields), path, found, deep)
     return Inferred(schema, len(rows), files)
 
@@ -150,14 +164,18 @@ def _rows(
                 f"{path}: a CSV file without a header does not name its columns; give schema=DDL."
             )
         return _csv(files, dialect)
-    found = _objects(files, None)
-    if format == "jsonl":
-        return found
+    return chain.from_iterable(_images(message, format) for message in _objects(files, None))
+
+
+def _images(message: dict[str, Any], format: str) -> list[Row]:
+    """The rows in a message: itself, or those that an envelope has."""
+    found: list[Any] = [message]
     if format == "maxwell-json":
-        return (row for m in found if isinstance(row := m.get("data"), dict))
-    bodies = (m["payload"] if isinstance(m.get("payload"), dict) else m for m in found)
-    images = (body.get(name) for body in bodies for name in ("before", "after"))
-    return (image for image in images if isinstance(image, dict))
+        found = [message.get("data")]
+    elif format == "debezium-json":
+        body = message["payload"] if isinstance(message.get("payload"), dict) else message
+        found = [body.get("before"), body.get("after")]
+    return [row for row in found if isinstance(row, dict)]
 
 
 def _csv(files: Iterable[Path], dialect: Mapping[str, str]) -> Iterator[Row]:
@@ -190,7 +208,7 @@ def _type(values: Iterable[Any], where: str) -> pa.DataType:
     if kinds == {int}:
         return _whole_type(there)
     if kinds <= {int, float}:
-        if any(type(value) is int and not _is_exact(value) for value in there):
+        if any(type(value) is int and not is_exact(value) for value in there):
             raise SpecError(
                 f"{where} holds fractions and whole numbers that DOUBLE would round; give schema=DDL."
             )
@@ -221,7 +239,7 @@ def _text_kind(values: list[str]) -> pa.DataType:
     if values and all(map(_DAY.fullmatch, values)):
         return pa.date32()
     found = [_MOMENT.fullmatch(value) for value in values]
-    zones = {bool(each[3]) for each in found if each}
+    zones = {bool(each["zone"]) for each in found if each}
     if not values or not all(found) or len(zones) > 1:
         return pa.string()
     return pa.timestamp("us", "UTC") if zones.pop() else pa.timestamp("us")
@@ -243,10 +261,9 @@ def _number_type(texts: list[str]) -> pa.DataType:
         if max(len(text.lstrip("-")) for text in texts) > _DIGITS:
             return pa.string()
         return _whole_type([int(text) for text in texts])
-    # A DOUBLE holds a number if it is written with the same digits again: ids of 20 digits must not fall together.
-    numbers = [Decimal(text) for text in texts]
-    if all(number == Decimal(repr(float(number))) for number in numbers):
+    if all(map(is_kept, texts)):
         return pa.float64()
+    numbers = [Decimal(text) for text in texts]
     scale = max(max(0, -int(number.as_tuple().exponent)) for number in numbers)
     digits = max(max(0, number.adjusted() + 1) for number in numbers)
     return pa.decimal128(38, scale) if digits + scale <= _DIGITS else pa.string()
@@ -254,14 +271,6 @@ def _number_type(texts: list[str]) -> pa.DataType:
 
 def _whole_type(values: list[int]) -> pa.DataType:
     return pa.int64() if all(-_LONG <= v < _LONG for v in values) else pa.decimal128(38, 0)
-
-
-def _is_exact(value: int) -> bool:
-    """Whether a DOUBLE holds a whole number."""
-    try:
-        return int(float(value)) == value
-    except OverflowError:
-        return False
 
 
 def is_here(path: str) -> bool:

@@ -275,3 +275,46 @@ def test_a_run_says_what_it_took_and_what_it_does_not_keep(
     given = [*query[:-1], f"{query[-1]},schema=id INT", "--checkpoint", str(place)]
     quiet = CliRunner().invoke(main, given, prog_name="aggloom")
     assert (quiet.exit_code, quiet.stderr, placed[1]) == (0, "", place)
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "said"),
+    [
+        ("7", "007", "BIGINT"),
+        ("7", "1.5", "BIGINT"),
+        ("7.5", "12345678901234567890", "DOUBLE"),
+        ("7.5", "0.12345678901234567890", "DOUBLE"),
+        ("7.5", "007", "DOUBLE"),
+        ("12345678901234567890.5", "1.25", r"DECIMAL\(38,1\)"),
+        ("2026-01-02", "2026-01-02 03:04:05", "DATE"),
+        ("2026-01-02 03:04", "2026-01-02T03:04Z", "TIMESTAMP_NTZ"),
+        ("true", "1", "BOOLEAN"),
+    ],
+)
+def test_later_rows_keep_to_the_types_that_the_first_ones_suggest(
+    tmp_path: Path, first: str, later: str, said: str
+) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("k,a\n" + f"k,{first}\n" * 10_001 + f"k,\nk,{later}\nk,{first}\n")
+    wanted = rf"t\.csv, row 10003: column 'a' has '{later}', but is {said} by the first 10,000 rows"
+    with pytest.raises(InputFormatError, match=wanted):
+        told(file)
+    result = CliRunner().invoke(main, ["sql", "--table", f"t={file}", "-c", "SELECT a FROM t"])
+    assert result.exit_code and 'Declare the columns, such as schema="a STRING' in result.output
+    file.write_text("k,a\n" + f"k,{first}\n" * 10_003)
+    assert list(told(tmp_path / "." / ".." / tmp_path.name / "t.csv")[1]) == ["k", "a"]
+
+
+@pytest.mark.parametrize("format", ["jsonl", "maxwell-json", "debezium-json"])
+def test_later_whole_numbers_that_double_would_round_need_a_schema(
+    tmp_path: Path, format: str
+) -> None:
+    rows: list[dict[str, Any]] = [*[{"a": [1.5]}] * 10_001, {"a": [2**53]}, {"a": [2**53 + 1]}]
+    around = {
+        "jsonl": lambda row: row,
+        "maxwell-json": lambda row: {"database": "d", "table": "t", "type": "insert", "data": row},
+        "debezium-json": lambda row: {"op": "c", "before": None, "after": row},
+    }[format]
+    file = lines(tmp_path / "t.jsonl", *map(around, rows))
+    with pytest.raises(InputFormatError, match=r"t\.jsonl, line 10003: column 'a' has 900"):
+        told(file)
