@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlparse
 
-from aggloom.errors import InputFormatError
+from aggloom.checkpoint_file import read_text
+from aggloom.errors import CheckpointError, InputFormatError
 
 LOG = "_spark_metadata"
 
@@ -77,8 +78,9 @@ def entries(directory: Path) -> dict[int, Path]:
 def named(entry: Path) -> list[Named]:
     """The files that an entry of a log names; raises ValueError for what is none."""
     try:
-        lines = [json.loads(line) for line in entry.read_text(encoding="utf-8").splitlines()[1:]]
+        text = read_text(entry.parents[1], entry)
+        lines = [json.loads(line) for line in text.splitlines()[1:]]
         urls = [(urlparse(line["path"]), line.get("action")) for line in lines]
         return [Named(url.scheme, url.netloc, unquote(url.path), a == "delete") for url, a in urls]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (CheckpointError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{entry} is no entry of a file sink's log ({error})") from error

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from aggloom.checkpoint_file import read_file
+from aggloom.errors import CheckpointError
 from aggloom.runtime.spark.checkpoint import batches
 from aggloom.runtime.spark.watch.recorded import Recorded, read_progress
 
@@ -119,7 +121,7 @@ def _status(noted: Recorded, error: str, now: float) -> str:
 
 
 def _batch(root: Path, number: int, committed: bool, noted: Mapping[str, Any]) -> Batch:
-    planned = _planned(root / "offsets" / str(number))
+    planned = _planned(root, root / "offsets" / str(number))
     at = _number(noted.get("at")) or _number(planned.get("batchTimestampMs")) or None
     done = _changed(root / "commits" / str(number)) if committed else None
     phases = _numbers(noted.get("ms"))
@@ -140,13 +142,11 @@ def _batch(root: Path, number: int, committed: bool, noted: Mapping[str, Any]) -
     )
 
 
-def _planned(file: Path) -> Mapping[str, Any]:
+def _planned(root: Path, file: Path) -> Mapping[str, Any]:
     """What Spark has noted of a batch that it was about to run."""
     try:
-        with file.open(encoding="utf-8", errors="replace") as lines:
-            next(lines)
-            found = json.loads(next(lines))
-    except (OSError, ValueError, StopIteration, RecursionError):
+        found = json.loads(read_file(root, file).splitlines()[1])
+    except (CheckpointError, OSError, ValueError, IndexError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

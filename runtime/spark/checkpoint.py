@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from aggloom.checkpoint_file import check_files, open_file, read_file, read_text
 from aggloom.errors import CheckpointError, StateCorruptError, StateMismatchError
 
 _RECORDS = ("metadata", "offsets/*", "commits/*", "sources/*/*", "state/*/_*/**/*")
@@ -23,6 +24,7 @@ QUERY_FILE = "aggloom-query.json"
 TOPICS_FILE = "aggloom-topics.json"
 _STATE, _FORMER_STATE = (b"commit", b"log"), (b"head", b"log")
 _SHOWN = 5
+_LARGEST_STATE = 1 << 36
 _PLACED = re.compile(r'"((?:file:)?/[^"]*?)/(state/[0-9]+/_stateSchema/[^"]+)"')
 """A file of Spark's in a checkpoint, as Spark names it there: by the whole path."""
 _OWN = "Give the query a checkpoint directory of its own: one that is empty, or not there yet."
@@ -50,7 +52,11 @@ def check_directory(checkpoint: str | Path) -> None:
 
 
 def check_place(root: Path) -> None:
-    """Raise CheckpointError where a checkpoint was moved: Spark looks for its files where they were written."""
+    """Raise CheckpointError where a checkpoint was moved: Spark looks for its files where they were written.
+
+    Raises it also for what is no regular file: Spark follows links and waits for pipes.
+    """
+    check_files(root)
     for place, name in _placed(root):
         if not (place / name).exists() and (root / name).exists():
             raise CheckpointError(
@@ -72,14 +78,14 @@ def copied_from(checkpoint: str | Path) -> Path | None:
 def _placed(root: Path) -> Iterator[tuple[Path, str]]:
     """The files that Spark names in a checkpoint by whole paths: the checkpoint that they are in, and where in it."""
     for path in root.glob("state/*/_metadata/v*/[0-9]*"):
-        for place, name in _PLACED.findall(path.read_text("utf-8", "replace")):
+        for place, name in _PLACED.findall(read_file(root, path).decode("utf-8", "replace")):
             yield local(place), name
 
 
 def _check_version(root: Path) -> None:
     """Raise StateMismatchError where the state of an operator of ours lies as an earlier version left it."""
     for path in root.glob("state/*/_metadata/v*/[0-9]*"):
-        text = path.read_bytes()
+        text = read_file(root, path)
         if all(_names(text, name) for name in _FORMER_STATE):
             raise StateMismatchError(
                 f"{root}: written by an earlier version of aggloom, whose state lies otherwise. "
@@ -89,7 +95,7 @@ def _check_version(root: Path) -> None:
 
 def _has_our_state(root: Path) -> bool:
     """Whether Spark's list of the state in a checkpoint has that of an operator of ours, of this version."""
-    listed = [path.read_bytes() for path in root.glob("state/*/_metadata/v*/[0-9]*")]
+    listed = [read_file(root, path) for path in root.glob("state/*/_metadata/v*/[0-9]*")]
     return any(all(_names(text, name) for name in _STATE) for text in listed)
 
 
@@ -101,6 +107,7 @@ def _names(text: bytes, variable: bytes) -> bool:
 def check_records(checkpoint: str | Path) -> None:
     """Raise StateCorruptError if Spark's records under a local checkpoint are damaged, or some are missing."""
     root = local(checkpoint)
+    check_files(root)
     for pattern in _RECORDS:
         for file in root.glob(pattern):
             if file.name[0] == "." or not file.is_file():
@@ -108,7 +115,7 @@ def check_records(checkpoint: str | Path) -> None:
             sums = file.with_name(f".{file.name}.crc")
             if not file.stat().st_size:
                 raise corrupt(f"{file.relative_to(root)} is empty")
-            if sums.is_file() and not _matches(file, sums):
+            if sums.is_file() and not _matches(root, file, sums):
                 raise corrupt(f"{file.relative_to(root)} is damaged: its checksum does not match")
     planned, done = batches(root / "offsets"), batches(root / "commits")
     for name, numbers in (("offsets", planned), ("commits", done)):
@@ -133,7 +140,7 @@ def is_local(path: str | Path) -> bool:
 
 def id_of(checkpoint: Path) -> str:
     """The id that Spark has given to a local checkpoint, which no other has."""
-    return str(json.loads((checkpoint / "metadata").read_text(encoding="utf-8"))["id"])
+    return str(json.loads(read_text(checkpoint, checkpoint / "metadata"))["id"])
 
 
 def batches(directory: Path) -> list[int]:
@@ -141,15 +148,16 @@ def batches(directory: Path) -> list[int]:
     return [int(file.name) for file in directory.glob("*") if file.name.isdigit()]
 
 
-def _matches(file: Path, sums: Path) -> bool:
+def _matches(root: Path, file: Path, sums: Path) -> bool:
     """Whether a file has the checksums of Hadoop's that lie beside it: one for each chunk."""
-    data, found = file.read_bytes(), sums.read_bytes()
+    found = read_file(root, sums)
     if len(found) < _HEADER.size:
         return False
     magic, chunk = _HEADER.unpack_from(found)
     if magic != b"crc\0" or chunk <= 0:
         return False
-    wanted = [_SUM.pack(zlib.crc32(data[at : at + chunk])) for at in range(0, len(data), chunk)]
+    with open_file(root, file, _LARGEST_STATE) as data:
+        wanted = [_SUM.pack(zlib.crc32(part)) for part in iter(lambda: data.read(chunk), b"")]
     return found[_HEADER.size :] == b"".join(wanted)
 
 

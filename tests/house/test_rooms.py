@@ -14,6 +14,7 @@ COMPILER = {"pyarrow", "numpy", "jinja2", "black", "sqlglot", "yaml", "click", "
 KERNEL = {"numpy", "numba", "pyarrow"}
 SHARED = {
     "aggloom.active",
+    "aggloom.checkpoint_file",
     "aggloom.errors",
     "aggloom.masking",
     "aggloom.physical",

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
+from aggloom.checkpoint_file import read_file, read_text
 from aggloom.errors import CheckpointError, SpecError
 from aggloom.runtime.spark.checkpoint import TOPICS_FILE, batches, corrupt, is_local, local
 from aggloom.runtime.spark.write.file_sink import is_here
@@ -119,7 +120,7 @@ def _known(file: Path) -> dict[str, str]:
     if not file.exists():
         return {}
     try:
-        told: dict[str, str] = json.loads(without_checksum(file.read_bytes()))
+        told: dict[str, str] = json.loads(without_checksum(read_file(file.parent, file)))
     except ValueError as error:
         raise corrupt(f"{file.name}: {error}") from None
     return told
@@ -131,7 +132,7 @@ def _read_topics(root: Path) -> set[str]:
     if not numbers:
         return set()
     found: set[str] = set()
-    for line in (root / "offsets" / str(max(numbers))).read_text("utf-8").splitlines()[2:]:
+    for line in read_text(root, root / "offsets" / str(max(numbers))).splitlines()[2:]:
         try:
             told = json.loads(line)
         except ValueError:

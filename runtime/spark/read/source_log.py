@@ -21,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import DataFrame
 
+from aggloom.checkpoint_file import read_text
 from aggloom.errors import DataError, FileOrderError, MissingFileError, SinkError, SpecError
 from aggloom.runtime.formats.places import files_at, files_in, which
 from aggloom.runtime.spark.checkpoint import batches, corrupt, is_local, local
@@ -250,7 +251,7 @@ def _offsets(root: Path, batch: int) -> dict[int, int]:
     if batch not in batches(root / "offsets"):
         return {}
     found = {}
-    for source, line in enumerate(file.read_text(encoding="utf-8").splitlines()[2:]):
+    for source, line in enumerate(read_text(root, file).splitlines()[2:]):
         try:
             found[source] = int(json.loads(line)["logOffset"])
         except (ValueError, KeyError, TypeError):
@@ -261,12 +262,13 @@ def _offsets(root: Path, batch: int) -> dict[int, int]:
 
 def _entries(log: Path, wanted: range | None = None) -> Iterator[Listed]:
     """The local files that a source's log names; wanted: under these numbers only."""
+    root = log.parents[1]
     for file in log.glob("[0-9]*"):
         try:
             number = int(file.name.removesuffix(".compact"))
             if wanted is not None and (not wanted or number < wanted[0]):
                 continue
-            entries = list(map(json.loads, file.read_text(encoding="utf-8").splitlines()[1:]))
+            entries = list(map(json.loads, read_text(root, file).splitlines()[1:]))
             found = [(str(e["path"]), int(e["batchId"]), int(e["timestamp"])) for e in entries]
         except (ValueError, KeyError, TypeError) as e:
             raise corrupt(f"sources/{log.name}/{file.name} cannot be read ({e})") from e

@@ -18,7 +18,9 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from aggloom.checkpoint_file import read_file
 from aggloom.codegen.planner import describe, numbered
+from aggloom.errors import CheckpointError
 from aggloom.masking import mask_values
 from aggloom.runtime.spark.checkpoint import is_local, local
 from aggloom.runtime.spark.failures import explained
@@ -30,6 +32,7 @@ from aggloom.runtime.storage.checked import with_checksum
 
 _POLL_SECONDS = 0.5
 _BEAT_SECONDS = 5.0
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
 _SHOWN = 400
 
 
@@ -136,7 +139,7 @@ class Journal(threading.Thread):
             self._kept = self._kept[-KEPT:]
             replaced(self._log, "".join(self._kept))
             return
-        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        descriptor = os.open(self._log, _APPEND, 0o644)
         try:
             os.write(descriptor, line.encode())
         finally:
@@ -176,8 +179,8 @@ def replaced(file: Path, text: str) -> None:
 def _lines(log: Path) -> list[str]:
     """The last whole lines of a log; a line that was cut short is ended."""
     try:
-        text = log.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        text = read_file(log.parent, log).decode("utf-8", "replace")
+    except (OSError, CheckpointError):
         return []
     lines = text.splitlines(keepends=True)
     if lines and not lines[-1].endswith("\n"):

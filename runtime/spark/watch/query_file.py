@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from aggloom.checkpoint_file import read_file
 from aggloom.errors import StateMismatchError
 from aggloom.runtime.operators.comparison import LINE, Description
 from aggloom.runtime.spark.checkpoint import QUERY_FILE, batches, corrupt, is_local, local
@@ -122,7 +123,7 @@ def _versions(root: Path) -> list[Version]:
     if not file.is_file():
         return []
     try:
-        text = without_checksum(file.read_bytes())
+        text = without_checksum(read_file(root, file))
     except ValueError as e:
         raise corrupt(f"{QUERY_FILE} is damaged: {e}") from e
     return [Version(each["since"], _query(each["query"])) for each in json.loads(text)]

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from aggloom.checkpoint_file import open_file, read_file
+from aggloom.errors import CheckpointError
 from aggloom.runtime.spark.plan.counting import Totals, input_rows
 from aggloom.runtime.storage.checked import without_checksum
 
@@ -87,12 +90,13 @@ def read_progress(checkpoint: Path) -> Recorded:
     """What the log of a checkpoint says; of a batch that was noted twice, the last."""
     file = checkpoint / PROGRESS_FILE
     try:
-        with file.open("rb") as log:
-            size = file.stat().st_size
+        with open_file(checkpoint, file) as log:
+            status = os.fstat(log.fileno())
+            size = status.st_size
             log.seek(max(0, size - _LONGEST))
             text = log.read(_LONGEST).decode("utf-8", "replace")
-            beat = file.stat().st_mtime
-    except OSError:
+            beat = status.st_mtime
+    except (OSError, CheckpointError):
         return Recorded({}, {}, None)
     batches: dict[int, Mapping[str, Any]] = {}
     run: dict[str, Any] = {}
@@ -115,13 +119,11 @@ def read_progress(checkpoint: Path) -> Recorded:
 def read_plan(checkpoint: Path) -> dict[str, Any] | None:
     """What the query of a checkpoint is, as `journal.about` told it; None if that is not known.
 
-    Raises ValueError if the file is damaged.
+    Raises ValueError if the file is damaged, CheckpointError if it is too large or no regular file.
     """
     file = checkpoint / PLAN_FILE
     try:
-        if file.stat().st_size > _LONGEST:
-            raise ValueError("it is too large")
-        told = json.loads(without_checksum(file.read_bytes()))
+        told = json.loads(without_checksum(read_file(checkpoint, file, _LONGEST)))
     except FileNotFoundError:
         return None
     except RecursionError:

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from aggloom.checkpoint_file import read_text
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.arguments import check_path, check_session
 from aggloom.runtime.spark.failures import explained
@@ -49,12 +50,14 @@ def repartition(spark: SparkSession, checkpoint: str | Path, partitions: int) ->
 
 def partitions_of(checkpoint: str | Path) -> int | None:
     """The number of partitions that a checkpoint's state has; None if there is no state, or none on this machine."""
-    offsets = Path(checkpoint) / "offsets"
+    root = Path(checkpoint)
+    offsets = root / "offsets"
     batches = [path for path in offsets.glob("*") if path.name.isdigit()]
     if not batches:
         return None
     try:
-        _, metadata, *_ = max(batches, key=lambda path: int(path.name)).read_text().splitlines()
+        newest = max(batches, key=lambda path: int(path.name))
+        _, metadata, *_ = read_text(root, newest).splitlines()
         return int(json.loads(metadata)["conf"][_PARTITIONS])
     except (ValueError, KeyError, TypeError):
         # Damaged, or written by a Spark that keeps it elsewhere: Spark says more of it.

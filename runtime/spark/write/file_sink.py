@@ -15,6 +15,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from aggloom.checkpoint_file import read_text
 from aggloom.errors import SinkError, StateCorruptError
 from aggloom.runtime.formats.sink_log import LOG, entries, named
 from aggloom.runtime.spark.checkpoint import batches, corrupt, id_of, is_local, local
@@ -144,7 +145,7 @@ def take_back(output: str | Path, checkpoint: str | Path) -> None:
     log = entries(place)
     if begun == done or not log or max(log) != begun:
         return
-    if not owner.is_file() or owner.read_text(encoding="utf-8") != id_of(root):
+    if not owner.is_file() or read_text(place, owner) != id_of(root):
         return
     last = log.pop(begun)
     home = place.resolve()
