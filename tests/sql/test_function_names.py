@@ -143,3 +143,23 @@ def test_a_cast_to_varchar_keeps_as_many_characters(dialect: Any, kept: str) -> 
         harness.process([("+I", "abcd"), ("+I", "abcd")])
         harness.flush()
         assert harness.table() == [(kept, 2)]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *("TABLESAMPLE (10 PERCENT)", "PIVOT (SUM(i) FOR i IN (1))", "WITH ORDINALITY"),
+        *("VERSION AS OF 3", "FOR SYSTEM_TIME AS OF ts", "AS q (a)"),
+    ],
+)
+def test_what_stands_behind_the_table_of_a_window_is_refused(part: str) -> None:
+    window = f"TUMBLE(TABLE t {part}, DESCRIPTOR(ts), INTERVAL '1' HOUR)"
+    query = f"SELECT COUNT(*) AS c FROM TABLE({window}) GROUP BY window_start, window_end"
+    with pytest.raises(SqlError):
+        al.Harness.from_sql(query, {"t": "i INT, ts TIMESTAMP"}, dialect="flink")
+
+
+def test_names_of_the_columns_of_a_window_s_table_are_heeded() -> None:
+    window = "TUMBLE(TABLE t AS q (n, at), DESCRIPTOR(at), INTERVAL '1' HOUR)"
+    query = f"SELECT SUM(n) AS s FROM TABLE({window}) GROUP BY window_start, window_end"
+    al.Harness.from_sql(query, {"t": "i INT, ts TIMESTAMP"}, dialect="flink").close()

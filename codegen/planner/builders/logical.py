@@ -251,7 +251,7 @@ class _Builder:
         arguments = table_arguments(self.sql, call)
         assert arguments.table is not None
         table = arguments.table.this
-        rows = self._table(table) if isinstance(table, exp.Table) else self.query(table)
+        rows, _ = self.relation(table)
         names = {table.alias_or_name}
         scope = Scope(self.sql, rows.schema, self.dialect, names)
         return table_window(scope, rows, arguments, self.options)
