@@ -177,7 +177,22 @@ def _tried(call: Any, problems: list[str], what: str = "", gone: bool = False) -
 
 
 def named(path: str) -> str:
-    """A path that is to be a checkpoint; raises CheckpointError if nothing is there."""
-    if is_local(path) and not local(path).exists():
+    """A path of a checkpoint, of a directory with some in it, or of an empty one that a query has yet to fill.
+
+    Raises CheckpointError for any other.
+    """
+    if not is_local(path):
+        return path
+    root = local(path)
+    if not root.exists():
         raise CheckpointError(f"{path}: there is no such directory.")
+    if not root.is_dir():
+        raise CheckpointError(
+            f"{path}: this is a file. Name the directory of a checkpoint, or one with some in it."
+        )
+    if any(root.iterdir()) and not any(_is_one(local(each)) for each in found_in(path)):
+        raise CheckpointError(
+            f"{path}: there is no checkpoint in it, nor in the directories below it. Name the directory that the query "
+            "has as its checkpoint (`checkpoint:` in a job, --checkpoint, checkpoint= in Python)."
+        )
     return path

@@ -8,6 +8,8 @@ from __future__ import annotations
 import ipaddress
 import re
 import socket
+import threading
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -28,6 +30,10 @@ _PLACE = re.compile(r"/c/([0-9]{1,6})(/state|/key)?")
 _FIELDS = 200
 _SECONDS = 30
 _PATIENCE = 1.5
+_CONNECTIONS = 32
+"""So many are answered at a time; a browser opens six."""
+_ELSEWHERE = ("cross-site", "same-site")
+_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
 
 
 class PageServer(ThreadingHTTPServer):
@@ -46,6 +52,7 @@ class PageServer(ThreadingHTTPServer):
     ) -> None:
         self.pages = Pages(checkpoints, reading or Reading(patience=_PATIENCE))
         self.name = host
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
         if ":" in host:
             self.address_family = socket.AF_INET6
         try:
@@ -82,6 +89,27 @@ class PageServer(ThreadingHTTPServer):
         except ValueError:
             return False
         return True
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer a connection in a thread of its own, or say at once that there are too many."""
+        if self._free.acquire(blocking=False):
+            try:
+                super().process_request(request, client_address)
+            except BaseException:
+                self._free.release()
+                raise
+            return
+        request.settimeout(0)
+        with suppress(OSError):
+            request.sendall(_BUSY)
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer a connection, and make room for the next one."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that went away is no error."""
@@ -142,6 +170,9 @@ class _Handler(BaseHTTPRequestHandler):
         watched = pages.checkpoints.number(int(place[1])) if place else None
         if place is None or watched is None:
             return HTTPStatus.NOT_FOUND, _TEXT, b"There is no such page. Begin at /.\n"
+        if place[2] and self._is_from_elsewhere():
+            refused = b"Another site asks for this page, which starts Spark. Open it from the page itself.\n"
+            return HTTPStatus.FORBIDDEN, _TEXT, refused
         if place[2] == "/state":
             text = pages.state(watched)
         elif place[2] == "/key":
@@ -153,6 +184,21 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             text = pages.checkpoint(watched)
         return HTTPStatus.OK, _HTML, text.encode("utf-8", "replace")
+
+    def _is_from_elsewhere(self) -> bool:
+        """Tell by its headers if a page of another site has a browser ask; a tool that sends none of them is let in."""
+        if self.headers.get("Sec-Fetch-Site", "").strip().lower() in _ELSEWHERE:
+            return True
+        host = (self.headers.get("Host") or "").strip().lower()
+        for name in ("Origin", "Referer"):
+            value = self.headers.get(name)
+            try:
+                # Origin is "null" for a page without an address of its own.
+                if value is not None and urlsplit(value.strip()).netloc.lower() != host:
+                    return True
+            except ValueError:
+                return True
+        return False
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Nothing is said of what goes well."""
