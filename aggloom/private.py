@@ -2,6 +2,9 @@
 
 Python loads what is compiled from `__pycache__` beside a module, and Numba unpickles what it keeps there or in a cache
 of its own. A directory in which others may make files is therefore no place for modules, sticky or not.
+
+Members of a group are others, unless the group is the user's own: that with the user's id, in which systems that make
+files group-writable (umask 002) put each user alone, and root's.
 """
 
 from __future__ import annotations
@@ -66,7 +69,18 @@ def _refuse(place: Path) -> None:
     status = place.lstat()
     if status.st_uid not in (os.getuid(), 0):
         raise GeneratedSourceError(f"{place} belongs to another user; {_OWN}")
-    if status.st_mode & stat.S_IWOTH and not stat.S_ISLNK(status.st_mode):
+    if stat.S_ISLNK(status.st_mode):
+        return
+    if status.st_mode & stat.S_IWOTH:
         raise GeneratedSourceError(
             f"{place} can be written by anyone; {_OWN}. Move it, or let AGGLOOM_CACHE name another directory"
         )
+    if _is_group_writable(status):
+        raise GeneratedSourceError(
+            f"{place} can be written by the group {status.st_gid}; {_OWN}. Run `chmod g-w {place}`, or "
+            "let AGGLOOM_CACHE name another directory"
+        )
+
+
+def _is_group_writable(status: os.stat_result) -> bool:
+    return bool(status.st_mode & stat.S_IWGRP) and status.st_gid not in (os.getuid(), 0)

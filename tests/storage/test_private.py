@@ -37,6 +37,24 @@ def test_where_anyone_may_write_nothing_is_loaded(tmp_path: Path, mode: int, inn
         al.load(source)
 
 
+@needs_root
+@pytest.mark.parametrize("group", [0, SOMEBODY], ids=["own", "another"])
+@pytest.mark.parametrize("inner", ["", "__pycache__"])
+def test_where_another_group_may_write_nothing_is_loaded(
+    tmp_path: Path, inner: str, group: int
+) -> None:
+    source = al.generate(SPEC, "python", tmp_path)
+    place = tmp_path / inner if inner else tmp_path
+    place.mkdir(exist_ok=True)
+    os.chown(place, -1, group)
+    place.chmod(0o770)
+    if group == 0:
+        assert al.load(source)
+        return
+    with pytest.raises(GeneratedSourceError, match=r"can be written by the group 54321.*chmod g-w"):
+        al.load(source)
+
+
 def test_a_module_below_a_directory_of_anyones_is_not_loaded(tmp_path: Path) -> None:
     source = al.generate(SPEC, "python", tmp_path / "open" / "mine")
     (tmp_path / "open").chmod(0o777)
