@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -65,6 +65,10 @@ _NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too lar
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _SHOWN = 400
 _FAREWELL_SECONDS = 2
+_JAVA_ENDED = (
+    "Spark's Java has ended: it was killed, as by a kernel without memory (spark.driver.memory says how much "
+    "it takes). Nothing is lost; start the query again from the same checkpoint."
+)
 """For so long a Java that no longer answers may take to end."""
 
 
@@ -90,8 +94,10 @@ def await_end(query: StreamingQuery) -> None:
     check_query("await_end", query)
     try:
         query.awaitTermination()
-    except PySparkException as failure:
+    except (PySparkException, Py4JJavaError) as failure:
         raise explained(failure) from failure
+    except (ConnectionError, Py4JError) as failure:
+        raise AggloomError(_JAVA_ENDED) from failure
     finally:
         settle(query)
 
@@ -126,10 +132,7 @@ def while_java_lives(spark: SparkSession) -> Iterator[None]:
             java.proc.wait(_FAREWELL_SECONDS)
         except (AttributeError, subprocess.TimeoutExpired):
             raise failure from None
-        raise AggloomError(
-            "Spark's Java has ended: it was killed, as by a kernel without memory (spark.driver.memory says how much "
-            "it takes). Nothing is lost; start the query again from the same checkpoint."
-        ) from failure
+        raise AggloomError(_JAVA_ENDED) from failure
 
 
 def explained(failure: BaseException) -> AggloomError:

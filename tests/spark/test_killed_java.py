@@ -1,0 +1,26 @@
+"""The end of Spark's Java under a query that is waited for is a typed error."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.sql.streaming.query import StreamingQuery
+
+from aggloom.errors import AggloomError
+from aggloom.runtime.spark import await_end
+
+
+@pytest.mark.parametrize("failure", [ConnectionRefusedError, Py4JNetworkError, Py4JError])
+def test_a_killed_java_is_a_typed_error(failure: type[Exception]) -> None:
+    def end() -> None:
+        raise failure("111")
+
+    query: Any = StreamingQuery(SimpleNamespace(awaitTermination=end))
+    with pytest.raises(AggloomError, match="Spark's Java has ended"):
+        await_end(query)
