@@ -158,6 +158,10 @@ def _normalise_nested(dtype: pa.DataType) -> pa.DataType:
 
 def parse_schema(text: str, dialect: str = "spark") -> pa.Schema:
     """The schema that DDL text such as "name STRING, `größe` INT NOT NULL" describes."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise SpecError(
+            f"schema: {text[:60]!r} has half a character (a lone surrogate), which is no text; correct the name."
+        )
     fields: dict[str, pa.Field] = {}
     position = 0
     while text[position:].strip():
