@@ -6,6 +6,7 @@ import json
 import sys
 from contextlib import ExitStack, suppress
 from importlib import import_module
+from os import environ
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _NEEDED = ("aggloom.runtime.spark.api.query", "aggloom.runtime.spark.write.sinks")
 """What is imported while Spark starts."""
+_HADOOP = {"HADOOP_CONF_DIR", "SPARK_CONF_DIR"}
+"""Variables of settings by which a path without a scheme may be another file system's."""
 _PAUSE_SECONDS = 0.1
 _FEW_BYTES = 8 << 20
 _NO_CHECKPOINT = "no --checkpoint: this run begins anew, and what it keeps goes when it ends"
@@ -40,6 +43,8 @@ def run(*jobs: Job) -> None:
             for table in job.tables:
                 order = table.options.get("order", "time")
                 check_one_batch(order, table.options, f"table {table.name}")
+                if not _HADOOP.intersection(environ):
+                    table.check_place()
             place = job.checkpoint
             for told in filter(None, (table.told() for table in job.tables)):
                 click.echo(told, err=True)

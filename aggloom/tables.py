@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from glob import glob
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from aggloom.file_formats import guess_format, set_separator
 from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.avro.settings import schema_registry
-from aggloom.runtime.formats.places import files_at, is_by_name, which
+from aggloom.runtime.formats.places import files_at, is_by_name, sibling, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.csv_rows import CSV_OPTIONS
 from aggloom.runtime.values.fitting import plain_type
@@ -119,6 +119,14 @@ class TableSource:
             return None
         return self._inferred().told(self.name, self.format)
 
+    def check_place(self) -> None:
+        """Refuse a file or directory of this machine that is not there, with names like its; raises SpecError."""
+        is_elsewhere = self.kafka is not None or self.lake is not None or ":" in self.path
+        if is_elsewhere or has_magic(self.path) or "{" in self.path or Path(self.path).exists():
+            return
+        hint = sibling(Path(self.path))
+        raise SpecError(f"table {self.name}: there is no file or directory {self.path!r}.{hint}")
+
     def _inferred(self) -> Inferred:
         known = {name.lower() for name in CSV_OPTIONS}
         pairs = ((name, str(value)) for name, value in self.options.items())
@@ -127,6 +135,7 @@ class TableSource:
         if self.kafka is None and is_here(self.path):
             found = inferred(self.path, self.format, **which(self.options), dialect=dialect)
         if found is None:
+            self.check_place()
             local = self.kafka is None and ":" not in self.path
             missing = local and not glob(self.path)  # noqa: PTH207 - the path may be absolute
             where = f"there is nothing at {self.path!r}, and " if missing else ""
@@ -312,7 +321,13 @@ def _kafka(given: dict[str, Any], where: str) -> dict[str, Any] | None:
 
 
 def relative_to(folder: Path | None, path: str) -> str:
-    """A path as seen from a folder, unless it is absolute or another file system's."""
+    """A path as seen from a folder, unless it is absolute or another file system's; raises SpecError for a variable."""
+    variable = re.search(r"\$\{\w+\}|(?<![^/])\$[A-Za-z_]\w*", path)
+    if variable and not Path(path).exists():
+        raise SpecError(
+            f"the path {path!r} has {variable[0]} in it, and variables of the environment are not read here. Write its "
+            "value, or give the path on the command line, where the shell puts it in."
+        )
     return path if folder is None or _REMOTE.match(path) else str(folder / path)
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
-from glob import glob
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -106,6 +106,8 @@ def files_at(
         over += found.passed
     if not files:
         hint = f", but in directories there: {over[0]}. {_FIX}" if over else _uncommitted(place)
+        if is_pattern and not has_magic(str(path)):
+            hint = f".{sibling(place)}"
         raise SpecError(f"there is no file at {str(path)!r}{hint}")
     if by_name:
         return sorted(set(files), key=str)
@@ -121,6 +123,15 @@ def _check_there(directory: Path, names: str, log: Committed, found: list[Path])
             f"{directory}: {gone[0]}{f' and {len(gone) - 1} more' if len(gone) > 1 else ''} of what {LOG} names is not "
             f"there. Put it back, or delete the directory {LOG} to read all files that there are."
         )
+
+
+def sibling(place: Path) -> str:
+    """The end of a message about a path that is not there: what has a name like it."""
+    try:
+        names = [each.name for each in place.parent.iterdir()]
+    except OSError:
+        return f" Nor is there a directory {str(place.parent)!r}."
+    return f" {nearest(place.name, names)}" if names else " Its directory is empty."
 
 
 def _uncommitted(place: Path) -> str:

@@ -152,12 +152,26 @@ def test_no_file_is_met_with_a_traceback(
     assert isinstance(result.exception, SystemExit)
 
 
+@pytest.mark.parametrize("path", ["${DATA}/in", "$DATA/in", "in/${DAY}.csv", "s3://${BUCKET}/in"])
+def test_variables_in_paths_are_refused(path: str, tmp_path: Path) -> None:
+    script = f"CREATE TABLE t (k STRING, v INT) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'csv');"
+    calls = [
+        ("run", written(tmp_path, f"{{path: '{path}', format: csv, schema: k INT}}")),
+        ("sql", "--table", f"t={path},format=csv,schema=k STRING", "-c", "SELECT k FROM t"),
+        ("sql", "-c", f"{script} SELECT k FROM t"),
+    ]
+    for arguments in calls:
+        said = call(*arguments).stderr
+        assert "variables of the environment are not read here" in said and "$" in said
+
+
 @pytest.mark.spark
 def test_a_run_says_what_it_counted_and_its_failures_in_a_line(spark: Any, tmp_path: Path) -> None:
     job = written(tmp_path, more="sink: table\n")
     missing = call("run", job)
     assert missing.exit_code == 2
-    assert missing.stderr.startswith("aggloom: read_changes: there is no file or directory")
+    assert missing.stderr.startswith("aggloom: table t: there is no file or directory")
+    assert "starting Spark" not in missing.stderr
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text("op,k,v\n+I,a,1\n-D,zz,\n")
     result = call("run", job)

@@ -84,10 +84,11 @@ def test_a_directory_is_the_same_at_every_door(
 
 @pytest.mark.spark
 def test_one_file_is_that_file(spark: Any, tmp_path: Path) -> None:
-    path = put(tmp_path, "in/a", "in/p=1/a", "in/_b")
-    assert shell(f"{path}/in/a") == ["in/a"]
-    with pytest.raises(SpecError, match="beside directories that are columns"):
-        read_changes(spark, f"{path}/in/a", "jsonl", DDL)
+    path = put(tmp_path, "in/a", "in/b", "in/p=1/a", "in/_b")
+    for name in ("in/a", "in/b"):
+        assert shell(f"{path}/{name}") == [name]
+        with pytest.raises(SpecError, match="beside directories that are columns"):
+            read_changes(spark, f"{path}/{name}", "jsonl", DDL)
     with pytest.raises(SpecError, match="passes over files whose names begin with _"):
         read_changes(spark, f"{path}/in/_b", "jsonl", DDL)
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from aggloom.codegen import to_schema
-from aggloom.errors import InputFormatError, SpecError, nearest
+from aggloom.errors import InputFormatError, SpecError
 from aggloom.runtime.formats.partitions import read_partitions, split_columns
 from aggloom.runtime.formats.places import (
     NAMES,
@@ -20,6 +20,7 @@ from aggloom.runtime.formats.places import (
     files_at,
     files_in,
     is_hidden,
+    sibling,
     which,
 )
 from aggloom.runtime.formats.sink_log import LOG, committed
@@ -66,15 +67,15 @@ def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[s
             f"read_changes: Spark passes over files whose names begin with _ or ., as {text!r} does. Rename it."
         )
     place = place.absolute()
-    if place not in files_in(place.parent, place.name).read:
+    if place not in files_in(place.parent).read:
         log = committed(place.parent)
         if log is not None and not log.has(Path(place.name)):
             raise SpecError(
                 f"read_changes: {LOG} beside {text!r} does not name it, and Spark passes over it. Move it elsewhere."
             )
         raise SpecError(
-            f"read_changes: {text!r} lies beside directories that are columns (day=1/) and have a file of this name, "
-            "which Spark would read in its place. Move it elsewhere."
+            f"read_changes: {text!r} lies beside directories that are columns (day=1/) and have files, for which Spark "
+            "passes over it or reads one of the same name in its place. Move it elsewhere."
         )
     return str(place.parent), {**options, NAMES: place.name}
 
@@ -130,12 +131,3 @@ def split_by_directories(
     parts = {field.name for field in given.values()}
     own = StructType([field for field in columns if field.name not in parts])
     return own, StructType([field for field in columns if field.name in parts])
-
-
-def sibling(place: Path) -> str:
-    """The end of a message about a path that is not there: what has a name like it."""
-    try:
-        names = [each.name for each in place.parent.iterdir()]
-    except OSError:
-        return f" Nor is there a directory {str(place.parent)!r}."
-    return f" {nearest(place.name, names)}" if names else " Its directory is empty."

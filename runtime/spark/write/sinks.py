@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from aggloom.errors import CheckpointError, SpecError, StateCorruptError, nearest
+from aggloom.runtime.formats.places import sibling
 from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.api.group_aggregate import check_frame
@@ -22,7 +23,7 @@ from aggloom.runtime.spark.arguments import check_path, check_text, check_trigge
 from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches
 from aggloom.runtime.spark.failures import explained, started, telling
 from aggloom.runtime.spark.plan.lower import lowered
-from aggloom.runtime.spark.read.paths import sibling, whole
+from aggloom.runtime.spark.read.paths import whole
 from aggloom.runtime.spark.read.source_log import check_output
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.starting import WithFiles, ordered_by_name, ready
