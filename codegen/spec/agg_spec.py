@@ -100,7 +100,11 @@ class AggSpec(SpecContent):
     @classmethod
     def from_json(cls, text: str, *, trust: bool = False) -> AggSpec:
         """The spec that `to_json` wrote; trust: let the Python source of functions in it run in this process."""
-        return spec_text.build(cls, cls.from_sql, spec_text.load_json(text), "JSON", trust)
+        stored = spec_check.READS_STORED.set(True)
+        try:
+            return spec_text.build(cls, cls.from_sql, spec_text.load_json(text), "JSON", trust)
+        finally:
+            spec_check.READS_STORED.reset(stored)
 
     @classmethod
     def from_yaml(cls, source: str | Path, *, trust: bool = False) -> AggSpec:

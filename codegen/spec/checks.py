@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextvars import ContextVar
+from typing import Final
 
 import pyarrow as pa
 
 from aggloom.codegen.catalogue import registry as catalogue
 from aggloom.codegen.catalogue.entry import Aggregate
 from aggloom.codegen.scalar import expressions
+from aggloom.codegen.scalar.function_names import check_function_names
 from aggloom.codegen.spec.agg_call import AggCall
 from aggloom.codegen.spec.call_types import entry_of, result_type
 from aggloom.codegen.spec.choices import CHANGES, DIALECTS, NULLS
@@ -24,6 +27,9 @@ from aggloom.errors import (
     UnknownFunctionError,
     nearest,
 )
+
+READS_STORED: Final = ContextVar("READS_STORED", default=False)
+"""JSON of a spec is read back: the session in which it was made may know functions that this process does not."""
 
 
 def check_choices(input_changes: str, dialect: str) -> None:
@@ -201,9 +207,12 @@ def require_supported(name: str, schema: pa.Schema, where: str) -> None:
 
 
 def check_columns(sql: str, schema: pa.Schema, where: str) -> None:
-    """Every column that an expression names exists."""
+    """Every column that an expression names exists, and every function."""
     for name in expressions.columns(sql):
         require_column(name, schema, where)
+    fault = check_function_names(expressions.parse_scalar(sql))
+    if fault is not None and not READS_STORED.get():
+        raise type(fault[1])(f"{where}: {fault[1]}")
 
 
 def _check_computed(spec: SpecContent) -> None:

@@ -163,3 +163,23 @@ def test_names_of_the_columns_of_a_window_s_table_are_heeded() -> None:
     window = "TUMBLE(TABLE t AS q (n, at), DESCRIPTOR(at), INTERVAL '1' HOUR)"
     query = f"SELECT SUM(n) AS s FROM TABLE({window}) GROUP BY window_start, window_end"
     al.Harness.from_sql(query, {"t": "i INT, ts TIMESTAMP"}, dialect="flink").close()
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"computed": [al.Computed("c", "UPER(s)", "STRING")]},
+        {"where": "UPER(s) = 'A'"},
+        {"having": "UPER(s) = 'A'"},
+        {"select": {"c": "UPER(s)"}},
+    ],
+)
+def test_functions_in_the_texts_of_a_spec_are_checked(part: dict[str, Any]) -> None:
+    with pytest.raises(UnknownFunctionError, match=r"(?:where|having|'c'): .*UPER.*'UPPER'"):
+        al.AggSpec(schema="s STRING", group_by=["s"], calls=[al.AggCall("COUNT")], **part)
+
+
+def test_a_stored_spec_keeps_functions_of_another_session() -> None:
+    spec = al.AggSpec("s STRING", ["c"], computed=[al.Computed("c", "UPPER(s)", "STRING")])
+    text = spec.to_json().replace("UPPER", "OF_ANOTHER")
+    assert al.AggSpec.from_json(text).computed[0].sql == "OF_ANOTHER(s)"
