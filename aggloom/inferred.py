@@ -28,6 +28,7 @@ from aggloom.later_rows import (
     is_exact,
     is_kept,
 )
+from aggloom.runtime.formats.json_text import describe_layout
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import infer_partition_columns, read_partitions
 from aggloom.runtime.formats.places import files_at
@@ -192,9 +193,14 @@ def _objects(files: Iterable[Path], limit: int | None) -> Iterator[dict[str, Any
         try:
             found = json.loads(message.value or b"null")
         except (ValueError, RecursionError) as error:
-            raise InputFormatError(f"{message.place} is no JSON: {error}") from None
+            layout = describe_layout(
+                message.value.decode(errors="replace") if message.value else ""
+            )
+            raise InputFormatError(f"{message.place} is no JSON: {error}{layout}") from None
         if isinstance(found, dict):
             yield found
+        elif isinstance(found, list):
+            raise InputFormatError(f"{message.place} is no JSON object{describe_layout('[')}")
 
 
 def _type(values: Iterable[Any], where: str) -> pa.DataType:

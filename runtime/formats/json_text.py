@@ -50,11 +50,21 @@ def objects(text: str, split: bool) -> list[Object]:
             raise Unreadable(_MORE)
         one, at = _decoded(stripped, at)
         if not isinstance(one, Object):
-            raise Unreadable("malformed line: no JSON object")
+            raise Unreadable(f"malformed line: no JSON object{describe_layout(text)}")
         found.append(one)
         while at < len(stripped) and stripped[at] in _SPACE:
             at += 1
     return found
+
+
+def describe_layout(text: str) -> str:
+    """Return the end of a message about a line that begins a JSON array or a value over several lines, or nothing."""
+    bare = text.strip(_SPACE)
+    if bare[:1] == "[":
+        return "; this is a JSON array, and each line must be an object: convert the file with `jq -c '.[]'`"
+    if bare == "{":
+        return "; this is a JSON value over several lines, and each must be an object: convert the file with `jq -c .`"
+    return ""
 
 
 def scalar_or_object(text: str) -> Any:
@@ -70,7 +80,10 @@ def _decoded(text: str, at: int) -> tuple[Any, int]:
     try:
         return DECODER.raw_decode(text, at)
     except (ValueError, RecursionError, ArithmeticError) as error:
-        raise Unreadable(f"malformed line, or a value of the wrong type ({error})") from None
+        layout = describe_layout(text)
+        raise Unreadable(
+            f"malformed line, or a value of the wrong type ({error}){layout}"
+        ) from None
 
 
 def shown(value: Any) -> str:

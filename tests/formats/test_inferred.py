@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -319,3 +320,22 @@ def test_later_whole_numbers_that_double_would_round_need_a_schema(
     file = lines(tmp_path / "t.jsonl", *map(around, rows))
     with pytest.raises(InputFormatError, match=r"t\.jsonl, line 10003: column 'a' has 900"):
         told(file)
+
+
+@pytest.mark.parametrize("declared", ["", ",schema=a INT"])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[{"a": 1}, {"a": 2}]', "is a JSON array.*jq -c '.\\[]'"),
+        ('[\n  {"a": 1}\n]\n', "is a JSON array"),
+        ('{\n  "a": 1\n}\n', "a JSON value over several lines.*jq -c"),
+    ],
+)
+def test_json_that_is_not_in_lines_is_described(
+    tmp_path: Path, text: str, said: str, declared: str
+) -> None:
+    (tmp_path / "t.jsonl").write_text(text)
+    table = f"t={tmp_path}/t.jsonl{declared}"
+    result = CliRunner().invoke(main, ["sql", "--table", table, "-c", "SELECT a FROM t"])
+    assert result.exit_code
+    assert re.search(said, result.output), result.output
