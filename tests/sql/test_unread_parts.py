@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
+import sqlglot
 from sqlglot import exp
 
 import aggloom as al
-from aggloom.codegen.sql import shape
+from aggloom.codegen.sql.dialect import AggloomSpark
 from aggloom.errors import AggloomError
 
 TABLES: Final = {"t": "i INT, s STRING, ts TIMESTAMP", "u": "i INT, s STRING"}
@@ -55,7 +56,7 @@ CASES: Final = [
 def check_refusal(query: str, tree: exp.Expression, monkeypatch: pytest.MonkeyPatch) -> None:
     """Raise unless a query is taken as it stands, and refused where the parser gives this tree for it."""
     al.Harness.from_sql(query, TABLES, dialect="flink").close()
-    monkeypatch.setattr(shape.sqlglot, "parse", lambda *_, **__: [tree])
+    monkeypatch.setattr(sqlglot, "parse", lambda *_, **__: [tree])
     with pytest.raises(AggloomError):
         al.Harness.from_sql(query, TABLES, dialect="flink")
 
@@ -67,7 +68,7 @@ def test_an_argument_that_no_rule_reads_is_refused(
     kind: type[exp.Expression], part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query, _ = QUERIES[kind]
-    (tree,) = shape.sqlglot.parse(query, dialect=shape.AggloomSpark)
+    (tree,) = sqlglot.parse(query, dialect=AggloomSpark)
     tree.find(kind).set(part, exp.var("x"))
     check_refusal(query, tree, monkeypatch)
 
@@ -79,7 +80,7 @@ def test_an_argument_of_a_window_s_table_is_refused(
     part: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = f"SELECT COUNT(*) AS c FROM {WINDOW} GROUP BY window_start, window_end"
-    (tree,) = shape.sqlglot.parse(query, dialect=shape.AggloomSpark)
+    (tree,) = sqlglot.parse(query, dialect=AggloomSpark)
     inner = next(each for each in tree.find_all(exp.Table) if each.name == "t")
     inner.set(part, [exp.var("x")])
     check_refusal(query, tree, monkeypatch)
