@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from glob import glob, has_magic
+from glob import has_magic
 from pathlib import Path
 from typing import Any
 
@@ -124,8 +124,8 @@ class TableSource:
         is_elsewhere = self.kafka is not None or self.lake is not None or ":" in self.path
         if is_elsewhere or has_magic(self.path) or "{" in self.path or Path(self.path).exists():
             return
-        hint = sibling(Path(self.path))
-        raise SpecError(f"table {self.name}: there is no file or directory {self.path!r}.{hint}")
+        missing = f"there is no file or directory {self.path!r}"
+        raise SpecError(f"table {self.name}: {missing}.{sibling(Path(self.path))}")
 
     def _inferred(self) -> Inferred:
         known = {name.lower() for name in CSV_OPTIONS}
@@ -136,12 +136,9 @@ class TableSource:
             found = inferred(self.path, self.format, **which(self.options), dialect=dialect)
         if found is None:
             self.check_place()
-            local = self.kafka is None and ":" not in self.path
-            missing = local and not glob(self.path)  # noqa: PTH207 - the path may be absolute
-            where = f"there is nothing at {self.path!r}, and " if missing else ""
             raise SpecError(
-                f"table {self.name}: {where}{self.format} does not say its types; add schema=DDL,"
-                ' as in schema="name STRING, cnt INT".'
+                f"table {self.name}: {self.format} does not say its types; add schema=DDL,"
+                f' as in schema="name STRING, cnt INT". Nothing at {self.path!r} tells them.'
             )
         return found
 
