@@ -44,7 +44,7 @@ def debezium(spark: Any, path: Path, lines: list[Any]) -> list[tuple[Any, ...]]:
 
 def test_debezium(spark: Any, tmp_path: Path) -> None:
     first = {"id": 1, "price": "12.34", "seen": 1357034400000, "day": 15706}
-    second = {"id": 1, "price": 12.5, "seen": 1357034400000000, "day": "2013-01-02"}
+    second = {"id": 1, "price": 12.5, "seen": 1357034400000, "day": "2013-01-02"}
     third = {"id": 2, "price": None, "seen": "2013-01-01T10:00:00Z", "day": None}
     time, a, b = "2013-01-01 10:00:00", "2013-01-01", "2013-01-02"
     lines = [

@@ -82,7 +82,11 @@ def test_merging_is_going_on(backend: str, rows: list[Change], cut: int) -> None
     one.merge(two.getAccumulators())
     sides = [segment(rows[:cut]), segment(rows[cut:])]
     if segment(rows) == rows and sides == [rows[:cut], rows[cut:]]:
-        assert one.getValue() == whole.getValue()
+        # Of equal rows on both sides the one that a retraction takes is not the same one after merging.
+        gone = {x for adds, x in rows[cut:] if not adds}
+        if gone.isdisjoint(listed(rows[:cut])):
+            assert one.getValue() == whole.getValue()
+        assert sorted(one.getValue()[0]) == sorted(whole.getValue()[0])
     assert one.getValue()[4] == whole.getValue()[4]
 
 
