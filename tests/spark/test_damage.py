@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from aggloom.errors import CheckpointError, StateCorruptError, StateError
+from aggloom.errors import StateCorruptError, StateError
 
 pytest.importorskip("pyspark")
 
@@ -152,23 +152,6 @@ def test_a_table_that_is_cut_or_gone(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(StateCorruptError, match="is missing"):
         sink(Batch(table=None), 3)
-
-
-def test_a_table_of_an_older_copy(tmp_path: Path) -> None:
-    """A batch is taken once, in its order: one that comes again changes nothing, one that is missing is refused."""
-    sink = filled(tmp_path)
-    table = read_table(tmp_path)
-    again = Batch(table=table.append_column("_change_type", pa.array(["insert"] * table.num_rows)))
-    for number in range(3):
-        sink(again, number)
-    for number in (4, 9):
-        with pytest.raises(
-            CheckpointError, match=rf"includes batch 2, and batch {number} comes now"
-        ):
-            sink(again, number)
-    assert read_table(tmp_path).equals(table)
-    sink(again, 3)
-    assert read_table(tmp_path).num_rows == 2 * table.num_rows
 
 
 @pytest.mark.parametrize(

@@ -190,26 +190,14 @@ class TableSink:
         with telling("table sink"):
             changes = batch.toArrow()
         old = _read(self._file) if batch_id or self._file.exists() else None
-        if old is not None:
-            last = int(old.schema.metadata[_BATCH_ID])
-            if batch_id <= last:
-                return
-            self._check_order(last, batch_id)
+        if old is not None and batch_id <= int(old.schema.metadata[_BATCH_ID]):
+            return
         new = self._fold(old, changes)
         about = {_BATCH_ID: str(batch_id).encode()}
         new = new.combine_chunks().replace_schema_metadata(about)
         new = new.replace_schema_metadata({**about, _CHECKSUM: _checksum(new)})
         with telling(f"table sink: {self._file}"):
             _write(new, self._file)
-
-    def _check_order(self, last: int, batch_id: int) -> None:
-        """Raise CheckpointError if the table lacks a batch before this one."""
-        if batch_id > last + 1:
-            raise CheckpointError(
-                f"table sink: {self._file} includes batch {last}, and batch {batch_id} comes now: the changes between "
-                "would be missing, as after the file was restored from an older copy. Restore the whole checkpoint "
-                "from one copy, or start over with an empty checkpoint directory."
-            )
 
     def _fold(self, old: pa.Table | None, changes: pa.Table) -> pa.Table:
         """The table, with each row's weight as the last column, after some changes."""
