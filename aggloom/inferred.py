@@ -146,7 +146,7 @@ _CHANGE_WORDS = frozenset((*SPELLINGS, *"IUDCRiudcr"))
 
 
 def _is_change(name: str, values: Iterable[Any], format: str) -> bool:
-    """Whether a column says what kind of change a row is; of words or markers that no rule knows its reader tells."""
+    """Return true if a column says what kind of change a row is; its reader refuses words that no rule knows."""
     if format not in ("csv", "jsonl") or not says_change(name):
         return False
     if name.lower() != CHANGE_COLUMNS["flink"]:

@@ -98,7 +98,7 @@ class TableSource:
 
     @property
     def is_by_time(self) -> bool:
-        """Whether it is read from files in the order of their times of modification."""
+        """True if it is read from files in the order of their times of modification."""
         return self.kafka is None and self.lake is None and self.options.get("order") != "name"
 
     @property

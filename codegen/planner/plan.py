@@ -121,7 +121,7 @@ class Plan:
 
     @property
     def awaits_watermark(self) -> bool:
-        """Whether any operator waits for the watermark."""
+        """True if any operator waits for the watermark."""
         return any(node.awaits_watermark for node in walk(self.root))
 
     @property

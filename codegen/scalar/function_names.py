@@ -12,7 +12,7 @@ from aggloom.codegen.scalar.spark_functions import AGGREGATES, ARITIES, WINDOW_F
 from aggloom.errors import SpecError, UnknownFunctionError, UnsupportedSqlError, nearest
 
 _PLACES: Final = (exp.Hint, exp.Table, exp.Lateral, exp.TableFromRows)
-"""What an exp.Anonymous below is no scalar function: a hint, or a source in FROM."""
+"""Parents below which an exp.Anonymous is no scalar function: a hint, or a source in FROM."""
 _OWN: Final = frozenset({"proctime"})
 _FIXES: Final = {
     "dayofweek_iso": "write WEEKDAY(d) + 1",
@@ -27,7 +27,7 @@ _FIXES: Final = {
     "to_base64": "write BASE64(s)",
     "truncate": "write CAST(x AS DECIMAL(p,s)), or ROUND, FLOOR or CEIL",
 }
-"""What Spark has instead of functions of Flink and others."""
+"""Spark's names in place of functions of Flink and others."""
 
 
 def check_function_names(
@@ -44,7 +44,7 @@ def check_function_names(
 
 
 def _fault(node: exp.Anonymous) -> SpecError | None:
-    """What is wrong with a call; None if nothing is."""
+    """Return the fault of a call; None if it has none."""
     name, count = node.name, len(node.expressions)
     folded = name.lower()
     if folded in ARITIES:
