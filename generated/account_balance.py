@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"balance","args":["amount"],"function":"SUM"},{"alias":"mean","args":["amount"],"function":"AVG"},{"alias":"least","args":["amount"],"function":"MIN"},{"alias":"first_note","args":["note"],"function":"FIRST_VALUE"},{"alias":"last_at","args":["at"],"function":"LAST_VALUE"}],"dialect":"flink","group_by":["account"],"input_changes":"retract","schema":[["account","BIGINT"],["amount","DECIMAL(12,2)"],["at","TIMESTAMP_NTZ"],["note","STRING"]]}'
 BACKEND = "numba"
-SUPPORT = "4dd57ae688c8dcd1"
-DIGEST = "6436469580756277"
+SUPPORT = "55b6a16225952167"
+DIGEST = "0875e873cd8914a2"
 
 
 class Inputs(NamedTuple):

@@ -12,8 +12,8 @@ from aggloom.runtime.handlers import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "numba"
-SUPPORT = "4dd57ae688c8dcd1"
-DIGEST = "a7e811cf8fcd84a9"
+SUPPORT = "55b6a16225952167"
+DIGEST = "9e9107ad16dc786e"
 
 
 class Inputs(NamedTuple):

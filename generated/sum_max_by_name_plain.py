@@ -12,8 +12,8 @@ from aggloom.runtime.plain import vocabulary as rt
 
 SPEC_JSON = '{"calls":[{"alias":"sum_cnt","args":["cnt"],"function":"SUM"},{"alias":"max_cnt","args":["cnt"],"function":"MAX"}],"dialect":"spark","group_by":["name"],"input_changes":"retract","schema":[["name","STRING"],["cnt","INT"]]}'
 BACKEND = "python"
-SUPPORT = "89ae9f80cfe703d2"
-DIGEST = "32bd9d91954c9875"
+SUPPORT = "598a839366286d68"
+DIGEST = "0f2feae8fff64ebf"
 
 
 class Inputs(NamedTuple):
