@@ -51,10 +51,17 @@ def state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _no_session(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests without Spark ask none, though another test's session may be active in their process."""
+def _session_of_test(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a test with the mark `spark` the shared session, and hide that session from all others.
+
+    A command that starts Spark in this process would otherwise start it without the connector's jars, and the JVM
+    keeps the jars with which it started.
+    """
+    if request.node.get_closest_marker("spark") is not None:
+        request.getfixturevalue("spark")
+        return
     loaded = sys.modules.get("pyspark.sql")
-    if loaded is not None and request.node.get_closest_marker("spark") is None:
+    if loaded is not None:
         monkeypatch.setattr(loaded.SparkSession, "getActiveSession", lambda: None)
 
 
