@@ -125,16 +125,19 @@ class DatabaseSink:
         self._may_block, self._fits_blocks = bool(self.key), False
         self._where = f"sink database, table {options.table}"
 
-    def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
-        """Write a batch; False if it was there. checkpoint: its id.
+    def write(
+        self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str, before: int | None = None
+    ) -> bool:
+        """Write a batch; False if it was there. checkpoint: its id. before: the batch before this one.
 
         Raises SinkError for what the database does not take, CheckpointError for a checkpoint that does not fit it.
         """
         told = tells_before(kinds) if self.tells_before is None else self.tells_before
         net = net_rows(rows, kinds, self.key, told, self._where)
+        before = batch - 1 if before is None else before
         for left in reversed(range(_TRIES)):
             try:
-                return self._write_once(net, batch, checkpoint)
+                return self._write_once(net, batch, checkpoint, before)
             except SinkError as error:
                 state = _state(error.__cause__)
                 if state == _TWICE and self._may_block:
@@ -144,7 +147,7 @@ class DatabaseSink:
                     raise
         raise AssertionError
 
-    def _write_once(self, net: NetRows, batch: int, checkpoint: str) -> bool:
+    def _write_once(self, net: NetRows, batch: int, checkpoint: str, before: int) -> bool:
         """Write a batch in a transaction."""
         digest, say = net.digest, self._statements(net.rows.schema)
         check_nan(say, net, self.options.cast, self._where)
@@ -156,7 +159,7 @@ class DatabaseSink:
             if last is None:
                 cursor.execute(say.first_batch, (batch, digest, checkpoint, self.options.table))
                 self._begin(cursor, say, batch, checkpoint)
-            elif batch > last[0] + 1:
+            elif last[0] < before:
                 raise CheckpointError(
                     f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} now: what "
                     f"is between was written elsewhere, or the table was put back from an older copy. {_ANEW}"

@@ -131,8 +131,10 @@ class KafkaSink:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_producer": None}
 
-    def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
-        """Write a batch; False if it was there. checkpoint: its id.
+    def write(
+        self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str, before: int | None = None
+    ) -> bool:
+        """Write a batch; False if it was there. checkpoint: its id. before: the batch before this one.
 
         Raises SinkError for what Kafka does not take, CheckpointError for a checkpoint that does not fit the topic.
         """
@@ -141,7 +143,9 @@ class KafkaSink:
             if self.options.guarantee == "at-least-once":
                 self._send(messages)
                 return True
-            return self._transaction(messages, batch, checkpoint)
+            return self._transaction(
+                messages, batch, checkpoint, batch - 1 if before is None else before
+            )
         except AggloomError:
             self._producer = None
             raise
@@ -167,7 +171,9 @@ class KafkaSink:
             about = made.key([row[place] for place in places]) if key is not None else None
             yield about, made.change(row, int(kind), bool(gone))
 
-    def _transaction(self, messages: list[Message], batch: int, checkpoint: str) -> bool:
+    def _transaction(
+        self, messages: list[Message], batch: int, checkpoint: str, before: int
+    ) -> bool:
         # What is the same in another order says the same.
         told = sorted(json.dumps([_shown(part) for part in message]) for message in messages)
         digest = hashlib.sha256("\n".join(told).encode()).hexdigest()
@@ -180,7 +186,7 @@ class KafkaSink:
                 self._make_topic()
                 self._producer = self._opened(name)
             last = self._last(group)
-            if not self._is_next(last, batch, digest):
+            if not self._is_next(last, batch, before, digest):
                 return False
             if last is None:
                 # What a first batch leaves behind that was killed is not of others.
@@ -255,7 +261,7 @@ class KafkaSink:
         start = _client().TopicPartition(self.options.topic, 0, 0)
         group.commit(offsets=[start], asynchronous=False)
 
-    def _is_next(self, last: tuple[int, str] | None, batch: int, digest: str) -> bool:
+    def _is_next(self, last: tuple[int, str] | None, batch: int, before: int, digest: str) -> bool:
         """Whether a batch is to be written; raises SinkError and CheckpointError where it does not fit."""
         anew = "Start with an empty checkpoint and another topic"
         if last is None:
@@ -271,7 +277,7 @@ class KafkaSink:
                     "topic of its own is better"
                 )
             return True
-        if batch > last[0] + 1:
+        if last[0] < before:
             raise CheckpointError(
                 f"{self._where}: it has batch {last[0]} of this checkpoint, which comes to batch {batch} now: what is "
                 f"between was written elsewhere. {anew}"

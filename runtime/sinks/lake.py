@@ -139,12 +139,15 @@ class LakeSink(ABC):
                     f"{self.where}: partition_by names {name!r}, which the result does not have"
                 )
 
-    def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
-        """Write a batch; False if it was there. checkpoint: its id.
+    def write(
+        self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str, before: int | None = None
+    ) -> bool:
+        """Write a batch; False if it was there. checkpoint: its id. before: the batch before this one.
 
         Raises SinkError for what the table does not take, CheckpointError for a checkpoint that does not fit it.
         """
         change = self._change(rows, kinds)
+        before = batch - 1 if before is None else before
         for attempt in range(self.options.attempts):
             if attempt:
                 self.pause(random.uniform(0.5, 1) * min(_LONGEST, 0.1 * 2**attempt))
@@ -156,7 +159,7 @@ class LakeSink(ABC):
             last = self._last(table, checkpoint)
             if last == (batch, change.digest):
                 return False
-            self._check(last, batch, lambda table=table: self._has_rows(table))  # type: ignore[misc]
+            self._check(last, batch, before, lambda table=table: self._has_rows(table))  # type: ignore[misc]
             anew = last is None and self.options.existing == "replace"
             try:
                 self._commit(table, change, Note(checkpoint, batch, change.digest, anew))
@@ -169,7 +172,9 @@ class LakeSink(ABC):
             f"written, which was not ({said}). Let them write at other times, or give more attempts=; then start again"
         )
 
-    def _check(self, last: Last | None, batch: int, has_rows: Callable[[], bool]) -> None:
+    def _check(
+        self, last: Last | None, batch: int, before: int, has_rows: Callable[[], bool]
+    ) -> None:
         """Raise SinkError or CheckpointError for a batch that does not fit what the table has."""
         existing = self.options.existing
         if last is None:
@@ -183,7 +188,7 @@ class LakeSink(ABC):
                     f"{self.where}: it has rows that this checkpoint did not write. existing=replace deletes them with "
                     "the first batch, existing=keep leaves them where they are"
                 )
-        elif batch > last.batch + 1:
+        elif last.batch < before:
             raise CheckpointError(
                 f"{self.where}: it has batch {last.batch} of this checkpoint, which comes to batch {batch} now: what "
                 f"is between was written elsewhere, or its directory was put back from an older copy. {_ANEW}"

@@ -34,8 +34,14 @@ KNOWN = (
 class Sink(Protocol):
     """A place for the batches of a result."""
 
-    def write(self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str) -> bool:
-        """Write a batch; False if it was there. checkpoint: its id."""
+    def write(
+        self, rows: pa.Table, kinds: Kinds, batch: int, checkpoint: str, before: int | None = None
+    ) -> bool:
+        """Write a batch; False if it was there.
+
+        checkpoint: its id. before: the number of its batch before this one, if not the one that is less by one: a
+        repartition takes a number and writes nothing.
+        """
 
 
 def made_sink(

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from aggloom.errors import StateCorruptError, StateError
+from aggloom.errors import CheckpointError, StateCorruptError, StateError
 
 pytest.importorskip("pyspark")
 
@@ -152,6 +152,41 @@ def test_a_table_that_is_cut_or_gone(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(StateCorruptError, match="is missing"):
         sink(Batch(table=None), 3)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "number", "refused"),
+    [
+        ((2, 2, 2, 2), 2, False),
+        ((2, 2, 2, 2), 3, False),
+        ((2, 2, 2, 2, 2), 4, True),
+        ((2, 2, 2, 5, 5), 4, False),
+        ((2, 2, 2, 5, 3, 3), 5, False),
+        ((2, 2, 2, 2, 5, 5), 5, True),
+        ((2, 2, 2, 5, 5, 5), 5, True),
+        ((), 4, True),
+    ],
+)
+def test_a_table_of_an_older_copy(
+    tmp_path: Path, partitions: tuple[int, ...], number: int, refused: bool
+) -> None:
+    """A batch is taken once, in its order; only numbers that repartitions took may be missing before it."""
+    sink = filled(tmp_path)
+    (tmp_path / "offsets").mkdir()
+    for batch, count in enumerate(partitions):
+        record = {"conf": {"spark.sql.shuffle.partitions": str(count)}}
+        (tmp_path / "offsets" / f"{batch}").write_text(f"v1\n{json.dumps(record)}\n{{}}")
+    table = read_table(tmp_path)
+    again = Batch(table=table.append_column("_change_type", pa.array(["insert"] * table.num_rows)))
+    if refused:
+        with pytest.raises(
+            CheckpointError, match=rf"has batch 2, and the checkpoint comes to batch {number} now"
+        ):
+            sink(again, number)
+    else:
+        sink(again, number)
+    rows = table.num_rows * (2 if number > 2 and not refused else 1)
+    assert read_table(tmp_path).num_rows == rows
 
 
 @pytest.mark.parametrize(

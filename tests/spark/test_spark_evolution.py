@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,13 +15,14 @@ import pytest
 from versions import repartitions
 
 import aggloom as al
-from aggloom.errors import AggloomError, StateMismatchError
+from aggloom.errors import AggloomError, CheckpointError, StateMismatchError
 
 pytestmark = pytest.mark.spark
 
 pytest.importorskip("pyspark")
 
 from aggloom.runtime.spark import read_table  # noqa: E402
+from aggloom.runtime.spark.checkpoint import TABLE_FILE  # noqa: E402
 from aggloom.runtime.spark.watch.repartition import hint, partitions_of  # noqa: E402
 
 DDL = "name STRING, cnt INT, city STRING"
@@ -113,6 +116,34 @@ def test_a_rank_is_repartitioned(job: Job, spark: Any) -> None:
 
 
 @repartitions
+def test_a_database_goes_on_after_a_repartition(job: Job, spark: Any) -> None:
+    file = job.path / "database"
+    sink = {"kind": "database", "driver": "sqlite3", "connect": str(file), "table": "totals"}
+
+    def run() -> list[Any]:
+        source = al.read_changes(spark, str(job.path / "in"), "jsonl", DDL)
+        out = al.sql(ONE, t=source, backend="python", buckets=5)
+        al.await_end(al.write_changes(out, sink, job.checkpoint))
+        connection = sqlite3.connect(file)
+        found = connection.execute("SELECT * FROM totals ORDER BY 1").fetchall()
+        connection.close()
+        return found
+
+    assert run() == job.expected(ONE)
+    older = file.read_bytes()
+    al.repartition(spark, job.checkpoint, 3)
+    job.batch(1)
+    assert run() == job.expected(ONE)
+    job.batch(2)
+    newest = file.read_bytes()
+    file.write_bytes(older)
+    with pytest.raises(CheckpointError, match="it has batch 0 of this checkpoint, which comes to"):
+        run()
+    file.write_bytes(newest)
+    assert run() == job.expected(ONE)
+
+
+@repartitions
 def test_a_checkpoint_is_repartitioned(job: Job, spark: Any) -> None:
     job.run(ONE, buckets=5)
     assert partitions_of(job.checkpoint) == 2
@@ -123,6 +154,15 @@ def test_a_checkpoint_is_repartitioned(job: Job, spark: Any) -> None:
         assert "--partitions 2" in hint(spark, job.checkpoint)
         job.batch(number)
         assert job.run(ONE, buckets=5) == job.expected(ONE)
+        if number == 1:
+            shutil.copy(job.checkpoint / TABLE_FILE, job.path / "older")
+    shutil.copy(job.checkpoint / TABLE_FILE, job.path / "newest")
+    shutil.copy(job.path / "older", job.checkpoint / TABLE_FILE)
+    job.batch(3)
+    with pytest.raises(CheckpointError, match="has batch 2, and the checkpoint comes to batch 5"):
+        job.run(ONE, buckets=5)
+    shutil.copy(job.path / "newest", job.checkpoint / TABLE_FILE)
+    assert job.run(ONE, buckets=5) == job.expected(ONE)
     with pytest.raises(AggloomError, match="has 1 partitions already"):
         al.repartition(spark, job.checkpoint, 1)
     with pytest.raises(

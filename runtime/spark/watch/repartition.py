@@ -9,11 +9,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from aggloom.checkpoint_file import read_text
+from aggloom.checkpoint_file import read_file
 from aggloom.errors import AggloomError
 from aggloom.runtime.spark.arguments import check_path, check_session
+from aggloom.runtime.spark.checkpoint import is_local, local
 from aggloom.runtime.spark.failures import explained
 from aggloom.runtime.spark.release import SPARK, require
 
@@ -55,9 +57,49 @@ def partitions_of(checkpoint: str | Path) -> int | None:
     batches = [path for path in offsets.glob("*") if path.name.isdigit()]
     if not batches:
         return None
+    newest = max(batches, key=lambda path: int(path.name))
+    return _partitions_in(_read(root, newest))
+
+
+def batch_before(checkpoint: str | Path, batch: int, spark: SparkSession | None) -> int:
+    """The number of the last batch before one that a sink has seen, -1 for none.
+
+    A repartition takes a number as well, and brings no rows to a sink. Spark's log of offsets has it with another
+    number of partitions than the batch before, which no batch of a query has. spark: reads what is not on this machine.
+    """
+    before = batch - 1
+    while before > 0:
+        now, then = (
+            _partitions_in(_offsets(checkpoint, number, spark)) for number in (before, before - 1)
+        )
+        if now is None or then is None or now == then:
+            break
+        before -= 1
+    return before
+
+
+def _offsets(checkpoint: str | Path, number: int, spark: SparkSession | None) -> str:
+    """The record of a batch in Spark's log of offsets; "" if there is none."""
+    if is_local(checkpoint):
+        root = local(checkpoint)
+        file = root / "offsets" / str(number)
+        return _read(root, file) if file.is_file() else ""
     try:
-        newest = max(batches, key=lambda path: int(path.name))
-        _, metadata, *_ = read_text(root, newest).splitlines()
+        assert spark is not None
+        rows = spark.read.text(f"{checkpoint}/offsets/{number}").collect()
+    except PySparkException:
+        return ""
+    return "\n".join(row[0] for row in rows)
+
+
+def _read(root: Path, file: Path) -> str:
+    return read_file(root, file).decode("utf-8", "replace")
+
+
+def _partitions_in(offsets: str) -> int | None:
+    """The number of partitions in a record of Spark's log of offsets; None if there is none."""
+    try:
+        _, metadata, *_ = offsets.splitlines()
         return int(json.loads(metadata)["conf"][_PARTITIONS])
     except (ValueError, KeyError, TypeError):
         # Damaged, or written by a Spark that keeps it elsewhere: Spark says more of it.

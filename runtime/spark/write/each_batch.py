@@ -14,6 +14,7 @@ from aggloom.runtime.sinks.registry import Options, Sink, made_sink
 from aggloom.runtime.spark.checkpoint import id_of, is_local, local
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.plan.lower import Lowering
+from aggloom.runtime.spark.watch.repartition import batch_before
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
 
 
@@ -55,7 +56,8 @@ class EachBatch:
             changes = batch.toArrow()
         kinds = parse_kinds(changes.column(changes.num_columns - 1), self.where)
         rows = changes.drop_columns([changes.column_names[-1]])
-        self.sink.write(rows, kinds, batch_id, checkpoint_id(batch, self.checkpoint))
+        before = batch_before(self.checkpoint, batch_id, batch.sparkSession)
+        self.sink.write(rows, kinds, batch_id, checkpoint_id(batch, self.checkpoint), before)
 
 
 def _key(

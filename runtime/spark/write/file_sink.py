@@ -21,6 +21,7 @@ from aggloom.runtime.formats.sink_log import LOG, entries, named
 from aggloom.runtime.spark.checkpoint import batches, corrupt, id_of, is_local, local
 from aggloom.runtime.spark.failures import telling
 from aggloom.runtime.spark.release import streaming_class
+from aggloom.runtime.spark.watch.repartition import batch_before
 from aggloom.runtime.spark.write.each_batch import checkpoint_id
 
 _log = logging.getLogger("aggloom")
@@ -65,7 +66,8 @@ class FileSink:
         path = files.makeQualified(path)
         log, mark = (jvm.org.apache.hadoop.fs.Path(path, name) for name in (LOG, _OWNER))
         self._check_kind(files, path)
-        self._claim(files, log, mark, batch_id, checkpoint_id(batch, self.checkpoint))
+        before = batch_before(self.checkpoint, batch_id, session)
+        self._claim(files, log, mark, batch_id, before, checkpoint_id(batch, self.checkpoint))
         format = getattr(jvm, f"{_PACKAGE}.{_FORMATS[self.kind]}")()
         columns = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
         said = jvm.java.util.HashMap()
@@ -86,7 +88,7 @@ class FileSink:
                     "Give the output a directory of its own."
                 )
 
-    def _claim(self, files: Any, log: Any, mark: Any, batch_id: int, own: str) -> None:
+    def _claim(self, files: Any, log: Any, mark: Any, batch_id: int, before: int, own: str) -> None:
         """Write into the output whose it is; raises SinkError where the batch would be passed over."""
         listed = files.listStatus(log) if files.exists(log) else ()
         numbers = [each.getPath().getName().removesuffix(".compact") for each in listed]
@@ -106,7 +108,7 @@ class FileSink:
                 "passed over: it was put back from an older copy. Put the output back too, or begin with an empty "
                 "output and an empty checkpoint."
             )
-        if newest < batch_id - 1:
+        if newest < before:
             _log.warning(
                 "%s no batch before %d of its checkpoint%s: what is written there is not the whole changelog. Batches "
                 "before went elsewhere, or were deleted.",

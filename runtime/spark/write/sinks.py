@@ -28,7 +28,7 @@ from aggloom.runtime.spark.read.source_log import check_output
 from aggloom.runtime.spark.sessions.cluster import check_shared
 from aggloom.runtime.spark.starting import WithFiles, ordered_by_name, ready
 from aggloom.runtime.spark.watch.journal import followed
-from aggloom.runtime.spark.watch.repartition import hint
+from aggloom.runtime.spark.watch.repartition import batch_before, hint
 from aggloom.runtime.spark.write.each_batch import EachBatch, change_column_of
 from aggloom.runtime.spark.write.file_sink import WRITTEN, FileSink, is_here, take_back
 from aggloom.runtime.values.changelog import (
@@ -190,14 +190,26 @@ class TableSink:
         with telling("table sink"):
             changes = batch.toArrow()
         old = _read(self._file) if batch_id or self._file.exists() else None
-        if old is not None and batch_id <= int(old.schema.metadata[_BATCH_ID]):
-            return
+        if old is not None:
+            last = int(old.schema.metadata[_BATCH_ID])
+            if batch_id <= last:
+                return
+            self._check_order(last, batch_id)
         new = self._fold(old, changes)
         about = {_BATCH_ID: str(batch_id).encode()}
         new = new.combine_chunks().replace_schema_metadata(about)
         new = new.replace_schema_metadata({**about, _CHECKSUM: _checksum(new)})
         with telling(f"table sink: {self._file}"):
             _write(new, self._file)
+
+    def _check_order(self, last: int, batch_id: int) -> None:
+        """Raise CheckpointError if the table lacks a batch before this one."""
+        if last < batch_before(self._file.parent, batch_id, None):
+            raise CheckpointError(
+                f"table sink: {self._file} has batch {last}, and the checkpoint comes to batch {batch_id} now: the "
+                "changes between are missing, as after the file was restored from an older copy. Restore the whole "
+                "checkpoint from one copy, or start over with an empty checkpoint directory."
+            )
 
     def _fold(self, old: pa.Table | None, changes: pa.Table) -> pa.Table:
         """The table, with each row's weight as the last column, after some changes."""
