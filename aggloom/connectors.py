@@ -260,7 +260,11 @@ def _into_database(words: Words) -> dict[str, Any]:
     found["driver"] = _DRIVERS[url.kind]
     for option in ("buffer-flush.max-rows", "buffer-flush.interval"):
         words.refuse(f"sink.{option}", "each batch is one transaction")
-    for option in ("existing", "create", "replay", "log_table", "cast"):
+    for option in (
+        *("existing", "create", "replay", "log_table", "cast"),
+        "lock_timeout",
+        "retry_timeout",
+    ):
         value = words.take(f"sink.{option}")
         if value is not None:
             found[option] = value

@@ -170,6 +170,10 @@ class SinkError(AggloomError):
     """A place for results that cannot take them."""
 
 
+class SinkTimeoutError(SinkError, TimeoutError):
+    """A lock in the place for results that others did not give up in time."""
+
+
 class UntrustedCodeError(StateError):
     """Python source that came with a spec's text or a checkpoint, which runs only if the user trusts it."""
 

@@ -9,105 +9,30 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from contextlib import closing, contextmanager, suppress
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError, nearest
+from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
 from aggloom.masking import mask_values
 from aggloom.runtime.sinks.blocks import FEWEST, fit_blocks, write_blocks
+from aggloom.runtime.sinks.database_options import DatabaseOptions
 from aggloom.runtime.sinks.dialects import DRIVERS, MARKS, dialect_of
 from aggloom.runtime.sinks.net import Net, NetRows, net_rows, tells_before
+from aggloom.runtime.sinks.retries import NOTHING, PERHAPS, Retries, is_away, state_of
 from aggloom.runtime.sinks.statements import Statements
+from aggloom.runtime.sinks.stopping import STOP
 from aggloom.runtime.sinks.table_types import check_nan, check_types
 from aggloom.runtime.values.changelog import Kinds
 
-EXISTING = ("error", "keep", "replace")
 _ANEW = "Start with an empty checkpoint and existing=replace."
 _TWICE = "21000"
 """What PostgreSQL says of a statement that writes a row a second time."""
-_CROSSED = ("40P01", "40001")
-"""What it says where others write the same rows in another order, and this transaction has to begin again."""
-_MADE_MEANWHILE = ("42P07", "42710")
-"""What it says, IF NOT EXISTS or not, where another transaction makes the same table at the same time."""
-_CATALOGUE_INDEX = re.compile(r"\bpg_(class|type)_\w+_index\b")
-"""What it says it with, too: the name of an index of its own that would hold the table twice."""
-_TRIES = 10
-_WORDS = {
-    "create": bool,
-    "replay": bool,
-    "cast": bool,
-    "table": str,
-    "log_table": str,
-    "driver": str,
-}
-
-
-@dataclass(frozen=True)
-class DatabaseOptions:
-    """What a database sink is told.
-
-    table: its name, perhaps with its schema. connect: what the driver connects with: a text, keywords, or a function
-    that gives a connection. driver: a module of Python's database interface. dialect: its database's, where that is
-    not known. create: whether the table is made if it is not there. existing: what to do about rows that a checkpoint
-    finds in the table when it first writes to it: "error", "keep", or "replace" them. replay: whether a checkpoint
-    that has gone back to an older batch may write its batches again. log_table: where the numbers of batches are.
-    cast: whether columns of the table may change values: round numbers, cut times, and have NULL for NaN.
-    """
-
-    table: str
-    connect: Any = field(repr=False)
-    driver: str = "psycopg"
-    dialect: str | None = None
-    create: bool = True
-    existing: str = "error"
-    replay: bool = False
-    log_table: str = "aggloom_batches"
-    cast: bool = False
-    kind = "database"
-
-    @property
-    def needs_key(self) -> bool:
-        """Whether nothing can be written without a key of the result."""
-        return True
-
-
-def database_options(given: Mapping[str, Any]) -> DatabaseOptions:
-    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
-    known = list(DatabaseOptions.__dataclass_fields__)
-    for name in given:
-        if name not in known:
-            raise SpecError(
-                f"sink database: there is no option {name!r}. {nearest(str(name), known)}"
-            )
-    for name in ("table", "connect"):
-        if not given.get(name):
-            raise SpecError(
-                f"sink database: give it a {name}, as in {{'kind': 'database', 'table': 'totals', "
-                "'connect': 'dbname=shop'}"
-            )
-    typed = {name: _typed(name, value) for name, value in given.items()}
-    made = DatabaseOptions(**typed)
-    if made.existing not in EXISTING:
-        raise SpecError(
-            f"sink database: existing is {made.existing!r}; known are {', '.join(EXISTING)}"
-        )
-    dialect_of(made.driver, made.dialect)
-    return made
-
-
-def _typed(name: str, value: Any) -> Any:
-    """The value of an option, which a command line gives as text."""
-    kind = _WORDS.get(name)
-    if kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    if kind is not None and not isinstance(value, kind):
-        word = "true or false" if kind is bool else "a text"
-        raise SpecError(f"sink database: {name} is {value!r}; it must be {word}")
-    return value
+_OF_LIBPQ = ("psycopg", "psycopg2")
+_CONNECT_SECONDS = 10
+"""For so long a host that does not answer is waited for."""
 
 
 class DatabaseSink:
@@ -123,6 +48,7 @@ class DatabaseSink:
         self.options, self.key, self.tells_before = options, tuple(key), tells_before
         self._checked: pa.Schema | None = None
         self._may_block, self._fits_blocks = bool(self.key), False
+        self._connected = False
         self._where = f"sink database, table {options.table}"
 
     def write(
@@ -135,17 +61,21 @@ class DatabaseSink:
         told = tells_before(kinds) if self.tells_before is None else self.tells_before
         net = net_rows(rows, kinds, self.key, told, self._where)
         before = batch - 1 if before is None else before
-        for left in reversed(range(_TRIES)):
+        retries = Retries(self.options, self._where, self._is_away)
+        while True:
             try:
                 return self._write_once(net, batch, checkpoint, before)
-            except SinkError as error:
-                state = _state(error.__cause__)
-                if state == _TWICE and self._may_block:
+            except (SinkError, CheckpointError) as error:
+                if state_of(error.__cause__) == _TWICE and self._may_block:
                     # Keys that differ are one to the table, as where cases do not count: one by one the last is right.
                     self._may_block = False
-                elif not left or not (state in _CROSSED or _made_meanwhile(state, str(error))):
-                    raise
-        raise AssertionError
+                else:
+                    retries.wait_after(error)
+
+    def _is_away(self, error: BaseException | None) -> bool:
+        """Whether the database is away that has been there: a wrong name or password is said at once."""
+        dialect = dialect_of(self.options.driver, self.options.dialect)
+        return self._connected and is_away(error, _module(self.options.driver), dialect.name)
 
     def _write_once(self, net: NetRows, batch: int, checkpoint: str, before: int) -> bool:
         """Write a batch in a transaction."""
@@ -207,24 +137,26 @@ class DatabaseSink:
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
         """A cursor of a transaction, which is committed if all goes well."""
-        end = "Nothing of the batch was written."
+        end = NOTHING
         dialect = dialect_of(self.options.driver, self.options.dialect)
         try:
-            with closing(self._connection()) as connection:
+            with closing(self._connection()) as connection, STOP.cancelling(connection):
+                self._connected = True
                 try:
                     with closing(connection.cursor()) as cursor:
-                        if dialect.begin:
-                            cursor.execute(dialect.begin)
+                        begun = getattr(connection, "in_transaction", False)
+                        for statement in dialect.opening(self.options.lock_timeout, begun):
+                            cursor.execute(statement)
                         yield cursor
-                    end = "If the batch was written, the next run finds it and passes over it."
+                    end = PERHAPS
                     connection.commit()
                 except BaseException:
                     self._checked = None
-                    connection.rollback()
+                    _roll_back(connection)
                     raise
         except AggloomError:
             raise
-        except _module(self.options.driver).Error as error:
+        except (_module(self.options.driver).Error, ConnectionError, TimeoutError) as error:
             # A traceback shows the driver's error, too, which may quote what it connects with.
             error.args = tuple(mask_values(list(error.args)))
             said = " ".join(str(error).split()) or type(error).__name__
@@ -246,9 +178,12 @@ class DatabaseSink:
         if callable(connect):
             return connect()
         module = _module(self.options.driver)
-        return (
-            module.connect(**connect) if isinstance(connect, Mapping) else module.connect(connect)
-        )
+        if isinstance(connect, Mapping):
+            return module.connect(**connect)
+        limit = {}
+        if self.options.driver in _OF_LIBPQ and "connect_timeout" not in str(connect):
+            limit = {"connect_timeout": _CONNECT_SECONDS}
+        return module.connect(connect, **limit)
 
     def _check_columns(self, cursor: Any, say: Statements) -> None:
         cursor.execute(say.any_row)
@@ -309,14 +244,10 @@ class DatabaseSink:
                 cursor.executemany(say.insert if nulls else say.upsert, rows)
 
 
-def _state(error: BaseException | None) -> str | None:
-    """The five letters by which a driver tells an error."""
-    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-
-
-def _made_meanwhile(state: str | None, said: str) -> bool:
-    """Whether a table was not made since another transaction makes it."""
-    return state in _MADE_MEANWHILE or _CATALOGUE_INDEX.search(said) is not None
+def _roll_back(connection: Any) -> None:
+    """Roll back, also where the connection is lost: the error before says more."""
+    with suppress(Exception):
+        connection.rollback()
 
 
 def _kind(net: Net) -> tuple[bool, bool]:

@@ -24,8 +24,9 @@ class Dialect:
     maps. nulls_equal: how to compare values of which NULL equals NULL. writes_dates: whether the driver takes dates,
     times, numbers with a point and lists as they are. column_types: asks for the names and types of a table's columns;
     schema_apart: whether it takes the table and its schema as two parameters.
-    alter: what gives a column another type. begin: what begins a transaction, if there is such a thing: times without a
-    zone are in UTC, whatever zone the server or the role is set to. has_nan: whether floats may be NaN. in_blocks:
+    alter: what gives a column another type. begin: what begins a transaction: times without a
+    zone are in UTC, whatever zone the server or the role is set to, and a lock is waited for no longer than the option
+    says, whose milliseconds are to be put in. has_nan: whether floats may be NaN. in_blocks:
     whether it takes many rows as a few arrays.
     """
 
@@ -38,10 +39,15 @@ class Dialect:
     writes_dates: bool
     column_types: str
     alter: str
-    begin: str | None = None
+    begin: tuple[str, ...] = ()
     schema_apart: bool = False
     has_nan: bool = True
     in_blocks: bool = False
+
+    def opening(self, lock_timeout: int, begun: bool) -> list[str]:
+        """The statements that open a transaction. begun: whether the connection is in one already."""
+        said = [each.format(milliseconds=1000 * lock_timeout) for each in self.begin]
+        return [each for each in said if not (begun and each == _IMMEDIATE)]
 
     def type_of(self, dtype: pa.DataType) -> str:
         """The type of a column; raises SpecError for one that the database does not have."""
@@ -107,6 +113,7 @@ def _plain(dtype: pa.DataType) -> Value:
 
 
 _UTC = pa.timestamp("us", "UTC")
+_PIECES, _IMMEDIATE = "PRAGMA busy_timeout = 500", "BEGIN IMMEDIATE"
 DIALECTS = {
     "postgresql": Dialect(
         name="postgresql",
@@ -138,7 +145,7 @@ DIALECTS = {
             "WHERE typtype = 'd') SELECT name, pg_catalog.format_type(kind, digits) FROM found"
         ),
         alter="ALTER TABLE {table} ALTER COLUMN {column} TYPE {kind}",
-        begin="SET LOCAL TIME ZONE 'UTC'",
+        begin=("SET LOCAL TIME ZONE 'UTC'", "SET LOCAL lock_timeout = {milliseconds}"),
         in_blocks=True,
     ),
     "sqlite": Dialect(
@@ -161,6 +168,9 @@ DIALECTS = {
         schema_apart=True,
         alter="Declare {column} as {kind} in {table}",
         has_nan=False,
+        # The lock of the whole file is taken first: one that is taken later may be refused at once. It is waited for in
+        # short pieces, in between which the run can be stopped.
+        begin=(_PIECES, _IMMEDIATE),
     ),
 }
 _DRIVERS = {

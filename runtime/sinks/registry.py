@@ -8,7 +8,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from aggloom.errors import SpecError, nearest
-from aggloom.runtime.sinks.database import DatabaseOptions, DatabaseSink, database_options
+from aggloom.runtime.sinks.database import DatabaseSink
+from aggloom.runtime.sinks.database_options import DatabaseOptions, database_options
 from aggloom.runtime.sinks.delta import DeltaOptions, DeltaSink, delta_options
 from aggloom.runtime.sinks.iceberg import IcebergOptions, IcebergSink, iceberg_options
 from aggloom.runtime.sinks.kafka import KafkaOptions, KafkaSink, kafka_options

@@ -12,7 +12,8 @@ import aggloom.errors as errors
 from aggloom.codegen.spec.database_url import DatabaseUrl
 from aggloom.errors import AggloomError, OptionError, SinkError
 from aggloom.masking import mask_secrets, mask_values
-from aggloom.runtime.sinks.database import DatabaseSink, database_options
+from aggloom.runtime.sinks.database import DatabaseSink
+from aggloom.runtime.sinks.database_options import database_options
 from aggloom.runtime.values.changelog import parse_kinds
 
 HIDDEN = (

@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
-from aggloom.runtime.sinks.database import DatabaseSink, database_options
+from aggloom.runtime.sinks.database import DatabaseSink
+from aggloom.runtime.sinks.database_options import database_options
 from aggloom.runtime.sinks.net import net_by_key, tells_before
 from aggloom.runtime.sinks.registry import sink_options
 from aggloom.runtime.values.changelog import ChangelogLawError, fold, parse_kinds
@@ -222,6 +223,9 @@ def test_a_table_that_does_not_fit(tmp_path: Path) -> None:
         ({"kind": "database", "table": "t", "connect": "x", "create": "y"}, "must be true or false"),
         ({"kind": "database", "table": "t", "connect": "x", "driver": "y"}, "give dialect="),
         ({"kind": "database", "table": "t", "connect": "x", "dialect": "y"}, "no dialect 'y'"),
+        ({"kind": "database", "table": "t", "connect": "x", "lock_timeout": "soon"}, "lock_timeout is 'soon'"),
+        ({"kind": "database", "table": "t", "connect": "x", "lock_timeout": 0}, "lock_timeout is 0 .* at least 1"),
+        ({"kind": "database", "table": "t", "connect": "jdbc:postgresql://h/d?user=u"}, "URL of Java's .*postgresql://USER"),
     ],
 )  # fmt: skip
 def test_options_that_nobody_reads(given: dict[str, Any], why: str) -> None:
@@ -473,7 +477,7 @@ def test_two_runs_of_a_checkpoint_do_not_mix(postgres: Any) -> None:
 def test_a_server_that_dies_in_the_middle(postgres: Any) -> None:
     import signal
 
-    told = {"table": "dying", "connect": postgres.dsn}
+    told = {"table": "dying", "connect": postgres.dsn, "retry_timeout": 0}
     sink = DatabaseSink(database_options(told), KEY, True)
     sink.write(*batch(("+I", *A)), 0, "id")
     write, many = sink._write, batch(*(("+I", f"k{n}", n, None) for n in range(500)))

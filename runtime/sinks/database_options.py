@@ -1,0 +1,103 @@
+"""The options of a database sink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aggloom.errors import SpecError, nearest
+from aggloom.runtime.sinks.dialects import dialect_of
+
+EXISTING = ("error", "keep", "replace")
+_WORDS = {
+    "create": bool,
+    "replay": bool,
+    "cast": bool,
+    "table": str,
+    "log_table": str,
+    "driver": str,
+    "lock_timeout": int,
+    "retry_timeout": int,
+}
+_CONNECT_EXAMPLES = "postgresql://USER@HOST:5432/DATABASE or host=HOST dbname=DATABASE user=USER"
+
+
+@dataclass(frozen=True)
+class DatabaseOptions:
+    """What a database sink is told.
+
+    table: its name, perhaps with its schema. connect: what the driver connects with: a text, keywords, or a function
+    that gives a connection. driver: a module of Python's database interface. dialect: its database's, where that is
+    not known. create: whether the table is made if it is not there. existing: what to do about rows that a checkpoint
+    finds in the table when it first writes to it: "error", "keep", or "replace" them. replay: whether a checkpoint
+    that has gone back to an older batch may write its batches again. log_table: where the numbers of batches are.
+    cast: whether columns of the table may change values: round numbers, cut times, and have NULL for NaN.
+    lock_timeout: for how many seconds a lock of another connection is waited for. retry_timeout: for how many seconds a
+    batch is tried again where the database is away; 0: not at all.
+    """
+
+    table: str
+    connect: Any = field(repr=False)
+    driver: str = "psycopg"
+    dialect: str | None = None
+    create: bool = True
+    existing: str = "error"
+    replay: bool = False
+    log_table: str = "aggloom_batches"
+    cast: bool = False
+    lock_timeout: int = 60
+    retry_timeout: int = 60
+    kind = "database"
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether nothing can be written without a key of the result."""
+        return True
+
+
+def database_options(given: Mapping[str, Any]) -> DatabaseOptions:
+    """The options of a mapping; raises SpecError for one that nobody reads, that is missing, or that cannot be."""
+    known = list(DatabaseOptions.__dataclass_fields__)
+    for name in given:
+        if name not in known:
+            raise SpecError(
+                f"sink database: there is no option {name!r}. {nearest(str(name), known)}"
+            )
+    for name in ("table", "connect"):
+        if not given.get(name):
+            raise SpecError(
+                f"sink database: give it a {name}, as in {{'kind': 'database', 'table': 'totals', "
+                "'connect': 'dbname=shop'}"
+            )
+    typed = {name: _typed(name, value) for name, value in given.items()}
+    made = DatabaseOptions(**typed)
+    if made.existing not in EXISTING:
+        raise SpecError(
+            f"sink database: existing is {made.existing!r}; known are {', '.join(EXISTING)}"
+        )
+    if made.lock_timeout < 1 or made.retry_timeout < 0:
+        raise SpecError(
+            f"sink database: lock_timeout is {made.lock_timeout} and retry_timeout {made.retry_timeout}; they are "
+            "seconds, at least 1 and 0"
+        )
+    if isinstance(made.connect, str) and made.connect.startswith("jdbc:"):
+        raise SpecError(
+            f"sink database: connect is a URL of Java's (jdbc:..), and driver {made.driver} takes its own: "
+            f"{_CONNECT_EXAMPLES}; the connector 'jdbc' of CREATE TABLE takes both"
+        )
+    dialect_of(made.driver, made.dialect)
+    return made
+
+
+def _typed(name: str, value: Any) -> Any:
+    """The value of an option, which a command line gives as text."""
+    kind = _WORDS.get(name)
+    if kind is bool and str(value).lower() in ("true", "false"):
+        return str(value).lower() == "true"
+    if kind is int and str(value).isdigit():
+        return int(value)
+    if kind is not None and (not isinstance(value, kind) or (kind is int and value is True)):
+        word = {bool: "true or false", int: "a whole number"}.get(kind, "a text")
+        raise SpecError(f"sink database: {name} is {value!r}; it must be {word}")
+    return value
