@@ -37,6 +37,7 @@ _READING = (
     "snapshot",
     "database",
     "table",
+    "images",
 )
 """Options of ours by which messages are read, as read_messages has them."""
 _READERS = (*_READING, "time_unit", "key_separator", "max_files_per_trigger")

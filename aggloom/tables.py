@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aggloom.codegen import milliseconds
+from aggloom.codegen import milliseconds, to_schema, with_absent
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DataError, InputFormatError, SpecError, nearest
-from aggloom.file_formats import guess_format, set_separator
+from aggloom.file_formats import check_files_per_batch, guess_format, set_separator
 from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.avro.settings import schema_registry
@@ -90,11 +90,11 @@ class TableSource:
         if self.kafka is not None:
             from aggloom.runtime.spark.read.kafka import read_kafka
 
-            told: dict[str, Any] = {"format": self.format, "schema": self.columns()}
+            told: dict[str, Any] = {"format": self.format, "schema": self._own_columns()}
             return read_kafka(spark, **self.kafka, **told, **self.reading)
         from aggloom.runtime.spark.read.sources import read_changes
 
-        return read_changes(spark, self.path, self.format, self.columns(), **self.reading)
+        return read_changes(spark, self.path, self.format, self._own_columns(), **self.reading)
 
     @property
     def is_by_time(self) -> bool:
@@ -105,7 +105,12 @@ class TableSource:
     def sends(self) -> str | None:
         """What kinds of changes it sends, if that is said of it, or follows from its format."""
         own = self.format in MESSAGES and MESSAGES[self.format].needs_keys
-        return self.changes or ("upsert" if own else None)
+        return self.changes or ("upsert" if own or self._is_partial else None)
+
+    @property
+    def _is_partial(self) -> bool:
+        """True if its rows may leave columns out."""
+        return self.options.get("images") == "partial"
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -143,6 +148,11 @@ class TableSource:
         return found
 
     def columns(self) -> str | pa.Schema:
+        """The columns of its rows: those that it has, and one for what a row leaves out, where it may."""
+        own = self._own_columns()
+        return with_absent(to_schema(own)) if self._is_partial else own
+
+    def _own_columns(self) -> str | pa.Schema:
         """The columns: as given, or as local Parquet files have them, all of them together."""
         if self.lake is not None:
             return lake_columns(self.lake, self.schema)
@@ -170,16 +180,6 @@ class TableSource:
             return files_at(self.path, **which(self.options))
         except (SpecError, DataError):
             return []
-
-
-def _check_files_per_batch(options: Mapping[str, Any], where: str) -> None:
-    """Refuse a number of files a batch below one, before Spark does; raises SpecError."""
-    for name, value in options.items():
-        is_count = value is None or (str(value).isdecimal() and int(value) > 0)
-        if name.lower() in ("maxfilespertrigger", "max_files_per_trigger") and not is_count:
-            raise SpecError(
-                f"{where}: {name} is {value!r}; it must be a whole number from 1, or be left out to read all files."
-            )
 
 
 def read_table_option(text: str) -> TableSource:
@@ -215,7 +215,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     chosen = given.pop("format", None)
     registry = _registry(given, chosen, where)
     options = {**_options(given, where), **registry}
-    _check_files_per_batch(options, where)
+    check_files_per_batch(options, where)
     if "order" in options:
         if kafka:
             raise SpecError(f"{where}: order is of files; a topic has its own order. Leave it out.")

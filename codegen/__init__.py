@@ -25,6 +25,12 @@ from aggloom.codegen.scalar.expressions import columns as columns_of
 from aggloom.codegen.scalar.expressions import quoted
 from aggloom.codegen.scalar.quick import quickened
 from aggloom.codegen.scalar.result_types import ANALYSER, Analyser
+from aggloom.codegen.spec.absent_columns import (
+    ABSENT,
+    WHOLE_IMAGES,
+    with_absent,
+    without_absent,
+)
 from aggloom.codegen.spec.agg_call import AggCall, SortKey, describe_call
 from aggloom.codegen.spec.agg_spec import AggSpec, Computed, to_schema
 from aggloom.codegen.spec.choices import (
@@ -61,10 +67,12 @@ from aggloom.codegen.user.register import aggregate, register, unregister
 from aggloom.codegen.views import VIEW_KINDS
 
 __all__ = [
+    "ABSENT",
     "ANALYSER",
     "MODES",
     "ORPHAN_POLICIES",
     "VIEW_KINDS",
+    "WHOLE_IMAGES",
     "AggCall",
     "AggSpec",
     "Aggregate",
@@ -136,4 +144,6 @@ __all__ = [
     "to_schema",
     "type_name",
     "unregister",
+    "with_absent",
+    "without_absent",
 ]

@@ -32,7 +32,8 @@ class Normalise(RowsByKey):
     """The rows of each key as whole changes: what an upsert replaces and a deletion takes away is remembered.
 
     The first columns of its input are the key. passes: the input's last column, BOOLEAN, if it has a filter: a row for
-    which it is not true is not there. condition: that filter, as shown.
+    which it is not true is not there. condition: that filter, as shown. absent: the input's column, if it has one, that
+    names the columns which a row leaves out; they keep what the remembered row has.
     """
 
     input: Node
@@ -41,6 +42,7 @@ class Normalise(RowsByKey):
     condition: str | None = None
     update_before: bool = True
     merges: bool = False
+    absent: str | None = None
 
     @property
     def keys(self) -> Key:
@@ -58,7 +60,8 @@ class Normalise(RowsByKey):
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return pa.schema([field for field in self.input.schema if field.name != self.passes])
+        inside = (self.passes, self.absent)
+        return pa.schema([field for field in self.input.schema if field.name not in inside])
 
     @property
     def changelog(self) -> tuple[str, ...]:
@@ -83,11 +86,14 @@ class Normalise(RowsByKey):
     @property
     def lineage(self) -> str:
         columns = [(field.name, type_name(field.type)) for field in self.schema]
-        return f"normalise {self.key!r} {columns!r} {self.condition!r}"
+        partial = "" if self.absent is None else " partial"
+        return f"normalise {self.key!r} {columns!r} {self.condition!r}{partial}"
 
     @property
     def title(self) -> Title:
         details = {"key": shown_names(self.key)}
+        if self.absent is not None:
+            details["images"] = ["partial"]
         return "ChangelogNormalize", details | (
             {"condition": [self.condition]} if self.condition is not None else {}
         )
@@ -101,7 +107,7 @@ class Normalise(RowsByKey):
         return "what a row replaces is known only where all rows of its key are"
 
     def pruned(self, names: list[str], prune: Pruner) -> Node:
-        needed = {*names, *self.key, self.passes}
+        needed = {*names, *self.key, self.passes, self.absent}
         read = [n for n in self.input.schema.names if n in needed]
         return self.over(pick(prune.input(self.input, read), read))
 
@@ -124,7 +130,9 @@ class Normalise(RowsByKey):
         )
 
 
-def normalised(rows: Node, key: Key) -> Node:
+def normalised(rows: Node, key: Key, absent: str | None = None) -> Node:
     """The whole changes of upserts, with the columns in the order in which they came."""
-    others = [name for name in rows.schema.names if name not in key]
-    return pick(Normalise(pick(rows, [*key, *others]), key), list(rows.schema.names))
+    names = [name for name in rows.schema.names if name != absent]
+    others = [name for name in names if name not in key]
+    last = [] if absent is None else [absent]
+    return pick(Normalise(pick(rows, [*key, *others, *last]), key, absent=absent), names)

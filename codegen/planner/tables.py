@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from aggloom.codegen.operators import Node, Scan, normalised
 from aggloom.codegen.planner.scripts.script import Script
+from aggloom.codegen.spec.absent_columns import ABSENT, WHOLE_IMAGES
 from aggloom.codegen.spec.agg_spec import SchemaLike, to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.dtypes import type_name
@@ -80,7 +81,7 @@ def created_nodes(
             raise SpecError(f"tables has the name {name!r}; names are texts.")
     given = {name.casefold(): name for name in tables}
     streams = {given.get(n.casefold(), n): each for n, each in script.streams.items()}
-    schemas = {name: each.columns for name, each in streams.items()} | dict(tables)
+    schemas = {name: each.rows for name, each in streams.items()} | dict(tables)
     said = {n: each.changes for n, each in streams.items()}
     if isinstance(input_changes, Mapping):
         changes = said | dict(input_changes)
@@ -120,6 +121,7 @@ def _table(
     if len(set(key)) < len(key):
         raise SpecError(f"table {name}: its key names a column twice; name each once.")
     scan = Scan(name, columns, changes, key, on)
+    _check_absent(scan)
     if changes != "upsert":
         return scan
     if not key:
@@ -127,7 +129,29 @@ def _table(
             f"table {name}: upserts need a key; give keys={{{name!r}: [...]}}, or declare "
             "PRIMARY KEY (..) NOT ENFORCED."
         )
-    return normalised(scan, key)
+    return normalised(scan, key, ABSENT if ABSENT in columns.names else None)
+
+
+def _check_absent(scan: Scan) -> None:
+    """Raise SpecError for rows that may leave columns out where nothing remembers what these had."""
+    if ABSENT not in scan.schema.names:
+        return
+    if scan.changes != "upsert":
+        raise SpecError(
+            f"table {scan.table}: column {ABSENT!r} names the columns that a row leaves out, which only upserts may; "
+            f"say changes=upsert (input_changes) and the key, or {WHOLE_IMAGES}."
+        )
+    if not pa.types.is_string(scan.schema.field(ABSENT).type):
+        kind = type_name(scan.schema.field(ABSENT).type)
+        raise TypeMismatchError(
+            f"table {scan.table}: column {ABSENT!r} is {kind}; it is a STRING, the JSON list of columns that a row "
+            "leaves out, or NULL."
+        )
+    if scan.time is not None and scan.time not in scan.key:
+        raise SpecError(
+            f"table {scan.table}: its watermark goes by {scan.time!r}, which a row may leave out; take the watermark "
+            f"away, or {WHOLE_IMAGES}, and leave images='partial' out."
+        )
 
 
 def _time(table: str, given: str | Sequence[Any]) -> str:

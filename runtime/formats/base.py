@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple, overload
 
 import pyarrow as pa
 
+from aggloom.codegen import WHOLE_IMAGES
 from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.values.changelog import CHANGE_TYPES
@@ -20,9 +21,8 @@ Change = tuple[str, Values]
 
 
 WHOLE_ROW = (
-    "an update or a deletion has to tell the whole row, for NULL is not what was left out: send full row images "
-    "(MySQL: binlog_row_image=FULL; Oracle GoldenGate: ADD TRANDATA .. ALLCOLS; PostgreSQL: REPLICA IDENTITY FULL), or "
-    "leave the column out of the schema"
+    "an update or a deletion has to tell the whole row, for NULL is not what was left out: "
+    f'{WHOLE_IMAGES}, keep what the column had by images="partial" and the keys, or leave the column out of the schema'
 )
 """The advice where a column is absent whose value was known before."""
 
@@ -83,7 +83,8 @@ class Settings:
     "split". decimals: what texts in columns of decimals are: "text", "base64", or "auto", which refuses what may be
     both. truncate: whether the message that a table was emptied is an "error", or to "ignore". snapshot: whether to
     "read" a snapshot's rows, or an "error" says that the table is read anew. database, table: patterns of names;
-    messages of others are passed over. registry: what knows the schemas that messages name.
+    messages of others are passed over. registry: what knows the schemas that messages name. images: whether updates
+    tell "whole" rows, or "partial" ones, which by keys keep what the columns had that they leave out.
     """
 
     columns: pa.Schema
@@ -98,6 +99,12 @@ class Settings:
     database: str | None = None
     table: str | None = None
     registry: SchemaRegistry | None = None
+    images: str = "whole"
+
+    @property
+    def partial(self) -> bool:
+        """Whether updates may leave out columns, which keep what they had."""
+        return self.images == "partial"
 
     @property
     def lenient(self) -> bool:
@@ -112,10 +119,11 @@ CHOICES = {
     "decimals": ("auto", "text", "base64"),
     "truncate": ("error", "ignore"),
     "snapshot": ("read", "error"),
+    "images": ("whole", "partial"),
 }
 """The values of options that are words."""
 SHARED = ("time_unit", "missing", "concatenated", "decimals")
-CAPTURED = (*SHARED, "truncate", "database", "table")
+CAPTURED = (*SHARED, "truncate", "database", "table", "images")
 """The options of formats of JSON, and of those that tell what became of a database's tables."""
 AVRO = ("time_unit", "missing", "registry")
 """The options of formats of Avro."""
@@ -159,6 +167,14 @@ class Format(ABC):
         if before is not None and self.key(before) != self.key(after):
             return [self.delete(before), (UPDATE_AFTER, after)]
         return [(UPDATE_AFTER, after)]
+
+    def partial_update(self, before: Values | None, after: Values) -> list[Change]:
+        """What an update by keys is whose row may leave columns out; before: a row of which the key counts."""
+        if before is not None and self.key(before) != self.key(after) and after[-1] is not None:
+            raise Unreadable(
+                f"an update of the key leaves out {after[-1]}, which no row of the new key says: {WHOLE_IMAGES}"
+            )
+        return self.update(before, after)
 
     def delete(self, before: Values) -> Change:
         """What a deletion is: the row; by keys, no more than its key counts."""

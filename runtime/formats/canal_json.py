@@ -61,6 +61,8 @@ class CanalJson(CapturedJson):
         return [(UPDATE_AFTER if self.key_places else INSERT, row) for row in rows]
 
     def _update(self, row: Any, was: Any) -> list[Change]:
+        if self.settings.partial:
+            return self.partial_changes(row, was)
         after = self.rows.row(row, "`data` ", fix=WHOLE_ROW)
         return self.update(before(self.rows, row, was, "`data` "), after)
 

@@ -44,6 +44,18 @@ class CapturedJson(Format):
         needed = self.settings.keys if self.key_places else None
         return self.rows.row(image, what, fix=WHOLE_ROW, needed=needed)
 
+    def partial_changes(self, data: Any, old: Any) -> list[Change]:
+        """What an update is whose row after, `data`, may leave columns out; old: of the row before what has changed."""
+        if not isinstance(data, Object):
+            raise Unreadable("`data` is no object")
+        if not isinstance(old, Object):
+            raise Unreadable("`old` is no object")
+        own, was = self.rows.named(data, "`data` "), self.rows.spelling.of(old, "`old` ")
+        keys = self.settings.keys
+        after = self.rows.partial(own, "`data` ", keys, was)
+        key = {n: was.get(n, own.get(n)) for n in keys}
+        return self.partial_update(self.rows.values(key), after)
+
     @abstractmethod
     def _message(self, found: Object, message: Message) -> list[Change]:
         """The changes that one object tells of; raises Unreadable."""

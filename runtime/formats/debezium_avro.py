@@ -18,7 +18,14 @@ class DebeziumAvro(Format):
 
     name: ClassVar[str] = "debezium-avro"
     summary: ClassVar[str] = "an envelope of Debezium in Avro, its schema in a registry"
-    options: ClassVar[tuple[str, ...]] = (*AVRO, "truncate", "snapshot", "database", "table")
+    options: ClassVar[tuple[str, ...]] = (
+        *AVRO,
+        "truncate",
+        "snapshot",
+        "database",
+        "table",
+        "images",
+    )
     in_lines: ClassVar[bool] = False
 
     def __init__(self, settings: Settings) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from aggloom.codegen import with_absent
 from aggloom.errors import InputFormatError, SpecError
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.base import Format, Message, Messages, Unreadable
@@ -62,7 +63,7 @@ class Decoder:
     source: str = field(default="", compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_format"}
+        return {n: value for n, value in vars(self).items() if n not in ("_format", "columns")}
 
     @cached_property
     def _format(self) -> Format:
@@ -72,6 +73,11 @@ class Decoder:
     def separator(self) -> str | None:
         """What is between key and value of a message in a file, unless it is told."""
         return self._format.separator
+
+    @cached_property
+    def columns(self) -> pa.Schema:
+        """The columns of what it gives: the table's, and behind them one for what rows leave out, where they may."""
+        return with_absent(self.schema) if self._format.settings.partial else self.schema
 
     @property
     def upserts(self) -> bool:
@@ -112,6 +118,10 @@ class Decoder:
         self, messages: Sequence[Message], block: Block | None, refused: list[tuple[Message, str]]
     ) -> Block:
         """What messages say: those of which a block does not know are read one by one."""
+        if block is not None and len(self.columns) > len(self.schema):
+            # A block has whole rows alone.
+            whole = pa.nulls(len(block.words), pa.string())
+            block = block._replace(columns=[*block.columns, whole])
         if block is not None and not block.left.any():
             return block
         left = range(len(messages)) if block is None else np.flatnonzero(block.left).tolist()
@@ -122,9 +132,10 @@ class Decoder:
             for word, row in self._changes(messages[place], refused):
                 owners.append(place)
                 words.append(word)
-                rows.append(row)
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.schema)
-        arrays = [pa.array(c, f.type) for c, f in zip(columns, self.schema, strict=False)]
+                # A whole row says nothing of what it leaves out.
+                rows.append(row if len(row) == len(self.columns) else [*row, None])
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.columns)
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, self.columns, strict=False)]
         alone = Block(np.array(owners, np.int64), pa.array(words, pa.string()), arrays, _NONE)
         return alone if block is None else _together(block, alone)
 

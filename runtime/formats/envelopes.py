@@ -5,7 +5,7 @@ Where a table says little of the row before (PostgreSQL's REPLICA IDENTITY DEFAU
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aggloom.runtime.formats.base import (
@@ -28,7 +28,10 @@ UNTOLD_TEXTS = (UNAVAILABLE, _ENCODED)
 _UNTOLD = (*UNTOLD_TEXTS, UNAVAILABLE.encode())
 _WHOLE = "the table needs full row images (PostgreSQL: REPLICA IDENTITY FULL), or give its keys to read upserts"
 _KEYED = "a deletion has to have the columns in keys"
-_FULL = "unchanged, and so left out by the database; set REPLICA IDENTITY FULL, or leave the column out of the schema"
+_FULL = (
+    "unchanged, and so left out by the database; set REPLICA IDENTITY FULL, keep what the column had by "
+    'images="partial" and the keys, or leave the column out of the schema'
+)
 Readers = dict[str, list[Reader]]
 _AGAIN = (
     "the table is read anew, as after a lost replication slot, and what was deleted before that is told by nobody. "
@@ -67,9 +70,26 @@ class Envelopes:
             raise Unreadable("`after` is missing")
         if op != "u":
             return [(INSERT if not self.key_places else UPDATE_AFTER, self._after(after, readers))]
+        if self.settings.partial:
+            row = self._partial(after, before, message, readers)
+            return self.format.partial_update(self._before(before, readers), row)
         return self.format.update(
             self._before(before, readers), self._after(after, readers, before, fix=self._fix)
         )
+
+    def _partial(self, after: Any, before: Any, message: Message, readers: Readers) -> Values:
+        """The row after of an update that may leave columns out, or tell that a value did not change."""
+        if not isinstance(after, Object):
+            raise Unreadable("`after` is no object")
+        own, old = _told(self.rows.named(after, "`after` ")), dict[str, Any]()
+        if isinstance(before, Object):
+            old = _told(self.rows.named(before, "`before` "))
+        keys = self.settings.keys
+        if not set(keys) <= own.keys() | old.keys():
+            key = self._key_of(message)
+            named = {} if key is None else self.rows.named(key[0], "the key ")
+            old = {**{name: named[name] for name in keys if name in named}, **old}
+        return self.rows.partial(own, "`after` ", keys, old, readers.get("after"))
 
     def _after(self, image: Any, readers: Readers, before: Any = None, fix: str = "") -> Values:
         """The row after; a value that did not change, and so is not told, is that of the row before."""
@@ -78,7 +98,8 @@ class Envelopes:
             untold = [name for name in self.rows.names if _is_untold(named.get(name))]
             if untold:
                 old = self.rows.named(before, "`before` ") if isinstance(before, Object) else {}
-                lacks = [name for name in untold if name not in old or _is_untold(old[name])]
+                # A row before without its image has NULL for all but the key; what is untold is never NULL.
+                lacks = [n for n in untold if old.get(n) is None or _is_untold(old[n])]
                 if lacks:
                     raise Unreadable(f"`after` does not tell '{lacks[0]}': {_FULL}")
                 image = Object({**named, **{name: old[name] for name in untold}})
@@ -152,6 +173,11 @@ def _refuse_again(source: Any) -> None:
     kind = source.get("snapshot") if isinstance(source, dict) else None
     if kind != "incremental":
         raise Unreadable(f"`op` r: {_AGAIN}")
+
+
+def _told(image: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that the database did tell."""
+    return {name: value for name, value in image.items() if not _is_untold(value)}
 
 
 def _is_untold(value: Any) -> bool:

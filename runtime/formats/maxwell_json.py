@@ -44,6 +44,8 @@ class MaxwellJson(CapturedJson):
             raise Unreadable("`data` is missing")
         if kind == "delete":
             return [self.delete(self.known_row(data, "`data` "))]
+        if kind == "update" and self.settings.partial:
+            return self.partial_changes(data, found.get("old"))
         row = self.rows.row(data, "`data` ", fix=WHOLE_ROW if kind == "update" else "")
         if kind == "update":
             return self.update(before(self.rows, data, found.get("old"), "`data` "), row)

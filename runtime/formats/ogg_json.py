@@ -47,10 +47,17 @@ class OggJson(CapturedJson):
         if kind == "I":
             row = self.rows.row(new, "`after` ")
             return [(UPDATE_AFTER if self.key_places else INSERT, row)]
-        if isinstance(new, Object) and isinstance(old, Object):
+        if not isinstance(new, Object):
+            raise Unreadable("`after` is no object")
+        if isinstance(old, Object):
             # Compressed updates leave out what did not change.
             known = dict(self.rows.named(old, "`before` "))
             new = Object({**known, **self.rows.named(new, "`after` ")})
+        if self.settings.partial:
+            row = self.rows.partial(
+                self.rows.named(new, "`after` "), "`after` ", self.settings.keys
+            )
+            return self.partial_update(self._before(old, required=False), row)
         after = self.rows.row(new, "`after` ", fix=WHOLE_ROW)
         return self.update(self._before(old, required=not self.key_places), after)
 

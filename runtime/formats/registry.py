@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 
-from aggloom.codegen import to_schema
+from aggloom.codegen import WHOLE_IMAGES, to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.avro_confluent import AvroConfluent
@@ -67,6 +67,8 @@ def format_of(
         if option in CHOICES and value not in CHOICES[option]:
             known = ", ".join(CHOICES[option])
             raise SpecError(f"{name}: unknown {option} {value!r}; known are {known}")
+    if given.get("images") == "partial":
+        _check_partial(name, listed, given)
     if "zone" in given:
         try:
             ZoneInfo(given["zone"])
@@ -89,6 +91,19 @@ def check_in_lines(name: str, where: str) -> None:
         raise SpecError(
             f"{where}: {name} is bytes, which lines of files cannot hold; read a topic (read_kafka), or messages in a "
             "column (read_messages)"
+        )
+
+
+def _check_partial(name: str, keys: Sequence[str], given: Mapping[str, Any]) -> None:
+    """Raise SpecError where rows that leave columns out cannot be completed."""
+    if not keys:
+        raise SpecError(
+            f'{name}: images="partial" needs the key of the table, by which a row is completed; give keys= (PRIMARY '
+            f"KEY (..) NOT ENFORCED) and changes=upsert, or {WHOLE_IMAGES}"
+        )
+    if MESSAGES[name].needs_keys and given.get("missing") == "null":
+        raise SpecError(
+            f'{name}: missing="null" takes for NULL what images="partial" keeps; leave one out'
         )
 
 

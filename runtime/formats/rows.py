@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,6 +57,27 @@ class Rows:
             listed = "', '".join(lacks)
             raise Unreadable(f"{what}lacks '{listed}'; {fix or _LENIENT}")
         return row
+
+    def partial(
+        self,
+        after: Mapping[str, Any],
+        what: str,
+        keys: Sequence[str],
+        before: Mapping[str, Any] | None = None,
+        readers: Sequence[Reader] | None = None,
+    ) -> Values:
+        """The values of a row that may leave columns out, and behind them the JSON list of those, None if it has all.
+
+        before: the row before, by which it is completed. A NULL there may be a value that was not known, and does not.
+        Raises Unreadable without a column of the key.
+        """
+        known = {n: value for n, value in (before or {}).items() if value is not None}
+        found = {**known, **after}
+        lacks = [name for name in keys if name not in found]
+        if lacks:
+            raise Unreadable(f"{what}lacks '{lacks[0]}' of the key, by which a row is completed")
+        absent = [name for name in self.names if name not in found]
+        return [*self.values(found, readers), json.dumps(absent) if absent else None]
 
     def values(self, found: Mapping[str, Any], readers: Sequence[Reader] | None = None) -> Values:
         """The values of what is there; the rest is NULL."""

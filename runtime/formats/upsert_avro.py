@@ -22,7 +22,7 @@ class UpsertAvro(Format):
     summary: ClassVar[str] = (
         "as `upsert-json`, keys and values in Avro, their schemas in a registry"
     )
-    options: ClassVar[tuple[str, ...]] = AVRO
+    options: ClassVar[tuple[str, ...]] = (*AVRO, "images")
     needs_keys: ClassVar[bool] = True
     in_lines: ClassVar[bool] = False
 

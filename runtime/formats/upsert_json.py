@@ -19,7 +19,7 @@ class UpsertJson(Format):
 
     name: ClassVar[str] = "upsert-json"
     summary: ClassVar[str] = "a key and the row that it has from now on, or none (a tombstone)"
-    options: ClassVar[tuple[str, ...]] = SHARED
+    options: ClassVar[tuple[str, ...]] = (*SHARED, "images")
     needs_keys: ClassVar[bool] = True
     separator: ClassVar[str | None] = "\t"
 

@@ -11,6 +11,10 @@ from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.rows import Rows
 from aggloom.runtime.formats.values import Reader
 
+_LACKING = (
+    "NULL is not what was left out: send whole rows, with NULL where that is the value, or keep what the column had by "
+    'images="partial"'
+)
 _NO_KEY = "the message has no key"
 
 
@@ -42,12 +46,16 @@ class Upserts:
         named = dict(self.rows.named(value.found, "the value "))
         told = None if own is None else self._row(own, readers)
         lacking = [] if own is None else [name for name in own if name not in named]
-        row = self.rows.row(
-            Object(named),
-            "the value ",
-            needed=[n for n in self.rows.names if n not in lacking],
-            readers=value.readers,
-        )
+        if self.format.settings.partial:
+            row = self._partial(named, lacking, value.readers)
+        else:
+            row = self.rows.row(
+                Object(named),
+                "the value ",
+                fix="" if self.rows.lenient else _LACKING,
+                needed=[n for n in self.rows.names if n not in lacking],
+                readers=value.readers,
+            )
         if told is not None:
             for name in lacking:
                 place = self.rows.names.index(name)
@@ -55,6 +63,15 @@ class Upserts:
             if self.format.key(row) != self.format.key(told):
                 raise Unreadable("the key says another row than the value")
         return [(UPDATE_AFTER, row)]
+
+    def _partial(
+        self, named: dict[str, Any], lacking: list[str], readers: Sequence[Reader] | None
+    ) -> list[Any]:
+        """A value's row that may leave columns out; lacking: those of its key, which the message's key says."""
+        keys = [name for name in self.names if name not in lacking]
+        # The key is read by itself, from where it is.
+        there = {**dict.fromkeys(lacking), **named}
+        return self.rows.partial(there, "the value ", keys, readers=readers)
 
     def _key(self, found: Any) -> Object | None:
         """The key's columns by name; a key that is no object is that of the one column."""

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from aggloom.codegen import ABSENT, without_absent
 from aggloom.codegen.planner import Scan
 from aggloom.errors import InputFormatError, SpecError, TypeMismatchError, nearest
-from aggloom.runtime.formats.base import Message
+from aggloom.runtime.formats.base import Format, Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
@@ -71,7 +72,8 @@ def _messages(
         if name in options:
             raise SpecError(f"{format} has no option {name!r} in a harness, whose table says it")
     names = list(next(iter(parts.values())))
-    schema, own = split_columns(names, scan.schema, str(path))
+    rows = _told_columns(kind, scan, options)
+    schema, own = split_columns(names, rows, str(path))
     made = decoder(format, schema, scan.key if by_key else None, source=str(path), **options)
     if made.unreadable == "side":
         raise SpecError(
@@ -82,11 +84,28 @@ def _messages(
         lines = read_lines(files, separator)
         while messages := list(islice(lines, _MESSAGES)):
             found = made.decode(messages)
-            table = pa.table(found.columns, schema=made.schema)
+            table = pa.table(found.columns, schema=made.columns)
             if own:
                 table = add_partitions(table, parts[files[0]], scan.schema, files[0])
+            if ABSENT in scan.schema.names and ABSENT not in table.column_names:
+                table = table.append_column(ABSENT, pa.nulls(table.num_rows, pa.string()))
             batch = _one_batch(table.select(scan.schema.names), scan.schema)
             yield batch, parse_kinds(found.words, str(path)), found.refused
+
+
+def _told_columns(kind: type[Format], scan: Scan, options: dict[str, Any]) -> pa.Schema:
+    """The columns that messages tell; which ones a row leaves out is what reading them as partial images says."""
+    if "images" not in kind.options:
+        return scan.schema
+    if ABSENT in scan.schema.names and scan.changes == "upsert":
+        options.setdefault("images", "partial")
+        return without_absent(scan.schema)
+    if options.get("images") == "partial":
+        raise SpecError(
+            f'table {scan.table}: images="partial" needs what remembers rows by key; make the harness with '
+            f"input_changes='upsert', the key, and a last column {ABSENT} STRING"
+        )
+    return scan.schema
 
 
 def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ FLOWS = ("rows", "changes", "orphans", "late", "expired")
 _COUNTERS = ("rows", "emitted", "orphans_dropped", "late_dropped", "expired")
 LEVELS = ("keys", "windows", "state_bytes")
 """What an operator holds after a bundle."""
-_ORPHAN = "an orphan retracts a row that was not read before it"
+_ORPHAN = "an orphan retracts, or completes, a row that was not read before it"
 _ORDER_HINT = (
     "files are read in the order of their times of modification, which git, cp and unzip change. Read them by name,"
     " with order=name ('files.order' = 'name' in CREATE TABLE), or restore the times, as with touch -d"

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from aggloom.codegen import AggSpec
+from aggloom.codegen import ABSENT, AggSpec
 from aggloom.codegen.planner import PlanOptions
 from aggloom.errors import SpecError
+from aggloom.runtime.operators.absent_columns import AbsentColumns, absent_columns
 from aggloom.runtime.operators.base import Held, OperatorSpec, Partials, TimeMode
 from aggloom.runtime.operators.columns import columns_data, columns_from
 from aggloom.runtime.operators.deduplicate.at_once import fitted, held_of
@@ -31,11 +32,18 @@ from aggloom.runtime.values.clock import NO_TIME, Clock
 
 
 @kernel
-def _follow(groups: Array, adds: Array, row: Array, before: Array, last: Array) -> None:
-    """Take rows one after the other; `row` is what each key has (-1: nothing), `last` the last that came for it."""
+def _follow(
+    groups: Array, adds: Array, partial: Array, row: Array, before: Array, last: Array
+) -> None:
+    """Take rows one after the other; `row` is what each key has (-1: nothing), `last` the last that came for it.
+
+    A row that leaves columns out adds nothing where nothing says what these had: it is taken out of `adds`.
+    """
     for r in range(len(groups)):
         g = groups[r]
         before[r] = row[g]
+        if partial[r] and row[g] < 0:
+            adds[r] = False
         row[g] = r if adds[r] else -1
         last[g] = r
 
@@ -47,7 +55,8 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
     of the schema comes one, BOOLEAN, without whose truth a row is not there. per_record: each row acts at once; else
     a bundle tells what it has changed in the end. An equal row is told again only with a state_ttl_ms, after which a
     key that was not written is forgotten without a message. Deletions of keys that are not there are counted as
-    orphans, unless a filter may have kept them out.
+    orphans, unless a filter may have kept them out. partial: after the columns of the schema comes one that names those
+    which a row leaves out: they keep what the row of the key had. Of a key without a row that is an orphan, too.
     """
 
     handler_class = None
@@ -59,12 +68,14 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
         keys: int,
         *,
         filtered: bool = False,
+        partial: bool = False,
         update_before: bool = True,
         per_record: bool = False,
         state_ttl_ms: int = 0,
         directory: Path | None = None,
     ) -> None:
         self.schema, self.update_before, self._filtered = schema, update_before, filtered
+        self._partial = partial
         self._per_record, self._ttl = per_record, state_ttl_ms
         self.state = DeduplicateState(schema, keys, True, (), directory)
         self.counters = {"rows": 0, "expired": 0, "orphans_dropped": 0, "emitted": 0}
@@ -87,8 +98,11 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
         if self._filtered:
             passes = batch.column(len(self.schema)).fill_null(False)
             adds &= passes.to_numpy(zero_copy_only=False)
-            batch = batch.select(range(len(self.schema)))
-        changes = self._took(fitted(batch, self.schema), adds, clock.processing)
+        absent = None
+        if self._partial:
+            absent = absent_columns(batch.column(len(self.schema)), self.schema.names)
+        batch = batch.select(range(len(self.schema)))
+        changes = self._took(fitted(batch, self.schema), adds, absent, clock.processing)
         self._failed = False
         self.counters["rows"] += batch.num_rows
         self.counters["emitted"] += len(changes[1])
@@ -101,7 +115,9 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
     def held(self, key: pa.RecordBatch) -> Iterator[Held]:
         return held_of(self.state, key, bool(self._ttl))
 
-    def _took(self, batch: pa.RecordBatch, adds: Array, now: int) -> Rows:
+    def _took(
+        self, batch: pa.RecordBatch, adds: Array, absent: AbsentColumns | None, now: int
+    ) -> Rows:
         """The messages of a bundle, and its rows put in their places."""
         state, n = self.state, batch.num_rows
         slots, groups = state.grouped(state.lookup(batch))
@@ -110,19 +126,23 @@ class NormaliseOperator(RowsByKey[DeduplicateState]):
         had[stored] = n + np.arange(int(stored.sum()))
         row, last = had.copy(), np.empty(len(slots), np.int64)
         before = np.empty(n, np.int64)
-        _follow(groups, adds, row, before, last)
+        partial = np.zeros(n, np.bool_) if absent is None else absent.rows & adds
+        _follow(groups, adds, partial, row, before, last)
         if not self._filtered:
             self.counters["orphans_dropped"] += int((~adds & (before < 0)).sum())
         acting = np.arange(n)
+        old = state.row[slots[stored]] - 1
+        stored_rows = state.rows.gather(old)
+        if absent is not None:
+            batch = absent.completed(batch, stored_rows, before, adds)
         if not self._per_record:
             # A key's last row says what became of it; what it had before the bundle is what it had before that row.
             before[last], acting = had, np.sort(last)
-        rows, old = state.rows.encode(batch), state.row[slots[stored]] - 1
+        rows = state.rows.encode(batch)
         if not self._ttl:
             # A row that goes is not compared: there is nothing that it could be the same as.
             came = np.where(adds, before, -1)
             acting = unlike(state.rows, rows, acting, came, old)
-        stored_rows = state.rows.gather(old)
         changes = messages(
             batch, stored_rows, acting, before, adds, update_before=self.update_before
         )
@@ -147,6 +167,7 @@ class NormaliseSpec(OperatorSpec):
     schema: pa.Schema
     keys: int
     filtered: bool = False
+    partial: bool = False
     update_before: bool = True
     per_record: bool = False
     state_ttl_ms: int = 0
@@ -157,6 +178,7 @@ class NormaliseSpec(OperatorSpec):
             node.schema,
             len(node.key),
             node.passes is not None,
+            node.absent is not None,
             node.update_before,
             not options.mini_batch_enabled,
             options.state_ttl,
@@ -166,7 +188,12 @@ class NormaliseSpec(OperatorSpec):
         self, handler_class: Any, bucket: int = 0, directory: Path | None = None
     ) -> NormaliseOperator:
         return NormaliseOperator(
-            self.schema, self.keys, filtered=self.filtered, directory=directory, **self._changing()
+            self.schema,
+            self.keys,
+            filtered=self.filtered,
+            partial=self.partial,
+            directory=directory,
+            **self._changing(),
         )
 
     def to_data(self) -> dict[str, Any]:
@@ -174,6 +201,8 @@ class NormaliseSpec(OperatorSpec):
             "columns": columns_data(self.schema),
             "keys": self.keys,
             "filtered": self.filtered,
+            # Said only where it is so: what others wrote down reads as before.
+            **({"partial": True} if self.partial else {}),
             **self._changing(),
         }
 
@@ -191,7 +220,8 @@ class NormaliseSpec(OperatorSpec):
     @property
     def rows(self) -> pa.Schema:
         flag = [pa.field("passes", pa.bool_())] if self.filtered else []
-        return pa.schema([*self.schema, *flag])
+        names = [pa.field(ABSENT, pa.string())] if self.partial else []
+        return pa.schema([*self.schema, *flag, *names])
 
     @property
     def ttl_ms(self) -> int:

@@ -37,6 +37,8 @@ def versions_of(node: Node) -> Versions | str:
         return Versions(replace(node, input=below.rows), time)
     if isinstance(node, Scan):
         return Versions(node)
+    if isinstance(node, Normalise) and node.absent is not None:
+        return "its rows leave columns out, and are made whole by what they are after a bundle"
     if isinstance(node, Normalise) and node.passes is None:
         # Upserts say when a version begins; made whole they would be netted by bundle.
         return versions_of(node.input)

@@ -21,13 +21,16 @@ def normalise(root: Node, options: PlanOptions, notes: Notes) -> Node:
 
 
 def _with_filter(node: Node) -> Node:
-    """A filter over a Normalise as a part of it: rows that do not pass are not remembered."""
+    """A filter over a Normalise as a part of it: rows that do not pass are not remembered.
+
+    Rows that leave columns out are completed first, by remembered rows that need not have passed.
+    """
     if not isinstance(node, Calc) or node.where is None:
         return node
     picked, below = None, node.input
     if isinstance(below, Calc) and below.picked == tuple(below.schema.names):
         picked, below = list(below.picked), below.input
-    if not isinstance(below, Normalise):
+    if not isinstance(below, Normalise) or below.absent is not None:
         return node
     filtered = below.filtered(node.where)
     return replace(node, input=pick(filtered, picked) if picked else filtered, where=None)
@@ -36,7 +39,7 @@ def _with_filter(node: Node) -> Node:
 def _without(node: Node) -> Node:
     """The plan without a Normalise whose rows reach the result as they are, with their key and no filter."""
     if isinstance(node, Normalise):
-        return node if node.passes is not None else node.input
+        return node.input if node.passes is None and node.absent is None else node
     if isinstance(node, Calc) and node.where is None and node.unique_keys:
         return node.over(_without(node.input))
     return node
@@ -44,6 +47,8 @@ def _without(node: Node) -> Node:
 
 def _why(node: Normalise, root: Node, options: PlanOptions) -> str:
     """Why a Normalise is there."""
+    if node.absent is not None:
+        return "rows leave columns out, which keep what the row before had"
     if node.passes is not None:
         return "its filter has to know whether the row before has passed"
     if any(each is not node and each.handlers for each in walk(root)):

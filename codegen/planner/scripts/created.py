@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlglot.tokens import TokenType
 
+from aggloom.codegen.spec.absent_columns import ABSENT
 from aggloom.codegen.spec.agg_spec import to_schema
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.durations import milliseconds
@@ -55,12 +56,22 @@ class CreatedTable:
         return self.options.get("value.format", self.options.get("format"))
 
     @property
+    def is_partial(self) -> bool:
+        """Whether its rows may leave columns out."""
+        return self.options.get("images") == "partial"
+
+    @property
+    def rows(self) -> str:
+        """The columns of its rows as DDL: those that it has, and one for what a row leaves out."""
+        return f"{self.columns}, {ABSENT} STRING" if self.is_partial else self.columns
+
+    @property
     def changes(self) -> str:
         """What kinds of changes it sends: as is said, or as connector and format have it."""
         said = self.options.get("changes")
         if said is not None:
             return said
-        if self.connector == "upsert-kafka" or self.format in _UPSERTS:
+        if self.connector == "upsert-kafka" or self.format in _UPSERTS or self.is_partial:
             return "upsert"
         return "append" if self.format in _APPENDS else "retract"
 

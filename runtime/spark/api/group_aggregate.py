@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from aggloom.codegen import MODES, AggSpec, generate, load
+from aggloom.codegen import ABSENT, MODES, AggSpec, generate, load
 from aggloom.codegen.planner import PlanOptions, plan_spec
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.spark.node.residency import size_of
@@ -106,14 +106,24 @@ def hosting(
     return Settings(buckets, directory, output_profile, limit)
 
 
-def check_frame(call: str, df: Any, name: str = "", upserts: bool = False) -> None:
-    """Raise SpecError unless `df` is a DataFrame, of whole changes or of `upserts`; name: of the table that it is."""
+def check_frame(
+    call: str, df: Any, name: str = "", upserts: bool = False, partial: bool = False
+) -> None:
+    """Raise SpecError unless `df` is a DataFrame, of whole changes or of `upserts`; name: of the table that it is.
+
+    partial: whether its rows may leave columns out.
+    """
     table = f"table {name}" if name else "the input"
     if hasattr(df, "sparkSession"):
         if upsert_keys(df) and not upserts:
             raise SpecError(
                 f"{call}: {table} was read by its keys, so that its changes lack the rows that they replace; give it "
                 "to al.sql, which makes them whole, or to al.deduplicate(df, keys, input_changes='upsert') first"
+            )
+        if ABSENT in df.columns and not partial:
+            raise SpecError(
+                f"{call}: rows of {table} leave out columns ({ABSENT}), which keep what they had; give it to al.sql, "
+                "which completes rows by their key"
             )
         return
     what = f"the path {str(df)!r}" if isinstance(df, str | Path) else f"a {type(df).__name__}"

@@ -76,7 +76,7 @@ def sql(
         else:
             keywords[name] = value
     for name, df in frames.items():
-        check_frame("sql", df, name, upserts=True)
+        check_frame("sql", df, name, upserts=True, partial=True)
     if not frames:
         raise SpecError("sql: no table is given; pass DataFrames by name: sql(query, t=df)")
     times = mapping_of("sql", "watermarks", watermarks, "as in watermarks={'t': ('ts', '5 s')}")

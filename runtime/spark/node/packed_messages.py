@@ -80,7 +80,7 @@ class PackMessages:
         found = self.decoder.decode(Messages(values, keys, lambda at: place_of(batch, at)))
         if found.refused and self.side is not None:
             self.side.write(found.side_table(), part_name(self.side.token))
-        names = self.decoder.schema.names
+        names = self.decoder.columns.names
         columns = []
         for field in self.pack.schema:
             column = found.columns[names.index(field.name)]

@@ -109,7 +109,7 @@ def decoded(
     if table is not None:
         check_shared(df.sparkSession, "side table", table.directory)
     counted = made.unreadable != "error"
-    rows = _row_type(made.schema)
+    rows = _row_type(made.columns)
     returned = StructType(
         [StructField("rows", ArrayType(rows)), StructField("refused", IntegerType())]
     )
@@ -125,9 +125,10 @@ def decoded(
         refused = F.sum(f"{_READ}.refused").alias("refused")
         one = one.observe(f"{REFUSED} #{number()}", refused)
     one = one.select(F.explode(f"{_READ}.rows").alias("row"), *kept)
-    fields = {n: F.col(f"row.c{at}").alias(n) for at, n in enumerate(made.schema.names)}
+    fields = {n: F.col(f"row.c{at}").alias(n) for at, n in enumerate(made.columns.names)}
     fields |= dict(zip(parts, part_columns(parts), strict=True))
-    ordered = [fields[name] for name in order or fields]
+    more = made.columns.names[len(made.schema) :] if order else []
+    ordered = [fields[name] for name in [*(order or fields), *more]]
     changes = one.select(*ordered, F.col("row.change").alias(CHANGE_COLUMN))
     if by_name:
         changes = mark_by_name(changes)
@@ -184,7 +185,7 @@ class Reading:
         for message in messages:
             total += 0 if message is None else next(lengths)
             offsets.append(total)
-        schema = self.decoder.schema
+        schema = self.decoder.columns
         columns = [
             column if column.type == wanted else column.cast(wanted)
             for column, wanted in zip(found.columns, spark_arrow(schema).types, strict=True)

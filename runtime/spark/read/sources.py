@@ -71,6 +71,7 @@ def read_changes(
     snapshot: str | None = None,
     database: str | None = None,
     table: str | None = None,
+    images: str | None = None,
     order: str = "time",
     **options: Any,
 ) -> DataFrame:
@@ -87,7 +88,7 @@ def read_changes(
     keys: the columns of the key where messages lack the row before, which are upserts then. unreadable: a message that
     cannot be read is an "error", a counted "drop", or goes with its bytes and the reason to the "side", Parquet files
     in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, snapshot,
-    database, table: as the format has them (docs/formats.md). order: files of a batch are read by "time" of
+    database, table, images: as the format has them (docs/formats.md). order: files of a batch are read by "time" of
     modification and then by path, or by "name", their paths alone, which takes all files in one batch.
 
     Raises SpecError for these; what is wrong with a file fails the query with an InputFormatError.
@@ -109,6 +110,7 @@ def read_changes(
         "snapshot": snapshot,
         "database": database,
         "table": table,
+        "images": images,
     }
     only: dict[str, Any] = {
         "unreadable": None if unreadable == "error" else unreadable,
