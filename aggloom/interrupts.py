@@ -1,18 +1,40 @@
-"""Ctrl-C while Spark runs: noted, and acted upon between two calls of the JVM rather than in the middle of one."""
+"""Ctrl-C while Spark runs: noted, and acted upon between two calls of the JVM rather than in the middle of one.
+
+A call may not return, as where a batch waits in a sink. Then the process ends all the same: what a run leaves behind is
+whole at every moment, and the next run goes on from its last batch.
+"""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
+PATIENCE_SECONDS = 3.0
+"""For so long a run may take to stop by itself."""
+_CODE = 130
+_GIVEN_UP = (
+    "Ctrl-C: stopped in the middle of a batch or of the start. Nothing is lost: the next run with the same checkpoint "
+    "goes on from its last batch."
+)
+
 
 class Interrupts:
-    """A context in which Ctrl-C sets `asked` and interrupts nothing."""
+    """A context in which Ctrl-C sets `asked` and interrupts nothing, as long as the context ends soon.
 
-    def __init__(self) -> None:
+    give_up: what is done before the process ends that does not stop by itself; a second Ctrl-C ends it at once.
+    """
+
+    def __init__(self, give_up: Callable[[], object]) -> None:
         self.asked = threading.Event()
+        self._give_up = give_up
+        self._left = threading.Event()
+        self._again = threading.Event()
         self._ours = threading.current_thread() is threading.main_thread()
         self._former: Any = None
 
@@ -27,14 +49,36 @@ class Interrupts:
         if self._ours:
             signal.signal(signal.SIGINT, self._note)
 
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if Ctrl-C was pressed."""
+        if self.asked.is_set():
+            raise KeyboardInterrupt
+
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._left.set()
+        self._again.set()
         if self._ours:
             signal.signal(signal.SIGINT, self._former or signal.default_int_handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.asked.is_set():
+            self._again.set()
+            return
         self.asked.set()
+        threading.Thread(target=self._end_late, daemon=True).start()
+
+    def _end_late(self) -> None:
+        """End the process unless the context has ended in time."""
+        self._again.wait(PATIENCE_SECONDS)
+        if self._left.is_set():
+            return
+        with suppress(Exception):
+            self._give_up()
+        with suppress(Exception):
+            print(_GIVEN_UP, file=sys.stderr, flush=True)
+        os._exit(_CODE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from importlib import import_module
 from os import environ
@@ -20,6 +21,7 @@ from aggloom.inferred import is_here
 from aggloom.interrupts import Interrupts
 from aggloom.planned import plan_of_job, tables_told
 from aggloom.runtime.formats.places import check_one_batch, files_at
+from aggloom.runtime.sinks.stopping import STOP
 
 if TYPE_CHECKING:
     from aggloom.job import Job
@@ -53,11 +55,13 @@ def run(*jobs: Job) -> None:
                 made = TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True)
                 place = Path(places.enter_context(made)) / "checkpoint"
             placed.append((job, place))
-        _run(placed)
+        _run(placed, places.close)
 
 
-def _run(jobs: list[tuple[Job, Path]]) -> None:
-    with Interrupts() as interrupts:
+def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
+    """Run the jobs. clear: deletes what is kept for this run alone."""
+    STOP.reset()
+    with Interrupts(lambda: _leave(clear)) as interrupts:
         from aggloom.runtime.spark.read.connector import kafka_settings
         from aggloom.runtime.spark.sessions.command_session import session_to_run
 
@@ -85,6 +89,7 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
         with while_java_lives(spark):
             try:
                 for job, checkpoint in jobs:
+                    interrupts.check()
                     queries.append(_started(spark, job, checkpoint))
                 counted = _watched(queries, interrupts)
             finally:
@@ -100,6 +105,17 @@ def _run(jobs: list[tuple[Job, Path]]) -> None:
         _tell(counts, job, table, checkpoint.name if len(jobs) > 1 else "")
     if interrupts.asked.is_set() and not any(job.continuous for job, _ in jobs):
         raise KeyboardInterrupt
+
+
+def _leave(clear: Callable[[], None]) -> None:
+    """Tell Spark's Java to end, without waiting for it, and delete what is kept for this run alone."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    with suppress(AttributeError, OSError):
+        # Java ends with its input, and deletes its own directories as it does.
+        gateway.proc.stdin.close()
+    clear()
 
 
 def _has_few_rows(job: Job) -> bool:
@@ -154,6 +170,8 @@ def _watched(queries: list[Any], interrupts: Interrupts) -> list[Counts]:
                 for query in [each for each in running if not each.isActive]:
                     await_end(query)
                     running.remove(query)
+            if running:
+                STOP.ask()
             for query in running:
                 query.stop()
     except AggloomError:
