@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -42,13 +41,3 @@ def set_separator(options: dict[str, Any], path: str) -> None:
         options[name] = str(options[name]).replace("\\t", "\t")
     if not named and format_suffix(Path(path)) == ".tsv":
         options["sep"] = "\t"
-
-
-def check_files_per_batch(options: Mapping[str, Any], where: str) -> None:
-    """Refuse a number of files a batch below one, before Spark does; raises SpecError."""
-    for name, value in options.items():
-        is_count = value is None or (str(value).isdecimal() and int(value) > 0)
-        if name.lower() in ("maxfilespertrigger", "max_files_per_trigger") and not is_count:
-            raise SpecError(
-                f"{where}: {name} is {value!r}; it must be a whole number from 1, or be left out to read all files."
-            )

@@ -16,11 +16,11 @@ from aggloom.codegen import milliseconds, to_schema, with_absent
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DataError, InputFormatError, SpecError, nearest
-from aggloom.file_formats import check_files_per_batch, guess_format, set_separator
+from aggloom.file_formats import guess_format, set_separator
 from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
 from aggloom.runtime.avro.settings import schema_registry
-from aggloom.runtime.formats.places import files_at, is_by_name, sibling, which
+from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, sibling, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.csv_rows import CSV_OPTIONS
 from aggloom.runtime.values.fitting import plain_type
@@ -215,7 +215,7 @@ def table_source(name: str, settings: Any, where: str, folder: Path | None = Non
     chosen = given.pop("format", None)
     registry = _registry(given, chosen, where)
     options = {**_options(given, where), **registry}
-    check_files_per_batch(options, where)
+    check_caps(options, where)
     if "order" in options:
         if kafka:
             raise SpecError(f"{where}: order is of files; a topic has its own order. Leave it out.")

@@ -5,10 +5,41 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
 
 from aggloom.errors import LookupFailedError, OptionError
 
 _MODULES = {"postgresql": "psycopg", "sqlite": "sqlite3"}
+_OF_JAVA = {
+    "ApplicationName": "application_name",
+    "connectTimeout": "connect_timeout",
+    "loginTimeout": "connect_timeout",
+    "channelBinding": "channel_binding",
+    "gssEncMode": "gssencmode",
+    "targetServerType": "target_session_attrs",
+}
+"""Parameters of PostgreSQL's driver in Java by libpq's names."""
+_SERVERS = {"primary": "primary", "secondary": "standby", "preferSecondary": "prefer-standby"}
+_NONE_HERE = ("loglevel", "stringtype", "binarytransfer", "ssl")
+
+
+def _of_libpq(name: str, value: str) -> tuple[str, str]:
+    """A parameter of Java's driver as libpq has it; raises OptionError for one that means nothing to it."""
+    if name == "currentSchema":
+        return "options", f"-c search_path={value}".replace(", ", ",")
+    if name == "ssl" and value.lower() in ("true", ""):
+        return "sslmode", "verify-full"
+    if name == "ssl" and value.lower() == "false":
+        return "sslmode", "prefer"
+    if name == "targetServerType":
+        value = _SERVERS.get(value, "any")
+    known = _OF_JAVA.get(name, name)
+    if known != known.lower() or known in _NONE_HERE:
+        raise OptionError(
+            f"'url' has {name}={value}, a parameter of Java's driver that libpq does not have; leave it out. "
+            f"Known besides libpq's own: currentSchema, ssl, {', '.join(_OF_JAVA)}."
+        )
+    return known, value
 
 
 @dataclass(frozen=True)
@@ -20,6 +51,8 @@ class DatabaseUrl:
     password: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        if self.kind == "postgresql":
+            self._of_libpq()
         if self.kind not in _MODULES:
             raise OptionError(
                 f"'url' is {self.url!r}; jdbc:postgresql:.. and jdbc:sqlite:.. are known. Give other databases as "
@@ -45,4 +78,14 @@ class DatabaseUrl:
             return module.connect(self.url.split(":", 2)[2], check_same_thread=False)
         given = {"user": self.username, "password": self.password}
         said = {key: value for key, value in given.items() if value is not None}
-        return module.connect(self.url.removeprefix("jdbc:"), **said)
+        return module.connect(self._of_libpq(), **said)
+
+    def _of_libpq(self) -> str:
+        """The URL with libpq's parameters; raises OptionError for one of Java's driver that libpq does not have."""
+        url, _, query = self.url.removeprefix("jdbc:").partition("?")
+        if "//" not in url:
+            # Java's driver takes a database of this machine by its name alone.
+            url = f"postgresql:///{url.removeprefix('postgresql:')}"
+        pairs = parse_qsl(query, keep_blank_values=True)
+        parts = [_of_libpq(name, value) for name, value in pairs]
+        return f"{url}?{urlencode(parts, quote_via=quote)}" if parts else url

@@ -68,6 +68,21 @@ def check_one_batch(order: object, options: Mapping[str, Any], where: str) -> No
         )
 
 
+def check_caps(options: Mapping[str, Any], where: str) -> None:
+    """Refuse a number of files or bytes of a batch that Spark cannot take; raises SpecError."""
+    for name, value in options.items():
+        if value is None or name.lower() not in _CAPS:
+            continue
+        largest = 2**63 - 1 if "bytes" in name.lower() else 2**31 - 1
+        if isinstance(value, bool) or not (
+            str(value).isdecimal() and 0 < int(str(value)) <= largest
+        ):
+            raise SpecError(
+                f"{where}: {name} is {value!r}; it must be a whole number from 1 to {largest}, or be left out to read "
+                "all files."
+            )
+
+
 def is_hidden(name: str) -> bool:
     """Whether Spark passes over a file or directory of this name."""
     return name[0] == "." or (name[0] == "_" and "=" not in name) or name.endswith("._COPYING_")

@@ -63,6 +63,19 @@ def test_paths_are_relative_to_the_file_and_those_of_options_to_the_caller(tmp_p
         ("{path: in, format: csv, sep: a, options: {Sep: b}}", "'sep' is given twice"),
         ("{path: in, format: csv, schema: 3}", "schema must be DDL"),
         ("in", "give it a path and a format"),
+        (
+            "{path: in, format: csv, maxFilesPerTrigger: 0}",
+            "maxFilesPerTrigger is 0; it must be a whole number",
+        ),
+        (
+            "{path: in, format: csv, max_files_per_trigger: 0}",
+            "max_files_per_trigger is 0; it must be a whole",
+        ),
+        ("{path: in, format: csv, maxFilesPerTrigger: 3000000000}", "from 1 to 2147483647"),
+        (
+            "{path: in, format: csv, options: {maxBytesPerTrigger: 0}}",
+            "maxBytesPerTrigger is 0; it must be a",
+        ),
     ],
 )
 def test_an_entry_that_nobody_reads_is_an_error(tmp_path: Path, table: str, said: str) -> None:

@@ -180,6 +180,8 @@ def test_arguments_of_the_doors_of_spark(spark: Any, tmp_path: Path) -> None:
         (lambda: sql(u=df), SpecError, r"table 'u' is given, and .* \(it reads t\); leave it out"),
         (lambda: read(spark="s"), SpecError, "read_changes: the session is a str"),
         (lambda: read(format=[]), SpecError, r"read_changes: format is \[\]"),
+        (lambda: read(max_files_per_trigger=0), SpecError, "max_files_per_trigger is 0; it must"),
+        (lambda: read(maxBytesPerTrigger="x"), SpecError, "maxBytesPerTrigger is 'x'; it must"),
         (lambda: read(schema="k STRINGG"), SpecError, "read_changes: schema is 'k STRINGG'"),
         (lambda: al.read_kafka(None, "a:1", "t", "json", DDL), SpecError, "session is a NoneType"),
         (lambda: al.read_kafka(spark, "a:1", 5, "debezium-json", DDL), SpecError, "and a topic"),

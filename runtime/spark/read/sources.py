@@ -20,7 +20,7 @@ from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
-from aggloom.runtime.formats.places import check_one_batch
+from aggloom.runtime.formats.places import check_caps, check_one_batch
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.disk import on_this_disk
@@ -122,6 +122,7 @@ def read_changes(
                 raise SpecError(
                     f"read_changes: {name} is for formats of messages, not for {format}"
                 )
+    check_caps({"max_files_per_trigger": max_files_per_trigger, **options}, "read_changes")
     capped = {"max_files_per_trigger": max_files_per_trigger, **options} if streaming else {}
     check_one_batch(order, capped, "read_changes")
     by_name = order == "name"
