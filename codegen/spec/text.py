@@ -113,7 +113,13 @@ def _built(
 ) -> _Spec:
     schema = content["schema"]
     if isinstance(schema, list):
-        schema = dict(schema)
+        if not all(isinstance(each, list | tuple) and len(each) == 2 for each in schema):
+            raise SpecError(f"the {form}, schema: a list has pairs of a name and a type.")
+        schema = dict(map(tuple, schema))
+    if isinstance(schema, Mapping) and not all(
+        isinstance(each, str) for each in (*schema, *schema.values())
+    ):
+        raise SpecError(f"the {form}, schema: names and types are texts.")
     if "sql" in content:
         allowed = ("sql", "schema", "input_changes", "dialect", "functions")
         _refuse_unknown(content, allowed, f"{form} with `sql`")

@@ -7,13 +7,18 @@ from built-in classes, and a spec that carries Python source is refused unless t
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
+
+import pyarrow as pa
 
 from aggloom.codegen import AggSpec, describe_call, generate, load
 from aggloom.errors import (
+    AggloomError,
     SpecError,
     StateCorruptError,
     StateError,
@@ -32,6 +37,10 @@ from aggloom.runtime.operators.registry import operator_from
 
 _FRAGMENT = ("operator", "buckets", "digest", "inputs", "parts")
 _WRITTEN = ("operator", "digest", "kind", "keys", "spread", "feeds", "spec", "windows", "settings")
+_RAW = (
+    *(ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, MemoryError),
+    *(RecursionError, ZeroDivisionError, AssertionError, pa.ArrowException),
+)
 _PLAIN_STATE = b'"plain.state"'
 """The array in which the plain backend keeps its accumulators: arenas list their arrays by name."""
 
@@ -53,25 +62,24 @@ class FragmentDescription:
     @classmethod
     def parse(cls, text: bytes, trust: bool = False) -> FragmentDescription:
         """What the JSON text of a description says; raises StateCorruptError."""
-        try:
+        with reading_description():
             data = json.loads(text)
             name, buckets, digest, inputs, listed = (data[key] for key in _FRAGMENT)
+            if not isinstance(name, str) or not isinstance(digest, str):
+                raise TypeError("its name and its digest must be texts")
+            if type(buckets) is not int or buckets < 1:
+                raise TypeError(f"there cannot be {buckets!r} buckets")
             parts = tuple(Description.read(part, buckets, trust) for part in listed)
+            if not parts:
+                raise ValueError("it has no operators")
             return cls(name, buckets, digest, parts, inputs, int(data.get("place", -1)))
-        except (ValueError, KeyError, TypeError) as error:
-            raise StateCorruptError(
-                f"the description in the checkpoint cannot be read: {error!r}. "
-                "Restore the checkpoint from a copy, or run the version of aggloom that wrote it."
-            ) from None
 
     @cached_property
     def fragment(self) -> FragmentSpec:
         """What the fragment is made from; raises StateMismatchError if it cannot be made again."""
-        try:
+        with reading_description(self.operator):
             made = (each.part for each in self.parts)
             return FragmentSpec(tuple(made), inputs_from(self.inputs))
-        except SpecError as error:
-            raise unreadable(self.operator, error) from error
 
     def handlers(self, *states: bytes | memoryview) -> list[type[Any] | None]:
         """The handler class of each operator, for the backend that wrote these states; None where it has none."""
@@ -79,7 +87,8 @@ class FragmentDescription:
 
     def open(self, handlers: Sequence[Any], bucket: int) -> Fragment:
         """The fragment as it runs a bucket of the query, without state."""
-        return self.fragment.make(handlers, bucket)
+        with reading_description(self.operator):
+            return self.fragment.make(handlers, bucket)
 
 
 @dataclass(frozen=True)
@@ -109,6 +118,12 @@ class Description:
         values = {name: data[name] for name in _WRITTEN}
         if not isinstance(values["spec"], dict) or not isinstance(values["settings"], dict):
             raise TypeError("spec and settings must be mappings")
+        texts = [values["operator"], values["digest"], values["kind"]]
+        lists = [values["keys"], values["spread"]]
+        if not all(isinstance(each, list) for each in lists):
+            raise TypeError("keys and spread must be lists")
+        if not all(isinstance(each, str) for each in (*texts, *chain(*lists))):
+            raise TypeError("names of operators and columns must be texts")
         return cls(**values, delay=int(data.get("delay", 0)), buckets=buckets, trust=trust)
 
     @property
@@ -128,7 +143,8 @@ class Description:
                 "If you trust whoever wrote the checkpoint, pass --trust (trust=True)."
             )
         try:
-            return AggSpec.from_json(json.dumps(self.spec), trust=self.trust)
+            with reading_description():
+                return AggSpec.from_json(json.dumps(self.spec), trust=self.trust)
         except SpecError as error:
             raise StateMismatchError(
                 f"{self.where}: this version of aggloom cannot read its spec: {error} "
@@ -138,10 +154,8 @@ class Description:
     @cached_property
     def settings_of(self) -> OperatorSpec:
         """What the operator is made from; raises StateMismatchError if it cannot be made again."""
-        try:
+        with reading_description(self.operator):
             return operator_from(self.kind, self.settings, self.agg_spec)
-        except SpecError as error:
-            raise unreadable(self.operator, error) from error
 
     @property
     def part(self) -> Part:
@@ -176,6 +190,28 @@ class Description:
             return None
         plain = any(_PLAIN_STATE in bytes(state) for state in states)
         return load(generate(self.agg_spec, "python" if plain else "numba"))
+
+
+@contextmanager
+def reading_description(operator: str = "") -> Iterator[None]:
+    """Raise StateCorruptError for what Python raises over a description that is not what is written here.
+
+    operator: what the description is of, if that is known. Raises StateMismatchError for what cannot be made again.
+    """
+    try:
+        yield
+    except SpecError as error:
+        if not operator:
+            raise
+        raise unreadable(operator, error) from error
+    except AggloomError:
+        raise
+    except _RAW as error:
+        place = f"operator {operator}: " if operator else ""
+        raise StateCorruptError(
+            f"{place}the description in the checkpoint cannot be read: {error!r}. "
+            "Restore the checkpoint from a copy, or run the version of aggloom that wrote it."
+        ) from error
 
 
 def unreadable(operator: str, error: SpecError) -> StateMismatchError:

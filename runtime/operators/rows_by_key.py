@@ -12,6 +12,7 @@ from aggloom.runtime.state.key_table import KeyTable
 from aggloom.runtime.storage.arena import Arena, Array
 from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values.restored import check_pooled_values
 
 
 class RowState(ABC):
@@ -49,6 +50,7 @@ class RowState(ABC):
             audit = Audit(self.pool)
             self.check_restored(audit, self.table.check_restored(audit))
             audit.finish()
+            check_pooled_values(audit)
 
     def flush_files(self) -> None:
         """Bring everything into the mapped files."""

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from aggloom.physical import is_pooled
 from aggloom.runtime.storage.arena import FIRST_SLOTS, Arena, Array
 from aggloom.runtime.storage.audit import Audit, reading_snapshot
 from aggloom.runtime.storage.pool import Pool
+from aggloom.runtime.values.restored import check_pooled_values
 
 
 class SlotState:
@@ -67,11 +69,20 @@ class SlotState:
             self._open(self.arena)
             audit = Audit(self.pool)
             self.check_restored(audit)
+            self._note_types(audit)
             audit.finish()
+            check_pooled_values(audit)
 
     def check_restored(self, audit: Audit) -> None:
         """Raise StateCorruptError unless the parts of a snapshot fit each other."""
         self.accumulators.check_restored(audit)
+
+    def _note_types(self, audit: Audit) -> None:
+        """Note the type of all strings where the spec has one pooled type; accumulators do not say theirs."""
+        types = {field.type for field in self.spec.handler_schema if is_pooled(field.type)}
+        if len(types) == 1 and not self.spec.functions:
+            (dtype,) = types
+            audit.note_type(dtype, np.flatnonzero(audit.held))
 
     def flush_files(self) -> None:
         """Bring everything into the mapped files."""

@@ -61,10 +61,18 @@ class KeyTable:
     def check_restored(self, audit: Audit) -> Array:
         """Raise StateCorruptError unless the arrays of a snapshot are a table; the slots in use (uint8[slots])."""
         check_key_index(self.index, audit)
+        self._note_types(audit)
         for name in self.stamp_names:
             audit.require_length(self.capacity, self._stamp(name), self.stamps(name))
         used: Array = self.index.arrays.used
         return used
+
+    def _note_types(self, audit: Audit) -> None:
+        if not self.index.pooled.any():
+            return
+        words, nulls = self.index.keys(self.used_slots())
+        for c in np.flatnonzero(self.index.pooled):
+            audit.note_type(self.fields[c].type, words[(nulls >> c) & 1 == 0, c])
 
     def lookup(self, batch: pa.RecordBatch) -> Array:
         """The slot of each row's key, which are the first columns; new keys get one."""

@@ -200,9 +200,18 @@ class RowStore:
         right = 0 <= live <= high <= len(rows.words)
         right = right and _check_rows(rows, self.pooled, audit.held) == live
         audit.require(right, name, "its rows are not as many as it says")
+        self._note_types(audit)
         used = np.ascontiguousarray(rows.flags[:, 0])
         right = check_chain(rows.words, free, high - live, high, used)
         audit.require(right, name, "free rows are not listed once")
+
+    def _note_types(self, audit: Audit) -> None:
+        if not self.pooled.any():
+            return
+        there = self.live()
+        for c in np.flatnonzero(self.pooled):
+            valid = self.arrays.flags[there, (c + 1) >> 3] >> ((c + 1) & 7) & 1 == 0
+            audit.note_type(self.schema.field(int(c)).type, self.arrays.words[there[valid], c])
 
     def require_live(self, audit: Audit, name: str, ids: Array) -> None:
         """Raise StateCorruptError unless ids (int64[n]) are those of rows that are there, each once."""

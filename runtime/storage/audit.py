@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import numpy as np
 import pyarrow as pa
 
-from aggloom.errors import StateCorruptError
+from aggloom.errors import AggloomError, StateCorruptError
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import (
@@ -71,6 +71,9 @@ def _check_ids(pool: PoolArrays) -> bool:
         return False
     if used < 0 or used > len(pool.heap) or pool.offset[0] != 0 or pool.length[0] != 0:
         return False
+    # Strings that share bytes could be longer together than the heap, and hashing them would not end in time.
+    if pool.meta[HEAP_LIVE] > used:
+        return False
     count, total = np.int64(0), np.int64(0)
     for i in range(1, high + 1):
         length, at = np.int64(pool.length[i]), pool.offset[i]
@@ -78,10 +81,10 @@ def _check_ids(pool: PoolArrays) -> bool:
             continue
         if length < 0 or at < 0 or at > used - length or pool.refs[i] < 0:
             return False
-        if pool.code[i] != hash_bytes(pool.heap, at, length):
+        total += length
+        if total > pool.meta[HEAP_LIVE] or pool.code[i] != hash_bytes(pool.heap, at, length):
             return False
         count += 1
-        total += length
     return count == live and total == pool.meta[HEAP_LIVE]
 
 
@@ -140,11 +143,13 @@ def _check_table(pool: PoolArrays, marks: Array) -> bool:
 class Audit:
     """The checks of one arena, and the references to its pool that they have met.
 
-    held: int64[ids], references by id of the pool. Raises StateCorruptError if the pool itself is not right.
+    held: int64[ids], references by id of the pool. typed: by type of a column, uint8[ids], 1 for the ids that stand for
+    its values. Raises StateCorruptError if the pool itself is not right.
     """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
+        self.typed: dict[pa.DataType, Array] = {}
         self.held = np.zeros(len(pool.arrays.offset), np.int64)
         self._check_pool()
 
@@ -162,6 +167,10 @@ class Audit:
     def hold(self, name: str, words: Array) -> None:
         """Count references of a component to the pool (`words`: int64[n])."""
         self.require(hold_words(words, self.held), name, "a string that the pool does not have")
+
+    def note_type(self, dtype: pa.DataType, ids: Array) -> None:
+        """Note that ids (int64[n]), which are the pool's, stand for values of a type."""
+        self.typed.setdefault(dtype, np.zeros(len(self.held), np.uint8))[ids] = 1
 
     def _check_pool(self) -> None:
         p = self.pool.arrays
@@ -184,16 +193,21 @@ class Audit:
 
 
 @contextmanager
-def reading_snapshot() -> Iterator[None]:
-    """Raise StateCorruptError for what Python raises over parts of a snapshot that are not what they should be."""
+def reading_snapshot(name: str = "snapshot", *more: type[Exception]) -> Iterator[None]:
+    """Raise StateCorruptError for what Python raises over parts of a snapshot that are not what they should be.
+
+    name: what is read, if it is another part of the state. more: other exceptions that its reader raises.
+    """
     try:
         yield
-    except _RAW as error:
-        raise corrupt_snapshot(f"{type(error).__name__}: {error}") from error
+    except AggloomError:
+        raise
+    except (*_RAW, *more) as error:
+        raise corrupt_snapshot(f"{type(error).__name__}: {error}", name) from error
 
 
-def corrupt_snapshot(what: str) -> StateCorruptError:
-    """The error for a snapshot whose parts do not fit each other."""
+def corrupt_snapshot(what: str, name: str = "snapshot") -> StateCorruptError:
+    """The error for a snapshot, or another part of the state, whose parts do not fit each other."""
     return StateCorruptError(
-        f"state snapshot cannot be used: {what}. Restart from an older checkpoint or replay the source."
+        f"state {name} cannot be used: {what}. Restart from an older checkpoint or replay the source."
     )

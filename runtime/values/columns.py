@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from aggloom.errors import DataError
 from aggloom.physical import is_nested, is_pooled, is_wide_decimal
 from aggloom.runtime.storage.arena import Array
+from aggloom.runtime.storage.audit import corrupt_snapshot
 from aggloom.runtime.storage.jit import kernel
 from aggloom.runtime.storage.pool import Pool
 from aggloom.runtime.values import scalars
@@ -119,6 +120,8 @@ def from_words(
     offsets, data = pool.gather(out, valid)
     if is_wide_decimal(dtype):
         raw = np.zeros((len(out), 16), np.uint8)
+        if len(data) != 16 * int(valid.sum()):
+            raise corrupt_snapshot("pool: a decimal does not have 16 bytes")
         raw[valid] = data.reshape(-1, 16)
         return scalars.from_wide_bytes(raw, valid, dtype)
     buffers = [
@@ -137,6 +140,8 @@ def to_python(batch: pa.RecordBatch) -> list[list[Any]]:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:
             found.append(column.to_pylist())
+        except UnicodeDecodeError as error:
+            raise DataError(f"column {name!r}: a text is not UTF-8 ({error})") from None
         except (OverflowError, ValueError) as error:
             raise DataError(
                 f"column {name!r}: a time lies outside the years 1 to 9999, which Python's dates hold ({error}); "

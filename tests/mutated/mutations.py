@@ -11,6 +11,8 @@ import numpy as np
 
 from aggloom.runtime.operators.base import joined_blocks
 from aggloom.runtime.storage.arena import MAGIC, Arena
+from aggloom.runtime.storage.pool import LIVE, PoolArrays, hash_bytes
+from aggloom.runtime.storage.pool import _rehash as rehash
 
 _JOINED = b"AGLO"
 _SIZES = struct.Struct("<4sI")
@@ -47,6 +49,8 @@ def _in_arena(data: bytes, rng: random.Random) -> bytes:
     names = [name for name, array in arrays.items() if array.size]
     # Small arrays are heads: lengths, counts, starts of lists.
     weights = [3.0 if arrays[name].size < 16 else 1.0 for name in names]
+    if "pool.heap" in arrays and rng.random() < 0.15:
+        _in_string(arrays, rng)
     for name in rng.choices(names, weights, k=rng.choice([1, 1, 1, 2, 4])):
         if name in arrays and arrays[name].size:
             _in_array(arrays, name, rng)
@@ -54,6 +58,21 @@ def _in_arena(data: bytes, rng: random.Random) -> bytes:
     changed._arrays = arrays
     packed: bytes = changed.snapshot()
     return packed
+
+
+def _in_string(arrays: dict[str, Any], rng: random.Random) -> None:
+    """Change a byte of a string of the pool, which gets the hash and the place in the table of what it is now."""
+    pool = PoolArrays(*(arrays[f"pool.{name}"].copy() for name in PoolArrays._fields))
+    there = np.flatnonzero(pool.length > 0)
+    if not len(there) or pool.meta[LIVE] == 0:
+        return
+    chosen = int(rng.choice(there))
+    start, length = int(pool.offset[chosen]), int(pool.length[chosen])
+    pool.heap[start + rng.randrange(length)] = rng.choice([0, 0x80, 0xFF, rng.randrange(256)])
+    pool.code[chosen] = hash_bytes(pool.heap, start, length)
+    pool.table[:] = 0
+    rehash(pool)
+    arrays |= {f"pool.{name}": array for name, array in pool._asdict().items()}
 
 
 def _in_array(arrays: dict[str, Any], name: str, rng: random.Random) -> None:

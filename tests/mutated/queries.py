@@ -22,7 +22,10 @@ from aggloom.codegen.windows import (
 )
 
 Row = tuple[Any, ...]
-DDL = "k STRING, g INT, v BIGINT, x DOUBLE, s STRING, d DECIMAL(38, 2), t TIMESTAMP"
+DDL = (
+    "k STRING, g INT, v BIGINT, x DOUBLE, s STRING, d DECIMAL(38, 2), t TIMESTAMP, "
+    "a ARRAY<STRING>, q STRUCT<x: INT, y: STRING>"
+)
 TABLES = {"t": DDL, "u": DDL}
 _CALLS = {
     "sums": "COUNT(*) AS n, SUM(v) AS a, SUM(x) AS b, AVG(x) AS c, SUM(d) AS e, VAR_POP(x) AS f, KURTOSIS(x) AS h",
@@ -53,6 +56,11 @@ _SQL = {
     "anti join": "SELECT a.k, a.v FROM t a LEFT ANTI JOIN u b ON a.k = b.k AND a.g = b.g",
     "joins": "SELECT a.k, a.v, b.s, c.v AS w FROM t a JOIN u b ON a.k = b.k JOIN u c ON a.k = c.k AND c.g = 1",
     "as of": "SELECT a.k, a.v, b.v AS w FROM t a ASOF JOIN u b ON a.k = b.k AND a.t >= b.t",
+    "semi join": "SELECT a.k, a.v FROM t a LEFT SEMI JOIN u b ON a.k = b.k AND a.s = b.s",
+    "nested keys": "SELECT a, COUNT(*) AS n, MAX(d) AS m FROM t GROUP BY a",
+    "nested rows": "SELECT k, a, q FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v, s) AS n FROM t) "
+    "WHERE n <= 3",
+    "nested values": "SELECT k, FIRST_VALUE(q) AS f, COUNT(DISTINCT a) AS n, COLLECT_LIST(a) AS b FROM t GROUP BY k",
     "cascade": "SELECT n, COUNT(*) AS c FROM (SELECT k, COUNT(DISTINCT s) AS n FROM t GROUP BY k) GROUP BY n",
 }
 _WINDOWS = {
@@ -65,11 +73,20 @@ _WINDOWS = {
     "evicting": Windowing(Hop(200, 100, on="t"), EventTimeTrigger(early=0), CountEvictor(3)),
     "count windows": Windowing(CountWindow(3)),
 }
+_TUMBLED = "TABLE(TUMBLE(TABLE {}, DESCRIPTOR(t), INTERVAL '0.2' SECOND))"
+_BY_WINDOW = "PARTITION BY k, window_start, window_end ORDER BY"
 _IN_TIME = {
     "temporal": "SELECT a.k, b.v FROM t a JOIN u FOR SYSTEM_TIME AS OF a.t b ON a.k = b.k",
     "interval": "SELECT a.k, a.v, b.v AS w FROM t a JOIN u b ON a.k = b.k AND a.t BETWEEN b.t - INTERVAL 1 SECOND "
     "AND b.t + INTERVAL 1 SECOND",
-    "over once": "SELECT k, t, SUM(v) OVER (PARTITION BY k ORDER BY t ROWS 2 PRECEDING) AS a FROM t",
+    "over once": "SELECT k, t, SUM(v) OVER (PARTITION BY k ORDER BY t ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS a "
+    "FROM t",
+    "window join": f"SELECT a.k, a.v, b.s FROM (SELECT * FROM {_TUMBLED.format('t')}) a JOIN (SELECT * FROM "
+    f"{_TUMBLED.format('u')}) b ON a.k = b.k AND a.window_start = b.window_start AND a.window_end = b.window_end",
+    "window rank": f"SELECT k, v, s FROM (SELECT *, ROW_NUMBER() OVER ({_BY_WINDOW} v, s) AS r FROM "
+    f"{_TUMBLED.format('t')}) WHERE r <= 2",
+    "last row of windows": f"SELECT k, v FROM (SELECT *, ROW_NUMBER() OVER ({_BY_WINDOW} t DESC) AS r FROM "
+    f"{_TUMBLED.format('t')}) WHERE r = 1",
 }
 _START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
@@ -114,9 +131,13 @@ def made() -> dict[str, Callable[[], Any]]:
     keyed = {"keys": {"u": ["k"]}}
     for name, sql in _IN_TIME.items():
         more = keyed if name == "temporal" else {}
-        if name == "over once":
-            more = {"watermarks": {"t": ("t", 0)}}
+        if "t a" not in sql and "(SELECT * FROM" not in sql:
+            more = {"watermarks": {"t": ("t", 0)}, "dialect": "flink", "over_insert_only": True}
         every[name] = _by_sql(sql, **{**marks, **more})
+    split = {"distinct_agg_split_enabled": True, "distinct_agg_split_bucket_num": 4}
+    every["split distinct"] = _by_sql(
+        "SELECT k, COUNT(DISTINCT s) AS n, SUM(v) AS a FROM t GROUP BY k", **split
+    )
     every |= {name: _in_windows(windowing) for name, windowing in _WINDOWS.items()}
     calls = "MIN(v) AS a, MAX(s) AS b, BIT_AND(v) AS c, SUM(x) AS e, COUNT(DISTINCT s) AS f"
     every["plain"] = _by_sql(f"SELECT k, {calls} FROM t GROUP BY k", backend="python")
@@ -135,6 +156,8 @@ def rows(rng: random.Random, count: int) -> list[Row]:
             rng.choice(["", "a", "text " * rng.randint(1, 9)]),
             rng.randint(-(10**20), 10**20),
             _START + dt.timedelta(milliseconds=10 * rng.randint(0, 200)),
+            rng.choice([None, [], ["a", None, ""], ["é" * rng.randint(1, 3)]]),
+            rng.choice([None, {"x": rng.randint(0, 3), "y": "z"}, {"x": None, "y": None}]),
         )
         for _ in range(count)
     ]

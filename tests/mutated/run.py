@@ -17,7 +17,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from aggloom.errors import AggloomError, StateCorruptError
+from aggloom.errors import AggloomError, StateCorruptError, StateError
+from mutated import checkpoints
 from mutated.mutations import mutate
 from mutated.queries import feed, made
 
@@ -26,27 +27,57 @@ _HANGS = 60.0
 """Seconds that one snapshot may take; compiling is done before."""
 
 
+CHECKPOINT = "checkpoint of "
+"""Before the name of a query whose log, descriptions, settings and files are mutated, and not its snapshot."""
+FEW = {"joins": 40}
+"""Rows to begin with where 200 of them would join to a million, which are sorted for each look at the table."""
+
+
 def worker(names: list[str], first: int, count: int, step: int) -> None:
     """Say what becomes of each seed, a line each, before and after it."""
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     every = made()
-    bases = {name: _base(every[name]) for name in names}
+    bases = {
+        name: (
+            checkpoints.Base(every[name.removeprefix(CHECKPOINT)], 40)
+            if name.startswith(CHECKPOINT)
+            else _base(every[name], FEW.get(name, 200))
+        )
+        for name in names
+    }
     for seed in range(first, first + count, step):
         name = names[seed // step % len(names)]
         print(f"try {seed} {name}", flush=True)
-        print(f"end {seed} {_one(every[name], *bases[name], seed)}", flush=True)
+        base = bases[name]
+        if isinstance(base, checkpoints.Base):
+            print(f"end {seed} {_of_checkpoint(base, seed)}", flush=True)
+        else:
+            print(f"end {seed} {_one(every[name], *base, seed)}", flush=True)
 
 
-def _base(make: Any) -> tuple[bytes, dict[str, Any], bool]:
+def _of_checkpoint(base: checkpoints.Base, seed: int) -> str:
+    """What becomes of a checkpoint with a mutated part: refused, another typed error, or used."""
+    try:
+        checkpoints.use_mutated(base, seed)
+    except StateError:
+        return "refused"
+    except AggloomError as error:
+        return f"typed: {type(error).__name__}"
+    except Exception as error:
+        return f"raw: {type(error).__name__}: {error}".replace("\n", " ")[:200]
+    return "used"
+
+
+def _base(make: Any, count: int = 200) -> tuple[bytes, dict[str, Any], bool]:
     """A filled state, what it was filled with, and whether it takes retractions; every kernel is compiled then."""
     rng, live, retracts = random.Random(1), {}, True
     harness = make()
     try:
-        feed(harness, rng, live, False, 200)
+        feed(harness, rng, live, False, count)
         feed(harness, rng, live, True)
     except AggloomError:
         retracts, live, harness = False, {}, make()
-        feed(harness, rng, live, False, 200)
+        feed(harness, rng, live, False, count)
     feed(harness, rng, live, retracts)
     data = harness.snapshot()
     other = make()
@@ -141,7 +172,11 @@ def _started(names: list[str], first: int, count: int, step: int) -> tuple[Any, 
     process = subprocess.Popen(
         [*command, *names],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(here), "PYTHONFAULTHANDLER": "1"},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, (here, here / "support"))),
+            "PYTHONFAULTHANDLER": "1",
+        },
         text=True,
     )
     return process, {"tried": None, "done": False}

@@ -76,8 +76,13 @@ def pack_blob(pieces: Sequence[tuple[pa.RecordBatch, bytes]]) -> bytes:
     return write_blob(schema, ((_cast(b, schema), order) for b, order in pieces), _CODEC)
 
 
-def read_blob(blob: bytes | memoryview) -> Iterator[tuple[pa.RecordBatch, bytes]]:
-    """The (batch, order key) pairs of an IPC stream, without copying the data unless it was packed."""
+def read_blob(
+    blob: bytes | memoryview, check: bool = False
+) -> Iterator[tuple[pa.RecordBatch, bytes]]:
+    """The (batch, order key) pairs of an IPC stream, without copying the data unless it was packed.
+
+    check: raise ArrowInvalid where offsets, lengths or texts are not right, as in a blob that others may have written.
+    """
     options = pa.ipc.IpcReadOptions(use_threads=False)
     with pa.ipc.open_stream(pa.py_buffer(blob), options=options) as reader:
         schema = reader.schema
@@ -91,6 +96,8 @@ def read_blob(blob: bytes | memoryview) -> Iterator[tuple[pa.RecordBatch, bytes]
                 batch, metadata = reader.read_next_batch_with_custom_metadata()
             except StopIteration:
                 return
+            if check:
+                batch.validate(full=True)
             yield _cast(batch, schema), (metadata or {}).get(_ORDER, b"")
 
 

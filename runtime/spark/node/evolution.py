@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from aggloom.codegen import AggSpec, Carried, carried, describe_call, generate
-from aggloom.errors import StateMismatchError
+from aggloom.errors import AggloomError, StateCorruptError, StateMismatchError
 from aggloom.runtime.operators.base import Operator, OperatorSpec
 from aggloom.runtime.operators.comparison import (
     CallChanges,
@@ -46,10 +47,11 @@ def evolved(
     Raises StateMismatchError with a comparison if that query differs in more than its calls and settings.
     """
     former = store.former(head)
-    old, new = json.loads(former.description), json.loads(store.description)
     where = store.owner.where
-    steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
-    before = _as_it_was(factory, old, steps).open(None, store.owner.bucket)
+    with _reading_description(where):
+        old, new = json.loads(former.description), json.loads(store.description)
+        steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
+        before = _as_it_was(factory, old, steps).open(None, store.owner.bucket)
     former.rebuild(head, before)
     before.take_late()
     after = factory.open(directory, store.owner.bucket)
@@ -72,8 +74,23 @@ def changed_calls(
 
     Raises StateMismatchError as `evolved` would, without a look at the state.
     """
-    steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
+    with _reading_description(where):
+        steps = [_Step(*each, where, added_calls) for each in _pairs(factory, old, new, where)]
     return "; ".join(step.calls.line for step in steps if step.parts is not None)
+
+
+@contextmanager
+def _reading_description(where: str) -> Iterator[None]:
+    """Raise StateCorruptError for what Python raises over a description that is not what is written here."""
+    try:
+        yield
+    except AggloomError:
+        raise
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError, RecursionError) as error:
+        raise StateCorruptError(
+            f"{where}: the description in the checkpoint cannot be read: {type(error).__name__}: {error}. "
+            "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
+        ) from error
 
 
 class _Step:

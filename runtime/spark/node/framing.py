@@ -71,7 +71,7 @@ def seal(
         MAGIC,
         LAYOUT,
         content,
-        owner.digest.encode("ascii")[:16],
+        owner.digest.encode("ascii", "replace")[:16],
         owner.bucket,
         owner.buckets,
         entry,
@@ -107,7 +107,7 @@ def unseal(blob: bytes, owner: Owner, content: int) -> Frame:
     checksum = _CHECKSUM.unpack_from(blob, _HEADER.size)[0]
     if zlib.crc32(payload, zlib.crc32(blob[: _HEADER.size])) != checksum:
         raise StateCorruptError(f"{where}: the checksum does not match. {_START_OVER}")
-    _check_owner(digest.rstrip(b"\0").decode("ascii"), bucket, buckets, owner, where)
+    _check_owner(digest.rstrip(b"\0").decode("ascii", "replace"), bucket, buckets, owner, where)
     if found != content:
         raise StateCorruptError(f"{where}: holds a {_NAMES.get(found, found)}. {_START_OVER}")
     return Frame(found, entry, part, parts, number, Clock(now, watermark), payload)

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aggloom.errors import StateCorruptError
 from aggloom.runtime.operators.base import Bundle
@@ -24,6 +25,7 @@ from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.operators.steps import no_rows
 from aggloom.runtime.spark.node.blobs import (
     BLOB_BYTES,
+    KIND_FIELD,
     concat,
     is_partial,
     read_blob,
@@ -38,6 +40,8 @@ from aggloom.runtime.spark.node.framing import (
     stated_digest,
     unseal,
 )
+from aggloom.runtime.storage.audit import corrupt_snapshot, reading_snapshot
+from aggloom.runtime.values.changelog import KIND_NAMES
 from aggloom.runtime.values.clock import NO_TIME, Clock
 
 LOG_MINIMUM_BYTES = 4 << 20
@@ -86,9 +90,10 @@ class Head:
         """The head that a text says; raises StateCorruptError."""
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
-        if not isinstance(found, list) or [type(each) for each in found] != _HEAD_TYPES:
+        right = isinstance(found, list) and [type(each) for each in found] == _HEAD_TYPES
+        if not right or min(found[2:]) < 0:
             raise StateCorruptError(
                 f"the head of a bucket's state is damaged: {text[:_SHOWN]!r}. "
                 "Restore the checkpoint from a copy, or start over with an empty checkpoint directory."
@@ -123,7 +128,7 @@ class BucketStore:
             raise self._incomplete("description", 0, 1)
         blob = bytes(row[0])
         owner = replace(self.owner, digest=stated_digest(blob))
-        text = bytes(unseal(blob, owner, DESCRIPTION).payload).decode()
+        text = bytes(unseal(blob, owner, DESCRIPTION).payload).decode("utf-8", "replace")
         if _digest(text) != head.description:
             raise self._incomplete("description", 0, 1)
         return BucketStore(self._head, self._log, owner, text)
@@ -238,7 +243,11 @@ class BucketStore:
             read += 1
             pieces.append(Blob(frame.input, 0, len(pieces), frame.payload))
             if len(pieces) == frame.parts:
-                yield gather([piece for piece in pieces if piece.data], inputs).bundles, frame.clock
+                given = [piece for piece in pieces if piece.data]
+                # Arrow says in OSErrors what is wrong with a stream.
+                with reading_snapshot("log", OSError):
+                    bundles = gather(given, inputs, check=True).bundles
+                yield bundles, frame.clock
                 pieces = []
                 entry += 1
         if (read, entry) != (head.log_frames, head.log_entries):
@@ -256,28 +265,48 @@ def _digest(description: str) -> str:
     return hashlib.sha256(description.encode()).hexdigest()[:16]
 
 
-def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema]) -> Came:
-    """What binaries bring, by input, rows in the order in which they are to be applied; `inputs`: their columns."""
+def gather(blobs: Iterable[Blob], inputs: Sequence[pa.Schema], check: bool = False) -> Came:
+    """What binaries bring, by input, rows in the order in which they are to be applied; `inputs`: their columns.
+
+    check: raise ArrowInvalid, ValueError or StateCorruptError unless they are changes of these columns.
+    """
     listed = sorted(blobs, key=lambda blob: blob[:3])
     if listed and listed[-1].input >= len(inputs):
         raise StateCorruptError(f"rows of input {listed[-1].input}, and there are {len(inputs)}")
     bundles = [
-        _bundle([blob for blob in listed if blob.input == number], schema)
+        _bundle([blob for blob in listed if blob.input == number], schema, check)
         for number, schema in enumerate(inputs)
     ]
     return Came(bundles, tuple(listed))
 
 
-def _bundle(blobs: Sequence[Blob], schema: pa.Schema) -> Bundle:
+def _bundle(blobs: Sequence[Blob], schema: pa.Schema, check: bool) -> Bundle:
     """The bundle of one input."""
     partials = tuple(blob.data for blob in blobs if is_partial(blob.data))
     segments = [
         (order, blob.source, blob.sequence, place, batch)
         for blob in blobs
         if not is_partial(blob.data)
-        for place, (batch, order) in enumerate(read_blob(blob.data))
+        for place, (batch, order) in enumerate(read_blob(blob.data, check))
     ]
+    if check:
+        for *_, batch in segments:
+            _check_changes(batch, schema)
     if not segments:
         return Bundle(*no_rows(schema), partials)
     segments.sort(key=lambda segment: segment[:4])
     return Bundle(*split_kinds(concat([segment[4] for segment in segments])), partials)
+
+
+def _check_changes(batch: pa.RecordBatch, schema: pa.Schema) -> None:
+    """Raise StateCorruptError unless rows have these columns, and a row kind each."""
+    columns = list(zip(batch.schema.names, batch.schema.types, strict=True))
+    wanted = zip([*schema.names, KIND_FIELD.name], [*schema.types, KIND_FIELD.type], strict=True)
+    if columns != list(wanted):
+        raise corrupt_snapshot("its rows have other columns than the query", "log")
+    kinds = batch.column(len(schema))
+    if (
+        kinds.null_count
+        or not pc.all(pc.less(kinds.cast(pa.uint8(), safe=False), len(KIND_NAMES))).as_py()
+    ):
+        raise corrupt_snapshot("its rows have kinds that there are none of", "log")

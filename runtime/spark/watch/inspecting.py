@@ -27,6 +27,7 @@ from aggloom.runtime.inspection import (
     split_key,
     times,
 )
+from aggloom.runtime.inspection.description import reading_description
 from aggloom.runtime.operators.base import Operator, OperatorSpec, blocks_of
 from aggloom.runtime.operators.fragment import Fragment
 from aggloom.runtime.spark.arguments import check_path, check_session
@@ -140,14 +141,15 @@ class Look:
         files = [each for each in self.files if each.bucket == bucket]
         for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
             opened = Opened(stored, self.trust, self.part)
-            entries = list(opened.entries())
-            played = replay(
-                opened.operator,
-                entries,
-                row,
-                snapshot=opened.snapshot,
-                moves_last=opened.spec.moves_last,
-            )
+            with reading_description(self.description.operator):
+                entries = list(opened.entries())
+                played = replay(
+                    opened.operator,
+                    entries,
+                    row,
+                    snapshot=opened.snapshot,
+                    moves_last=opened.spec.moves_last,
+                )
             near = () if played.first or played.bundles else self._nearest(row)
             return Why(
                 *about,
@@ -193,8 +195,7 @@ class Look:
         """Buckets, their operators in their state, and the clock of the last bundle in the log."""
         for stored in self.checkpoint.buckets(self.stored.number, self.batch, files):
             opened = Opened(stored, self.trust, self.part)
-            fragment = opened.fragment()
-            opened.store.rebuild(stored.head, fragment)
+            fragment = opened.rebuild()
             yield stored, fragment.operators[self.part], stored.last_clock(opened.store)
 
     def _nearest(self, row: pa.RecordBatch) -> tuple[str, ...]:
@@ -289,6 +290,14 @@ class Opened:
     def fragment(self) -> Fragment:
         """The fragment without state."""
         return self._description.open(self._handlers, self._stored.bucket)
+
+    def rebuild(self) -> Fragment:
+        """The fragment in the state that the checkpoint has; raises StateCorruptError and StateMismatchError."""
+        fragment = self.fragment()
+        # Settings that are none of ours may fail only when rows come.
+        with reading_description(self._description.operator):
+            self.store.rebuild(self._stored.head, fragment)
+        return fragment
 
     def operator(self) -> Operator:
         """The operator without state."""

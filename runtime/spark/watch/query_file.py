@@ -124,12 +124,25 @@ def _versions(root: Path) -> list[Version]:
         return []
     try:
         text = without_checksum(read_file(root, file))
-    except ValueError as e:
-        raise corrupt(f"{QUERY_FILE} is damaged: {e}") from e
-    return [Version(each["since"], _query(each["query"])) for each in json.loads(text)]
+        return [_version(each) for each in json.loads(text)]
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
+        raise corrupt(f"{QUERY_FILE} is damaged: {type(e).__name__}: {e}") from e
+
+
+def _version(data: Mapping[str, Any]) -> Version:
+    """The version that data say; raises KeyError, TypeError and ValueError."""
+    if type(data["since"]) is not int:
+        raise TypeError("a batch must be a number")
+    return Version(data["since"], _query(data["query"]))
 
 
 def _query(data: Mapping[str, Any] | None) -> Query | None:
     if data is None:
         return None
-    return Query(tuple(data["operators"]), data["result"], data.get("zone", ""))
+    operators, result, zone = tuple(data["operators"]), data["result"], data.get("zone", "")
+    if not all(isinstance(each, dict) and isinstance(each["operator"], str) for each in operators):
+        raise TypeError("an operator must have a name")
+    texts = [*result, *result.values(), zone] if isinstance(result, dict) else [None]
+    if not all(isinstance(each, str) for each in texts):
+        raise TypeError("what is above the operators must be texts")
+    return Query(operators, result, zone)

@@ -94,8 +94,7 @@ def _of_node(node: Node, looks: list[Look], room: int, end: float, limit: int) -
     try:
         for stored in node.checkpoint.buckets(node.stored.number, node.batch, files):
             opened = Opened(stored, node.trust, 0)
-            fragment = opened.fragment()
-            opened.store.rebuild(stored.head, fragment)
+            fragment = opened.rebuild()
             clock = Clock(*map(max, clock, stored.last_clock(opened.store)))
             for look, tally, own, operator in zip(
                 looks, tallies, sizes, fragment.operators, strict=True
