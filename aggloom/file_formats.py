@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from glob import glob
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
 from aggloom.errors import SpecError
 from aggloom.inferred import is_here, sniffed
 from aggloom.runtime.formats.packed_files import format_suffix
+from aggloom.runtime.formats.places import sibling
 from aggloom.runtime.formats.registry import FORMATS
 
 _SUFFIXES = {
@@ -21,7 +22,10 @@ _SUFFIXES = {
 
 
 def guess_format(path: str, where: str) -> str:
-    """Tell the format from the suffix of the path, or of the files in it; of JSON files, from what they hold."""
+    """Tell the format from the suffix of the path, or of the files in it; of JSON files, from what they hold.
+
+    Raises SpecError if there is nothing on this machine, or nothing that tells it.
+    """
     place = Path(path)
     # Path.glob takes no absolute patterns.
     matched = [] if place.exists() else glob(path, recursive=True)  # noqa: PTH207
@@ -29,7 +33,15 @@ def guess_format(path: str, where: str) -> str:
     suffixes = {format_suffix(name) for name in names}
     found = {_SUFFIXES[suffix] for suffix in suffixes if suffix in _SUFFIXES}
     if len(found) != 1:
-        raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}.")
+        is_missing = not place.exists() and not matched and ":" not in path and not has_magic(path)
+        if is_missing:
+            raise SpecError(f"{where}: there is no file or directory {path!r}.{sibling(place)}")
+        why = (
+            f"there is no file in {path!r} that tells it"
+            if not found
+            else f"files in {path!r} have {len(found)}"
+        )
+        raise SpecError(f"{where}: add the format, one of {', '.join(FORMATS)}; {why}.")
     (format,) = found
     return (is_here(path) and format == "jsonl" and sniffed(path)) or format
 

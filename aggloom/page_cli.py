@@ -44,8 +44,11 @@ def ui(checkpoints: tuple[str, ...], port: int, host: str, opens: bool, trust: b
     """
     from aggloom.runtime.page import PageServer
 
-    with PageServer(_known(checkpoints, trust), host, port) as server:
+    known = _known(checkpoints, trust)
+    with PageServer(known, host, port) as server:
         click.echo(f"{server.address}  (Ctrl-C ends it)")
+        if not known.all():
+            click.echo("no checkpoint is there yet; the page shows each as it comes", err=True)
         if opens:
             click.launch(server.address)
         try:

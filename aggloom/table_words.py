@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,9 @@ class Words:
         """The value of an option that has to be there."""
         found = self.take(name)
         if not found:
-            there = next((f" (there is '{each}')" for each in self.given if each in name), "")
+            like = [each for each in self.given if each in name]
+            like += get_close_matches(name, self.given, 1)
+            there = f" (there is '{like[0]}')" if like else ""
             raise self.wrong(f"'{name}' is missing{there}; say it in WITH (..).")
         return found
 

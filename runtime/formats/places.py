@@ -143,7 +143,7 @@ def _check_there(directory: Path, names: str, log: Committed, found: list[Path])
 def sibling(place: Path) -> str:
     """The end of a message about a path that is not there: what has a name like it."""
     try:
-        names = [each.name for each in place.parent.iterdir()]
+        names = sorted(each.name for each in place.parent.iterdir())
     except OSError:
         return f" Nor is there a directory {str(place.parent)!r}."
     return f" {nearest(place.name, names)}" if names else " Its directory is empty."

@@ -103,7 +103,9 @@ class Counts:
         parts += self._name_dropped()
         parts += [_many(self.expired, "expired key")] if self.expired else []
         parts += [_many(n, w) for w, n in (("key", self.keys), ("window", self.windows)) if n]
-        parts.append(f"{_size(self.state_bytes)} of state")
+        # Operators say what they hold with the batches that they run.
+        known = self.operators or self.batches
+        parts.append(f"{_size(self.state_bytes)} of state" if known else "state unchanged")
         if not self.complete:
             said, of = (sum(o.buckets[i] for o in self.operators) for i in (0, 1))
             parts[-1] += f" (in the {said} of {of} buckets that this run came to)"

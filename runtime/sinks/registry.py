@@ -67,7 +67,9 @@ def destination(sink: str | Mapping[str, Any]) -> tuple[str, str, Any]:
         sink, options = sink_options(sink)
     kind, _, path = sink.partition(":")
     if kind not in PLAIN and options is None:
-        raise SpecError(f"unknown sink {sink!r}; known are {', '.join(KNOWN)}")
+        close = nearest(kind, (*PLAIN, *SINKS))
+        hint = f". {close} Known" if close.startswith("Did") else "; known"
+        raise SpecError(f"unknown sink {sink!r}{hint} are {', '.join(KNOWN)}")
     if kind in ("jsonl", "parquet") and not path:
         raise SpecError(f"sink {sink!r}: write {kind}:PATH")
     return kind, path, options

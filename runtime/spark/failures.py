@@ -45,6 +45,7 @@ _FILE = re.compile(
     r"\[FAILED_READ_FILE(?!\.FILE_NOT_EXIST)[\w.]*\] Encountered error while reading file (.*?)\.(?:[ \n]|\Z)"
     r" *([^\n]*)"
 )
+_RECORD = re.compile(r'in record parsing: \[(.*?)\](?:.*For input string: "(.*?)")?')
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] ([^\n]*)")
 _WRAPPERS = {"STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "USER_RAISED_EXCEPTION"}
 # What Spark says of a checkpoint that it cannot read, in as many ways as there are files in it.
@@ -145,7 +146,8 @@ def explained(failure: BaseException) -> AggloomError:
     text = _whole_text(failure)
     ours = _OURS.findall(text)
     if ours:
-        return _named(*ours[-1])
+        name, message = ours[-1]
+        return _named(name, _with_line(message))
     found = _RAISED.search(text)
     if found:
         return _named(found[1], _with_line(found[2].strip()))
@@ -164,7 +166,10 @@ def _unreadable(text: str) -> AggloomError | None:
     found = _FILE.search(text)
     if found is None or _NO_ROOM.search(text):
         return None
-    return InputFormatError(f"{found[1]} cannot be read: {_of_file(found[2], text)}"[:_SHOWN])
+    why = _of_file(found[2], text)
+    return InputFormatError(
+        f"{found[1]}{_line_of_record(found[1], why)} cannot be read: {why}"[:_SHOWN]
+    )
 
 
 def _by_cause(text: str) -> AggloomError:
@@ -230,6 +235,18 @@ def _with_line(message: str) -> str:
             if shown and rest.endswith(f": {shown}"):
                 return f"{place}, line {number}: {rest}"
     return message
+
+
+def _line_of_record(place: str, why: str) -> str:
+    """The number of the one line of a file that has all values of a record that Spark's reader of CSV refuses."""
+    path, found = Path(unquote(place.removeprefix("file:"))), _RECORD.search(why)
+    if found is None or not place.startswith("file:") or not path.is_file():
+        return ""
+    values = [each for each in (*found[1].split(","), found[2]) if each not in ("", "null")]
+    wanted = [re.compile(rf"(?<![^\W_]){re.escape(each)}(?![^\W_])") for each in values]
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        numbers = [n for n, line in enumerate(lines, 1) if all(w.search(line) for w in wanted)]
+    return f", line {numbers[0]}," if len(numbers) == 1 else ""
 
 
 def _corrupt(what: str) -> StateCorruptError:

@@ -109,7 +109,11 @@ def test_what_is_said_twice_or_of_another_type(tmp_path: Path) -> None:
     assert "--set names 'state_ttl' twice" in result.stderr
     for more, said in (
         ("sink: 3", "sink is 3; it must be text"),
-        ("sink: tabel", "unknown sink 'tabel'; known are console, table"),
+        (
+            "sink: tabel",
+            "unknown sink 'tabel'. Did you mean 'table' or 'database'. Known are console, table",
+        ),
+        ("sink: jsnol:out", "unknown sink 'jsnol:.*out'. Did you mean 'jsonl'"),
         ("sink: jsonl", "write jsonl:PATH"),
         ("continuous: maybe", "continuous is 'maybe'; it must be true or false"),
         ("checkpoint: other", "'checkpoint' is there twice"),
@@ -222,3 +226,38 @@ def test_a_run_that_ends_says_which_windows_are_open(
     for hint in hints:
         assert hint.startswith("still open: 2 windows")
         assert "at watermark 2026-01-01 02:00:00" in hint and "`aggloom sql`" in hint
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("inn", "there is no file or directory 'inn'. Did you mean 'in'?"),
+        ("empty", "add the format, one of .*; there is no file in 'empty' that tells it"),
+        ("in", "add the format, one of .*; files in 'in' have 2"),
+    ],
+)
+def test_a_table_without_a_format_says_what_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("in", "empty"):
+        Path(name).mkdir()
+    for name in ("a.csv", "a.jsonl"):
+        (Path("in") / name).write_text("")
+    with pytest.raises(SpecError, match=said):
+        read_table_option(f"t={path}")
+
+
+def test_a_run_without_a_batch_says_nothing_of_the_size_of_its_state() -> None:
+    assert str(Counts()) == "0 batches: 0 rows in, 0 changes out, state unchanged"
+
+
+def test_a_misspelt_option_of_a_created_table_is_named_beside_the_missing_one(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "job.sql"
+    script.write_text(
+        f"CREATE TABLE t (k STRING, v INT) WITH ('connector'='filesystem','pth'='in','format'='json'); {SUM};"
+    )
+    said = call("run", script).stderr
+    assert "'path' is missing (there is 'pth')" in said

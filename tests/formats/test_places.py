@@ -273,3 +273,42 @@ def test_what_spark_says_is_told_in_words(text: str, kind: str, said: str) -> No
     assert isinstance(error, AggloomError)
     assert type(error).__name__ == kind
     assert said in str(error)
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "said"),
+    [
+        (
+            '{"k":"a"}\n{"k":"b","v":"x"}\n',
+            'aggloom.errors.InputFormatError: file:PATH: column \'v\' cannot hold \'x\' as INT: {"k":"b","v":"x"}',
+            "file:PATH, line 2: column 'v' cannot hold",
+        ),
+        (
+            '{"k":"a"}\n{"k":"b","v":"x"}\n',
+            "[USER_RAISED_EXCEPTION] InputFormatError: file:PATH: column 'v' cannot hold 'x' as INT: "
+            '{"k":"b","v":"x"} SQLSTATE: P0001',
+            "file:PATH, line 2: column 'v' cannot hold",
+        ),
+        (
+            "k,v\na,1\nc,x\nxc,1\n",
+            "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file://PATH. \nCaused by: "
+            "[MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed records are detected in record parsing: "
+            '[c,null].\nCaused by: For input string: "x"',
+            "file://PATH, line 3, cannot be read",
+        ),
+        (
+            "k,v\nc,x\nc,x\n",
+            "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file://PATH. \nCaused by: Malformed "
+            'records are detected in record parsing: [c,null].\nCaused by: For input string: "x"',
+            "file://PATH cannot be read",
+        ),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_told_with_its_line(
+    tmp_path: Path, content: str, text: str, said: str
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text(content)
+    assert said.replace("PATH", str(path)) in str(
+        explained(RuntimeError(text.replace("PATH", str(path))))
+    )
