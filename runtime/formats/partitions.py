@@ -12,6 +12,7 @@ from decimal import Decimal, InvalidOperation
 from glob import glob
 from pathlib import Path, PurePath
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,9 @@ from aggloom.runtime.values.markers import says_change
 
 NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
 """The value of a directory that stands for NULL."""
+ABOVE = (
+    "give the directory above it as the path, without recursiveFileLookup, so that it is a column"
+)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|NaN|[+-]?Infinity")
 _DIGITS = 38
 
@@ -161,6 +165,15 @@ def add_partitions(
         values: Any = pa.repeat(partition_value(texts[name], field, str(file)), table.num_rows)
         table = table.drop_columns(there).append_column(field, values)
     return table
+
+
+def missing_advice(name: str, *paths: str) -> str:
+    """What to do about a column that a file lacks; where the name of a directory says it, NULL would be wrong."""
+    for part in (part for path in paths for part in PurePath(unquote(path)).parts):
+        column, equals, _ = part.partition("=")
+        if equals and _unescape(column).lower() == name.lower():
+            return f"The name of the directory {part} says it: {ABOVE}."
+    return 'missing="null" takes what is missing for NULL.'
 
 
 def partition_value(text: str | None, field: pa.Field, file: str) -> pa.Scalar:

@@ -29,8 +29,14 @@ from pyspark.sql.types import (
 )
 
 from aggloom.codegen import to_schema
-from aggloom.errors import UnknownColumnError, nearest
 from aggloom.runtime.spark.plan.arrow_udf import arrow_udf
+from aggloom.runtime.spark.read.csv_header import (
+    ABOVE_ADVICE,
+    NAME,
+    NULL_ADVICE,
+    ROW_ADVICE,
+    separator_of,
+)
 from aggloom.runtime.spark.read.csv_plain import PlainFiles
 from aggloom.runtime.spark.read.files import METRIC
 from aggloom.runtime.spark.read.messages import session_zone
@@ -82,7 +88,7 @@ class _Cut:
         dialect = {key: str(value) for key, value in self.given.items() if key in DIALECT}
         room = range(self.width + 1)
         fields = StructType([StructField(f"c{place}", StringType()) for place in room])
-        ended = F.concat(line, F.lit(f"{_separator(self.given)}{self.end}"))
+        ended = F.concat(line, F.lit(f"{separator_of(self.given)}{self.end}"))
         return F.from_csv(ended, fields.simpleString(), {"mode": "PERMISSIVE", **dialect})
 
     def values(self, parsed: str) -> Column:
@@ -124,7 +130,7 @@ def csv_lines(
     names = _Names(columns.names, change_names(columns.names), marker_names(columns.names))
     end = uuid4().hex
     given = {key.lower(): value for key, value in options.items()}
-    expected = WIDTH if first is None else first.count(_separator(given)) + 1 + _SPARE
+    expected = WIDTH if first is None else first.count(separator_of(given)) + 1 + _SPARE
     width = int(given.pop("maxcolumns", max(expected, len(names.all) + _SPARE)))
     # Spark counts a file that it reads as one text as one row.
     metric = f"{METRIC} csv {end}"
@@ -163,7 +169,15 @@ def _headed(
     places = place.unless(nothing & F.lit(bool(names.columns)), none, places)
     if not lenient:
         lacks = F.array_except(texts(names.columns), fields)
-        why = ["the header lacks ", listed(lacks), '; missing="null" takes a column for NULL']
+        # A row that has a column's name among its values is no header: without it the row would be lost.
+        is_row = ~F.forall(fields, lambda name: name.rlike(NAME))
+        below = F.lower(F.col("file"))
+        said = F.exists(
+            lacks, lambda n: below.contains(F.concat(F.lit("/"), F.lower(n), F.lit("=")))
+        )
+        advice = F.when(is_row, f"; {ROW_ADVICE}").when(said, f"; {ABOVE_ADVICE}")
+        advice = advice.otherwise(f"; {NULL_ADVICE}")
+        why = ["the header lacks ", listed(lacks), advice]
         places = place.unless(F.size(lacks) > 0, why, places)
     if len(names.changes) > 1:
         both = F.size(F.array_intersect(fields, texts(names.changes))) > 1
@@ -210,10 +224,6 @@ def _rows(
     return exploded(told.select(rows.alias("rows"), *kept), columns, parts)
 
 
-def _separator(given: Mapping[str, Any]) -> str:
-    return str(given.get("sep", given.get("delimiter", ",")))
-
-
 def _plain(
     columns: StructType,
     others: tuple[list[str], list[str]],
@@ -254,7 +264,7 @@ def _misquoted(line: Column, options: Mapping[str, Any]) -> Column:
     quote = str(options.get("quote", '"'))
     if not quote or "chartoescapequoteescaping" in options:
         return F.lit(False)
-    separator = re.escape(_separator(options))
+    separator = re.escape(separator_of(options))
     escape, mark = re.escape(str(options.get("escape", "\\"))), re.escape(quote)
     inside = rf"[^{mark}{escape}]++|{escape}{mark if escape == mark else '.'}"
     before = r"\s*+" if _is_set(options, "ignoreleadingwhitespace") else ""
@@ -266,31 +276,6 @@ def _misquoted(line: Column, options: Mapping[str, Any]) -> Column:
 
 def _is_set(options: Mapping[str, Any], name: str) -> bool:
     return str(options.get(name, "")).lower() == "true"
-
-
-def check_header(
-    path: str, line: str, columns: StructType, options: Mapping[str, Any], lenient: bool = False
-) -> None:
-    """Raise UnknownColumnError unless a file's first line names the columns, in any case.
-
-    lenient: one of them is enough. A line that names none is a row, which must not be lost.
-    """
-    given = {key.lower(): str(value) for key, value in options.items()}
-    separator = _separator(given)
-    quote = given.get("quote", '"')
-    found = [name.strip().strip(quote) for name in line.lstrip("\ufeff").split(separator)]
-    lower = {name.lower() for name in found}
-    lacks = [name for name in columns.names if name.lower() not in lower]
-    if len(lacks) == len(columns.names) and lacks:
-        raise UnknownColumnError(
-            f"{path}: the first line of a CSV file must name its columns, {', '.join(columns.names)}; it is "
-            f"{line[:200]!r}. Add that line to every file, or say header=false to read columns by position."
-        )
-    if lacks and not lenient:
-        raise UnknownColumnError(
-            f"{path}: the first line does not name the column {lacks[0]!r}. {nearest(lacks[0], found)} "
-            'missing="null" takes what is missing for NULL.'
-        )
 
 
 def _kind(columns: StructType) -> str:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from aggloom.errors import InputFormatError, nearest
 from aggloom.runtime.formats.partitions import (
+    missing_advice,
     partition_texts,
     partition_value,
     split_columns,
@@ -92,7 +93,7 @@ class _Reader:
         if lacks and not lenient:
             raise InputFormatError(
                 f"{path}: the file lacks column {lacks[0]!r}. {nearest(lacks[0], self._found.names)} "
-                'missing="null" takes what is missing for NULL.'
+                f"{missing_advice(lacks[0], path)}"
             )
         self._read = {
             field.name: self._found.names[self._place(field.name) or 0]

@@ -20,13 +20,15 @@ from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
 from aggloom.runtime.formats.base import CHOICES
 from aggloom.runtime.formats.decoder import decoder
+from aggloom.runtime.formats.partitions import missing_advice
 from aggloom.runtime.formats.places import check_caps, check_one_batch
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.failures import explained, telling
 from aggloom.runtime.spark.plan.expressions import quote, spark_schema
-from aggloom.runtime.spark.read.csv_text import DIALECT, check_header, csv_lines
+from aggloom.runtime.spark.read.csv_header import check_header, header_names
+from aggloom.runtime.spark.read.csv_text import DIALECT, csv_lines
 from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
@@ -160,9 +162,11 @@ def read_changes(
         if whole_files and {key.lower() for key in options} <= FILE_OPTIONS | DIALECT:
             files = _texts(configured().option("wholetext", True), path, parts)
             first = _first_line(spark, path, looked)
+            line = None
             if first is not None:
-                check_header(path, first, own, options, lenient)
-            rows = csv_lines(files, own, options, lenient, first, parts.names)
+                file, line = first
+                check_header(path, file, header_names(line, options), own, lenient)
+            rows = csv_lines(files, own, options, lenient, line, parts.names)
             if len(parts):
                 rows = rows.select(*map(quote, [*columns.names, CHANGE_COLUMN]))
             return ordered(rows)
@@ -280,14 +284,14 @@ def _csv(
         plain = reader.option("mode", "FAILFAST").schema(columns).csv(path)
         named = plain.where(well_named(F.lit(True), F.col("_metadata.file_path")))
         return _with_change(named, columns, {})
-    header = spark.read.options(**{"header": True, **options}).csv(path).columns
+    headed = spark.read.options(**{"header": True, **options}).csv(path)
+    header = headed.columns
     known = {field.name.lower(): field for field in columns}
     found = [
         StructField(name, known[name.lower()].dataType if name.lower() in known else StringType())
         for name in header
     ]
-    if not lenient:
-        _check_found(columns, header, f"the header of {path}")
+    check_header(path, next(iter(headed.inputFiles()), path), header, columns, lenient)
     strict = reader.option("header", True).option("mode", "FAILFAST").option("enforceSchema", False)
     rows = strict.schema(StructType(found)).csv(path)
     rows = rows.where(well_named(F.lit(True), F.col("_metadata.file_path")))
@@ -303,14 +307,14 @@ def _csv(
     return _with_change(rows, columns, words)
 
 
-def _check_found(columns: StructType, found: list[str], where: str) -> None:
-    """Refuse a column that none of the names found is, in any case."""
+def _check_found(columns: StructType, found: list[str], where: str, file: str) -> None:
+    """Refuse a column that none of the names found is, in any case; file: one of those that lack it."""
     lower = {name.lower() for name in found}
     for name in columns.names:
         if name.lower() not in lower:
             raise UnknownColumnError(
                 f"read_changes: column {name!r} is not in {where}. {nearest(name, found)} "
-                'missing="null" takes what is missing for NULL.'
+                f"{missing_advice(name, file)}"
             )
 
 
@@ -319,18 +323,22 @@ def _check_parquet(
 ) -> None:
     """Refuse a column that a file of those there are lacks; each file that is read whole is looked at then."""
     try:
-        found = spark.read.options(**options).parquet(path).columns
+        rows = spark.read.options(**options).parquet(path)
+        found, files = rows.columns, rows.inputFiles()
     except Exception:
         # There is no file yet, or none that can be read: each Spark says so in its own way, and the query says more.
         return
-    _check_found(columns, found, f"the Parquet files of {path}")
+    _check_found(columns, found, f"the Parquet files of {path}", next(iter(files), path))
 
 
-def _first_line(spark: SparkSession, path: str, options: Mapping[str, Any]) -> str | None:
-    """The first line of one of the files that are there; None if there is none yet."""
+def _first_line(
+    spark: SparkSession, path: str, options: Mapping[str, Any]
+) -> tuple[str, str] | None:
+    """The path of one of the files that are there, and its first line; None if there is none yet."""
     with telling(f"read_changes: {path}"):
-        found = spark.read.options(**options).text(path).limit(1).collect()
-    return found[0][0] if found else None
+        lines = spark.read.options(**options).text(path)
+        found = lines.select("_metadata.file_path", "value").limit(1).collect()
+    return (found[0][0], found[0][1]) if found else None
 
 
 def _check_json(
@@ -342,4 +350,5 @@ def _check_json(
         keys = [row[0] for row in lines.select(F.json_object_keys("value")).collect()]
     found = list(dict.fromkeys(key for each in keys if each for key in each))
     if any(name.lower() in map(str.lower, found) for name in columns.names):
-        _check_found(columns, found, f"the first {len(keys):,} lines of {path}")
+        where = f"the first {len(keys):,} lines of {path}"
+        _check_found(columns, found, where, next(iter(lines.inputFiles()), path))
