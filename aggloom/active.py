@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -17,6 +18,13 @@ def active_session() -> Any:
     except Exception:
         # A JVM or a server that has gone; each Spark says so with a class of its own.
         return None
+
+
+def end_java() -> None:
+    """Tell the Java of this process, if there is one, to end: it does with its input, and clears up after itself."""
+    context: Any = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    with suppress(AttributeError, OSError):
+        context._gateway.proc.stdin.close()
 
 
 def active_analyser() -> Any:

@@ -166,6 +166,10 @@ class CheckpointError(StateError):
     """A checkpoint that cannot be looked into, or that does not hold what is asked for."""
 
 
+class DirectoryError(AggloomError, OSError):
+    """A directory that cannot be written to: read-only, closed to the user, or full."""
+
+
 class SinkError(AggloomError):
     """A place for results that cannot take them."""
 

@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from aggloom.errors import GeneratedSourceError
+from aggloom.writable import writing_cache
 
 _OWN = "code is loaded only from your own files and directories"
 
@@ -57,12 +58,15 @@ def cache_directory() -> Path:
     """
     chosen = os.environ.get("AGGLOOM_CACHE")
     if chosen:
-        return own_directory(Path(chosen))
+        with writing_cache(Path(chosen)):
+            return own_directory(Path(chosen))
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     try:
         return own_directory(base / "aggloom")
     except OSError:
-        return own_directory(Path(tempfile.gettempdir()))
+        among = Path(tempfile.gettempdir())
+        with writing_cache(among):
+            return own_directory(among)
 
 
 def _refuse(place: Path) -> None:

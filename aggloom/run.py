@@ -15,13 +15,17 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
+from aggloom.active import end_java
 from aggloom.drawn import in_order, show_table
 from aggloom.errors import AggloomError, UntoldTypeError
 from aggloom.inferred import is_here
 from aggloom.interrupts import Interrupts
 from aggloom.planned import plan_of_job, tables_told
+from aggloom.private import cache_directory
 from aggloom.runtime.formats.places import check_one_batch, files_at
+from aggloom.runtime.sinks.registry import destination
 from aggloom.runtime.sinks.stopping import STOP
+from aggloom.writable import check_cache, check_checkpoint_directory, check_output_directory
 
 if TYPE_CHECKING:
     from aggloom.job import Job
@@ -54,8 +58,19 @@ def run(*jobs: Job) -> None:
                 click.echo(_NO_CHECKPOINT, err=True)
                 made = TemporaryDirectory(prefix="aggloom-run-", ignore_cleanup_errors=True)
                 place = Path(places.enter_context(made)) / "checkpoint"
+            _check_places(job, place)
             placed.append((job, place))
         _run(placed, places.close)
+
+
+def _check_places(job: Job, checkpoint: Path) -> None:
+    """Raise DirectoryError, before Spark starts, where what a run keeps or makes cannot be written."""
+    check_cache(cache_directory())
+    if "://" not in str(checkpoint):
+        check_checkpoint_directory(checkpoint)
+    kind, path, _ = destination(job.sink)
+    if kind in ("jsonl", "parquet") and "://" not in path:
+        check_output_directory(Path(path))
 
 
 def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
@@ -109,12 +124,7 @@ def _run(jobs: list[tuple[Job, Path]], clear: Callable[[], None]) -> None:
 
 def _leave(clear: Callable[[], None]) -> None:
     """Tell Spark's Java to end, without waiting for it, and delete what is kept for this run alone."""
-    from pyspark import SparkContext
-
-    gateway: Any = SparkContext._gateway
-    with suppress(AttributeError, OSError):
-        # Java ends with its input, and deletes its own directories as it does.
-        gateway.proc.stdin.close()
+    end_java()
     clear()
 
 

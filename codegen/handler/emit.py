@@ -28,6 +28,7 @@ from aggloom.errors import GeneratedSourceError, HandlerEditedWarning, SpecError
 from aggloom.private import cache_directory, refuse_foreign
 from aggloom.shown import html_fold, html_text
 from aggloom.uncollected import uncollected
+from aggloom.writable import writing_cache
 
 CLASS_NAME = "GroupAggsHandler"
 NAMESPACE_CLASS_NAME = "NamespaceAggsHandler"
@@ -179,12 +180,17 @@ def write_named(text: str, name: str, directory: Path) -> Path:
 
 
 def _write(text: str, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    Path(draft).chmod(0o644)
-    Path(draft).replace(path)
+    with writing_cache(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        draft = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+            draft.chmod(0o644)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def load(source: GeneratedSource | str | Path) -> type[Any]:

@@ -21,6 +21,7 @@ SHARED = {
     "aggloom.private",
     "aggloom.shown",
     "aggloom.uncollected",
+    "aggloom.writable",
 }
 CODEGEN = {"aggloom.codegen!", "aggloom.codegen.planner!", "aggloom.codegen.windows!"}
 PLANS = KERNEL | SHARED | CODEGEN

@@ -20,7 +20,7 @@ from aggloom.runtime.sinks.net import tells_before
 from aggloom.runtime.sinks.registry import KNOWN, destination
 from aggloom.runtime.spark.api.group_aggregate import check_frame
 from aggloom.runtime.spark.arguments import check_path, check_text, check_trigger
-from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches
+from aggloom.runtime.spark.checkpoint import TABLE_FILE, batches, is_local, local
 from aggloom.runtime.spark.failures import explained, started, telling
 from aggloom.runtime.spark.plan.lower import lowered
 from aggloom.runtime.spark.read.paths import whole
@@ -39,6 +39,7 @@ from aggloom.runtime.values.changelog import (
     same_value,
 )
 from aggloom.shown import text_of
+from aggloom.writable import check_checkpoint_directory, check_output_directory
 
 _LOG = logging.getLogger("aggloom")
 _WEIGHT, _PLACE = "weight", "place"
@@ -90,6 +91,10 @@ def write_changes(
         ) from None
     path = whole(df.sparkSession, path) if path else path
     checkpoint = whole(df.sparkSession, checkpoint)
+    if is_local(checkpoint):
+        check_checkpoint_directory(local(checkpoint))
+    if path and is_local(path):
+        check_output_directory(local(path))
     made = given = lowered(df)
     written = path or getattr(options, "path", None)
     if written and made is not None:
