@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
+from aggloom.codegen.scalar.cutting import lower_cut
 from aggloom.codegen.scalar.dates import by_days, by_interval
 from aggloom.codegen.scalar.entry import entry, kernel, whole_number
 from aggloom.codegen.scalar.logic import number
@@ -37,6 +38,9 @@ def _binary(operator: str) -> Rule:
     def rule(low: Lowering, node: exp.Binary) -> Lowered:
         if operator in "+-" and isinstance(node.right, exp.Interval):
             return by_interval(low, node)
+        cut = lower_cut(low, node)
+        if cut is not None:
+            return cut
         left, right = low.lower(node.left), low.lower(node.right)
         if operator in "+-" and left.type == pa.date32():
             return by_days(low, node, left, right)

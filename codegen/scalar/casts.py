@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from sqlglot import exp
 
+from aggloom.codegen.scalar.cutting import digits_of_type, floored
 from aggloom.codegen.scalar.lowered import Lowered, call, constant, quoted, type_text
 from aggloom.codegen.scalar.lowering import Lowering
 from aggloom.codegen.scalar.operand_types import unsupported
@@ -31,7 +32,9 @@ def explicit(low: Lowering, node: exp.Expression) -> Lowered:
         dtype = parse_type(spark_text(node.to))
     except SpecError as error:
         raise unsupported(node, f"cannot be cast so: {error}") from None
-    return cast(low, low.lower(node.this), dtype, node)
+    digits = digits_of_type(node.to)
+    value = cast(low, low.lower(node.this), dtype, node)
+    return value if digits is None or value.literal else floored(value, digits)
 
 
 def cast(low: Lowering, value: Lowered, dtype: pa.DataType, node: exp.Expression) -> Lowered:

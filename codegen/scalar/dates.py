@@ -241,7 +241,13 @@ ENTRIES: Final[tuple[Entry, ...]] = (
     entry(exp.UnixMillis, "unix_millis(w)", _since("ms")),
     entry(exp.UnixMicros, "unix_micros(w)", _since("us")),
 )
+_CUTS: Final = (("n", "1"), ("n", "0.001"), ("w", "0.1"), ("w", "0.0001"))
+"""Times that are cut off, as CAST AS TIMESTAMP(p) does, each with the last digit that stays."""
 SHIFTS: Final = (
     *("d + 7", "d - b", "d + INTERVAL 1 DAY", "d - INTERVAL '1' MONTH", "d + INTERVAL 2 YEARS"),
     *("n + INTERVAL '3' HOUR", "w - INTERVAL 1 DAY", "n - INTERVAL 90 SECONDS"),
+    *(
+        f"{time} - MAKE_DT_INTERVAL(0, 0, 0, EXTRACT(SECOND FROM {time}) % {step})"
+        for time, step in _CUTS
+    ),
 )

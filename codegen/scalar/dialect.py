@@ -113,7 +113,7 @@ def _of_class(name: str) -> Callable[[list[Any]], exp.Expression]:
 
 
 def _plain_text(kind: exp.Expression) -> exp.Expression:
-    """CHAR and VARCHAR without a length as STRING; with one they stay, for Flink heeds it."""
+    """CHAR and VARCHAR without a length as STRING; with one they stay."""
     sized = isinstance(kind, exp.DataType) and kind.is_type("char", "varchar")
     return exp.DataType(this=exp.DType.TEXT) if sized and not kind.expressions else kind
 
@@ -178,6 +178,8 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         }
         TERM: ClassVar = {**Spark.Parser.TERM, TokenType.DPIPE: exp.DPipe}
         BITWISE: ClassVar[dict[TokenType, type[exp.Expression]]] = {}
+        KEEPS_CHAR: ClassVar = False
+        """Whether CHAR and VARCHAR stay without a length too, for whoever reads the query to say what they are."""
 
         def _parse_csv(self, parse_method: Any, sep: TokenType = TokenType.COMMA) -> list[Any]:
             """The items between commas, of which none is missing."""
@@ -193,7 +195,8 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         def _parse_types(self, *args: Any, **options: Any) -> Any:
             # Hive's parser takes the lengths of CHAR and VARCHAR away.
             kind = super(HiveParser, self)._parse_types(*args, **options)
-            return kind.transform(_plain_text) if isinstance(kind, exp.DataType) else kind
+            plain = isinstance(kind, exp.DataType) and not self.KEEPS_CHAR
+            return kind.transform(_plain_text) if plain else kind
 
         def _parse_position_call(self) -> exp.Expression:
             """POSITION(a IN b), or POSITION(a, b [, from])."""

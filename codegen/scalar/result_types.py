@@ -19,6 +19,7 @@ from sqlglot.optimizer.annotate_types import annotate_types
 
 from aggloom.active import active_analyser
 from aggloom.codegen.catalogue.registry import known
+from aggloom.codegen.scalar.cutting import is_interval
 from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.function_types import part_type, result_type
 from aggloom.codegen.scalar.operand_types import (
@@ -179,7 +180,8 @@ def _shifted(
 
 def _operand(node: exp.Expression, types: Types) -> pa.DataType:
     # No column is an interval, but a time may be shifted by one.
-    return pa.duration("us") if isinstance(node, exp.Interval) else infer(node, types)
+    interval = isinstance(node, exp.Interval) or is_interval(node)
+    return pa.duration("us") if interval else infer(node, types)
 
 
 def _is_time(dtype: pa.DataType) -> bool:

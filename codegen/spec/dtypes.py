@@ -97,7 +97,7 @@ def parse_type(text: str, dialect: str = "spark") -> pa.DataType:
     if first is not None and pa.types.is_timestamp(resolved) and int(first) < _LEAST_PRECISION:
         raise SpecError(
             f"{text.strip()!r} would cut values off, and columns keep what the source sends; declare "
-            f"{word.upper()}(6) and write DATE_TRUNC('SECOND', column) in the query."
+            f"{word.upper()}(6) and write CAST(column AS {' '.join(text.split())}) in the query."
         )
     return resolved
 

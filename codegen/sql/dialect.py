@@ -48,6 +48,7 @@ class Call(exp.Expression, exp.Func):  # type: ignore[misc]
 
 
 class _Parser(WindowParser):
+    KEEPS_CHAR: ClassVar = True
     # The word stands behind a table's name, of which it is no alias.
     ID_VAR_TOKENS = {*WindowParser.ID_VAR_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012
     FUNC_TOKENS = {*WindowParser.FUNC_TOKENS, TokenType.MATCH_CONDITION}  # noqa: RUF012

@@ -16,6 +16,7 @@ from aggloom.codegen.spec.content import Computed
 from aggloom.codegen.spec.dtypes import type_name
 from aggloom.codegen.sql.dialect import AggloomSpark, Call
 from aggloom.codegen.sql.errors import located, refusal, span
+from aggloom.codegen.sql.sized_casts import with_sized_casts
 from aggloom.errors import (
     SpecError,
     TypeMismatchError,
@@ -28,11 +29,6 @@ Types = dict[str, pa.DataType]
 _MOST = 2_000
 """An alias of more nodes is not written out where another item names it: one of one of one is long."""
 _TIMESTAMPS = (exp.DType.TIMESTAMPTZ, exp.DType.TIMESTAMP)
-
-_PRECISE = (*_TIMESTAMPS, exp.DType.TIMESTAMPLTZ, exp.DType.TIMESTAMPNTZ)
-_LEAST_PRECISION = 3
-"""TIMESTAMP(3) is how Flink declares times of events; below it a CAST is a wish to round."""
-_SIZED = (exp.DType.CHAR, exp.DType.BINARY, exp.DType.VARBINARY)
 
 
 class Scope:
@@ -149,8 +145,6 @@ class Scope:
         flink = self.dialect == "flink"
 
         def visit(part: exp.Expression) -> exp.Expression:
-            if isinstance(part, exp.Cast):
-                part = self._sized(part)
             # CAST(... AS TIMESTAMP) and TO_TIMESTAMP(...): Flink's is a wall clock.
             if flink and isinstance(part, exp.DataType) and part.this in _TIMESTAMPS:
                 return exp.DataType.build("TIMESTAMP_NTZ", dialect="spark")
@@ -176,7 +170,7 @@ class Scope:
                 column.this.update_positions(None, line=0, col=0, start=place[0], end=place[1] - 1)
             return column
 
-        found = node.transform(visit, copy=True)
+        found = with_sized_casts(self.sql, node, self.dialect).transform(visit)
         if flink:
             for part in found.find_all(exp.Bracket):
                 self._count_from_zero(part)
@@ -208,27 +202,6 @@ class Scope:
         for name in names[1:]:
             found = exp.Bracket(this=found, expressions=[exp.Literal.string(name)])
         return found
-
-    def _sized(self, node: exp.Cast) -> exp.Expression:
-        """A CAST whose type has a length: Spark's are STRING; Flink's VARCHAR(n) is cut off, others are refused."""
-        kind, sizes = node.to, node.to.expressions
-        if not sizes or kind.this == exp.DType.DECIMAL:
-            return node
-        if self.dialect != "flink":
-            if kind.this in (exp.DType.CHAR, exp.DType.VARCHAR):
-                kind.replace(exp.DataType.build("STRING", dialect="spark"))
-            return node
-        size, shown = int(sizes[0].name), f"CAST AS {kind.this.value}({sizes[0].name})"
-        if kind.this == exp.DType.VARCHAR:
-            whole = node.copy()
-            whole.set("to", exp.DataType.build("STRING", dialect="spark"))
-            return exp.Left(this=whole, expression=exp.Literal.number(size))
-        if kind.this in _SIZED:
-            raise refusal(self.sql, node, f"{shown} is", "write RPAD, LEFT or SUBSTRING")
-        if kind.this in _PRECISE and size < _LEAST_PRECISION:
-            fix = "values keep their microseconds; write DATE_TRUNC, or TIMESTAMP(6)"
-            raise refusal(self.sql, node, f"{shown} is", fix)
-        return node
 
     def _count_from_zero(self, part: exp.Bracket) -> None:
         """Flink numbers the elements of an array from 1, Spark, which evaluates this, from 0."""
@@ -282,7 +255,10 @@ def own_name(item: exp.Expression, resolved: exp.Expression) -> str:
     if isinstance(resolved, exp.Column):
         return str(resolved.name)
     written = path(bare(item))
-    return written[-1] if written else pretty(resolved)
+    if written:
+        return written[-1]
+    sized = any(cast.to.expressions for cast in item.find_all(exp.Cast))
+    return pretty(bare(item) if sized else resolved)
 
 
 def named(name: str) -> exp.Column:

@@ -24,15 +24,11 @@ _ALLOWED: Final = ("hint", "with_", "expressions", "from_", "where", "group", "h
 _SETS: Final = (TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT)
 _CLAUSES: Final[dict[str, tuple[str, tuple[TokenType, ...], str]]] = {
     "joins": ("a join", (), "join before the aggregation"),
-    "laterals": ("LATERAL VIEW", (TokenType.LATERAL,), "explode before the aggregation"),
     "order": ("ORDER BY", (TokenType.ORDER_BY,), "a changelog has no order; sort the table"),
-    "sort": ("SORT BY", (TokenType.SORT_BY,), "a changelog has no order; sort the table"),
     "limit": ("LIMIT", (TokenType.LIMIT,), "take it out; limit the resulting table"),
     "offset": ("OFFSET", (TokenType.OFFSET,), "take it out"),
     "windows": ("WINDOW", (TokenType.WINDOW,), "take it out"),
     "qualify": ("QUALIFY", (TokenType.QUALIFY,), "take it out"),
-    "distribute": ("DISTRIBUTE BY", (TokenType.DISTRIBUTE_BY,), "take it out"),
-    "cluster": ("CLUSTER BY", (TokenType.CLUSTER_BY,), "take it out"),
 }
 _DERIVED: Final[dict[type[exp.Expression], tuple[str, ...]]] = {
     # ORDER BY, LIMIT and OFFSET around a query are refused where it is planned, or make a Top-N of it.

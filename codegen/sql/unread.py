@@ -15,35 +15,76 @@ from sqlglot.tokens import Token
 
 from aggloom.codegen.sql.errors import refusal, span
 
-_READ: Final[dict[type[exp.Expression], frozenset[str]]] = {
+_MODIFIERS: Final = "with_ order limit offset"
+_SETS: Final = f"this expression distinct {_MODIFIERS}"
+READ: Final[dict[type[exp.Expression], frozenset[str]]] = {
     kind: frozenset(parts.split())
     for kind, parts in {
+        exp.Select: f"{_MODIFIERS} hint expressions distinct from_ joins where group having qualify windows",
+        exp.Subquery: f"{_MODIFIERS} this alias joins",
+        **dict.fromkeys((exp.Union, exp.Except, exp.Intersect), _SETS),
         exp.With: "expressions recursive",
         exp.CTE: "this alias materialized",
         exp.From: "this",
         exp.Join: "this side kind using on method match_condition",
-        exp.Values: "expressions alias sample pivots",
+        exp.Lateral: "this view outer alias",
+        exp.Values: "expressions alias",
+        exp.TableAlias: "this columns",
+        exp.Star: "except_ replace rename ilike",
+        exp.Alias: "this alias",
+        exp.Distinct: "expressions on",
+        exp.Where: "this",
+        exp.Having: "this",
+        exp.Qualify: "this",
         exp.Group: "expressions all cube rollup grouping_sets totals",
+        exp.Cube: "expressions",
+        exp.Rollup: "expressions",
+        exp.GroupingSets: "expressions",
         exp.Order: "expressions",
-        exp.Ordered: "this desc nulls_first with_fill",
+        exp.Ordered: "this desc nulls_first",
         exp.Limit: "expression expressions limit_options",
         exp.Fetch: "count direction limit_options",
+        exp.LimitOptions: "percent rows with_ties",
         exp.Offset: "expression",
+        exp.Window: "this partition_by order spec alias over",
+        exp.WindowSpec: "kind start start_side end end_side exclude",
         exp.Column: "this table db catalog",
         exp.In: "this expressions query unnest",
+        exp.Exists: "this",
+        **dict.fromkeys(
+            (exp.Cast, exp.TryCast), "this to safe requires_string null_on_text_overflow"
+        ),
         exp.Floor: "this decimals",
         exp.Ceil: "this decimals",
+        exp.Create: "this kind expression exists properties replace",
     }.items()
 }
+"""The parts of each node that a rule reads or refuses. A class that is not here is scalar, and written whole."""
 _WORDS: Final = {
     "key_expressions": "USING KEY",
     "join_mark": "(+)",
     "to": "TO a unit of time",
     "expressions": "BY",
+    "laterals": "LATERAL VIEW",
+    "sort": "SORT BY",
+    "distribute": "DISTRIBUTE BY",
+    "cluster": "CLUSTER BY",
+    "locks": "FOR UPDATE",
+    "pivots": "PIVOT",
+    "match": "MATCH_RECOGNIZE",
+    "connect": "CONNECT BY",
+    "with_fill": "WITH FILL",
+    "sample": "TABLESAMPLE",
+    "default": "DEFAULT in a CAST",
+    "format": "FORMAT",
 }
 _FIXES: Final = {
     "join_mark": "write LEFT JOIN or RIGHT JOIN",
     "to": "write DATE_TRUNC('DAY', t)",
+    "laterals": "explode before the query",
+    "sort": "a changelog has no order; sort the table",
+    "default": "write COALESCE(TRY_CAST(.. AS ..), default)",
+    "format": "write TO_DATE, TO_TIMESTAMP or DATE_FORMAT with a pattern",
 }
 _COMMENT: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
@@ -51,14 +92,20 @@ _COMMENT: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 def check_unread(sql: str, tree: exp.Expression) -> None:
     """Raise UnsupportedSqlError where a query has a part that no rule reads."""
     for node in tree.walk():
-        read = _READ.get(type(node))
+        read = READ.get(type(node))
         if read is None:
             continue
         for part, value in node.args.items():
             if value and part not in read:
                 word = _WORDS.get(part, part.strip("_").replace("_", " ").upper())
                 fix = _FIXES.get(part, "take it out")
-                raise refusal(sql, span(node), f"{word} is", fix)
+                raise refusal(sql, _place(value) or span(node), f"{word} is", fix)
+
+
+def _place(value: object) -> tuple[int, int] | None:
+    """The place of a part in the query, as far as its tokens remember it."""
+    first = value[0] if isinstance(value, list) and value else value
+    return span(first) if isinstance(first, exp.Expression) else None
 
 
 def check_hints(sql: str, tokens: Sequence[Token]) -> None:

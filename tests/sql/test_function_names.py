@@ -129,22 +129,6 @@ def test_what_stands_behind_a_source_is_refused(source: str, part: str) -> None:
         al.Harness.from_sql(f"SELECT 1 AS x FROM {source} {part}", {"t": "i INT"})
 
 
-@pytest.mark.parametrize("kind", ["TIMESTAMP(0)", "TIMESTAMP_LTZ(2)", "CHAR(4)", "BINARY(2)"])
-def test_a_cast_of_flink_s_that_cuts_values_off_is_refused(kind: str) -> None:
-    query = f"SELECT CAST(s AS {kind}) AS k, COUNT(*) AS c FROM t GROUP BY CAST(s AS {kind})"
-    with pytest.raises(UnsupportedSqlError, match=r"CAST AS .* is not supported here"):
-        al.Harness.from_sql(query, {"t": DDL}, dialect="flink")
-
-
-@pytest.mark.parametrize(("dialect", "kept"), [("flink", "ab"), ("spark", "abcd")])
-def test_a_cast_to_varchar_keeps_as_many_characters(dialect: Any, kept: str) -> None:
-    query = "SELECT CAST(s AS VARCHAR(2)) AS k, COUNT(*) AS c FROM t GROUP BY CAST(s AS VARCHAR(2))"
-    with al.Harness.from_sql(query, {"t": "s STRING"}, dialect=dialect) as harness:
-        harness.process([("+I", "abcd"), ("+I", "abcd")])
-        harness.flush()
-        assert harness.table() == [(kept, 2)]
-
-
 @pytest.mark.parametrize(
     "part",
     [

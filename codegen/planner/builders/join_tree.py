@@ -155,6 +155,7 @@ class _Pairing:
         self.conditions: list[exp.Expression] = []
         self._sort_conditions()
         self.sides = [plan_of_tree(builder, tree.left), plan_of_tree(builder, tree.right)]
+        self.conditions = self._resolved(self.conditions)
         self.sign = mark(*(side.schema for side in self.sides))
         self.pairs: list[tuple[str, str]] = []
         self.null_safe: list[bool] = []
@@ -200,10 +201,16 @@ class _Pairing:
             fix = "set table.exec.state.ttl, after which what rows got is forgotten"
             raise refusal(self.sql, as_of.place, "STATE_TTL of a lookup join is", fix)
         if tree.kind == "inner":
-            self.conditions, tree.where = [*self.conditions, *tree.where], []
+            self.conditions, tree.where = [*self.conditions, *self._resolved(tree.where)], []
         return LookupClause(self.builder, as_of, tree.kind, *self.sides).plan(
             self.conditions, tree.hint
         )
+
+    def _resolved(self, conditions: list[exp.Expression]) -> list[exp.Expression]:
+        """Conditions on the joined rows as Spark evaluates them, whatever the dialect."""
+        both = pa.schema([*self.sides[0].schema, *self.sides[1].schema])
+        scope = Scope(self.builder.sql, both, self.builder.dialect, set())
+        return [scope.resolved(each) for each in conditions]
 
     def _sort_conditions(self) -> None:
         """Let each side test what is its own, where that drops no row that has to leave without a partner."""

@@ -20,7 +20,7 @@ from aggloom.codegen.planner.builders.from_clause import has_joins, joined
 from aggloom.codegen.planner.builders.hints import keeping, state_ttl
 from aggloom.codegen.planner.builders.numbering import bounded, numbered
 from aggloom.codegen.planner.builders.over import opened, over
-from aggloom.codegen.planner.builders.qualified import check_qualified, qualified
+from aggloom.codegen.planner.builders.qualified import check_columns, check_qualified, qualified
 from aggloom.codegen.planner.builders.set_operations import compared, nameless
 from aggloom.codegen.planner.builders.spec_plan import plan_of_spec
 from aggloom.codegen.planner.builders.window_query import (
@@ -67,6 +67,7 @@ def logical_plan(
     named: dict[str, Node | View] = {name.casefold(): scan for name, scan in tables.items()}
     named |= script.views
     check_qualified(script, named)
+    check_columns(script)
     root = _Builder(script.text, named, dialect, options, notes, frozenset()).query(script.query)
     return opened(script.text, dialect, options, root)
 

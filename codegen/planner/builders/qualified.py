@@ -36,6 +36,24 @@ def check_qualified(script: Script, known: Container[str]) -> None:
             raise UnknownTableError(located(message, script.text, table))
 
 
+def check_columns(script: Script) -> None:
+    """Raise UnknownTableError where a column is said to be of a database in which the query has no such table."""
+    for query in script.queries():
+        tables = list(query.find_all(exp.Table))
+        owners = {part.name.casefold() for table in tables for part in table.parts}
+        owners |= {alias.name.casefold() for alias in query.find_all(exp.TableAlias)}
+        for column in query.find_all(exp.Column):
+            if not column.db:
+                continue
+            *outer, owner, _ = [part.name for part in column.parts]
+            strange = [name for name in outer if name.casefold() not in owners]
+            # Otherwise it is a field of a ROW: of t.c.f only t is the name of a table.
+            if strange and owner.casefold() in owners:
+                whole = ".".join([*outer, owner])
+                message = f"there is no table {whole} in FROM; write {owner}.{column.name}."
+                raise UnknownTableError(located(message, script.text, column))
+
+
 def _queries_of_with(node: exp.Expression) -> Iterator[str]:
     """The names of the queries of WITH that stand before a place in a query, or around it, without regard to case."""
     inside: exp.Expression | None = None
