@@ -16,6 +16,7 @@ from aggloom.registry_words import registry_of
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
 from aggloom.runtime.sinks.encodings import IN_AVRO
 from aggloom.runtime.sinks.registry import sink_options
+from aggloom.runtime.values.change_words import OPTIONS as CHANGE_OPTIONS
 from aggloom.table_words import Words
 from aggloom.tables import TableSource, relative_to, table_source
 
@@ -38,6 +39,7 @@ _READING = (
     "database",
     "table",
     "images",
+    *CHANGE_OPTIONS,
 )
 """Options of ours by which messages are read, as read_messages has them."""
 _READERS = (*_READING, "time_unit", "key_separator", "max_files_per_trigger")

@@ -33,8 +33,8 @@ from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import infer_partition_columns, read_partitions
 from aggloom.runtime.formats.places import files_at
 from aggloom.runtime.local.csv_rows import Dialect, read_csv
+from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
-from aggloom.runtime.values.markers import says_change
 
 _ROWS = 10_000
 """So many rows are looked at."""
@@ -42,6 +42,7 @@ _DAY, _WHOLE, _NUMBER = map(re.compile, (DAY, WHOLE, NUMBER))
 _MOMENT = re.compile(f"{TIME}(?P<zone>{ZONE})?")
 _LONG = 1 << 63
 _DIGITS = 38
+_USUAL = ChangeWords()
 Row = Mapping[str, Any]
 
 
@@ -89,10 +90,12 @@ def inferred(
     names: str = "*",
     deep: bool = False,
     dialect: tuple[tuple[str, str], ...] = (),
+    words: ChangeWords = _USUAL,
 ) -> Inferred | None:
     """The columns of files in a format that tells them: CSV, JSON lines, Debezium's and Maxwell's messages; else None.
 
-    names, deep: which files of a directory are read. dialect: options of CSV files.
+    names, deep: which files of a directory are read. dialect: options of CSV files. words:
+    what says the change of a row, which is no column.
     Raises SpecError where no file is there, or where a column's values are of no one type; InputFormatError, also for
     later rows with values that the types of the first ones would change.
     """
@@ -115,7 +118,7 @@ def inferred(
     fields = [
         pa.field(name, of(values, f"column {name!r} of {files}"))
         for name, values in columns.items()
-        if not _is_change(name, values, format)
+        if not _is_change(name, values, format, words)
     ]
     if not fields:
         raise SpecError(f"{files}: no row tells the columns; give schema=DDL.")
@@ -145,11 +148,11 @@ INFERRED = ("csv", "jsonl", "debezium-json", "maxwell-json")
 _CHANGE_WORDS = frozenset((*SPELLINGS, *"IUDCRiudcr"))
 
 
-def _is_change(name: str, values: Iterable[Any], format: str) -> bool:
+def _is_change(name: str, values: Iterable[Any], format: str, words: ChangeWords) -> bool:
     """Return true if a column says what kind of change a row is; its reader refuses words that no rule knows."""
-    if format not in ("csv", "jsonl") or not says_change(name):
+    if format not in ("csv", "jsonl") or not words.says_change(name):
         return False
-    if name.lower() != CHANGE_COLUMNS["flink"]:
+    if words.column is not None or name.lower() != CHANGE_COLUMNS["flink"]:
         return True
     # Others may call a column of theirs `op`, but hardly fill it with the letters of changes.
     said = [value for value in values if value not in (None, "")]

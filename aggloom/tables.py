@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from aggloom.codegen import milliseconds, to_schema, with_absent
+from aggloom.codegen import to_schema, with_absent
 from aggloom.codegen.spec.choices import TABLE_CHANGES
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.errors import DataError, InputFormatError, SpecError, nearest
@@ -23,8 +23,15 @@ from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, sibling, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.csv_rows import CSV_OPTIONS
+from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.fitting import plain_type
-from aggloom.runtime.values.markers import says_change
+from aggloom.table_texts import (
+    convert_entry,
+    read_keys,
+    read_watermark,
+    remove_quotes,
+    split_entries,
+)
 
 SPARK_OPTIONS = (
     *("maxFilesPerTrigger", "maxBytesPerTrigger", "maxFileAge", "latestFirst", "fileNameOnly"),
@@ -105,12 +112,18 @@ class TableSource:
     def sends(self) -> str | None:
         """What kinds of changes it sends, if that is said of it, or follows from its format."""
         own = self.format in MESSAGES and MESSAGES[self.format].needs_keys
-        return self.changes or ("upsert" if own or self._is_partial else None)
+        own |= self._is_partial or self.change_words.lacks_before
+        return self.changes or ("upsert" if own else None)
 
     @property
     def _is_partial(self) -> bool:
         """True if its rows may leave columns out."""
         return self.options.get("images") == "partial"
+
+    @property
+    def change_words(self) -> ChangeWords:
+        """What says the change of its rows; raises SpecError."""
+        return ChangeWords.of(self.options, f"table {self.name}")
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -138,7 +151,9 @@ class TableSource:
         dialect = tuple(sorted(pair for pair in pairs if pair[0].lower() in known))
         found = None
         if self.kafka is None and is_here(self.path):
-            found = inferred(self.path, self.format, **which(self.options), dialect=dialect)
+            chosen = which(self.options)
+            words = self.change_words
+            found = inferred(self.path, self.format, **chosen, dialect=dialect, words=words)
         if found is None:
             self.check_place()
             raise SpecError(
@@ -171,7 +186,9 @@ class TableSource:
             raise SpecError(
                 f"table {self.name}: the files at {self.path!r} disagree on a column ({error}); add schema=DDL."
             ) from None
-        own = pa.schema([column for column in whole if not says_change(column.name)])
+        own = pa.schema(
+            [column for column in whole if not self.change_words.says_change(column.name)]
+        )
         chosen = which(self.options)
         return add_partition_columns(own, self.path, self._parquet_files(), chosen["deep"])
 
@@ -184,10 +201,10 @@ class TableSource:
 
 def read_table_option(text: str) -> TableSource:
     """Read the text of --table: a comma ends a value only where `word=` follows; quotes around one are dropped."""
-    first, *rest = re.split(r",(?=[\w.]+=)", text)
+    first, *rest = split_entries(text)
     name, _, path = first.partition("=")
     pairs = [part.split("=", 1) for part in rest]
-    settings = {key: _unquoted(value) for key, value in pairs}
+    settings = {key: remove_quotes(value) for key, value in pairs}
     if not name or not path or not all(settings.values()):
         raise SpecError(f"--table {text!r}: it must read {_FORM}.")
     if len(settings) < len(pairs) or "path" in settings:
@@ -253,8 +270,8 @@ def _told_of_rows(given: dict[str, Any], where: str) -> tuple[Any, ...]:
     if not isinstance(schema, str | None):
         raise SpecError(f'{where}: schema must be DDL, as in "name STRING, cnt INT".')
     schema, declared = (None, ()) if schema is None else without_primary_key(schema)
-    watermark = _watermark(given.pop("watermark", None), where)
-    keys = _keys(given.pop("keys", None), where) or declared
+    watermark = read_watermark(given.pop("watermark", None), where)
+    keys = read_keys(given.pop("keys", None), where) or declared
     changes = _changes(given, where)
     return schema, watermark, keys, changes
 
@@ -280,7 +297,7 @@ def _lake(name: str, given: dict[str, Any], where: str, folder: Path | None) -> 
     kinds = {"max_versions_per_trigger": int, "metadata": bool}
     for entry in ENTRIES[connector]:
         if entry in given:
-            lake[entry] = _typed(entry, given.pop(entry), kinds.get(entry, str), where)
+            lake[entry] = convert_entry(entry, given.pop(entry), kinds.get(entry, str), where)
     check_lake(lake, where)
     schema, watermark, keys, changes = _told_of_rows(given, where)
     if changes == "upsert":
@@ -311,9 +328,9 @@ def _kafka(given: dict[str, Any], where: str) -> dict[str, Any] | None:
         found["start"] = int(start)
     for name in ("max_messages_per_trigger",):
         if name in found:
-            found[name] = _typed(name, found[name], int, where)
+            found[name] = convert_entry(name, found[name], int, where)
     if isinstance(found.get("pattern"), str):
-        found["pattern"] = _typed("pattern", found["pattern"], bool, where)
+        found["pattern"] = convert_entry("pattern", found["pattern"], bool, where)
     return found
 
 
@@ -348,47 +365,8 @@ def _options(given: dict[str, Any], where: str) -> dict[str, Any]:
         if str(key).lower() in map(str.lower, found):
             raise SpecError(f"{where}: {key!r} is given twice; leave one out.")
         value = given.pop(key)
-        found[key] = _typed(key, value, keywords[key], where) if key in keywords else value
+        found[key] = convert_entry(key, value, keywords[key], where) if key in keywords else value
     return found
-
-
-def _typed(key: str, value: Any, kind: type, where: str) -> Any:
-    """The value of a keyword, which a command line gives as text."""
-    if kind is bool and str(value).lower() in ("true", "false"):
-        return str(value).lower() == "true"
-    if kind is int and str(value).isdigit():
-        return int(value)
-    if kind is str or (kind is not bool and value is None):
-        return value
-    word = "true or false" if kind is bool else "a whole number"
-    raise SpecError(f"{where}: {key} is {value!r}; it must be {word}.")
-
-
-def _watermark(text: Any, where: str) -> tuple[str, str] | None:
-    """The column and the delay of a text such as "ts 10 minutes"."""
-    if text is None:
-        return None
-    column, _, delay = str(text).partition(" ")
-    if not delay:
-        raise SpecError(
-            f"{where}: watermark {text!r} must read 'COLUMN DELAY', as in 'ts 10 minutes'."
-        )
-    milliseconds(f"{where}, watermark", delay)
-    return column, delay
-
-
-def _keys(given: Any, where: str) -> tuple[str, ...]:
-    """The columns of a list, or of a text such as "shop, id"."""
-    listed = given.split(",") if isinstance(given, str) else given or ()
-    if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
-        raise SpecError(f"{where}: keys is {given!r}; it must be a column, or a list of them.")
-    return tuple(name.strip() for name in listed)
-
-
-def _unquoted(value: str) -> str:
-    """A value without the quotes that a shell left around it."""
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "'\""
-    return value[1:-1] if quoted else value
 
 
 def _parquet_schema(file: Path) -> pa.Schema:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from aggloom.runtime.formats.avro_messages import AvroMessages
-from aggloom.runtime.formats.base import AVRO, Change, Format, Message, Settings
+from aggloom.runtime.formats.base import AVRO, FLAT, Change, Format, Message, Settings
 from aggloom.runtime.formats.flat_rows import FlatRows
 from aggloom.runtime.formats.rows import Rows
 
@@ -17,14 +17,14 @@ class AvroConfluent(Format):
     summary: ClassVar[str] = (
         "a flat record of Avro, as `jsonl` has objects; its schema in a registry"
     )
-    options: ClassVar[tuple[str, ...]] = AVRO
+    options: ClassVar[tuple[str, ...]] = (*AVRO, *FLAT)
     takes_keys: ClassVar[bool] = False
     in_lines: ClassVar[bool] = False
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._avro = AvroMessages(settings)
-        self._flat = FlatRows(Rows(self._avro.settings))
+        self._flat = FlatRows(Rows(self._avro.settings), settings.change_words)
 
     def changes(self, message: Message) -> list[Change]:
         """The message's row."""

@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, overload
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ import pyarrow as pa
 from aggloom.codegen import WHOLE_IMAGES
 from aggloom.runtime.avro.settings import SchemaRegistry
 from aggloom.runtime.formats.blocks import Block
+from aggloom.runtime.values import change_words
+from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import CHANGE_TYPES
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = CHANGE_TYPES
@@ -84,7 +87,8 @@ class Settings:
     both. truncate: whether the message that a table was emptied is an "error", or to "ignore". snapshot: whether to
     "read" a snapshot's rows, or an "error" says that the table is read anew. database, table: patterns of names;
     messages of others are passed over. registry: what knows the schemas that messages name. images: whether updates
-    tell "whole" rows, or "partial" ones, which by keys keep what the columns had that they leave out.
+    tell "whole" rows, or "partial" ones, which by keys keep what the columns had that they leave out. change_column,
+    change_values, markers: of rows that say their changes themselves, as ChangeWords has them.
     """
 
     columns: pa.Schema
@@ -100,6 +104,14 @@ class Settings:
     table: str | None = None
     registry: SchemaRegistry | None = None
     images: str = "whole"
+    change_column: str | None = None
+    change_values: Any = None
+    markers: str = "refuse"
+
+    @cached_property
+    def change_words(self) -> ChangeWords:
+        """What says the change of a row; raises SpecError."""
+        return ChangeWords.of(vars(self), "messages")
 
     @property
     def partial(self) -> bool:
@@ -120,11 +132,14 @@ CHOICES = {
     "truncate": ("error", "ignore"),
     "snapshot": ("read", "error"),
     "images": ("whole", "partial"),
+    "markers": change_words.MARKER_CHOICES,
 }
 """The values of options that are words."""
 SHARED = ("time_unit", "missing", "concatenated", "decimals")
 CAPTURED = (*SHARED, "truncate", "database", "table", "images")
 """The options of formats of JSON, and of those that tell what became of a database's tables."""
+FLAT = change_words.OPTIONS
+"""Those of formats whose rows may say their changes themselves."""
 AVRO = ("time_unit", "missing", "registry")
 """The options of formats of Avro."""
 

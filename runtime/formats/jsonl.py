@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from aggloom.runtime.formats.base import SHARED, Change, Format, Message, Settings, Unreadable
+from aggloom.runtime.formats.base import FLAT, SHARED, Change, Format, Message, Settings, Unreadable
 from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.connect import connect_readers, connect_schema
 from aggloom.runtime.formats.flat_rows import FlatRows
@@ -22,15 +22,15 @@ class JsonLines(Format):
     summary: ClassVar[str] = (
         "a flat object; `_change_type` or `op` if it is there, else an insertion"
     )
-    options: ClassVar[tuple[str, ...]] = SHARED
+    options: ClassVar[tuple[str, ...]] = (*SHARED, *FLAT)
     takes_keys: ClassVar[bool] = False
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.rows = Rows(settings)
-        self._flat = FlatRows(self.rows)
+        self._flat = FlatRows(self.rows, settings.change_words)
         columns = PlainColumns(settings, self.rows.readers)
-        self._plain = PlainRows(columns, self.rows, self._flat.words)
+        self._plain = PlainRows(columns, self.rows, self._flat.names, settings.change_words)
 
     def changes(self, message: Message) -> list[Change]:
         """The rows of the message's objects."""

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from aggloom.runtime.formats.base import Message, values_of
 from aggloom.runtime.formats.blocks import (
@@ -25,22 +23,24 @@ from aggloom.runtime.formats.blocks import (
 from aggloom.runtime.formats.plain_columns import PlainColumns
 from aggloom.runtime.formats.rows import Rows
 from aggloom.runtime.formats.values import units_of
-from aggloom.runtime.values.changelog import INSERT, SPELLINGS
-
-
-@cache
-def _known() -> pa.Array:
-    return pa.array(SPELLINGS, pa.string())
+from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.changelog import INSERT
 
 
 class PlainRows:
-    """Reads blocks of a format's messages; words: the names of fields that may say what kind of change a row is."""
+    """Reads blocks of a format's messages.
 
-    def __init__(self, columns: PlainColumns, rows: Rows, words: Sequence[str]) -> None:
+    names: those of fields that may say what kind of change a row is. changes: what their words mean.
+    """
+
+    def __init__(
+        self, columns: PlainColumns, rows: Rows, names: Sequence[str], changes: ChangeWords
+    ) -> None:
+        self._changes = changes
         self._columns, self._rows = columns, rows
         self._tokens = list(map(token, rows.names))
         # With none of them rows are insertions; what was there last is looked for first.
-        self._words: list[str | None] = [None, *words]
+        self._words: list[str | None] = [None, *names]
 
     def read(self, messages: Sequence[Message]) -> Block | None:
         """The rows of messages, one each; None if one of them is not plain."""
@@ -76,18 +76,25 @@ class PlainRows:
                 for at in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
                     # Or else it may not be there, which is no NULL.
                     left[at] |= not has_names(texts[at], own, 1)
-        words = pa.repeat(kind_words()[INSERT], len(texts))
-        if self._words[0] is not None:
-            words = table.column(len(found)).combine_chunks()
-            left |= ~pc.is_in(words, value_set=_known()).to_numpy(zero_copy_only=False)
+        words = self._kinds(table, len(found))
+        left |= words.is_null().to_numpy(zero_copy_only=False)
         owners = np.flatnonzero(~left)
         if left.any():
             found, words = [c.take(pa.array(owners)) for c in found], words.take(pa.array(owners))
         return Block(owners, words, found, left)
 
+    def _kinds(self, table: pa.Table, place: int) -> pa.Array:
+        """The words of changes; NULL of rows that another reading has to tell, or refuse. place: their column."""
+        if self._words[0] is None:
+            return pa.repeat(kind_words()[INSERT], len(table))
+        return self._changes.known_kinds(table.column(place).combine_chunks())
+
     def _table(self, text: bytes, count: int) -> pa.Table | None:
         """The rows in columns, and behind them their words, if they say them."""
         for word in list(self._words):
+            if word is None and self._changes.column is not None:
+                # Rows without the change column are not as plain as they look.
+                continue
             more = [] if word is None else [(word, pa.string())]
             table = self._read(text, count, more)
             # A field that is in no row is not there, or NULL, which is no word: another reading knows.

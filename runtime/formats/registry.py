@@ -13,7 +13,7 @@ from aggloom.codegen import WHOLE_IMAGES, to_schema
 from aggloom.errors import SpecError, UnknownColumnError, nearest
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.avro_confluent import AvroConfluent
-from aggloom.runtime.formats.base import CHOICES, Format, Settings
+from aggloom.runtime.formats.base import CHOICES, FLAT, Format, Settings
 from aggloom.runtime.formats.canal_json import CanalJson
 from aggloom.runtime.formats.debezium_avro import DebeziumAvro
 from aggloom.runtime.formats.debezium_json import DebeziumJson
@@ -22,6 +22,7 @@ from aggloom.runtime.formats.maxwell_json import MaxwellJson
 from aggloom.runtime.formats.ogg_json import OggJson
 from aggloom.runtime.formats.upsert_avro import UpsertAvro
 from aggloom.runtime.formats.upsert_json import UpsertJson
+from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
 
 MESSAGES: dict[str, type[Format]] = {
     each.name: each
@@ -35,7 +36,7 @@ FORMATS = (*MESSAGES, *FILES)
 """In what a table of changes may lie."""
 LINES = tuple(name for name, each in MESSAGES.items() if each.in_lines)
 """Those of messages that files can hold, a message a line."""
-OPTIONS = (*CHOICES, "zone", "database", "table", "registry")
+OPTIONS = (*CHOICES, "zone", "database", "table", "registry", *FLAT)
 """The options of formats of messages, beside the columns and the keys."""
 
 
@@ -52,13 +53,17 @@ def format_of(
         if key not in schema.names:
             hint = nearest(key, schema.names)
             raise UnknownColumnError(f"{name}: keys names column {key!r}. {hint}")
-    if listed and not kind.takes_keys:
+    given = {option: value for option, value in options.items() if value is not None}
+    words = ChangeWords.of(given, name)
+    words.check_declared(schema.names, name)
+    if listed and not (kind.takes_keys or words.lacks_before):
         raise SpecError(
             f"{name}: its rows say their changes themselves, so that it has no use for keys; leave them out"
         )
     if kind.needs_keys and not listed:
         raise SpecError(f"{name}: give the columns of the key as keys=")
-    given = {option: value for option, value in options.items() if value is not None}
+    if words.lacks_before and not listed:
+        raise SpecError(f"{name}: {NEEDS_KEYS}")
     for option, value in given.items():
         if option not in kind.options and option != "zone":
             raise SpecError(f"{name} has no option {option!r}. {nearest(option, kind.options)}")

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from aggloom.runtime.avro.schemas import Node
 from aggloom.runtime.formats.avro_messages import AvroMessages
-from aggloom.runtime.formats.base import AVRO, Change, Format, Message, Settings
+from aggloom.runtime.formats.base import AVRO, FLAT, Change, Format, Message, Settings
 from aggloom.runtime.formats.json_text import Object
 from aggloom.runtime.formats.rows import Rows
 from aggloom.runtime.formats.upserts import Part, Upserts
@@ -22,7 +22,7 @@ class UpsertAvro(Format):
     summary: ClassVar[str] = (
         "as `upsert-json`, keys and values in Avro, their schemas in a registry"
     )
-    options: ClassVar[tuple[str, ...]] = (*AVRO, "images")
+    options: ClassVar[tuple[str, ...]] = (*AVRO, "images", *FLAT)
     needs_keys: ClassVar[bool] = True
     in_lines: ClassVar[bool] = False
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from aggloom.runtime.formats.base import SHARED, Change, Format, Message, Settings
+from aggloom.runtime.formats.base import FLAT, SHARED, Change, Format, Message, Settings
 from aggloom.runtime.formats.connect import connect_readers, connect_schema
 from aggloom.runtime.formats.json_text import Object, objects, scalar_or_object, text_of
 from aggloom.runtime.formats.rows import Rows
@@ -19,7 +19,7 @@ class UpsertJson(Format):
 
     name: ClassVar[str] = "upsert-json"
     summary: ClassVar[str] = "a key and the row that it has from now on, or none (a tombstone)"
-    options: ClassVar[tuple[str, ...]] = (*SHARED, "images")
+    options: ClassVar[tuple[str, ...]] = (*SHARED, "images", *FLAT)
     needs_keys: ClassVar[bool] = True
     separator: ClassVar[str | None] = "\t"
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from aggloom.runtime.formats.base import DELETE, UPDATE_AFTER, Change, Format, Unreadable
-from aggloom.runtime.formats.flat_rows import Markers
+from aggloom.runtime.formats.base import (
+    DELETE,
+    UPDATE_AFTER,
+    UPDATE_BEFORE,
+    Change,
+    Format,
+    Unreadable,
+)
+from aggloom.runtime.formats.flat_rows import RowChanges
 from aggloom.runtime.formats.json_text import Object
-from aggloom.runtime.formats.rows import Rows
+from aggloom.runtime.formats.rows import Rows, Spelling
 from aggloom.runtime.formats.values import Reader
 
 _LACKING = (
@@ -31,21 +38,24 @@ class Upserts:
     def __init__(self, format: Format, rows: Rows, keys: Rows) -> None:
         self.format, self.rows, self._keys = format, rows, keys
         self.names = format.settings.keys
-        self._markers = Markers(rows.names)
+        self._changes = RowChanges(rows.names, format.settings.change_words)
+        self._spelling = Spelling([*rows.names, *self._changes.names])
 
     def changes(self, key: Part | None, value: Part | None) -> list[Change]:
         """What a key's row is from now on."""
         own = None if key is None else self._key(key.found)
         readers = None if key is None else key.readers
-        if value is not None and isinstance(value.found, dict):
-            self._markers.check(value.found)
         if value is None:
             if own is None:
                 raise Unreadable(f"{_NO_KEY}, so that its tombstone says nothing")
             return [(DELETE, self._row(own, readers))]
+        kind = self._kind(value.found)
+        if kind == UPDATE_BEFORE:
+            return []
         named = dict(self.rows.named(value.found, "the value "))
         told = None if own is None else self._row(own, readers)
         lacking = [] if own is None else [name for name in own if name not in named]
+        wanted = self.names if kind == DELETE else self.rows.names
         if self.format.settings.partial:
             row = self._partial(named, lacking, value.readers)
         else:
@@ -53,7 +63,7 @@ class Upserts:
                 Object(named),
                 "the value ",
                 fix="" if self.rows.lenient else _LACKING,
-                needed=[n for n in self.rows.names if n not in lacking],
+                needed=[n for n in wanted if n not in lacking],
                 readers=value.readers,
             )
         if told is not None:
@@ -62,7 +72,14 @@ class Upserts:
                 row[place] = told[place]
             if self.format.key(row) != self.format.key(told):
                 raise Unreadable("the key says another row than the value")
-        return [(UPDATE_AFTER, row)]
+        return [(DELETE if kind == DELETE else UPDATE_AFTER, row)]
+
+    def _kind(self, value: Any) -> str | None:
+        """The kind of change that a value says of itself; None of a row as it is from now on."""
+        if not isinstance(value, Object):
+            return None
+        self._changes.check_markers(value)
+        return self._changes.kind(self._spelling.of(value, "the value "))
 
     def _partial(
         self, named: dict[str, Any], lacking: list[str], readers: Sequence[Reader] | None

@@ -11,37 +11,48 @@ import pyarrow as pa
 from aggloom.codegen import type_name
 from aggloom.errors import DataError, TypeMismatchError, UnknownColumnError, nearest
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
+from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.changelog import parse_kinds
 from aggloom.runtime.values.fitting import fits, without_extension
-from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
+from aggloom.runtime.values.markers import MARKER_HINT
+
+_USUAL = ChangeWords()
 
 
 def arrow_rows(
-    given: pa.RecordBatch | pa.Table, kinds: Any, schema: pa.Schema, where: str
+    given: pa.RecordBatch | pa.Table,
+    kinds: Any,
+    schema: pa.Schema,
+    where: str,
+    words: ChangeWords = _USUAL,
 ) -> tuple[pa.RecordBatch, Array]:
     """The columns of a schema, and the kinds of the rows.
 
     Names match in any case where one fits. Without kinds a column `_change_type` or `op` has them, if the schema has
-    no such column; else all rows are insertions. Raises DataError and UnknownColumnError; TypeMismatchError for a
-    column of another type, or a value that its type does not have.
+    no such column, or the one that `words` names; else all rows are insertions. Raises DataError and
+    UnknownColumnError; TypeMismatchError for a column of another type, or a value that its type does not have.
     """
     if kinds is not None and given.schema.equals(schema) and isinstance(given, pa.RecordBatch):
         return given, _codes(kinds, len(given), where)
     there = _Names(given.schema.names, where)
     columns = [_column(given, there, field, where) for field in schema]
-    taken = {name.lower() for name in schema.names}
-    free = [n for n in (*CHANGE_COLUMNS.values(), *MARKERS) if n not in taken]
-    found = [(name, place) for name in free if (place := there.place(name)) is not None]
-    for name, _ in found:
-        if name in MARKERS:
+    for name in words.refused(schema.names):
+        if there.place(name) is not None:
             raise DataError(f"{where}: column {name!r} {MARKER_HINT}")
+    names = words.names(schema.names)
+    found = [(name, place) for name in names if (place := there.place(name)) is not None]
     if len(found) > 1:
         raise DataError(f"{where}: both {found[0][0]!r} and {found[1][0]!r} are there; keep one")
     if found and kinds is not None:
         raise DataError(f"{where}: kinds are given, and in column {found[0][0]!r}; keep one")
     rows = given.num_rows
-    if found:
-        codes: Array = parse_kinds(_whole(given.column(found[0][1])), where)
+    if words.column is not None:
+        column = _whole(given.column(found[0][1])) if found else pa.nulls(rows, pa.string())
+        if not found and words.absent is None:
+            raise words.missing(where, there.names)
+        codes: Array = parse_kinds(words.read(column, where), where)
+    elif found:
+        codes = parse_kinds(_whole(given.column(found[0][1])), where)
     else:
         codes = np.zeros(rows, np.int8) if kinds is None else _codes(kinds, rows, where)
     if not columns:

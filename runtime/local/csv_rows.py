@@ -81,15 +81,18 @@ class Dialect:
         )
 
 
-def read_csv(file: Path, schema: pa.Schema, options: Mapping[str, Any]) -> pa.Table:
+def read_csv(
+    file: Path, schema: pa.Schema, options: Mapping[str, Any], change: str | None = None
+) -> pa.Table:
     """The columns of a file, those of the schema in its types, the others as texts.
 
     Nothing between two commas is NULL, in quotes too. Without a header the columns are the schema's, by position.
+    change: the name of the change column, which comes before them where a file without a header has one more.
     Raises SpecError for an option, InputFormatError for the file.
     """
     dialect = Dialect.of(options)
     try:
-        table = _cut(_read_utf8(file, dialect), dialect, file, schema.names)
+        table = _cut(_read_utf8(file, dialect), dialect, file, schema.names, change)
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputFormatError(f"{file} cannot be read as CSV: {error}") from None
     types = {field.name: field.type for field in schema}
@@ -118,7 +121,9 @@ def _read_utf8(file: Path, dialect: Dialect) -> bytes:
     return decoded.removeprefix("\ufeff").encode()
 
 
-def _cut(text: bytes, dialect: Dialect, file: Path, columns: list[str]) -> pa.Table:
+def _cut(
+    text: bytes, dialect: Dialect, file: Path, columns: list[str], change: str | None = None
+) -> pa.Table:
     """The values of a file as texts; of a file without a line no columns."""
     quote = dialect.quote
     if quote and dialect.escaped and f"\\{quote}".encode() in text:
@@ -132,10 +137,14 @@ def _cut(text: bytes, dialect: Dialect, file: Path, columns: list[str]) -> pa.Ta
     if len(separator) > 1:
         text, separator = _join_separator(text, dialect, file)
     names, rest = columns, text
-    if dialect.header:
+    if dialect.header or change is not None:
         quoting: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
         with StringIO(text.decode(), newline="") as lines:
-            names = next(csv.reader(lines, delimiter=separator, **quoting), [])
+            first = next(csv.reader(lines, delimiter=separator, **quoting), [])
+        if not dialect.header and change is not None and len(first) > len(columns):
+            names = [change, *columns]
+    if dialect.header:
+        names = first
         rest = text.split(b"\n", 1)[1] if b"\n" in text else b""
         if not rest.strip() and b"\r" not in text.strip(b"\r\n"):
             return pa.table([pa.array([], pa.string())] * len(names), names=names)

@@ -18,12 +18,12 @@ from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
 from aggloom.runtime.formats.places import DEEP, NAMES, files_at, is_by_name, which
-from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
+from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES, check_in_lines
 from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.local.csv_rows import read_csv
 from aggloom.runtime.storage.arena import Array
-from aggloom.runtime.values.changelog import CHANGE_COLUMNS, parse_kinds
-from aggloom.runtime.values.markers import MARKERS
+from aggloom.runtime.values.change_words import NEEDS_KEYS, OPTIONS, ChangeWords
+from aggloom.runtime.values.changelog import parse_kinds
 
 Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]]]
 Partitions = Mapping[Path, Mapping[str, str | None]]
@@ -43,15 +43,19 @@ def read_files(
     ours = (NAMES.lower(), DEEP.lower(), "order")
     left = {n: v for n, v in options.items() if n.lower() not in ours}
     parts = read_partitions(path, files, taken["deep"])
-    if format == "csv":
-        for file in files:
-            yield _csv(file, scan, left, parts[file])
-        return
-    if format == "parquet":
-        if left:
+    words = ChangeWords.of(left, f"table {scan.table}")
+    if words.lacks_before and scan.changes != "upsert":
+        raise SpecError(f"table {scan.table}: {NEEDS_KEYS}")
+    if format in FILES:
+        words.check_declared(scan.schema.names, f"table {scan.table}")
+        left = {name: value for name, value in left.items() if name not in OPTIONS}
+        if format == "parquet" and left:
             raise SpecError(f"parquet has no option {next(iter(left))!r} in a harness")
         for file in files:
-            yield _parquet(file, scan, parts[file])
+            if format == "csv":
+                yield _csv(file, scan, left, parts[file], words)
+            else:
+                yield _parquet(file, scan, parts[file], words)
         return
     yield from _messages(path, parts, format, scan, left)
 
@@ -64,7 +68,8 @@ def _messages(
         raise SpecError(
             f"table {scan.table}: {format} sends upserts; make the harness with input_changes='upsert' and keys="
         )
-    by_key = scan.changes == "upsert" and kind.takes_keys
+    lacks_before = ChangeWords.of(options, format).lacks_before
+    by_key = scan.changes == "upsert" and (kind.takes_keys or lacks_before)
     separator = options.pop("key_separator", kind.separator)
     if not isinstance(separator, str | None):
         raise SpecError(f"{format}: key_separator is {separator!r}; it is a text, such as '|'")
@@ -113,18 +118,17 @@ def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _parquet(file: Path, scan: Scan, parts: Mapping[str, str | None]) -> Read:
-    where = str(file)
-    taken = {*scan.schema.names, *CHANGE_COLUMNS.values(), *MARKERS}
-    wanted = {name.lower() for name in taken}
+def _parquet(file: Path, scan: Scan, parts: Mapping[str, str | None], words: ChangeWords) -> Read:
+    where, own = str(file), scan.schema.names
+    wanted = {name.lower() for name in (*own, *words.names(own), *words.refused(own))}
     try:
         found = pq.ParquetFile(file, page_checksum_verification=True)
         # Names and types first: what is not asked for is not read.
         empty = add_partitions(found.schema_arrow.empty_table(), parts, scan.schema, file)
-        arrow_rows(empty, None, scan.schema, where)
+        arrow_rows(empty, None, scan.schema, where, words)
         names = [name for name in found.schema_arrow.names if name.lower() in wanted]
         table = add_partitions(found.read(names), parts, scan.schema, file)
-        return *arrow_rows(table, None, scan.schema, where), []
+        return *arrow_rows(table, None, scan.schema, where, words), []
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None
     except TypeMismatchError as error:
@@ -132,11 +136,16 @@ def _parquet(file: Path, scan: Scan, parts: Mapping[str, str | None]) -> Read:
 
 
 def _csv(
-    file: Path, scan: Scan, options: Mapping[str, Any], parts: Mapping[str, str | None]
+    file: Path,
+    scan: Scan,
+    options: Mapping[str, Any],
+    parts: Mapping[str, str | None],
+    words: ChangeWords,
 ) -> Read:
     try:
         schema, _ = split_columns(list(parts), scan.schema, str(file))
-        found = add_partitions(read_csv(file, schema, options), parts, scan.schema, file)
-        return *arrow_rows(found, None, scan.schema, str(file)), []
+        read = read_csv(file, schema, options, words.column)
+        found = add_partitions(read, parts, scan.schema, file)
+        return *arrow_rows(found, None, scan.schema, str(file), words), []
     except TypeMismatchError as error:
         raise InputFormatError(str(error)) from None

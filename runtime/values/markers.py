@@ -23,14 +23,16 @@ _BY_SYSTEM = {
     "Datastream": ("_metadata_change_type", "_metadata_deleted"),
     "PeerDB": ("_peerdb_is_deleted",),
     "Oracle change data capture": ("operation$",),
+    "BigQuery": ("_change_sequence_number",),
     "Hevo": ("__hevo__marked_deleted",),
 }
 MARKERS = tuple(name for names in _BY_SYSTEM.values() for name in names)
 """Their names in small letters."""
 MARKER_HINT = (
     "marks what became of a row, as Debezium's flattened records do, and is not read as that: deletions would count "
-    'as rows. Send whole envelopes (format="debezium-json"), or the kind of change in a column _change_type; if it is '
-    "a column like others, declare it in the schema"
+    "as rows. Where files and messages are read, change_column= and change_values= say what it means; or send whole "
+    'envelopes (format="debezium-json"), or the kind of change in a column _change_type. If it is a column like '
+    'others, declare it in the schema, or say markers="data" there'
 )
 
 

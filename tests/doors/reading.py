@@ -21,14 +21,15 @@ from aggloom.runtime.spark.api.group_aggregate import find_change_column, group_
 from aggloom.runtime.spark.node.pack import Pack
 from aggloom.runtime.spark.plan.routes import Route
 from aggloom.runtime.spark.read.files import PackFiles
-from aggloom.runtime.spark.read.records import CHANGE_COLUMN, change_names, marker_names
+from aggloom.runtime.spark.read.records import CHANGE_COLUMN
+from aggloom.runtime.values.change_words import ChangeWords
 from doors.example import DDL, Row
 from doors.oracle import COLUMNS, ONE_WORD, RETRACTIONS
 
 SCHEMA = pa.schema([("name", pa.string()), ("cnt", pa.int32())])
 SPEC = AggSpec.from_sql("SELECT name, cnt, COUNT(*) AS n FROM t GROUP BY name, cnt", DDL)
 _ROUTE = Route(SCHEMA, 2, 1)
-_CHANGES = (*change_names(COLUMNS), *marker_names(COLUMNS))
+_CHANGES = (*ChangeWords().names(COLUMNS), *ChangeWords().refused(COLUMNS))
 
 
 def signed(rows: Iterable[Row]) -> Counter[tuple[Any, ...]]:

@@ -58,6 +58,7 @@ WHY_NOT = {
         "formats.md",
         "format: debezium-avro",
     ): "tests/formats/test_schema_registry.py reads such a job",
+    ("formats.md", "dms = {"): "tests/spark/test_spark_change_words.py reads such files",
     ("joins.md", "SELECT .. FROM orders"): "an excerpt with `..`",
     ("over.md", "select=[...]"): "a line of a plan, with `...`",
     (

@@ -21,6 +21,9 @@ CONNECTORS = ("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "iceberg",
 _APPENDS = ("json", "avro-confluent")
 """Formats whose messages say no kind of change: each is a row that is added."""
 _UPSERTS = ("upsert-json", "upsert-avro")
+_BEFORE = {"update_before", "update_preimage", "-u"}
+_AFTER = {"update_after", "update_postimage", "+u"}
+"""How `change_values` may spell the rows before and after an update."""
 _DELAY = re.compile(r"(?is)(?:-\s*INTERVAL\s*'([^']+)'\s*(\w+)(?:\s*\(\d+\))?\s*)?")
 Span = tuple[int, int]
 """Where a piece of the text stands."""
@@ -73,6 +76,10 @@ class CreatedTable:
             return said
         if self.connector == "upsert-kafka" or self.format in _UPSERTS or self.is_partial:
             return "upsert"
+        if "change_column" in self.options:
+            words = self.options.get("change_values", "").lower().split(",")
+            kinds = {word.rpartition("=")[2].strip() for word in words}
+            return "upsert" if kinds & _AFTER and not kinds & _BEFORE else "retract"
         return "append" if self.format in _APPENDS else "retract"
 
     @property

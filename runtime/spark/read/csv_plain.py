@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pc_csv
 
 from aggloom.runtime.formats.plain_texts import spelling, typed
 from aggloom.runtime.spark.plan.expressions import spark_arrow
-from aggloom.runtime.values.changelog import SPELLINGS
+from aggloom.runtime.values.change_words import ChangeWords
 
 _LARGEST = 512 << 20
 _ODD = re.compile(rb'[\\\0]|""|\r(?!\n)')
@@ -34,7 +33,7 @@ class PlainFiles:
     """The function of whole files, as bytes, that gives the rows of those that are plain, and NULL for the others.
 
     changes: the names under which a header may have a change column. refused: names that no header may have. lenient: a
-    column that is missing is NULL. zone: where times are that name none.
+    column that is missing is NULL. zone: where times are that name none. words: what a change column says.
     """
 
     schema: pa.Schema
@@ -42,6 +41,7 @@ class PlainFiles:
     refused: tuple[str, ...]
     lenient: bool
     zone: str
+    words: ChangeWords
 
     def is_able(self) -> bool:
         """Whether there is a plainest spelling for the types of all columns."""
@@ -90,9 +90,9 @@ class PlainFiles:
         change = places[-1]
         words = pa.array(["insert"], pa.string()).take(pa.array([0] * len(table), pa.int8()))
         if change is not None:
-            words = table[f"v{change}"].combine_chunks()
-            if not pc.all(pc.is_in(words, _WORDS)).as_py() and len(words):
-                raise _OddError
+            words = self.words.known_kinds(table[f"v{change}"].combine_chunks())
+        if words.null_count or (change is None and self.words.column is not None):
+            raise _OddError
         kind = self._struct()
         return pa.StructArray.from_arrays([*columns, words], fields=list(kind))
 
@@ -120,9 +120,6 @@ class PlainFiles:
         if made is None:
             raise _OddError
         return made
-
-
-_WORDS = pa.array(SPELLINGS, pa.string())
 
 
 def _place(names: Sequence[str], name: str, declared: Sequence[str]) -> int | None:

@@ -43,15 +43,14 @@ from aggloom.runtime.spark.read.messages import session_zone
 from aggloom.runtime.spark.read.records import (
     PARTS,
     Place,
-    change_names,
     change_of,
     exploded,
     listed,
-    marker_names,
     repeated,
     spelled,
     texts,
 )
+from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.markers import MARKER_HINT
 
 DIALECT = {
@@ -64,6 +63,7 @@ WIDTH = 100
 """Columns that there is room for where no header is known beforehand."""
 
 _SPARE = 8
+_USUAL = ChangeWords()
 _QUOTES = """text after a quoted value; if a quote in a text is written twice, pass escape='"'"""
 _LATER = r"[0-9][T ](?!\s*$|00:00(:00(\.0+)?)?\s*(Z|UTC|[+-]00(:?00)?)?\s*$)"
 """What is in a text of a day and another time than its beginning."""
@@ -102,11 +102,15 @@ class _Cut:
 
 @dataclass(frozen=True)
 class _Names:
-    """The names that a header may have: of columns, of change columns, and of those of flattened records."""
+    """The names that a header may have: of columns, of change columns, and of those of flattened records.
+
+    words: what a change column says.
+    """
 
     columns: list[str]
     changes: list[str]
     flattened: list[str]
+    words: ChangeWords
 
     @property
     def all(self) -> list[str]:
@@ -120,6 +124,7 @@ def csv_lines(
     lenient: bool,
     first: str | None = None,
     parts: Sequence[str] = (),
+    words: ChangeWords = _USUAL,
 ) -> DataFrame:
     """The rows of files (`value` and `file`) by the names in their headers.
 
@@ -127,7 +132,8 @@ def csv_lines(
     line is cut into as many columns, so that less room is less work. parts: names of columns that directories give,
     whose values are in the column PARTS of files.
     """
-    names = _Names(columns.names, change_names(columns.names), marker_names(columns.names))
+    declared = columns.names
+    names = _Names(declared, words.names(declared), words.refused(declared), words)
     end = uuid4().hex
     given = {key.lower(): value for key, value in options.items()}
     expected = WIDTH if first is None else first.count(separator_of(given)) + 1 + _SPARE
@@ -136,7 +142,7 @@ def csv_lines(
     metric = f"{METRIC} csv {end}"
     files = files.observe(f"{metric} files", F.lit(0).alias("rows"), F.count("*").alias("files"))
     zone = session_zone(files.sparkSession)
-    plain = _plain(columns, (names.changes, names.flattened), given, lenient, zone)
+    plain = _plain(columns, names, given, lenient, zone)
     kept = [PARTS] if parts else []
     files = files.select("file", "value", plain.alias("plain"), *kept)
     cut = _Cut(given, width, end)
@@ -179,6 +185,10 @@ def _headed(
         advice = advice.otherwise(f"; {NULL_ADVICE}")
         why = ["the header lacks ", listed(lacks), advice]
         places = place.unless(F.size(lacks) > 0, why, places)
+    if names.words.column is not None and names.words.absent is None:
+        told = F.array_contains(fields, F.lit(names.words.column))
+        lacking = [str(names.words.missing("", ())).removeprefix(": ")]
+        places = place.unless(~told, lacking, places)
     if len(names.changes) > 1:
         both = F.size(F.array_intersect(fields, texts(names.changes))) > 1
         places = place.unless(both, ["two change columns are there; keep one"], places)
@@ -212,7 +222,7 @@ def _rows(
         name: (F.get("places", F.lit(n)) > 0, value(n))
         for n, name in enumerate(names.changes, len(names.columns))
     }
-    rows = F.array(F.struct(*row, change_of(words, place).alias("change")))
+    rows = F.array(F.struct(*row, change_of(words, place, names.words).alias("change")))
     why = ["not as many values as the header has names, ", F.col("width").cast("string")]
     rows = place.unless(_misquoted(place.text, cut.given), [_QUOTES], rows)
     rows = place.unless(cut.count("values") != F.col("width"), why, rows)
@@ -226,14 +236,14 @@ def _rows(
 
 def _plain(
     columns: StructType,
-    others: tuple[list[str], list[str]],
+    names: _Names,
     given: Mapping[str, Any],
     lenient: bool,
     zone: str,
 ) -> Column:
     """The rows of a file that Arrow reads as Spark does, an array of structs; NULL of any other."""
-    changes, flattened = others
-    reading = PlainFiles(to_schema(columns), tuple(changes), tuple(flattened), lenient, zone)
+    about = (tuple(names.changes), tuple(names.flattened), lenient, zone, names.words)
+    reading = PlainFiles(to_schema(columns), *about)
     if set(given) & DIALECT or not reading.is_able():
         return F.lit(None).cast(_kind(columns))
 

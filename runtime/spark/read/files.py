@@ -27,6 +27,7 @@ from aggloom.runtime.spark.plan.ordinary import passing
 from aggloom.runtime.spark.plan.routes import PACKED_DDL, PackedRow, Packer
 from aggloom.runtime.spark.read.file_names import check_name
 from aggloom.runtime.spark.read.parquet import read_parquet
+from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import Kinds
 
 METRIC = "aggloom input"
@@ -45,6 +46,7 @@ FILE_OPTIONS = {
 }
 """Options, in lower case, that say which files are read and not how."""
 
+_USUAL = ChangeWords()
 _READ: WeakKeyDictionary[DataFrame, Packable] = WeakKeyDictionary()
 
 
@@ -62,7 +64,8 @@ class WholeFiles:
     base: where directories whose names are columns (`day=1/`) begin. changes: names under which a file may say what
     kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL. here: whether
     workers open the files themselves, and so read only the columns that are needed. time: the column by whose greatest
-    value Spark's watermark moves, `delay` behind it. by_name: files are ordered by their paths alone.
+    value Spark's watermark moves, `delay` behind it. by_name: files are ordered by their paths alone. words: what a
+    change column says.
     """
 
     files: DataFrame
@@ -73,6 +76,7 @@ class WholeFiles:
     time: str | None = None
     delay: str = ""
     by_name: bool = False
+    words: ChangeWords = _USUAL
 
     def packed(self, pack: Pack, table: str) -> DataFrame:
         """The files' rows, packed; how many there are is an observed metric of the query."""
@@ -81,7 +85,7 @@ class WholeFiles:
         ddl = f"{_COUNTED_DDL}, {_TIME} TIMESTAMP" if self.time else _COUNTED_DDL
         read = columns_read(pack.route.steps, pack.schema)
         wanted = tuple(n for n in pack.schema.names if n in (*read, self.time))
-        about = (self.changes, self.lenient, wanted, self.time, self.by_name)
+        about = (self.changes, self.lenient, wanted, self.time, self.by_name, self.words)
         packed = columns.mapInArrow(PackFiles(pack, self.base, *about), ddl)
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
         packed = packed.observe(f"{METRIC} {table}", *counts)
@@ -100,6 +104,7 @@ def remember(
     lenient: bool,
     here: bool = False,
     by_name: bool = False,
+    words: ChangeWords = _USUAL,
 ) -> DataFrame:
     """Note of a DataFrame that it is nothing but the Parquet files at `path`, if they can be read here as Spark does.
 
@@ -108,7 +113,8 @@ def remember(
     """
     if {name.lower() for name in options} <= FILE_OPTIONS and not set("*?[{") & set(path):
         files = reader.format("binaryFile").schema(_FILE_DDL).load(path)
-        remember_packed(df, WholeFiles(files, path, changes, lenient, here, by_name=by_name))
+        whole = WholeFiles(files, path, changes, lenient, here, by_name=by_name, words=words)
+        remember_packed(df, whole)
     return df
 
 
@@ -147,6 +153,7 @@ class PackFiles:
     wanted: tuple[str, ...]
     time: str | None = None
     by_name: bool = False
+    words: ChangeWords = _USUAL
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's files."""
@@ -182,9 +189,8 @@ class PackFiles:
         width = len(self.pack.schema)
         file = local(path) if content is None else content
         assert file is not None
-        for piece, change in read_parquet(
-            file, path, self.base, self.pack.schema, self.changes, self.lenient, self.wanted
-        ):
+        about = (self.changes, self.lenient, self.wanted, self.words)
+        for piece, change in read_parquet(file, path, self.base, self.pack.schema, *about):
             kinds = np.zeros(piece.num_rows, np.int8)
             if change is not None and self.pack.change_column:
                 kinds = self.pack.kinds(change, path)

@@ -132,8 +132,12 @@ def decoded(
     changes = one.select(*ordered, F.col("row.change").alias(CHANGE_COLUMN))
     if by_name:
         changes = mark_by_name(changes)
-    if made.upserts:
-        _UPSERTS[changes] = made.keys
+    return remember_keys(changes, made.keys) if made.upserts else changes
+
+
+def remember_keys(changes: DataFrame, keys: tuple[str, ...]) -> DataFrame:
+    """Note of a DataFrame that its changes lack the rows that they replace, which their keys tell."""
+    _UPSERTS[changes] = keys
     return changes
 
 

@@ -20,12 +20,14 @@ from aggloom.runtime.formats.partitions import (
     split_columns,
 )
 from aggloom.runtime.spark.node.blobs import empty_columns
+from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.fitting import fits, without_extension
 from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 
 ROWS_AT_ONCE = 1 << 17
 """Rows of a piece: what is hashed and sorted at once should fit into the nearer caches."""
 
+_USUAL = ChangeWords()
 _LEGACY = {b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"}
 
 
@@ -37,18 +39,19 @@ def read_parquet(
     changes: Sequence[str] = (),
     lenient: bool = False,
     wanted: Sequence[str] | None = None,
+    words: ChangeWords = _USUAL,
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
     """The rows of the file at `path`, below the directory `base`, each piece with its change column if there is one.
 
     content: the file's bytes, or where it is on this disk. Only the columns of the schema are read there.
     changes: the names that a change column may have, and those of Debezium's flattened records, which are refused.
     lenient: a column that the file lacks is NULL. wanted: the columns of the schema that are read; the file has to
-    have all of them.
+    have all of them. words: what the change column says.
     Raises InputFormatError.
     """
     try:
         with _source(content) as source:
-            yield from _Reader(source, path, base, schema, changes, lenient).pieces(wanted)
+            yield from _Reader(source, path, base, schema, changes, lenient, words).pieces(wanted)
     except FileNotFoundError as error:
         raise InputFormatError(
             f"{path}: the file is not there any more, or may not be seen. Files belong to a batch once they are "
@@ -72,16 +75,17 @@ class _Reader:
         schema: pa.Schema,
         changes: Sequence[str],
         lenient: bool,
+        words: ChangeWords,
     ) -> None:
         self._file = pq.ParquetFile(
             source,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
-        self._path = path
+        self._path, self._words = path, words
         self._found = self._file.schema_arrow
         self._change = self._change_column(changes)
-        extra = [pa.field(self._change, pa.string())] if self._change else []
+        extra = [pa.field(self._change, self._change_type())] if self._change else []
         self._schema = schema = pa.schema([*schema, *extra])
         directories = _directories(path, base, schema)
         self._fixed = {
@@ -107,13 +111,31 @@ class _Reader:
         """The name of the file's change column, if it has one."""
         there = [name for name in names if self._place(name) is not None]
         for name in there:
-            if name in MARKERS:
+            if name in MARKERS and name != self._words.column:
                 raise InputFormatError(f"{self._path}: column {name!r} {MARKER_HINT}")
         if len(there) > 1:
             raise InputFormatError(
                 f"{self._path}: both {there[0]!r} and {there[1]!r} are there; keep one"
             )
+        if not there and self._words.column is not None and self._words.absent is None:
+            raise self._words.missing(self._path, self._found.names)
         return there[0] if there else None
+
+    def _change_type(self) -> pa.DataType:
+        """The type in which the change column is read: texts, or what the file has where options say its words."""
+        if self._words.column is None or self._change is None:
+            return pa.string()
+        found = self._found.types[self._place(self._change) or 0]
+        return found.value_type if pa.types.is_dictionary(found) else found
+
+    def _kinds(self, piece: pa.RecordBatch) -> pa.Array | None:
+        """The change column of a piece, its last; None if there is none."""
+        words = piece.column(piece.num_columns - 1) if self._change else None
+        if self._words.column is None:
+            return words
+        if words is None:
+            words = pa.nulls(piece.num_rows, pa.string())
+        return self._words.read(words, self._path)
 
     def pieces(
         self, wanted: Sequence[str] | None
@@ -129,11 +151,8 @@ class _Reader:
             table = self._file.read_row_group(group, names, use_threads=False) if names else None
             for start in range(0, rows, ROWS_AT_ONCE):
                 piece = self._piece(table, start, min(ROWS_AT_ONCE, rows - start))
-                last = piece.num_columns - 1
-                if self._change:
-                    yield piece.remove_column(last), piece.column(last)
-                else:
-                    yield piece, None
+                kinds = self._kinds(piece)
+                yield piece.remove_column(piece.num_columns - 1) if self._change else piece, kinds
 
     def _piece(self, table: pa.Table | None, start: int, rows: int) -> pa.RecordBatch:
         if not self._schema.names:

@@ -26,7 +26,7 @@ from aggloom.runtime.formats.places import (
 from aggloom.runtime.formats.sink_log import LOG, committed
 from aggloom.runtime.spark.disk import local, on_this_disk
 from aggloom.runtime.spark.failures import explained, telling
-from aggloom.runtime.values.markers import says_change
+from aggloom.runtime.values.change_words import ChangeWords
 
 
 def located(spark: Any, path: Any, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -89,7 +89,9 @@ def whole(spark: Any, path: str | Path) -> str:
     return str(place.absolute())
 
 
-def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> StructType:
+def parquet_columns(
+    spark: SparkSession, path: str, options: dict[str, Any], words: ChangeWords
+) -> StructType:
     """The columns that Parquet files have, all of them together, without those of changes.
 
     Raises InputFormatError if there is no file, or if two have a column in types that do not go together.
@@ -101,7 +103,7 @@ def parquet_columns(spark: SparkSession, path: str, options: dict[str, Any]) -> 
             f"read_changes: the columns of {path!r} cannot be told from its files ({explained(failure)}). "
             'Give them as schema=, such as "name STRING, cnt INT".'
         ) from None
-    return StructType([field for field in found if not says_change(field.name)])
+    return StructType([field for field in found if not words.says_change(field.name)])
 
 
 def split_by_directories(

@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType
 
-from aggloom.runtime.values.changelog import CHANGE_COLUMNS, CHANGE_TYPES, KIND_NAMES, SPELLINGS
-from aggloom.runtime.values.markers import MARKERS
+from aggloom.runtime.values.change_words import ChangeWords
+from aggloom.runtime.values.changelog import CHANGE_COLUMNS, SPELLINGS
 
 CHANGE_COLUMN = CHANGE_COLUMNS["spark"]
 RECORD_SHOWN = 300
@@ -47,9 +47,17 @@ class Place:
         why = (f"column {name!r} cannot hold '", value, f"' as {kind.simpleString().upper()}")
         return F.coalesce(converted, F.when(value.isNotNull(), self.refuse(*why)))
 
-    def change_type(self, word: Column, name: str) -> Column:
-        """A change type as it is; an error if it is NULL, empty, or spelled in no known way."""
-        known = ", ".join((*CHANGE_TYPES, *KIND_NAMES))
+    def change_type(self, word: Column, name: str, words: ChangeWords) -> Column:
+        """A change type as it is, or as `words` say; an error for one that is not known."""
+        known = words.known
+        if words.column is not None:
+            found = F.coalesce(word.cast("string"), F.lit(""))
+            kinds = F.create_map(*(F.lit(part) for pair in words.kinds.items() for part in pair))
+            fix = words.complaint_about("\0").split("\0")
+            shown = F.when(found == "", F.lit("NULL")).otherwise(
+                F.concat(F.lit("'"), found, F.lit("'"))
+            )
+            return F.coalesce(F.try_element_at(kinds, found), self.refuse(fix[0], shown, fix[1]))
         why = (
             "change type ",
             shown_word(word),
@@ -63,27 +71,17 @@ def shown_word(word: Column) -> Column:
     return F.coalesce(F.concat(F.lit("'"), word, F.lit("'")), F.lit("NULL"))
 
 
-def change_names(columns: Iterable[str]) -> list[str]:
-    """The names under which a file may say what kind of change a row is: those that no column has, in any case."""
-    return _free(CHANGE_COLUMNS.values(), columns)
+def change_of(found: dict[str, tuple[Column, Column]], place: Place, words: ChangeWords) -> Column:
+    """The change type of a row; without one an insertion, unless `words` name the column.
 
-
-def marker_names(columns: Iterable[str]) -> list[str]:
-    """The names of markers of changes, unless a column has them."""
-    return _free(MARKERS, columns)
-
-
-def _free(names: Iterable[str], columns: Iterable[str]) -> list[str]:
-    taken = {name.lower() for name in columns}
-    return [name for name in names if name not in taken]
-
-
-def change_of(words: dict[str, tuple[Column, Column]], place: Place) -> Column:
-    """The change type of a row, by name of the column whether it is there, and its word; without one an insertion."""
+    found: by name of the column whether it is there, and its word.
+    """
     change: Column = F.lit("insert")
+    if words.column is not None:
+        change = place.change_type(F.lit(None).cast("string"), words.column, words)
     others: dict[str, Column] = {}
-    for name, (there, word) in words.items():
-        told = place.change_type(word, name)
+    for name, (there, word) in found.items():
+        told = place.change_type(word, name, words)
         for other, also in others.items():
             told = place.unless(also, [f"both {other!r} and {name!r} are there; keep one"], told)
         change = F.when(there, told).otherwise(change)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
@@ -33,17 +33,16 @@ from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
 from aggloom.runtime.spark.read.footers import Footers, sound_in_java, sound_in_workers
-from aggloom.runtime.spark.read.messages import decoded, session_zone
+from aggloom.runtime.spark.read.messages import decoded, remember_keys, session_zone
 from aggloom.runtime.spark.read.paths import located, parquet_columns, split_by_directories
 from aggloom.runtime.spark.read.records import (
     CHANGE_COLUMN,
     PARTS,
     Place,
-    change_names,
     change_of,
-    marker_names,
 )
 from aggloom.runtime.spark.read.source_log import noted
+from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
 from aggloom.runtime.values.markers import MARKER_HINT
 
 # Eight bytes: Java compares them at once.
@@ -75,6 +74,9 @@ def read_changes(
     table: str | None = None,
     images: str | None = None,
     order: str = "time",
+    change_column: str | None = None,
+    change_values: Mapping[Any, str] | str | None = None,
+    markers: str | None = None,
     **options: Any,
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
@@ -92,6 +94,10 @@ def read_changes(
     in the directory `side`. key_separator: what stands between key and value of a line. decimals, truncate, snapshot,
     database, table, images: as the format has them (docs/formats.md). order: files of a batch are read by "time" of
     modification and then by path, or by "name", their paths alone, which takes all files in one batch.
+
+    change_column, change_values: the column that says what kind of change a row is, and the meaning of its words, such
+    as {"I": "insert", "U": "update_after", "D": "delete"}; the empty word is that of rows without one. markers:
+    columns by which other systems mark changes are refused, or "data".
 
     Raises SpecError for these; what is wrong with a file fails the query with an InputFormatError.
     """
@@ -124,6 +130,12 @@ def read_changes(
                 raise SpecError(
                     f"read_changes: {name} is for formats of messages, not for {format}"
                 )
+    told_words = {
+        "change_column": change_column,
+        "change_values": change_values,
+        "markers": markers,
+    }
+    words = ChangeWords.of(told_words, "read_changes")
     check_caps({"max_files_per_trigger": max_files_per_trigger, **options}, "read_changes")
     capped = {"max_files_per_trigger": max_files_per_trigger, **options} if streaming else {}
     check_one_batch(order, capped, "read_changes")
@@ -131,8 +143,12 @@ def read_changes(
     path, options = located(spark, path, options)
     if schema is None and format == "parquet":
         # The columns of all files together: none has to have all of them.
-        schema, missing = parquet_columns(spark, path, options), "null"
+        schema, missing = parquet_columns(spark, path, options, words), "null"
     columns, lenient = _columns(schema), missing == "null"
+    words.check_declared(columns.names, "read_changes")
+    key = _key(keys, columns)
+    if words.lacks_before and not key:
+        raise SpecError(f"read_changes: {NEEDS_KEYS}")
     looked = {key: value for key, value in options.items() if key.lower() in FILE_OPTIONS}
     if max_files_per_trigger and streaming:
         options["maxFilesPerTrigger"] = max_files_per_trigger
@@ -144,16 +160,17 @@ def read_changes(
         return spark.readStream.option("maxFileAge", _ANY_AGE).options(**options)
 
     def ordered(rows: DataFrame) -> DataFrame:
-        return mark_by_name(rows) if by_name else rows
+        made = mark_by_name(rows) if by_name else rows
+        return remember_keys(made, key) if words.lacks_before else made
 
     if format == "parquet":
         if not lenient:
             _check_parquet(spark, path, looked, columns)
-        df = ordered(_parquet(spark, configured(), path, columns, lenient))
-        names = (*change_names(columns.names), *marker_names(columns.names))
+        df = ordered(_parquet(spark, configured(), path, columns, lenient, words))
+        names = (*words.names(columns.names), *words.refused(columns.names))
         here = on_this_disk(spark, path)
         return (
-            remember(df, configured(), path, options, names, lenient, here, by_name)
+            remember(df, configured(), path, options, names, lenient, here, by_name, words)
             if whole_files
             else df
         )
@@ -166,15 +183,15 @@ def read_changes(
             if first is not None:
                 file, line = first
                 check_header(path, file, header_names(line, options), own, lenient)
-            rows = csv_lines(files, own, options, lenient, line, parts.names)
+            rows = csv_lines(files, own, options, lenient, line, parts.names, words)
             if len(parts):
                 rows = rows.select(*map(quote, [*columns.names, CHANGE_COLUMN]))
             return ordered(rows)
-        return ordered(_csv(spark, configured(), path, columns, options, lenient))
+        return ordered(_csv(spark, configured(), path, columns, options, lenient, words))
     kind = MESSAGES[format]
-    key = _key(keys, columns) if kind.takes_keys else ()
-    zone = session_zone(spark)
-    made = decoder(format, to_schema(own), key, unreadable, path, zone=zone, **told, **more)
+    key = key if kind.takes_keys or words.lacks_before else ()
+    own_words: dict[str, Any] = {**told_words, "zone": session_zone(spark)}
+    made = decoder(format, to_schema(own), key, unreadable, path, **told, **more, **own_words)
     if format == "jsonl" and not lenient:
         _check_json(spark, path, looked, own)
     separator = key_separator if key_separator is not None else kind.separator
@@ -234,18 +251,30 @@ def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
 
 
 def _parquet(
-    spark: SparkSession, reader: Any, path: str, columns: StructType, lenient: bool
+    spark: SparkSession,
+    reader: Any,
+    path: str,
+    columns: StructType,
+    lenient: bool,
+    words: ChangeWords,
 ) -> DataFrame:
     """Parquet files by Spark's reader; not lenient: each of them has to have every column."""
-    changes, flattened = change_names(columns.names), marker_names(columns.names)
+    changes, flattened = words.names(columns.names), words.refused(columns.names)
     look = Footers(() if lenient else tuple(columns.names), tuple(changes), tuple(flattened))
     passes = sound_in_java(spark, look)
     asked = changes if passes is not None else [*changes, *flattened]
     # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
     absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
+    if words.column is not None:
+        # Its words may be numbers, and one that is absent is as good as NULL.
+        asked.remove(words.column)
     extra = [StructField(name, StringType(), True, absent) for name in asked]
+    if words.column is not None:
+        extra.append(StructField(words.column, _type_of(spark, path, words.column)))
     rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
     there = {name: ~F.col(name).eqNullSafe(F.lit(_ABSENT)) for name in asked}
+    if words.column is not None:
+        there[words.column] = F.lit(True)
     if passes is None:
         # Records that must not be taken for insertions are told even of a file that no worker can open.
         place = Place(F.col("_metadata.file_path"))
@@ -253,16 +282,29 @@ def _parquet(
         for name in flattened:
             refused = place.refuse(f"column {name!r} {MARKER_HINT}")
             passes &= F.when(there[name], refused).isNull()
-    words = {name: (there[name], F.col(name)) for name in changes}
-    return _with_change(rows.where(passes), columns, words)
+    found = {name: (there[name], F.col(quote(name))) for name in changes}
+    return _with_change(rows.where(passes), columns, found, words)
+
+
+def _type_of(spark: SparkSession, path: str, column: str) -> DataType:
+    """The type that a column has in the Parquet files that are there; STRING if none has it."""
+    try:
+        found = spark.read.option("recursiveFileLookup", True).parquet(path).schema
+    except PySparkException:
+        return StringType()
+    same = [field.dataType for field in found if field.name.lower() == column.lower()]
+    return same[0] if same else StringType()
 
 
 def _with_change(
-    rows: DataFrame, columns: StructType, words: dict[str, tuple[Column, Column]]
+    rows: DataFrame,
+    columns: StructType,
+    found: dict[str, tuple[Column, Column]],
+    words: ChangeWords,
 ) -> DataFrame:
-    """The schema's columns, and the change type; words: as `change_of` takes them."""
+    """The schema's columns, and the change type; found: as `change_of` takes it."""
     wanted = [F.col(quote(field.name)) for field in columns]
-    change = change_of(words, Place(F.col("_metadata.file_path")))
+    change = change_of(found, Place(F.col("_metadata.file_path")), words)
     return rows.select(*wanted, change.alias(CHANGE_COLUMN))
 
 
@@ -273,6 +315,7 @@ def _csv(
     columns: StructType,
     options: Mapping[str, Any],
     lenient: bool,
+    words: ChangeWords,
 ) -> DataFrame:
     """CSV files by Spark's reader: all of them need the header of the first; header=false: columns by position."""
     given = {key.lower(): str(value).lower() for key, value in options.items()}
@@ -281,9 +324,12 @@ def _csv(
             raise SpecError(
                 "read_changes: enforceSchema checks headers; leave it out beside header=false."
             )
-        plain = reader.option("mode", "FAILFAST").schema(columns).csv(path)
+        change = [] if words.column is None else [StructField(words.column, StringType())]
+        by_place = StructType([*change, *columns])
+        plain = reader.option("mode", "FAILFAST").schema(by_place).csv(path)
         named = plain.where(well_named(F.lit(True), F.col("_metadata.file_path")))
-        return _with_change(named, columns, {})
+        said = {each.name: (F.lit(True), F.col(quote(each.name))) for each in change}
+        return _with_change(named, columns, said, words)
     headed = spark.read.options(**{"header": True, **options}).csv(path)
     header = headed.columns
     known = {field.name.lower(): field for field in columns}
@@ -296,15 +342,17 @@ def _csv(
     rows = strict.schema(StructType(found)).csv(path)
     rows = rows.where(well_named(F.lit(True), F.col("_metadata.file_path")))
     lower = {name.lower() for name in header}
-    for name in marker_names(columns.names):
+    for name in words.refused(columns.names):
         if name in lower:
             raise InputFormatError(f"{path}: column {name!r} {MARKER_HINT}")
     for field in columns:
         if field.name.lower() not in lower:
             rows = rows.withColumn(field.name, F.lit(None).cast(field.dataType))
-    changes = [name for name in change_names(columns.names) if name in lower]
-    words = {name: (F.lit(True), F.col(name)) for name in changes}
-    return _with_change(rows, columns, words)
+    changes = [name for name in words.names(columns.names) if name.lower() in lower]
+    if words.column is not None and words.absent is None and not changes:
+        raise words.missing(f"the header of {path}", header)
+    told = {name: (F.lit(True), F.col(quote(name))) for name in changes}
+    return _with_change(rows, columns, told, words)
 
 
 def _check_found(columns: StructType, found: list[str], where: str, file: str) -> None:

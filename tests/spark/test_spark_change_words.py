@@ -1,0 +1,55 @@
+"""Change columns of other systems on Spark: as in the harness, read whole by workers and row by row by Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from change_cases import CASES, DMS, SCHEMA, ChangeCase
+from pyspark.sql import SparkSession
+
+import aggloom as al
+from aggloom.errors import SpecError
+from aggloom.runtime.values.changelog import fold
+
+pytestmark = pytest.mark.spark
+
+
+def _read(spark: SparkSession, case: ChangeCase, path: Path, whole: bool) -> list[Any]:
+    keys = {"keys": "id"} if case.upserts else {}
+    about = {**case.options, **case.extra, **keys, "whole_files": whole}
+    changes = al.read_changes(spark, path, case.format, SCHEMA, streaming=False, **about)
+    if whole and case.format == "parquet":
+        changed = al.sql("SELECT id, v, COUNT(*) AS n FROM t GROUP BY id, v", t=changes)
+        words = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "delete": "-D"}
+        found = fold([(words[row[-1]], *row[:-1]) for row in changed.collect()], 2)
+        return [row[:2] for row in found for _ in range(row[2])]
+    words = {"insert": "+I", "update_preimage": "-D", "update_postimage": "+U", "delete": "-D"}
+    rows = [(words[row[-1]], *row[:-1]) for row in changes.collect()]
+    if not case.upserts:
+        return fold([("+I" if kind == "+U" else kind, *row) for kind, *row in rows])
+    return fold([(kind, *row) for kind, *row in rows], 1)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_change_columns_of_other_systems_are_read_on_spark(
+    tmp_path: Path, spark: SparkSession, whole: bool
+) -> None:
+    for number, case in enumerate(CASES):
+        if case.format == "jsonl" and not whole:
+            continue
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = case.write(folder)
+        if case.error:
+            with pytest.raises(Exception, match=case.error):
+                _read(spark, case, path, whole)
+        else:
+            assert sorted(_read(spark, case, path, whole)) == case.table, case
+
+
+def test_updates_without_the_rows_before_need_keys(tmp_path: Path, spark: SparkSession) -> None:
+    path = CASES[0].write(tmp_path)
+    with pytest.raises(SpecError, match=r"update_after.*keys="):
+        al.read_changes(spark, path, "csv", SCHEMA, streaming=False, **DMS)
