@@ -14,6 +14,7 @@ from aggloom.errors import SpecError, nearest
 from aggloom.lake_tables import ENTRIES
 from aggloom.registry_words import registry_of
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES
+from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
 from aggloom.runtime.sinks.encodings import IN_AVRO
 from aggloom.runtime.sinks.registry import sink_options
 from aggloom.runtime.values.change_words import OPTIONS as CHANGE_OPTIONS
@@ -126,6 +127,9 @@ def _files(words: Words) -> dict[str, Any]:
     words.refuse("source.monitor-interval", "a trigger says how often files are looked for")
     order = words.take("files.order")
     ordered = {} if order is None else {"order": order}
+    whole = words.take(MULTILINE) if format in MESSAGES else None
+    if whole is not None:
+        ordered[MULTILINE] = whole
     return {"path": path, "format": format, **ordered, **_reading(words, format)}
 
 

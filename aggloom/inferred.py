@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ def _named(name: str) -> str:
 def sniffed(path: str) -> str | None:
     """The format of JSON files by their first line; None where that does not tell."""
     try:
-        first = next(iter(_objects(files_at(path), None)), None)
+        first = _first_object(files_at(path))
     except (SpecError, InputFormatError, OSError):
         return None
     if first is None:
@@ -83,6 +83,14 @@ def sniffed(path: str) -> str | None:
     return "jsonl"
 
 
+def _first_object(files: list[Path]) -> dict[str, Any] | None:
+    """The first object of files, of which each is a line, or which are JSON as a whole."""
+    try:
+        return next(iter(_objects(files, None)), None)
+    except InputFormatError:
+        return next(iter(_objects(files[:1], None, whole=True)), None)
+
+
 @lru_cache(maxsize=64)
 def inferred(
     path: str,
@@ -91,11 +99,12 @@ def inferred(
     deep: bool = False,
     dialect: tuple[tuple[str, str], ...] = (),
     words: ChangeWords = _USUAL,
+    whole: bool = False,
 ) -> Inferred | None:
     """The columns of files in a format that tells them: CSV, JSON lines, Debezium's and Maxwell's messages; else None.
 
     names, deep: which files of a directory are read. dialect: options of CSV files. words:
-    what says the change of a row, which is no column.
+    what says the change of a row, which is no column. whole: whether files are JSON as a whole.
     Raises SpecError where no file is there, or where a column's values are of no one type; InputFormatError, also for
     later rows with values that the types of the first ones would change.
     """
@@ -105,11 +114,11 @@ def inferred(
     first, *others = found
     files = f"{first} and {len(others)} more" if others else str(first)
     if format == "debezium-json":
-        known = next((s for m in _objects(found, _ROWS) if (s := m.get("schema"))), None)
+        known = next((s for m in _objects(found, _ROWS, whole) if (s := m.get("schema"))), None)
         if known is not None:
             columns_of = add_partition_columns(connect_columns(known, files), path, found, deep)
             return Inferred(columns_of, 1, files)
-    rows = list(islice(_rows(found, format, dict(dialect), path), _ROWS))
+    rows = list(islice(_rows(found, format, dict(dialect), path, whole), _ROWS))
     columns: dict[str, list[Any]] = {}
     for row in rows:
         for name, value in row.items():
@@ -125,7 +134,8 @@ def inferred(
     if len(rows) == _ROWS and format == "csv":
         check_csv(found, pa.schema(fields), _ROWS, dict(dialect))
     elif len(rows) == _ROWS:
-        check_json(found, pa.schema(fields), _ROWS, lambda message: _images(message, format))
+        images = partial(_images, format=format)
+        check_json(read_lines(found, None, whole), pa.schema(fields), _ROWS, images)
     schema = add_partition_columns(pa.schema(fields), path, found, deep)
     return Inferred(schema, len(rows), files)
 
@@ -160,7 +170,7 @@ def _is_change(name: str, values: Iterable[Any], format: str, words: ChangeWords
 
 
 def _rows(
-    files: Iterable[Path], format: str, dialect: Mapping[str, str], path: str
+    files: Iterable[Path], format: str, dialect: Mapping[str, str], path: str, whole: bool
 ) -> Iterator[Row]:
     if format == "csv":
         if not Dialect.of(dialect).header:
@@ -168,7 +178,7 @@ def _rows(
                 f"{path}: a CSV file without a header does not name its columns; give schema=DDL."
             )
         return _csv(files, dialect)
-    return chain.from_iterable(_images(message, format) for message in _objects(files, None))
+    return chain.from_iterable(_images(message, format) for message in _objects(files, None, whole))
 
 
 def _images(message: dict[str, Any], format: str) -> list[Row]:
@@ -190,9 +200,11 @@ def _csv(files: Iterable[Path], dialect: Mapping[str, str]) -> Iterator[Row]:
         yield from table.slice(0, _ROWS).to_pylist()
 
 
-def _objects(files: Iterable[Path], limit: int | None) -> Iterator[dict[str, Any]]:
-    """The JSON objects of lines."""
-    for message in islice(read_lines(files, None), limit):
+def _objects(
+    files: Iterable[Path], limit: int | None, whole: bool = False
+) -> Iterator[dict[str, Any]]:
+    """The JSON objects of lines, or of whole files."""
+    for message in islice(read_lines(files, None, whole), limit):
         try:
             found = json.loads(message.value or b"null")
         except (ValueError, RecursionError) as error:

@@ -19,7 +19,7 @@ import pyarrow.types as pt
 
 from aggloom.codegen import quoted, type_name
 from aggloom.errors import InputFormatError
-from aggloom.runtime.formats.lines import read_lines
+from aggloom.runtime.formats.base import Message
 from aggloom.runtime.local.csv_rows import read_csv
 
 WHOLE = r"-?(0|[1-9][0-9]*)"
@@ -50,11 +50,11 @@ def check_csv(
                     raise _misfit(place, field, texts[at].as_py(), rows)
 
 
-def check_json(files: Iterable[Path], schema: pa.Schema, rows: int, images: Images) -> None:
-    """Check all lines of JSON files for whole numbers that a DOUBLE of the schema rounds; raises InputFormatError."""
+def check_json(messages: Iterable[Message], schema: pa.Schema, rows: int, images: Images) -> None:
+    """Check messages of JSON files for whole numbers that a DOUBLE of the schema rounds; raises InputFormatError."""
     columns = [field for field in schema if _has_double(field.type)]
     pattern = re.compile(rb"[0-9]{16}")
-    for message in read_lines(files, None) if columns else ():
+    for message in messages if columns else ():
         if message.value is None or not pattern.search(message.value):
             continue
         try:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from aggloom.codegen import explain
 from aggloom.codegen.planner import Plan, PlanOptions, plan_query
 from aggloom.errors import SpecError
+from aggloom.runtime.formats.registry import MESSAGES
+from aggloom.runtime.formats.whole_json import OPTION as MULTILINE
 from aggloom.tables import SPARK_OPTIONS, TableSource
 
 if TYPE_CHECKING:
@@ -76,7 +78,8 @@ def feed(harness: Harness, table: TableSource) -> int:
     options = {n: v for n, v in table.options.items() if n.lower() not in _OF_STREAMS}
     sparks = {name.lower() for name in SPARK_OPTIONS} - _OF_FILES
     for name in options:
-        if name.lower() in sparks:
+        is_ours = table.format in MESSAGES and name.lower() == MULTILINE.lower()
+        if name.lower() in sparks and not is_ours:
             raise SpecError(
                 f"table {table.name}: {name} is an option of Spark's readers, which only `aggloom run` heeds"
             )

@@ -22,6 +22,7 @@ from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, sibling, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
+from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.local.csv_rows import CSV_OPTIONS
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.fitting import plain_type
@@ -153,7 +154,9 @@ class TableSource:
         if self.kafka is None and is_here(self.path):
             chosen = which(self.options)
             words = self.change_words
-            found = inferred(self.path, self.format, **chosen, dialect=dialect, words=words)
+            whole, _ = take_option(self.options, None, f"table {self.name}")
+            about = {"words": words, "whole": whole and self.format in MESSAGES}
+            found = inferred(self.path, self.format, **chosen, dialect=dialect, **about)
         if found is None:
             self.check_place()
             raise SpecError(

@@ -61,9 +61,15 @@ def describe_layout(text: str) -> str:
     """Return the end of a message about a line that begins a JSON array or a value over several lines, or nothing."""
     bare = text.strip(_SPACE)
     if bare[:1] == "[":
-        return "; this is a JSON array, and each line must be an object: convert the file with `jq -c '.[]'`"
+        return (
+            "; this is a JSON array, and each line must be an object: read the file with multiLine=true, or convert it "
+            "with `jq -c '.[]'`"
+        )
     if bare == "{":
-        return "; this is a JSON value over several lines, and each must be an object: convert the file with `jq -c .`"
+        return (
+            "; this is a JSON value over several lines, and each must be an object: read the file with multiLine=true, "
+            "or convert it with `jq -c .`"
+        )
     return ""
 
 

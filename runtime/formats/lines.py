@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.packed_files import open_bytes
+from aggloom.runtime.formats.whole_json import cut_values
 
 _NOTHING = (b"", b"null")
 
@@ -24,10 +25,20 @@ def cut(line: bytes, separator: bytes | None, place: str) -> Message | None:
     return Message(None if nothing else value, None if key.strip() in _NOTHING else key, place)
 
 
-def read_lines(paths: Iterable[Path], separator: str | None) -> Iterator[Message]:
-    """The messages of files, in the order of the files."""
+def read_lines(
+    paths: Iterable[Path], separator: str | None, whole: bool = False
+) -> Iterator[Message]:
+    """The messages of files, in the order of the files; whole: each file is JSON as a whole, and has no separators."""
     between = separator.encode() if separator else None
     for path in paths:
+        if whole:
+            with open_bytes(path) as file:
+                text = file.read()
+            for number, value in enumerate(cut_values(text), 1):
+                message = cut(value, None, f"{path}, value {number}")
+                if message is not None:
+                    yield message
+            continue
         with open_bytes(path) as file:
             for number, line in enumerate(file, 1):
                 bare = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line

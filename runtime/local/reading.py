@@ -19,6 +19,7 @@ from aggloom.runtime.formats.lines import read_lines
 from aggloom.runtime.formats.partitions import add_partitions, read_partitions, split_columns
 from aggloom.runtime.formats.places import DEEP, NAMES, files_at, is_by_name, which
 from aggloom.runtime.formats.registry import FILES, FORMATS, MESSAGES, check_in_lines
+from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.local.arrow_rows import arrow_rows
 from aggloom.runtime.local.csv_rows import read_csv
 from aggloom.runtime.storage.arena import Array
@@ -70,7 +71,9 @@ def _messages(
         )
     lacks_before = ChangeWords.of(options, format).lacks_before
     by_key = scan.changes == "upsert" and (kind.takes_keys or lacks_before)
-    separator = options.pop("key_separator", kind.separator)
+    given = options.pop("key_separator", None)
+    whole, options = take_option(options, given, f"table {scan.table}")
+    separator = kind.separator if given is None else given
     if not isinstance(separator, str | None):
         raise SpecError(f"{format}: key_separator is {separator!r}; it is a text, such as '|'")
     for name in ("schema", "keys", "source", "side"):
@@ -86,7 +89,7 @@ def _messages(
         )
     # Files of directories that are columns are read one by one, for each has its own values.
     for files in [[file] for file in parts] if own else [list(parts)]:
-        lines = read_lines(files, separator)
+        lines = read_lines(files, separator, whole)
         while messages := list(islice(lines, _MESSAGES)):
             found = made.decode(messages)
             table = pa.table(found.columns, schema=made.columns)

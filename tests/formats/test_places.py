@@ -157,7 +157,7 @@ def test_patterns_links_and_names(tmp_path: Path) -> None:
         ("nullValue=x", "jsonl has no option 'nullValue'"),
         ("encoding=UTF-16", "jsonl has no option 'encoding'"),
         ("comment=#", "t: comment is an option of Spark's"),
-        ("multiLine=true", "t: multiLine is an option of Spark's"),
+        ("locale=de", "t: locale is an option of Spark's"),
     ],
 )
 def test_what_only_spark_heeds_is_not_passed_over(

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import aggloom as al
 from aggloom.errors import SpecError
 from aggloom.runtime.values.changelog import fold
+from tests.formats.test_whole_json import ROWS, TEXTS
 
 pytestmark = pytest.mark.spark
 
@@ -53,3 +54,14 @@ def test_updates_without_the_rows_before_need_keys(tmp_path: Path, spark: SparkS
     path = CASES[0].write(tmp_path)
     with pytest.raises(SpecError, match=r"update_after.*keys="):
         al.read_changes(spark, path, "csv", SCHEMA, streaming=False, **DMS)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_whole_files_of_json_are_read_on_spark(
+    tmp_path: Path, spark: SparkSession, name: str
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(TEXTS[name], encoding="utf-8", newline="")
+    about: dict[str, Any] = {"streaming": False, "multiLine": True}
+    changes = al.read_changes(spark, path, "jsonl", "id INT, v BIGINT", **about)
+    assert [row[:2] for row in changes.collect()] == ROWS

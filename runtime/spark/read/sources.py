@@ -23,6 +23,7 @@ from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.formats.partitions import missing_advice
 from aggloom.runtime.formats.places import check_caps, check_one_batch
 from aggloom.runtime.formats.registry import FILES, LINES, MESSAGES, check_in_lines
+from aggloom.runtime.formats.whole_json import take_option
 from aggloom.runtime.spark.arguments import check_session, check_text
 from aggloom.runtime.spark.disk import on_this_disk
 from aggloom.runtime.spark.failures import explained, telling
@@ -42,6 +43,7 @@ from aggloom.runtime.spark.read.records import (
     change_of,
 )
 from aggloom.runtime.spark.read.source_log import noted
+from aggloom.runtime.spark.read.whole_json import objects_of
 from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
 from aggloom.runtime.values.markers import MARKER_HINT
 
@@ -139,7 +141,9 @@ def read_changes(
     check_caps({"max_files_per_trigger": max_files_per_trigger, **options}, "read_changes")
     capped = {"max_files_per_trigger": max_files_per_trigger, **options} if streaming else {}
     check_one_batch(order, capped, "read_changes")
-    by_name = order == "name"
+    by_name, whole = order == "name", False
+    if format not in FILES:
+        whole, options = take_option(options, key_separator, "read_changes")
     path, options = located(spark, path, options)
     if schema is None and format == "parquet":
         # The columns of all files together: none has to have all of them.
@@ -192,10 +196,12 @@ def read_changes(
     key = key if kind.takes_keys or words.lacks_before else ()
     own_words: dict[str, Any] = {**told_words, "zone": session_zone(spark)}
     made = decoder(format, to_schema(own), key, unreadable, path, **told, **more, **own_words)
-    if format == "jsonl" and not lenient:
+    if format == "jsonl" and not lenient and not whole:
         _check_json(spark, path, looked, own)
     separator = key_separator if key_separator is not None else kind.separator
-    lines = _texts(configured(), path, parts)
+    lines = _texts(configured().option("wholetext", whole), path, parts)
+    if whole:
+        lines, separator = objects_of(lines), None
     nothing = F.lit(None).cast("binary")
     file, names = F.col("file"), (parts.names, columns.names)
     return decoded(lines, made, F.col("value"), nothing, file, side, separator, *names, by_name)
@@ -262,12 +268,11 @@ def _parquet(
     changes, flattened = words.names(columns.names), words.refused(columns.names)
     look = Footers(() if lenient else tuple(columns.names), tuple(changes), tuple(flattened))
     passes = sound_in_java(spark, look)
-    asked = changes if passes is not None else [*changes, *flattened]
+    # The words of a column that is named may be numbers, and one that is absent is as good as NULL.
+    usual = [name for name in changes if name != words.column]
+    asked = usual if passes is not None else [*usual, *flattened]
     # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
     absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
-    if words.column is not None:
-        # Its words may be numbers, and one that is absent is as good as NULL.
-        asked.remove(words.column)
     extra = [StructField(name, StringType(), True, absent) for name in asked]
     if words.column is not None:
         extra.append(StructField(words.column, _type_of(spark, path, words.column)))
