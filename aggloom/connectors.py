@@ -40,6 +40,7 @@ _READING = (
     "database",
     "table",
     "images",
+    "zero_dates",
     *CHANGE_OPTIONS,
 )
 """Options of ours by which messages are read, as read_messages has them."""

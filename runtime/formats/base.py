@@ -87,8 +87,9 @@ class Settings:
     both. truncate: whether the message that a table was emptied is an "error", or to "ignore". snapshot: whether to
     "read" a snapshot's rows, or an "error" says that the table is read anew. database, table: patterns of names;
     messages of others are passed over. registry: what knows the schemas that messages name. images: whether updates
-    tell "whole" rows, or "partial" ones, which by keys keep what the columns had that they leave out. change_column,
-    change_values, markers: of rows that say their changes themselves, as ChangeWords has them.
+    tell "whole" rows, or "partial" ones, which by keys keep what the columns had that they leave out. zero_dates:
+    whether dates that are none, as MySQL's 0000-00-00, are an "error" or "null". change_column, change_values,
+    markers: of rows that say their changes themselves, as ChangeWords has them.
     """
 
     columns: pa.Schema
@@ -104,6 +105,7 @@ class Settings:
     table: str | None = None
     registry: SchemaRegistry | None = None
     images: str = "whole"
+    zero_dates: str = "error"
     change_column: str | None = None
     change_values: Any = None
     markers: str = "refuse"
@@ -132,10 +134,11 @@ CHOICES = {
     "truncate": ("error", "ignore"),
     "snapshot": ("read", "error"),
     "images": ("whole", "partial"),
+    "zero_dates": ("error", "null"),
     "markers": change_words.MARKER_CHOICES,
 }
 """The values of options that are words."""
-SHARED = ("time_unit", "missing", "concatenated", "decimals")
+SHARED = ("time_unit", "missing", "concatenated", "decimals", "zero_dates")
 CAPTURED = (*SHARED, "truncate", "database", "table", "images")
 """The options of formats of JSON, and of those that tell what became of a database's tables."""
 FLAT = change_words.OPTIONS

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from aggloom.runtime.formats.base import CAPTURED, Change, Message, Settings, Unreadable
 from aggloom.runtime.formats.blocks import Block
 from aggloom.runtime.formats.captured import CapturedJson, refuse_twice
 from aggloom.runtime.formats.connect import connect_readers
+from aggloom.runtime.formats.documents import document_key, with_documents
 from aggloom.runtime.formats.envelopes import Envelopes, Key, Readers, has_no_row
 from aggloom.runtime.formats.json_text import Object, scalar_or_object, text_of
 from aggloom.runtime.formats.plain_envelopes import PlainEnvelopes
@@ -30,7 +32,7 @@ class DebeziumJson(CapturedJson):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
-        self._envelopes = Envelopes(self, self.rows, _key_of)
+        self._envelopes = Envelopes(self, self.rows, partial(_key_of, keys=settings.keys))
         self._by_schema: dict[str, Readers] = {}
         self._plain = PlainEnvelopes(self, self.rows, self._envelopes, self._readers)
 
@@ -56,6 +58,7 @@ class DebeziumJson(CapturedJson):
             is_other = self.is_other(table.get("db"), table.get("table"))
             return self.emptied("`ddl`") if _EMPTYING.match(statement) and not is_other else []
         readers = self._readers(schema) if isinstance(schema, Object) else {}
+        body = with_documents(body)
         return self._envelopes.changes(body, message, readers)
 
     def _readers(self, schema: Object) -> Readers:
@@ -77,11 +80,11 @@ _SCHEMAS = 100
 _EMPTYING = re.compile(r"\s*(DROP\s+(TABLE|DATABASE|SCHEMA)|TRUNCATE)\b", re.IGNORECASE)
 
 
-def _key_of(message: Message) -> Key | None:
+def _key_of(message: Message, keys: tuple[str, ...]) -> Key | None:
     """The key of a message, out of its wrapper; None if there is none that is an object."""
     if not message.key:
         return None
     found = scalar_or_object(text_of(message.key))
     if isinstance(found, Object) and isinstance(found.get("payload"), Object) and "schema" in found:
         found = found["payload"]
-    return (found, None) if isinstance(found, Object) else None
+    return (document_key(found, keys), None) if isinstance(found, Object) else None

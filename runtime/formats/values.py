@@ -28,6 +28,9 @@ WRONG = (ValueError, TypeError, ArithmeticError, KeyError, AttributeError, binas
 """What a reader may raise."""
 _NUMBER = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+_ZERO_DATE = re.compile(
+    r"(?:0000-00-00|\d{4}-00-\d\d|\d{4}-\d\d-00)(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]00:?00)?"
+)
 _FLOATS = {
     **dict.fromkeys(("NaN", "nan"), math.nan),
     **dict.fromkeys(("Infinity", "+INF", "INF", "+Infinity"), math.inf),
@@ -53,7 +56,7 @@ def reader(dtype: pa.DataType, settings: Settings, texts: bool = False) -> Reade
     if pt.is_binary(dtype):
         return _latin if texts else _base64
     if pt.is_date(dtype):
-        return _date
+        return _Days(settings.zero_dates)
     if pt.is_timestamp(dtype):
         return _Moments(dtype, settings)
     if pt.is_time(dtype):
@@ -84,6 +87,8 @@ def _integer(bits: int, texts: bool) -> Reader:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
 
     def read(value: Any) -> int:
+        if _is_scaled(value):
+            value = int(fitting(unscaled(value["value"], int(value["scale"])), _WHOLE))
         if type(value) is not int:
             value = int(value) if texts and _NUMBER.fullmatch(value) else _no(value)
         return value if low <= value <= high else _no(value)
@@ -96,6 +101,8 @@ def floating(bits: int, texts: bool = False) -> Reader:
     limit = _INFINITE_FLOAT if bits == 32 else math.inf
 
     def read(value: Any) -> float:
+        if _is_scaled(value):
+            value = unscaled(value["value"], int(value["scale"]))
         if isinstance(value, str):
             if value in _FLOATS:
                 return _FLOATS[value]
@@ -137,8 +144,7 @@ def _decimal(dtype: pa.DataType, kind: str, texts: bool) -> Reader:
                 number = unscaled(value, dtype.scale)
             else:
                 number = _either(value, dtype.scale)
-        elif isinstance(value, dict) and value.keys() == {"scale", "value"}:
-            # Oracle's NUMBER of no declared scale, as Debezium writes it.
+        elif _is_scaled(value):
             number = unscaled(value["value"], int(value["scale"]))
         elif isinstance(value, bool) or not isinstance(value, int | Decimal):
             _no(value)
@@ -147,6 +153,14 @@ def _decimal(dtype: pa.DataType, kind: str, texts: bool) -> Reader:
         return fitting(number, dtype)
 
     return read
+
+
+def _is_scaled(value: Any) -> bool:
+    """Whether a value is Oracle's NUMBER of no declared scale, as Debezium writes it."""
+    return isinstance(value, dict) and value.keys() == {"scale", "value"}
+
+
+_WHOLE = pa.decimal128(38, 0)
 
 
 def unscaled(given: str | bytes, scale: int) -> Decimal:
@@ -190,11 +204,26 @@ def _latin(value: str) -> bytes:
     return value.encode("latin-1")
 
 
-def _date(value: Any) -> int:
-    if type(value) is int:
-        times.in_range(value * times.DAY)
-        return value
-    return times.day(value)
+def _is_none(value: Any, kind: str) -> bool:
+    """Whether a text is a date with a month or day 0, which is to be NULL; raises UnsaidError where it is not said."""
+    if not isinstance(value, str) or not _ZERO_DATE.fullmatch(value):
+        return False
+    if kind == "null":
+        return True
+    raise UnsaidError('a date that is none, as MySQL has it: zero_dates="null" takes it for NULL')
+
+
+class _Days:
+    """The reader of dates; zeros: as Settings has zero_dates."""
+
+    def __init__(self, zeros: str) -> None:
+        self._zeros = zeros
+
+    def __call__(self, value: Any) -> int | None:
+        if type(value) is int:
+            times.in_range(value * times.DAY)
+            return value
+        return None if _is_none(value, self._zeros) else times.day(value)
 
 
 class _Moments:
@@ -202,12 +231,12 @@ class _Moments:
 
     def __init__(self, dtype: pa.DataType, settings: Settings) -> None:
         self._zone = ZoneInfo(settings.zone) if dtype.tz is not None else None
-        self._said = settings.time_unit
+        self._said, self._zeros = settings.time_unit, settings.zero_dates
         self.column = times.ColumnUnit()
 
-    def __call__(self, value: Any) -> int:
+    def __call__(self, value: Any) -> int | None:
         if type(value) is not int:
-            return times.moment(value, self._zone)
+            return None if _is_none(value, self._zeros) else times.moment(value, self._zone)
         if self._said != "auto":
             return times.in_range(times.scaled(value, self._said))
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pyarrow as pa
 
 
@@ -13,13 +15,16 @@ def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
         found = found.storage_type
     if found == wanted:
         return True
+    if _is_uuid(found):
+        return _is_text(wanted)
     if pa.types.is_integer(found):
         return any(
             test(wanted)
             for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
         )
     if _is_text(wanted):
-        return _is_text(found) or _is_bytes(found)
+        # Bytes of a fixed length are no texts: intervals, identifiers and 96-bit times have them.
+        return _is_text(found) or (_is_bytes(found) and not pa.types.is_fixed_size_binary(found))
     tests = (
         *(pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, _is_bytes),
         *(pa.types.is_date, pa.types.is_timestamp, pa.types.is_time),
@@ -35,7 +40,12 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(test(kind) for test in tests)
+
+
+def _is_uuid(kind: pa.DataType) -> bool:
+    return getattr(kind, "extension_name", None) == "arrow.uuid"
 
 
 def _is_json(kind: pa.DataType) -> bool:
@@ -45,7 +55,7 @@ def _is_json(kind: pa.DataType) -> bool:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the type that columns of a schema have for one that other writers' files have: texts, bytes and lists."""
-    if _is_json(kind):
+    if _is_json(kind) or _is_uuid(kind):
         return pa.string()
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
@@ -61,7 +71,10 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def without_extension(column: pa.Array) -> pa.Array:
-    """Return a column of JSON as one of texts; any other as it is."""
+    """Return a column of JSON or UUIDs as one of texts; any other as it is."""
+    if _is_uuid(column.type):
+        stored = column.storage.to_pylist()
+        return pa.array([None if v is None else str(UUID(bytes=v)) for v in stored], pa.string())
     return column.storage if _is_json(column.type) else column
 
 

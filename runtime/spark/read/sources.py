@@ -79,6 +79,7 @@ def read_changes(
     change_column: str | None = None,
     change_values: Mapping[Any, str] | str | None = None,
     markers: str | None = None,
+    zero_dates: str | None = None,
     **options: Any,
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
@@ -115,6 +116,7 @@ def read_changes(
     for name, word in told.items():
         _one_of(name, word, CHOICES[name])
     more = {
+        "zero_dates": zero_dates,
         "decimals": decimals,
         "truncate": truncate,
         "snapshot": snapshot,
