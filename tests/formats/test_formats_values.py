@@ -132,7 +132,9 @@ def test_canals_texts_are_values_of_every_type() -> None:
     assert read("canal-json", given, ddl=ddl) == [
         ("+I", True, Decimal("1000.00"), 1000.0, NOON, NOON.date(), b"\xff", dt.time(10))
     ]
-    with pytest.raises(InputFormatError, match="'t' has '0000-00-00 00:00:00', a date that is none"):
+    with pytest.raises(
+        InputFormatError, match="'t' has '0000-00-00 00:00:00', a date that is none"
+    ):
         read("canal-json", canal("INSERT", [{"t": "0000-00-00 00:00:00"}]), ddl="t TIMESTAMP")
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from aggloom.codegen import to_schema
 from aggloom.errors import InputFormatError, SpecError, UnknownColumnError, nearest
@@ -33,22 +33,18 @@ from aggloom.runtime.spark.read.csv_text import DIALECT, csv_lines
 from aggloom.runtime.spark.read.file_names import well_named
 from aggloom.runtime.spark.read.file_order import mark_by_name
 from aggloom.runtime.spark.read.files import FILE_OPTIONS, remember
-from aggloom.runtime.spark.read.footers import Footers, sound_in_java, sound_in_workers
 from aggloom.runtime.spark.read.messages import decoded, remember_keys, session_zone
+from aggloom.runtime.spark.read.parquet_rows import parquet_rows, with_change
 from aggloom.runtime.spark.read.paths import located, parquet_columns, split_by_directories
 from aggloom.runtime.spark.read.records import (
     CHANGE_COLUMN,
     PARTS,
-    Place,
-    change_of,
 )
 from aggloom.runtime.spark.read.source_log import noted
 from aggloom.runtime.spark.read.whole_json import objects_of
 from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
 from aggloom.runtime.values.markers import MARKER_HINT
 
-# Eight bytes: Java compares them at once.
-_ABSENT = "\0absent\0"
 _PEEKED = 1_000
 _ANY_AGE = "36500d"
 
@@ -172,7 +168,7 @@ def read_changes(
     if format == "parquet":
         if not lenient:
             _check_parquet(spark, path, looked, columns)
-        df = ordered(_parquet(spark, configured(), path, columns, lenient, words))
+        df = ordered(parquet_rows(spark, configured(), path, columns, lenient, words))
         names = (*words.names(columns.names), *words.refused(columns.names))
         here = on_this_disk(spark, path)
         return (
@@ -258,63 +254,6 @@ def _columns(schema: pa.Schema | StructType | str | None) -> StructType:
     raise SpecError("read_changes: give the columns as schema=, a pyarrow.Schema or DDL text")
 
 
-def _parquet(
-    spark: SparkSession,
-    reader: Any,
-    path: str,
-    columns: StructType,
-    lenient: bool,
-    words: ChangeWords,
-) -> DataFrame:
-    """Parquet files by Spark's reader; not lenient: each of them has to have every column."""
-    changes, flattened = words.names(columns.names), words.refused(columns.names)
-    look = Footers(() if lenient else tuple(columns.names), tuple(changes), tuple(flattened))
-    passes = sound_in_java(spark, look)
-    # The words of a column that is named may be numbers, and one that is absent is as good as NULL.
-    usual = [name for name in changes if name != words.column]
-    asked = usual if passes is not None else [*usual, *flattened]
-    # What a file does not have is told from a NULL by Spark's defaults of columns that were added later.
-    absent = {"EXISTS_DEFAULT": f"'{_ABSENT}'", "CURRENT_DEFAULT": f"'{_ABSENT}'"}
-    extra = [StructField(name, StringType(), True, absent) for name in asked]
-    if words.column is not None:
-        extra.append(StructField(words.column, _type_of(spark, path, words.column)))
-    rows = reader.schema(StructType([*columns.fields, *extra])).parquet(path)
-    there = {name: ~F.col(name).eqNullSafe(F.lit(_ABSENT)) for name in asked}
-    if words.column is not None:
-        there[words.column] = F.lit(True)
-    if passes is None:
-        # Records that must not be taken for insertions are told even of a file that no worker can open.
-        place = Place(F.col("_metadata.file_path"))
-        passes = sound_in_workers(look)
-        for name in flattened:
-            refused = place.refuse(f"column {name!r} {MARKER_HINT}")
-            passes &= F.when(there[name], refused).isNull()
-    found = {name: (there[name], F.col(quote(name))) for name in changes}
-    return _with_change(rows.where(passes), columns, found, words)
-
-
-def _type_of(spark: SparkSession, path: str, column: str) -> DataType:
-    """The type that a column has in the Parquet files that are there; STRING if none has it."""
-    try:
-        found = spark.read.option("recursiveFileLookup", True).parquet(path).schema
-    except PySparkException:
-        return StringType()
-    same = [field.dataType for field in found if field.name.lower() == column.lower()]
-    return same[0] if same else StringType()
-
-
-def _with_change(
-    rows: DataFrame,
-    columns: StructType,
-    found: dict[str, tuple[Column, Column]],
-    words: ChangeWords,
-) -> DataFrame:
-    """The schema's columns, and the change type; found: as `change_of` takes it."""
-    wanted = [F.col(quote(field.name)) for field in columns]
-    change = change_of(found, Place(F.col("_metadata.file_path")), words)
-    return rows.select(*wanted, change.alias(CHANGE_COLUMN))
-
-
 def _csv(
     spark: SparkSession,
     reader: Any,
@@ -336,7 +275,7 @@ def _csv(
         plain = reader.option("mode", "FAILFAST").schema(by_place).csv(path)
         named = plain.where(well_named(F.lit(True), F.col("_metadata.file_path")))
         said = {each.name: (F.lit(True), F.col(quote(each.name))) for each in change}
-        return _with_change(named, columns, said, words)
+        return with_change(named, columns, said, words)
     headed = spark.read.options(**{"header": True, **options}).csv(path)
     header = headed.columns
     known = {field.name.lower(): field for field in columns}
@@ -359,7 +298,7 @@ def _csv(
     if words.column is not None and words.absent is None and not changes:
         raise words.missing(f"the header of {path}", header)
     told = {name: (F.lit(True), F.col(quote(name))) for name in changes}
-    return _with_change(rows, columns, told, words)
+    return with_change(rows, columns, told, words)
 
 
 def _check_found(columns: StructType, found: list[str], where: str, file: str) -> None:
