@@ -120,9 +120,12 @@ class Pipeline:
             session = self.session or active_session()
             if session is None:
                 raise
+        from aggloom.runtime.spark.failures import telling, while_java_lives
         from aggloom.runtime.spark.plan.expressions import calculate_with
 
-        return calculate_with(session, node, *rows, shown=shown, upsert=upsert)
+        # A session that the user made says what went wrong in a class of its own, or with a trace of Java's.
+        with telling("expressions"), while_java_lives(session):
+            return calculate_with(session, node, *rows, shown=shown, upsert=upsert)
 
     def cut(self, rows: Rows) -> Parts:
         """The rows as so many tasks read them, each a run of neighbours."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from aggloom.errors import SpecError, nearest
+from aggloom.errors import AggloomError, SpecError, nearest
 
 _TRIGGERS = ("availableNow", "once", "processingTime")
 """Spark has more (continuous, realTime), which none of our sinks can run in."""
@@ -26,6 +26,13 @@ def check_session(call: str, spark: Any) -> None:
     if not hasattr(type(spark), "createDataFrame"):
         raise SpecError(
             f"{call}: the session is a {type(spark).__name__}; give one of Spark's, such as al.session() makes"
+        )
+    java: Any = getattr(getattr(spark, "_sc", None), "_gateway", None)
+    process = getattr(java, "proc", None)
+    if process is not None and process.poll() is not None:
+        raise AggloomError(
+            f"{call}: the session's Java has ended: it was killed, as by a kernel without memory. Start Python again; "
+            "queries go on from their checkpoints."
         )
 
 

@@ -17,7 +17,7 @@ from versions import about_newest
 import aggloom as al
 from aggloom.codegen import AggCall, AggSpec, type_name
 from aggloom.codegen.catalogue.registry import CATALOGUE
-from aggloom.errors import UntoldTypeError
+from aggloom.errors import AggloomError, UntoldTypeError
 
 pytestmark = pytest.mark.spark
 
@@ -128,3 +128,21 @@ def test_an_active_session_tells_types_and_values(
     monkeypatch.setattr(type(spark), "getActiveSession", lambda: None)
     with pytest.raises(UntoldTypeError, match="CAST"):
         al.Harness.from_sql(query, tables)
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("element_at(array(1), 5)", "The index 5 is out of bounds"),
+        ("CAST(raise_error('no') AS INT)", r"\[USER_RAISED_EXCEPTION\] no"),
+        ("sequence(1, 5, -1)[0]", "Illegal sequence boundaries"),
+    ],
+)
+def test_what_fails_in_an_active_session_is_a_typed_error(
+    spark: Any, expression: str, said: str
+) -> None:
+    query = f"SELECT k, MAX({expression}) AS s FROM t GROUP BY k"
+    harness = al.Harness.from_sql(query, {"t": "k STRING"}, backend="python")
+    with harness, pytest.raises(AggloomError, match=rf"^the query failed: .*{said}[^\n]*$"):
+        harness.process([("+I", "a")])
+        harness.flush()
