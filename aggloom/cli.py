@@ -5,6 +5,7 @@ A typed error is one short message on stderr and exit code 2; `--debug` shows wh
 
 from __future__ import annotations
 
+import traceback
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,9 @@ from aggloom.spec_cli import explain, generate, inspect, refresh
 from aggloom.testing.cli import run_tests
 from aggloom.text_file import read_text
 
+_CLICKS = (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError)
+"""What click says itself; where a pipe is broken, whoever read what is printed has seen enough."""
+
 
 class _Group(click.Group):
     """A group of commands that says what is wrong without a traceback."""
@@ -38,17 +42,17 @@ class _Group(click.Group):
             ctx.exit(130)
         except Exception as error:
             message = _message(error)
-            if message is None or ctx.meta.get("debug"):
+            if isinstance(error, _CLICKS):
                 raise
+            if message is None or ctx.meta.get("debug"):
+                click.echo(mask_secrets(traceback.format_exc()), err=True)
+                ctx.exit(1)
             click.echo(f"aggloom: {mask_secrets(message)}", err=True)
             ctx.exit(2)
 
 
 def _message(error: Exception) -> str | None:
     """What is wrong in a few lines; None of what is neither the user's fault nor Spark's, but ours."""
-    if isinstance(error, BrokenPipeError):
-        # Whoever read what is printed has seen enough; click ends quietly.
-        return None
     if isinstance(error, AggloomError | OSError | UnicodeDecodeError):
         return str(error)
     if type(error).__module__.partition(".")[0] in ("pyspark", "py4j"):

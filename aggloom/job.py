@@ -19,11 +19,13 @@ from aggloom.codegen.spec.choices import (
     TableChanges,
 )
 from aggloom.errors import SpecError, nearest
+from aggloom.masking import mask_repr
 from aggloom.runtime.sinks.registry import destination
 from aggloom.tables import TableSource, relative_to, table_source
 from aggloom.text_file import read_text
 
 
+@mask_repr
 @dataclass(frozen=True)
 class Job:
     """What is to be run; `options` are the planner's, by Flink's names or by keyword.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from glob import escape as glob_escape
 from pathlib import Path
 
 from aggloom.errors import GeneratedSourceError
@@ -21,32 +22,38 @@ _OWN = "code is loaded only from your own files and directories"
 
 
 def refuse_foreign(place: Path) -> None:
-    """Raise GeneratedSourceError unless a module or directory, with its `__pycache__`, is the user's or root's."""
+    """Raise GeneratedSourceError unless a module or directory, with its `__pycache__`, is the user's or root's.
+
+    Links are followed: what they lead to, and all directories on both ways, must be such that nobody else can put
+    something else there.
+    """
     if not hasattr(os, "getuid"):
         return
     directory = place if place.is_dir() else place.parent
-    loaded = dict.fromkeys((place, directory, directory / "__pycache__"))
-    for each in loaded:
+    compiled = directory / "__pycache__"
+    loaded = [place, directory, compiled]
+    if place != directory:
+        loaded += compiled.glob(f"{glob_escape(place.stem)}.*")
+    for each in dict.fromkeys(loaded):
         if each.exists():
             _refuse(each)
-    for above in filter(Path.exists, directory.resolve().parents):
-        mode = above.stat().st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise GeneratedSourceError(
-                f"{directory} is in {above}, which anyone can write to; {_OWN}"
-            )
+            if each.is_symlink():
+                _refuse(each.resolve())
+    for above in dict.fromkeys((*directory.absolute().parents, *directory.resolve().parents)):
+        if above.exists():
+            _refuse_above(directory, above.stat(), above)
 
 
 def own_directory(chosen: Path) -> Path:
-    """A directory for code of the user alone, made if it is not there.
+    """A directory for code of the user alone, made if it is not there; raises GeneratedSourceError for others' ones.
 
     It is `chosen`, or where anyone may make files there, as in /tmp, a directory of the user's own in it.
     """
     chosen.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not hasattr(os, "getuid") or not chosen.stat().st_mode & stat.S_IWOTH:
-        return chosen
-    own = chosen / f"aggloom-{os.getuid()}"
-    own.mkdir(exist_ok=True, mode=0o700)
+    own = chosen
+    if hasattr(os, "getuid") and chosen.stat().st_mode & stat.S_IWOTH:
+        own = chosen / f"aggloom-{os.getuid()}"
+        own.mkdir(exist_ok=True, mode=0o700)
     refuse_foreign(own)
     return own
 
@@ -69,9 +76,30 @@ def cache_directory() -> Path:
             return own_directory(among)
 
 
+def _refuse_above(directory: Path, status: os.stat_result, above: Path) -> None:
+    """Raise GeneratedSourceError if others can put another directory in the place of one that lies in `above`."""
+    if status.st_uid not in _owners():
+        raise GeneratedSourceError(
+            f"{directory} is in {above}, which belongs to another user; {_OWN}"
+        )
+    if status.st_mode & stat.S_ISVTX:
+        return
+    if status.st_mode & stat.S_IWOTH:
+        raise GeneratedSourceError(f"{directory} is in {above}, which anyone can write to; {_OWN}")
+    if _is_group_writable(status):
+        raise GeneratedSourceError(
+            f"{directory} is in {above}, which the group {status.st_gid} can write to; {_OWN}. Run `chmod g-w {above}`"
+        )
+
+
+def _owners() -> tuple[int, ...]:
+    """Users whose files are trusted: this one, root, and the owner of `/`: root, by another id in a container."""
+    return os.getuid(), 0, Path("/").stat().st_uid
+
+
 def _refuse(place: Path) -> None:
     status = place.lstat()
-    if status.st_uid not in (os.getuid(), 0):
+    if status.st_uid not in _owners():
         raise GeneratedSourceError(f"{place} belongs to another user; {_OWN}")
     if stat.S_ISLNK(status.st_mode):
         return

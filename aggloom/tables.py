@@ -19,6 +19,7 @@ from aggloom.errors import DataError, InputFormatError, SpecError, nearest
 from aggloom.file_formats import guess_format, set_separator
 from aggloom.inferred import Inferred, add_partition_columns, inferred, is_here
 from aggloom.lake_tables import ENTRIES, check_lake, grouped, lake_columns, lake_frame
+from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import schema_registry
 from aggloom.runtime.formats.places import check_caps, files_at, is_by_name, sibling, which
 from aggloom.runtime.formats.registry import FORMATS, MESSAGES, check_in_lines
@@ -71,6 +72,7 @@ _FORM = (
 _REMOTE = re.compile(r"[a-zA-Z][\w+.-]+:")
 
 
+@mask_repr
 @dataclass(frozen=True)
 class TableSource:
     """A table of the query and the files, the topics of Kafka, or the table of a lake, that its changes are in.

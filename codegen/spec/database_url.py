@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from aggloom.errors import LookupFailedError, OptionError
+from aggloom.masking import mask_repr
 
 _MODULES = {"postgresql": "psycopg", "sqlite": "sqlite3"}
 _OF_JAVA = {
@@ -42,6 +43,7 @@ def _of_libpq(name: str, value: str) -> tuple[str, str]:
     return known, value
 
 
+@mask_repr
 @dataclass(frozen=True)
 class DatabaseUrl:
     """`jdbc:postgresql://host:5432/db` or `jdbc:sqlite:file`; calling it opens a connection."""

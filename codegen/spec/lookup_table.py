@@ -17,6 +17,7 @@ from aggloom.codegen.spec.durations import milliseconds, shown
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.given_names import names_of
 from aggloom.errors import OptionError, SpecError, nearest
+from aggloom.masking import mask_repr
 
 OnError = Literal["fail", "null", "skip"]
 CacheKind = Literal["none", "partial", "full"]
@@ -53,6 +54,7 @@ class Files:
         return f"{self.format} files"
 
 
+@mask_repr
 @dataclass(frozen=True)
 class Database:
     """A table that a DB-API connection reads. chunk: how many values a statement asks for at most."""

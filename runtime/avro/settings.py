@@ -11,12 +11,14 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from aggloom.errors import SpecError, nearest
+from aggloom.masking import mask_repr
 
 _WHERE = "registry"
 _PLAIN = re.compile(r"[\x21-\x7e]+")
 _JAVA = (".jks", ".p12", ".pfx", ".keystore", ".truststore")
 
 
+@mask_repr
 @dataclass(frozen=True)
 class SchemaRegistry:
     """A schema registry with Confluent's interface.

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SpecError
+from aggloom.masking import mask_repr
 from aggloom.runtime.lakes.types import stored_schema
 
 FEED = "delta.enableChangeDataFeed"
@@ -27,6 +28,7 @@ _PLAIN = {
 _GONE = re.compile(r"(?i)not found|no such file|does not exist")
 
 
+@mask_repr
 @dataclass(frozen=True)
 class DeltaPlace:
     """Where a Delta table is: a directory or a place in an object store, and the store's options."""

@@ -11,12 +11,14 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, InputFormatError, MissingFileError, SpecError
+from aggloom.masking import mask_repr
 from aggloom.runtime.lakes.delta import said
 from aggloom.runtime.lakes.types import stored_schema
 
 _TRIES = "commit.retry.num-retries"
 
 
+@mask_repr
 @dataclass(frozen=True)
 class IcebergPlace:
     """Where an Iceberg table is. table: its name with its namespace. catalog: the name of the catalog, as PyIceberg's

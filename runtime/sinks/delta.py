@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from aggloom.errors import CheckpointError, SinkError, SpecError
+from aggloom.masking import mask_repr
 from aggloom.runtime.lakes.delta import CHANGE, FEED, TIME, VERSION, delta_library, has_feed, said
 from aggloom.runtime.sinks.lake import (
     AGAIN,
@@ -35,6 +36,7 @@ _CHECKPOINT, _BATCH = "aggloom.checkpoint", "aggloom.batch"
 _LOOKED = 100
 
 
+@mask_repr
 @dataclass(frozen=True, kw_only=True)
 class DeltaOptions(LakeOptions):
     """What a Delta sink is told.

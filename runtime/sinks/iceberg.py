@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError
+from aggloom.masking import mask_repr
 from aggloom.runtime.lakes.delta import said
 from aggloom.runtime.lakes.iceberg import (
     IcebergPlace,
@@ -41,6 +42,7 @@ _CHECKPOINT, _BATCH = f"{_OWN}checkpoint", f"{_OWN}batch"
 _WIDER = {pa.int8(): pa.int32(), pa.int16(): pa.int32()}
 
 
+@mask_repr
 @dataclass(frozen=True, kw_only=True)
 class IcebergOptions(LakeOptions):
     """What an Iceberg sink is told.

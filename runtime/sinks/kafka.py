@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggloom.errors import AggloomError, CheckpointError, SinkError, SpecError, nearest
+from aggloom.masking import mask_repr
 from aggloom.runtime.avro.settings import SchemaRegistry, schema_registry
 from aggloom.runtime.sinks.encodings import FORMATS, IN_AVRO, UPSERTS, Part, encoding
 from aggloom.runtime.sinks.net import net_by_key, tells_before
@@ -29,6 +30,7 @@ _OURS = ("bootstrap.servers", "transactional.id", "group.id", "enable.idempotenc
 Message = tuple[Part | None, Part | None]
 
 
+@mask_repr
 @dataclass(frozen=True)
 class KafkaOptions:
     """What a Kafka sink is told.

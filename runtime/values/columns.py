@@ -130,7 +130,10 @@ def from_words(
         pa.py_buffer(data),
     ]
     if is_nested(dtype):
-        return decode_values(pa.Array.from_buffers(pa.binary(), len(out), buffers), dtype)
+        try:
+            return decode_values(pa.Array.from_buffers(pa.binary(), len(out), buffers), dtype)
+        except IndexError as error:
+            raise corrupt_snapshot(f"pool: a string is no value of {dtype}") from error
     return pa.Array.from_buffers(dtype, len(out), buffers)
 
 
@@ -141,7 +144,8 @@ def to_python(batch: pa.RecordBatch) -> list[list[Any]]:
         try:
             found.append(column.to_pylist())
         except UnicodeDecodeError as error:
-            raise DataError(f"column {name!r}: a text is not UTF-8 ({error})") from None
+            # Texts are checked where they come in; those of accumulators are read only here.
+            raise corrupt_snapshot(f"column {name!r}: a text is not UTF-8 ({error})") from error
         except (OverflowError, ValueError) as error:
             raise DataError(
                 f"column {name!r}: a time lies outside the years 1 to 9999, which Python's dates hold ({error}); "

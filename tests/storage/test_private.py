@@ -127,3 +127,67 @@ def test_numbas_own_cache_is_looked_at_before_it_is_read(tmp_path: Path, open_to
 
 def test_what_is_not_there_yet_is_no_fault(tmp_path: Path) -> None:
     refuse_foreign(tmp_path / "nothing" / "here")
+
+
+@needs_root
+@pytest.mark.parametrize("kind", ["parent", "link", "in a link"])
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "said"),
+    [
+        (0o777, 0, 0, "anyone"),
+        (0o770, 0, SOMEBODY, "the group 54321"),
+        (0o755, SOMEBODY, SOMEBODY, "another user"),
+    ],
+    ids=["anyone's", "a group's", "another user's"],
+)
+def test_parents_and_what_links_lead_to_are_the_users_own(
+    tmp_path: Path, kind: str, mode: int, owner: int, group: int, said: str
+) -> None:
+    foreign = tmp_path / "foreign"
+    place = foreign / "mine"
+    place.mkdir(parents=True)
+    module = al.generate(SPEC, "python", foreign if kind == "link" else place).path
+    link = tmp_path / "link"
+    link.symlink_to(foreign if kind == "link" else place)
+    os.chown(foreign, owner, group)
+    foreign.chmod(mode)
+    looked_at = place if kind == "parent" else link
+    for each in (looked_at, looked_at / module.name):
+        with pytest.raises(GeneratedSourceError, match=said):
+            refuse_foreign(each)
+
+
+@needs_root
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "said"),
+    [(0o770, 0, SOMEBODY, "the group 54321"), (0o755, SOMEBODY, SOMEBODY, "another user")],
+    ids=["a group's", "another user's"],
+)
+@pytest.mark.parametrize("below", ["", "new"], ids=["itself", "below"])
+def test_a_cache_that_others_can_write_to_is_refused_before_it_is_used(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    below: str,
+    mode: int,
+    owner: int,
+    group: int,
+    said: str,
+) -> None:
+    place = tmp_path / "cache"
+    place.mkdir()
+    os.chown(place, owner, group)
+    place.chmod(mode)
+    monkeypatch.setenv("AGGLOOM_CACHE", str(place / below))
+    with pytest.raises(GeneratedSourceError, match=said):
+        cache_directory()
+
+
+@needs_root
+def test_another_users_compiled_file_is_not_loaded(tmp_path: Path) -> None:
+    source = al.generate(SPEC, "python", tmp_path)
+    compiled = tmp_path / "__pycache__" / f"{source.path.stem}.cpython-311.pyc"
+    compiled.parent.mkdir(exist_ok=True)
+    compiled.write_bytes(b"")
+    os.chown(compiled, SOMEBODY, SOMEBODY)
+    with pytest.raises(GeneratedSourceError, match="belongs to another user"):
+        refuse_foreign(source.path)

@@ -16,6 +16,7 @@ from aggloom.codegen.spec.durations import milliseconds
 from aggloom.codegen.spec.primary_key import without_primary_key
 from aggloom.codegen.sql.errors import located, refusal
 from aggloom.errors import DuplicateNameError, OptionError, SpecError, UnknownColumnError, nearest
+from aggloom.masking import mask_repr
 
 CONNECTORS = ("filesystem", "kafka", "upsert-kafka", "jdbc", "delta", "iceberg", "print")
 _APPENDS = ("json", "avro-confluent")
@@ -29,6 +30,7 @@ Span = tuple[int, int]
 """Where a piece of the text stands."""
 
 
+@mask_repr
 @dataclass(frozen=True)
 class CreatedTable:
     """What CREATE TABLE says.

@@ -135,6 +135,12 @@ class OverOnceOperator(SortedByKey[OverState]):
         given, sizes = state.number("given"), state.sorted.sizes(slots)[0]
         if not ((given >= 0) & (given <= sizes)).all():
             raise corrupt_snapshot("more rows were given out than there are")
+        waiting = slots[given < sizes] if self._waits else slots[:0]
+        if len(waiting):
+            ids = state.sorted.between(waiting, given[waiting], given[waiting] + 1)[1]
+            first = self._times(state.sorted.rows.gather(ids))
+            if not (first == state.number("due")[waiting]).all():
+                raise corrupt_snapshot("a row is due at another time than its key says")
 
     def settle(self) -> None:
         if self._sums is not None:

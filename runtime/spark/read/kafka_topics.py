@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame
 
 from aggloom.checkpoint_file import read_file, read_text
 from aggloom.errors import CheckpointError, SpecError
+from aggloom.masking import mask_repr
 from aggloom.runtime.spark.checkpoint import TOPICS_FILE, batches, corrupt, is_local, local
 from aggloom.runtime.spark.write.file_sink import is_here
 from aggloom.runtime.storage.checked import with_checksum, without_checksum
@@ -31,6 +32,7 @@ _NONE = "AAAAAAAAAAAAAAAAAAAAAA"
 _TOPICS: WeakKeyDictionary[DataFrame, Topics] = WeakKeyDictionary()
 
 
+@mask_repr
 @dataclass(frozen=True)
 class Topics:
     """What a DataFrame reads. strict: whether it is an error that messages are gone."""

@@ -21,7 +21,7 @@ from typing import Final
 
 import pyspark
 
-from aggloom.private import cache_directory
+from aggloom.private import cache_directory, refuse_foreign
 
 _HOME: Final = "SPARK_HOME"
 _CLASSES: Final = "classes.jsa"
@@ -65,6 +65,9 @@ def _home() -> tuple[Path | None, Path | None]:
     """The directory of links, and where the archive belongs; None if they cannot be."""
     with suppress(OSError):
         place = cache_directory() / f"spark-{_installation()}"
+        if place.exists():
+            # Spark and its archive of classes are loaded from there.
+            refuse_foreign(place)
         home = place / "home"
         if not home.exists():
             place.mkdir(mode=0o700, exist_ok=True)
