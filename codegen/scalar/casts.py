@@ -21,6 +21,8 @@ from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import INSTANT, TIME_OF_DAY, WALL_CLOCK, parse_type, type_name
 from aggloom.errors import SpecError
 
+_EXACT: Final = decimal.Context(prec=200)
+"""More digits than a literal and a type have together."""
 _UTC: Final = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "Zulu")
 
 
@@ -191,9 +193,12 @@ def _folded(value: Lowered, dtype: pa.DataType) -> Lowered | None:
     if dtype in INTEGERS and isinstance(number, int):
         fits = abs(2 * number + 1) < 2**dtype.bit_width
         return constant(number, dtype) if fits else None
-    if is_decimal(dtype) and number == round(number, dtype.scale):
-        fits = abs(number) < 10 ** (dtype.precision - dtype.scale)
-        return constant(decimal.Decimal(number), dtype) if fits else None
+    exact = decimal.Decimal(number)
+    if is_decimal(dtype) and exact == _EXACT.quantize(
+        exact, decimal.Decimal(1).scaleb(-dtype.scale)
+    ):
+        fits = exact.copy_abs() < 10 ** (dtype.precision - dtype.scale)
+        return constant(exact, dtype) if fits else None
     return None
 
 

@@ -72,6 +72,8 @@ _SPECIAL: Final = (
     *("SHUFFLEMERGE", "SHUFFLE_HASH", "SHUFFLE_REPLICATE_NL"),
 )
 """Functions with a syntax of their own, and hints."""
+_COUNTED: Final = ("CEIL", "FLOOR", "SUBSTR", "SUBSTRING")
+"""Those of them whose parser passes over arguments that are too many."""
 WORDED: Final = ("JSON_ARRAY", "JSON_EXISTS", "JSON_OBJECT", "JSON_QUERY", "JSON_VALUE")
 """Functions of standard SQL with words among their arguments, which Spark lacks."""
 
@@ -110,6 +112,31 @@ def _of_class(name: str) -> Callable[[list[Any]], exp.Expression]:
         return exp.Anonymous(this=name, expressions=given)
 
     return build
+
+
+def _counted(name: str) -> Callable[[Any], Any]:
+    """The parser of a function with a syntax of its own; a call with too many arguments stays one, to be refused."""
+
+    def parse(parser: Any) -> Any:
+        start = parser._index
+        node = Spark.Parser.FUNCTION_PARSERS[name](parser)
+        count = _commas(parser._tokens[start : parser._index]) + 1
+        if count <= (ARITIES[name.lower()][1] or count):
+            return node
+        call = exp.Anonymous(this=name, expressions=[exp.null() for _ in range(count)])
+        return call.update_positions(parser._tokens[start - 2])
+
+    return parse
+
+
+def _commas(tokens: list[Token]) -> int:
+    """How many commas stand in no brackets."""
+    depth = found = 0
+    for token in tokens:
+        depth += token.token_type in (TokenType.L_PAREN, TokenType.L_BRACKET)
+        depth -= token.token_type in (TokenType.R_PAREN, TokenType.R_BRACKET)
+        found += depth == 0 and token.token_type == TokenType.COMMA
+    return found
 
 
 def _plain_text(kind: exp.Expression) -> exp.Expression:
@@ -166,6 +193,7 @@ class ScalarSpark(Spark):  # type: ignore[misc]
         }
         FUNCTION_PARSERS: ClassVar = {
             **{name: Spark.Parser.FUNCTION_PARSERS[name] for name in _SPECIAL},
+            **{name: _counted(name) for name in _COUNTED},
             "POSITION": lambda self: self._parse_position_call(),
             **{name: lambda self, name=name: self._skip_arguments(name) for name in WORDED},
         }

@@ -15,6 +15,21 @@ _PLACES: Final = (exp.Hint, exp.Table, exp.Lateral, exp.TableFromRows)
 """Parents below which an exp.Anonymous is no scalar function: a hint, or a source in FROM."""
 _OWN: Final = frozenset({"proctime"})
 _FIXES: Final = {
+    **{f"sha{bits}": f"write SHA2(s, {bits})" for bits in (224, 256, 384, 512)},
+    "array_concat": "write CONCAT(a, b)",
+    "array_reverse": "write REVERSE(a)",
+    "array_slice": "write SLICE(a, start, length)",
+    "convert_tz": "write CONVERT_TIMEZONE(from, to, time)",
+    "current_row_timestamp": "write PROCTIME()",
+    "element": "write ELEMENT_AT(a, 1)",
+    "group_id": "write GROUPING_ID()",
+    "is_alpha": "write s RLIKE '^[A-Za-z]+$'",
+    "is_decimal": "write TRY_CAST(s AS DOUBLE) IS NOT NULL",
+    "is_digit": "write s RLIKE '^[0-9]+$'",
+    "json_length": "write JSON_ARRAY_LENGTH(s)",
+    "json_unquote": "write GET_JSON_OBJECT(s, '$')",
+    "map_union": "write MAP_CONCAT(a, b)",
+    "week": "write WEEKOFYEAR(d)",
     "dayofweek_iso": "write WEEKDAY(d) + 1",
     "from_base64": "write UNBASE64(s)",
     "json_array": "write TO_JSON(ARRAY(..))",
@@ -28,22 +43,39 @@ _FIXES: Final = {
     "truncate": "write CAST(x AS DECIMAL(p,s)), or ROUND, FLOOR or CEIL",
 }
 """Spark's names in place of functions of Flink and others."""
+_FORMS: Final[dict[type[exp.Expression], tuple[str, str]]] = {
+    exp.JSON: ("IS JSON", "write TRY_PARSE_JSON(s) IS NOT NULL"),
+    exp.Overlaps: ("OVERLAPS", "compare the ends: start1 < end2 AND start2 < end1"),
+    exp.SimilarTo: ("SIMILAR TO", "write RLIKE with a pattern of Java's"),
+    exp.Glob: ("GLOB", "write LIKE or RLIKE"),
+}
+"""Operators of other databases that the parser reads, with what to write in their place."""
 
 
 def check_function_names(
-    tree: exp.Expression,
+    tree: exp.Expression, stored: bool = False
 ) -> tuple[exp.Expression, SpecError] | None:
-    """Return the first call that nobody knows, or that has too few or too many arguments, with its error."""
-    for node in tree.find_all(exp.Anonymous):
+    """Return the first call that nobody knows, or that has too few or too many arguments, with its error.
+
+    stored: a name that nobody knows may be that of a function of the session in which the text was written.
+    """
+    for node in tree.find_all(exp.Anonymous, *_FORMS):
         if isinstance(node.parent, _PLACES):
             continue
-        error = _fault(node)
+        error = _fault(node, stored) if isinstance(node, exp.Anonymous) else _fault_of_form(node)
         if error is not None:
-            return node, error
+            # Of s IS JSON the right side has no place of its own.
+            return (node.parent if isinstance(node.parent, exp.Is) else node), error
     return None
 
 
-def _fault(node: exp.Anonymous) -> SpecError | None:
+def _fault_of_form(node: exp.Expression) -> SpecError:
+    """Return the fault of an operator that Spark lacks."""
+    name, fix = _FORMS[type(node)]
+    return UnsupportedSqlError(f"{name} is not supported here: Spark lacks it; {fix}.")
+
+
+def _fault(node: exp.Anonymous, stored: bool) -> SpecError | None:
     """Return the fault of a call; None if it has none."""
     name, count = node.name, len(node.expressions)
     folded = name.lower()
@@ -53,7 +85,7 @@ def _fault(node: exp.Anonymous) -> SpecError | None:
             return None
         said = f"{name.upper()} takes {_number(least, most)}, not {count}; give it as many."
         return UnknownFunctionError(said)
-    if folded in _OWN | WINDOW_FUNCTIONS or find(name) is not None:
+    if stored or folded in _OWN | WINDOW_FUNCTIONS or find(name) is not None:
         return None
     if folded in AGGREGATES:
         hint = nearest(name.upper(), known())
@@ -72,7 +104,7 @@ def _fault(node: exp.Anonymous) -> SpecError | None:
 
 def _number(least: int, most: int | None) -> str:
     if most is None:
-        return f"{least} arguments or more"
+        return f"{least} argument{'s' * (least != 1)} or more"
     if least == most:
         return f"{least} argument{'s' * (least != 1)}"
     return f"{least} to {most} arguments"

@@ -29,7 +29,8 @@ def number(node: exp.Literal, sign: int = 1) -> Lowered:
         for dtype in (pa.int32(), pa.int64()):
             if -(2 ** (dtype.bit_width - 1)) <= value < 2 ** (dtype.bit_width - 1):
                 return constant(value, dtype)
-    return constant(sign * decimal.Decimal(text), infer(node, {}))
+    # Arithmetic would round to the digits of Python's context.
+    return constant(decimal.Decimal(text if sign > 0 else f"-{text}"), infer(node, {}))
 
 
 def both(low: Lowering, left: Lowered, right: Lowered) -> Lowered:

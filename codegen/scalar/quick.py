@@ -6,8 +6,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from aggloom.codegen.scalar.dialect import ScalarSpark
 from aggloom.codegen.scalar.expressions import parse_scalar
+from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.sql.depth import deep
 
 _SPECIAL: Final = frozenset(".$|()[{^?*+\\")
@@ -23,7 +23,7 @@ def quickened(sql: str) -> str:
     if "split_part" not in sql.casefold():
         return sql
     tree = deep(lambda: parse_scalar(sql).transform(_quick))
-    return str(deep(lambda: tree.sql(dialect=ScalarSpark)))
+    return deep(lambda: spark_text(tree))
 
 
 def _quick(node: exp.Expression) -> exp.Expression:

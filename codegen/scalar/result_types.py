@@ -7,6 +7,7 @@ where a session is there, else of sqlglot; what that cannot tell is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
@@ -33,7 +34,13 @@ from aggloom.codegen.scalar.operand_types import (
 from aggloom.codegen.scalar.promotion import is_number
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.codegen.spec.dtypes import INSTANT, parse_type, type_name
-from aggloom.errors import SpecError, UnknownColumnError, UnsupportedSqlError, nearest
+from aggloom.errors import (
+    SpecError,
+    UnknownColumnError,
+    UnsupportedSqlError,
+    UntoldTypeError,
+    nearest,
+)
 
 Types = Mapping[str, pa.DataType]
 Analyser = Callable[[str, Types], pa.DataType | None]
@@ -65,6 +72,18 @@ _CHOICE: Final = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.
 
 def infer(node: exp.Expression, types: Types) -> pa.DataType:
     """The Arrow type of a parsed expression over columns of these types; NULL alone is null."""
+    try:
+        return _inferred(node, types)
+    except UntoldTypeError:
+        # A part may have a type that no column has, such as VARIANT. What is made of it is asked as a whole.
+        analyser = current_analyser() if isinstance(node, exp.Condition) else None
+        found = None if analyser is None else analyser(spark_text(node), types)
+        if found is None:
+            raise
+        return found
+
+
+def _inferred(node: exp.Expression, types: Types) -> pa.DataType:
     if isinstance(node, exp.Column) or (isinstance(node, exp.Identifier) and node.name in types):
         return types[node.name]
     if isinstance(node, exp.Paren | exp.Alias):
@@ -267,6 +286,8 @@ def _literal(node: exp.Literal) -> pa.DataType:
     if node.is_string:
         return pa.string()
     if "e" in text.lower():
+        if math.isinf(float(text)):
+            raise unsupported(node, "is beyond the numbers that DOUBLE holds; write a smaller one.")
         return pa.float64()
     whole, _, fraction = text.partition(".")
     if "." not in text:

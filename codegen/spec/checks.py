@@ -210,8 +210,8 @@ def check_columns(sql: str, schema: pa.Schema, where: str) -> None:
     """Every column that an expression names exists, and every function."""
     for name in expressions.columns(sql):
         require_column(name, schema, where)
-    fault = check_function_names(expressions.parse_scalar(sql))
-    if fault is not None and not READS_STORED.get():
+    fault = check_function_names(expressions.parse_scalar(sql), stored=READS_STORED.get())
+    if fault is not None:
         raise type(fault[1])(f"{where}: {fault[1]}")
 
 

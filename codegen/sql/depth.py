@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 from sqlglot.tokens import TokenType
 
-from aggloom.codegen.sql.errors import located, syntax_error
+from aggloom.codegen.sql.errors import check_text, located, syntax_error
 from aggloom.errors import UnsupportedSqlError
 
 MAX_NESTING: Final = 500
@@ -37,7 +37,8 @@ _before = 0
 
 
 def check_nesting(sql: str) -> None:
-    """Raise UnsupportedSqlError with the place at which a text nests deeper than MAX_NESTING."""
+    """Raise UnsupportedSqlError where a text nests deeper than MAX_NESTING, and SqlError where it is no text."""
+    check_text(sql)
     try:
         tokens = sqlglot.tokenize(sql, dialect="spark")
     except SqlglotError as error:

@@ -93,3 +93,12 @@ def refusal(
 ) -> UnsupportedSqlError:
     """The error of valid SQL that is not translated."""
     return UnsupportedSqlError(located(f"{what} not supported here; {fix}.", sql, place))
+
+
+def check_text(sql: str) -> None:
+    """Raise SqlError where a query has half a character, which neither Arrow nor Spark takes."""
+    found = re.search("[\ud800-\udfff]", sql)
+    if found is not None:
+        shown = sql.encode(errors="replace").decode()
+        message = "the SQL has half a character (a lone surrogate), which is no text; correct it."
+        raise SqlError(located(message, shown, found.span()))

@@ -133,7 +133,7 @@ def _fitted(value: Value, dtype: pa.DataType, operands: tuple[Value, ...], sql: 
     try:
         return rounded_half_up(value, dtype)
     except pa.ArrowInvalid:
-        limit = pa.scalar(Number(10) ** (dtype.precision - dtype.scale))
+        limit = pa.scalar(Number(10) ** (dtype.precision - dtype.scale), pa.decimal256(39, 0))
     beyond = pc.greater_equal(pc.abs(half_up(value, dtype.scale)), limit)
     raise failure(ArithmeticOverflowError, sql, where_valid(beyond, *operands), no_room(dtype))
 

@@ -288,3 +288,10 @@ def test_every_entry_is_shown_and_is_what_lowers_its_samples(family: str) -> Non
     assert sum(len(entry.nodes) for entries in FAMILIES.values() for entry in entries) == len(
         BY_NODE
     )
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_literal_keeps_all_its_digits(sign: str) -> None:
+    number = f"{sign}12345678901234567890.123456789012345678"
+    assert number in lower(number, {"rows": pa.schema([])}).text
+    assert number in lower(f"CAST({number} AS DECIMAL(38,18))", {"rows": pa.schema([])}).text

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import aggloom as al
 from aggloom.errors import (
     AmbiguousColumnError,
     DuplicateNameError,
@@ -214,3 +215,19 @@ def test_what_no_rule_reads_is_refused(sql: str, error: type[Exception], match: 
 def test_a_comment_is_no_hint() -> None:
     sql = "SELECT k /* a */ FROM t -- SELECT /*+ no */\nWHERE x = 7 /* + */ AND '/*+' <> k"
     assert table(sql) == [("b",)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT '\udc80' AS x FROM t",
+        "SELECT k AS `\ud800` FROM t",
+        "SELECT k FROM `\udc80`",
+        "SELECT k FROM t -- \udfff",
+        "CREATE VIEW `\udc80` AS SELECT k FROM t; SELECT k FROM t",
+    ],
+)
+def test_half_a_character_is_refused(query: str) -> None:
+    with pytest.raises(SqlError, match="half a character") as raised:
+        al.Harness.from_sql(query, {"t": "k INT"})
+    str(raised.value).encode()

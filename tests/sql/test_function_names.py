@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from typing import Any
 
 import pytest
 import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 import aggloom as al
 from aggloom.codegen.catalogue.registry import find
 from aggloom.codegen.scalar.dialect import ScalarSpark
+from aggloom.codegen.scalar.function_names import check_function_names
 from aggloom.codegen.scalar.spark_functions import ARITIES
 from aggloom.codegen.scalar.spark_text import spark_text
 from aggloom.errors import SpecError, SqlError, UnknownFunctionError, UnsupportedSqlError
 
 DDL = "n DECIMAL(10,2), s STRING, i INT, d DATE, a ARRAY<INT>"
 MOST = 5
+FUNCTIONS_OF_FLINK = (
+    "abs acos approx_count_distinct array_agg array_append array_concat array_contains array_distinct array_except "
+    "array_intersect array_join array_max array_min array_position array_prepend array_remove array_reverse "
+    "array_slice array_sort array_union ascii asin atan atan2 bin bitmap_and bitmap_andnot bitmap_build "
+    "bitmap_cardinality bitmap_contains bitmap_from_bytes bitmap_or bitmap_to_array bitmap_to_bytes bitmap_to_string "
+    "bitmap_xor btrim cardinality char_length chr coalesce concat concat_ws convert_tz cos cosh cot "
+    "current_row_timestamp current_watermark date_format dayofmonth dayofweek dayofyear decode degrees element elt "
+    "encode endswith exp from_base64 from_unixtime greatest group_id hex hour if ifnull initcap instr is_alpha "
+    "is_decimal is_digit json_length json_quote json_string json_unquote lcase least left ln locate log log10 log2 "
+    "lower lpad ltrim map_entries map_from_arrays map_from_entries map_keys map_union map_values md5 minute mod month "
+    "now nullif object_of object_update parse_json parse_url percentile pi position power printf quarter radians rand "
+    "rand_integer regexp regexp_count regexp_extract regexp_extract_all regexp_instr regexp_substr repeat replace "
+    "reverse right round rpad rtrim second sha1 sha2 sha224 sha256 sha384 sha512 sign sin sinh source_watermark split "
+    "split_index sqrt startswith str_to_map substr tan tanh to_base64 to_date to_timestamp to_timestamp_ltz translate "
+    "truncate try_parse_json typeof ucase unhex unix_timestamp upper url_decode url_encode uuid week year"
+)
+"""The system functions of Flink's documents that are written as name(..)."""
 FLINK = (
     *(
         "CHAR_LENGTH(s)",
@@ -80,6 +101,12 @@ def test_a_call_of_flink_s_keeps_its_arguments(call: str) -> None:
         ("JSON_OBJECT(KEY 'k' VALUE (i + 1) ABSENT ON NULL)", UnknownFunctionError, "TO_JSON"),
         ("REGEXP_REPLACE(s, 'l', 'x', 1, 1)", UnknownFunctionError, "3 to 4 arguments, not 5"),
         ("UPPER(s, s)", UnknownFunctionError, "1 argument, not 2"),
+        ("SUBSTRING(s, 1, 2, 3)", UnknownFunctionError, "SUBSTRING takes 2 to 3 arguments, not 4"),
+        ("CEIL(CONCAT(s, s), 1, 2)", UnknownFunctionError, "CEIL takes 1 to 2 arguments, not 3"),
+        ("FLOOR(n, 1, [2, 3])", UnknownFunctionError, "FLOOR takes 1 to 2 arguments, not 3"),
+        ("s IS JSON", UnsupportedSqlError, "IS JSON is .* TRY_PARSE_JSON"),
+        ("(d, d) OVERLAPS (d, d)", UnsupportedSqlError, "OVERLAPS is .* compare the ends"),
+        ("s SIMILAR TO 'a'", UnsupportedSqlError, "SIMILAR TO is .* RLIKE"),
         ("TRY_SUM(i)", UnsupportedSqlError, "aggregate of Spark's"),
         ("CONCAT(s, )", SqlError, "after the comma"),
         ("i, s,", SqlError, "after the comma"),
@@ -167,3 +194,37 @@ def test_a_stored_spec_keeps_functions_of_another_session() -> None:
     spec = al.AggSpec("s STRING", ["c"], computed=[al.Computed("c", "UPPER(s)", "STRING")])
     text = spec.to_json().replace("UPPER", "OF_ANOTHER")
     assert al.AggSpec.from_json(text).computed[0].sql == "OF_ANOTHER(s)"
+
+
+@pytest.mark.parametrize("call", ["UPPER(s, s)", "SUBSTRING(s, 1, 2, 3)", "s IS JSON"])
+@pytest.mark.parametrize("part", ["computed", "filter", "where", "select"])
+def test_a_stored_spec_has_no_call_that_would_lose_a_part(part: str, call: str) -> None:
+    content: dict[str, Any] = {"schema": [["s", "STRING"]], "group_by": ["s"]}
+    content["calls"] = [{"function": "COUNT"}]
+    if part == "computed":
+        content["computed"] = [{"name": "c", "sql": call, "type": "STRING"}]
+    elif part == "filter":
+        content["calls"][0]["filter"] = f"({call}) = 'a'"
+    else:
+        content[part] = f"({call}) = 'a'" if part == "where" else [["c", call]]
+    with pytest.raises(SpecError, match=r"arguments?, not|IS JSON is not supported here"):
+        al.AggSpec.from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS_OF_FLINK.split())
+def test_a_function_of_flink_s_is_known_or_refused_with_another(name: str) -> None:
+    quoted = [f"'y{place}'" for place in range(MOST)]
+    for count in range(MOST + 1):
+        call = f"{name}({', '.join(quoted[:count])})"
+        try:
+            tree = sqlglot.parse_one(call, dialect=ScalarSpark)
+        except SqlglotError:
+            continue
+        fault = check_function_names(tree)
+        if fault is None:
+            written = spark_text(tree)
+            assert all(written.count(f"y{place}") == 1 for place in range(count)), (call, written)
+        else:
+            assert re.search(
+                "write |Did you mean|Known|arguments?( or more)?, not|not one here", str(fault[1])
+            )

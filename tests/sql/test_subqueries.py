@@ -253,3 +253,17 @@ def test_append_only_sides_of_a_semi_join_only_add() -> None:
         "SELECT k FROM t WHERE k IN (SELECT k FROM u)", TABLES, input_changes="append"
     )
     assert plan.root.changelog == ("I",)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT (SELECT MAX(i) FROM u) AS m, COUNT(*) AS c FROM t GROUP BY 1",
+        "SELECT i + (SELECT MAX(i) FROM u) AS m, COUNT(*) AS c FROM t GROUP BY M",
+        "SELECT i IN (SELECT i FROM u) AS m, COUNT(*) AS c FROM t GROUP BY m",
+    ],
+)
+def test_a_number_or_an_alias_of_a_subquery_in_group_by_is_refused(query: str) -> None:
+    with pytest.raises(UnsupportedSqlError, match="a sub-query in GROUP BY is") as raised:
+        al.Harness.from_sql(query, {"t": "i INT", "u": "i INT"})
+    assert "$" not in str(raised.value)

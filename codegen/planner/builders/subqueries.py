@@ -115,9 +115,11 @@ def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
         select.set("expressions", items)
         return clause, select
     group = select.args.get("group")
-    if group is not None and any(queries(group)):
-        fix = "compute it in a sub-query in FROM, and group by its column"
-        raise refusal(clause.sql, next(queries(group)), "a sub-query in GROUP BY is", fix)
+    for key in group.expressions if group is not None else ():
+        if any(queries(_meant(clause, select, key))):
+            fix = "compute it in a sub-query in FROM, and group by its column"
+            place = key if span(key) else next(queries(_meant(clause, select, key)))
+            raise refusal(clause.sql, place, "a sub-query in GROUP BY is", fix)
 
     def below(part: exp.Expression) -> exp.Expression:
         if isinstance(part, exp.Query):
@@ -140,6 +142,19 @@ def settled(clause: Clause, select: exp.Select) -> tuple[Clause, exp.Select]:
     shown.set("from_", select.args["from_"].copy())
     shown.set("distinct", select.args.get("distinct"))
     return above, shown
+
+
+def _meant(clause: Clause, select: exp.Select, key: exp.Expression) -> exp.Expression:
+    """The item of SELECT that a key of GROUP BY names by its number or its alias; any other key as it is."""
+    items, plain = select.expressions, bare(key)
+    if isinstance(plain, exp.Literal) and plain.is_int and 0 < int(plain.name) <= len(items):
+        return items[int(plain.name) - 1]
+    own = {name.casefold() for name in clause.tree.columns}
+    if isinstance(plain, exp.Column) and not plain.table and plain.name.casefold() not in own:
+        for item in items:
+            if item.alias and item.alias.casefold() == plain.name.casefold():
+                return item
+    return key
 
 
 def _value(clause: Clause, node: exp.Expression, loose: bool) -> exp.Expression:

@@ -21,6 +21,7 @@ from aggloom.errors import (
     UnknownFunctionError,
     UnsupportedExpressionError,
     UnsupportedSqlError,
+    UntoldTypeError,
     nearest,
 )
 from aggloom.runtime.spark.node.blobs import empty_columns
@@ -144,7 +145,7 @@ def analyser(spark: SparkSession) -> Analyser:
             return parse_type(kind)
         except SpecError:
             text = f"expression {sql}: it is {kind.upper()}, which no column here can be; cast it."
-            raise UnsupportedExpressionError(text) from None
+            raise UntoldTypeError(text) from None
 
     return analyse
 
@@ -159,7 +160,7 @@ def refusals(what: str) -> Iterator[None]:
             raise UnsupportedSqlError(f"{what}: it aggregates.") from None
         if "[UNRESOLVED_ROUTINE]" in str(error):
             raise UnknownFunctionError(f"{what}: Spark knows no such function.") from None
-        said = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
+        said = str(error).strip().partition("\n")[0].partition(" SQLSTATE")[0]
         raise UnsupportedExpressionError(f"{what}: Spark says {said}") from None
 
 
