@@ -76,8 +76,7 @@ def kafka_options(given: Mapping[str, Any]) -> KafkaOptions:
                 f"sink kafka: give it {name}, as in {{'kind': 'kafka', 'servers': 'host:9092', 'topic': 'totals'}}"
             )
     made = KafkaOptions(**{name: _typed(name, value) for name, value in given.items()})
-    choices = {"format": FORMATS, "guarantee": GUARANTEES, "existing": EXISTING}
-    for name, allowed in choices.items():
+    for name, allowed in (("format", FORMATS), ("guarantee", GUARANTEES), ("existing", EXISTING)):
         if getattr(made, name) not in allowed:
             raise SpecError(
                 f"sink kafka: {name} is {getattr(made, name)!r}; known are {', '.join(allowed)}"

@@ -88,3 +88,39 @@ def test_a_directory_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(CheckpointError, match=told):
             named(str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("request_of", "status"),
+    [
+        (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n", b"414"),
+        (b"GET / HTTP/1.1\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", b"431"),
+        (b"GET / HTTP/1.1\r\n" + b"X: 1\r\n" * 200 + b"\r\n", b"431"),
+        (b"POST /c/0/state HTTP/1.1\r\nContent-Length: 9\r\n\r\n", b"501"),
+    ],
+    ids=["address", "header", "headers", "method"],
+)
+def test_requests_that_are_too_large_are_refused(
+    server: PageServer, request_of: bytes, status: bytes
+) -> None:
+    with socket.create_connection(server.server_address[:2], timeout=20) as asked:
+        asked.sendall(request_of)
+        assert asked.recv(100).split()[1] == status
+
+
+def test_a_request_that_comes_slowly_is_ended(
+    server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aggloom.runtime.page.server._SECONDS", 0.5)
+    with socket.create_connection(server.server_address[:2], timeout=0.05) as asked:
+        asked.sendall(b"GET / HTTP/1.1\r\n")
+        for _ in range(100):
+            try:
+                asked.sendall(b"X: 1\r\n")
+                if asked.recv(100) == b"":
+                    return
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+    pytest.fail("it may go on for ever")
