@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 
@@ -111,7 +111,7 @@ def inspect(
     "--table",
     "tables",
     multiple=True,
-    help='A table of the query, "name=DDL"; give it once for each, instead of --schema.',
+    help='A table of the query, "name=DDL" or name=PATH; give it once for each, instead of --schema.',
 )
 @click.option(
     "--watermark",
@@ -156,11 +156,12 @@ def explain(
         query, schema = described(sql, schema, changes, yaml_file, dialect, trust), None
     else:
         query = sql
+    schemas, kinds = _tables(tables, changes)
     text = explained(
         query,
         schema,
-        tables=pairs_of("--table", '"name=DDL"', tables) or None,
-        input_changes=changes,
+        tables=schemas or None,
+        input_changes=kinds or changes,
         dialect=dialect,
         backend=backend,
         format=form,
@@ -168,6 +169,27 @@ def explain(
         options=pairs_of("--set", "NAME=VALUE", settings),
     )
     click.echo(text, nl=not text.endswith("\n"))
+
+
+def _tables(
+    given: tuple[str, ...], changes: TableChanges
+) -> tuple[dict[str, Any], dict[str, TableChanges]]:
+    """The columns of each table of --table, and the kinds of changes that it sends: by its DDL, or by its files."""
+    from aggloom.tables import read_table_option
+
+    schemas: dict[str, Any] = dict(pairs_of("--table", '"name=DDL"', given))
+    kinds: dict[str, Any] = dict.fromkeys(schemas, changes)
+    for name, text in schemas.items():
+        if _is_path(text):
+            table = read_table_option(f"{name}={text}")
+            schemas[name], kinds[name] = table.columns(), table.sends or changes
+    return schemas, kinds
+
+
+def _is_path(text: str) -> bool:
+    """Return whether --table names files: DDL has a type after the name of its first column."""
+    first = text.partition(",")[0].strip()
+    return Path(first).exists() or (len(first.split()) == 1 and ("." in first or "/" in first))
 
 
 def _generate(

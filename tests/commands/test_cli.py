@@ -291,3 +291,13 @@ def test_a_script_may_begin_with_the_mark_of_an_editor_and_is_not_empty(tmp_path
     assert "job.sql: the script is empty" in call("run", str(file)).stderr
     missing = call("run", str(tmp_path / "none.sql"))
     assert missing.stderr.endswith("none.sql: cannot be read: there is no such file\n")
+
+
+def test_explain_takes_a_table_from_its_file_as_run_does(tmp_path: Path) -> None:
+    (tmp_path / "words.csv").write_text("k,v\n1,2\n", encoding="utf-8")
+    query = "SELECT k, SUM(v) AS s FROM w GROUP BY k"
+    found = call("explain", "--sql", query, "--table", f"w={tmp_path}/words.csv")
+    ddl = call("explain", "--sql", query, "--table", "w=k BIGINT, v BIGINT")
+    assert found.exit_code == 0 and found.output == ddl.output
+    wrong = call("explain", "--sql", query, "--table", f"w={tmp_path}/word.csv")
+    assert wrong.exit_code != 0 and "Did you mean 'words.csv'?" in wrong.output
