@@ -44,7 +44,7 @@ _READING = (
     *CHANGE_OPTIONS,
 )
 """Options of ours by which messages are read, as read_messages has them."""
-_READERS = (*_READING, "time_unit", "key_separator", "max_files_per_trigger")
+_READERS = (*_READING, "time_unit", "key_separator", "nanoseconds", "max_files_per_trigger")
 _START = re.compile(r"partition:(\d+),offset:(\d+)")
 _DRIVERS = {"postgresql": "psycopg", "sqlite": "sqlite3"}
 

@@ -13,7 +13,12 @@ from aggloom.errors import DataError, TypeMismatchError, UnknownColumnError, nea
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.change_words import ChangeWords
 from aggloom.runtime.values.changelog import parse_kinds
-from aggloom.runtime.values.fitting import fits, without_extension
+from aggloom.runtime.values.fitting import (
+    NANOSECONDS_HINT,
+    fits,
+    is_of_nanoseconds,
+    without_extension,
+)
 from aggloom.runtime.values.markers import MARKER_HINT
 
 _USUAL = ChangeWords()
@@ -94,7 +99,8 @@ def _column(given: Any, there: _Names, field: pa.Field, where: str) -> pa.Array:
         return found.cast(field.type)
     except (pa.ArrowException, UnicodeDecodeError) as error:
         said = str(error).splitlines()[0]
-        raise TypeMismatchError(f"{wrong}, and not all of it fits: {said}") from None
+        hint = f". {NANOSECONDS_HINT}" if is_of_nanoseconds(found.type) else ""
+        raise TypeMismatchError(f"{wrong}, and not all of it fits: {said}{hint}") from None
 
 
 def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -25,6 +25,7 @@ from aggloom.runtime.local.csv_rows import read_csv
 from aggloom.runtime.storage.arena import Array
 from aggloom.runtime.values.change_words import NEEDS_KEYS, OPTIONS, ChangeWords
 from aggloom.runtime.values.changelog import parse_kinds
+from aggloom.runtime.values.fitting import NANOSECONDS, cut_nanoseconds
 
 Read = tuple[pa.RecordBatch, Array, list[tuple[Message, str]]]
 Partitions = Mapping[Path, Mapping[str, str | None]]
@@ -50,13 +51,17 @@ def read_files(
     if format in FILES:
         words.check_declared(scan.schema.names, f"table {scan.table}")
         left = {name: value for name, value in left.items() if name not in OPTIONS}
+        cut = left.pop("nanoseconds", "error") if format == "parquet" else "error"
+        if cut not in NANOSECONDS:
+            known = ", ".join(NANOSECONDS)
+            raise SpecError(f"table {scan.table}: nanoseconds is {cut!r}; known are {known}")
         if format == "parquet" and left:
             raise SpecError(f"parquet has no option {next(iter(left))!r} in a harness")
         for file in files:
             if format == "csv":
                 yield _csv(file, scan, left, parts[file], words)
             else:
-                yield _parquet(file, scan, parts[file], words)
+                yield _parquet(file, scan, parts[file], words, cut == "cut")
         return
     yield from _messages(path, parts, format, scan, left)
 
@@ -121,7 +126,13 @@ def _one_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _parquet(file: Path, scan: Scan, parts: Mapping[str, str | None], words: ChangeWords) -> Read:
+def _parquet(
+    file: Path,
+    scan: Scan,
+    parts: Mapping[str, str | None],
+    words: ChangeWords,
+    cut: bool,
+) -> Read:
     where, own = str(file), scan.schema.names
     wanted = {name.lower() for name in (*own, *words.names(own), *words.refused(own))}
     try:
@@ -130,7 +141,11 @@ def _parquet(file: Path, scan: Scan, parts: Mapping[str, str | None], words: Cha
         empty = add_partitions(found.schema_arrow.empty_table(), parts, scan.schema, file)
         arrow_rows(empty, None, scan.schema, where, words)
         names = [name for name in found.schema_arrow.names if name.lower() in wanted]
-        table = add_partitions(found.read(names), parts, scan.schema, file)
+        read = found.read(names)
+        if cut:
+            columns = [cut_nanoseconds(column) for column in read.columns]
+            read = pa.Table.from_arrays(columns, names=read.column_names)
+        table = add_partitions(read, parts, scan.schema, file)
         return *arrow_rows(table, None, scan.schema, where, words), []
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputFormatError(f"{file} cannot be read as Parquet: {error}") from None

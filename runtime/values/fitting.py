@@ -5,6 +5,11 @@ from __future__ import annotations
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
+
+NANOSECONDS = ("error", "cut")
+"""What may become of digits below microseconds, as the option `nanoseconds` says."""
+NANOSECONDS_HINT = 'nanoseconds="cut" cuts times to microseconds'
 
 
 def fits(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -65,6 +70,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return pa.binary()
     if _is_list(kind):
         return pa.list_(plain_type(kind.value_type))
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
     return kind
@@ -76,6 +83,23 @@ def without_extension(column: pa.Array) -> pa.Array:
         stored = column.storage.to_pylist()
         return pa.array([None if v is None else str(UUID(bytes=v)) for v in stored], pa.string())
     return column.storage if _is_json(column.type) else column
+
+
+def is_of_nanoseconds(kind: pa.DataType) -> bool:
+    """Whether a column has times in nanoseconds, which no type of a schema has."""
+    return bool(pa.types.is_timestamp(kind) and kind.unit == "ns")
+
+
+def cut_nanoseconds(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return a column of times in nanoseconds as one in microseconds, the earlier ones; any other as it is."""
+    if not is_of_nanoseconds(column.type):
+        return column
+    numbers, micro = column.cast(pa.int64()), pa.scalar(1_000, pa.int64())
+    whole = pc.divide(numbers, micro)
+    # Division goes towards zero, and time forward.
+    behind = pc.less(numbers, pc.multiply(whole, micro))
+    floor = pc.subtract(whole, behind.cast(pa.int64()))
+    return floor.cast(pa.timestamp("us", column.type.tz))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

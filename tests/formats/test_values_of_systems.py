@@ -14,10 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from aggloom.errors import InputFormatError
+from aggloom.errors import InputFormatError, SpecError
+from aggloom.job import Job
+from aggloom.planned import fed
 from aggloom.runtime.formats.base import Message
 from aggloom.runtime.formats.decoder import decoder
 from aggloom.runtime.local.harness import Harness
+from aggloom.runtime.spark.read.parquet import read_parquet
+from aggloom.tables import read_table_option
 
 
 def _envelope(after: Any, **more: Any) -> Message:
@@ -125,3 +129,24 @@ def test_columns_of_duckdb_and_polars(tmp_path: Path) -> None:
     lists = pa.array([[1, 2]], pa.list_(pa.int64(), 2))
     pq.write_table(pa.table({"l": lists}), path)
     assert _parquet(path, "l ARRAY<BIGINT>") == [([1, 2],)]
+
+
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMP_NTZ"])
+def test_nanoseconds_are_refused_or_cut(tmp_path: Path, kind: str) -> None:
+    path, zone = tmp_path / "t.parquet", "UTC" if kind == "TIMESTAMP" else None
+    times = pa.array([-1_500, 1_999, 2_000, None], pa.timestamp("ns", zone))
+    pq.write_table(pa.table({"at": times}), path)
+    with pytest.raises(InputFormatError, match='nanoseconds="cut"'):
+        _parquet(path, f"at {kind}")
+    micros = pa.array([-2, 1, 2, None], pa.timestamp("us", zone)).to_pylist()
+    found = _parquet(path, f"at {kind}", nanoseconds="cut")
+    assert {row[0] for row in found} == set(micros)
+    schema = pa.schema([("at", pa.timestamp("us", zone))])
+    with pytest.raises(InputFormatError, match='nanoseconds="cut"'):
+        list(read_parquet(path, str(path), str(tmp_path), schema))
+    ((piece, _),) = read_parquet(path, str(path), str(tmp_path), schema, cut=True)
+    assert piece.column(0).to_pylist() == micros
+    table = read_table_option(f"t={path},nanoseconds=cut")
+    assert len(fed(Job("SELECT at FROM t", (table,), backend="python")).table()) == 4
+    with pytest.raises(SpecError, match="known are error, cut"):
+        _parquet(path, f"at {kind}", nanoseconds="round")

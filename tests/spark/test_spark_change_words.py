@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pytest
 from change_cases import CASES, DMS, SCHEMA, ChangeCase
 from pyspark.sql import SparkSession
@@ -65,3 +67,17 @@ def test_whole_files_of_json_are_read_on_spark(
     about: dict[str, Any] = {"streaming": False, "multiLine": True}
     changes = al.read_changes(spark, path, "jsonl", "id INT, v BIGINT", **about)
     assert [row[:2] for row in changes.collect()] == ROWS
+
+
+def test_columns_of_parquet_that_spark_does_not_know_are_read_whole(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    path, text = tmp_path / "t.parquet", "00112233-4455-6677-8899-aabbccddeeff"
+    at = "TIMESTAMP_NS '2024-01-01 00:00:00.123456789' AS at"
+    duckdb.sql(f"COPY (SELECT '{text}'::UUID AS u, {at}) TO '{path}'")
+    about: dict[str, Any] = {"streaming": False, "nanoseconds": "cut"}
+    changes = al.read_changes(spark, path, "parquet", "u STRING, at TIMESTAMP_NTZ", **about)
+    found = al.sql("SELECT u, at, COUNT(*) AS n FROM t GROUP BY u, at", t=changes).collect()
+    assert [tuple(row[:3]) for row in found] == [
+        (text, dt.datetime(2024, 1, 1, 0, 0, 0, 123456), 1)
+    ]

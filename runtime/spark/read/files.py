@@ -65,7 +65,7 @@ class WholeFiles:
     kind of change a row is, and those that are refused. lenient: a column that a file lacks is NULL. here: whether
     workers open the files themselves, and so read only the columns that are needed. time: the column by whose greatest
     value Spark's watermark moves, `delay` behind it. by_name: files are ordered by their paths alone. words: what a
-    change column says.
+    change column says. cut: whether times in nanoseconds are cut to microseconds.
     """
 
     files: DataFrame
@@ -77,6 +77,7 @@ class WholeFiles:
     delay: str = ""
     by_name: bool = False
     words: ChangeWords = _USUAL
+    cut: bool = False
 
     def packed(self, pack: Pack, table: str) -> DataFrame:
         """The files' rows, packed; how many there are is an observed metric of the query."""
@@ -85,8 +86,8 @@ class WholeFiles:
         ddl = f"{_COUNTED_DDL}, {_TIME} TIMESTAMP" if self.time else _COUNTED_DDL
         read = columns_read(pack.route.steps, pack.schema)
         wanted = tuple(n for n in pack.schema.names if n in (*read, self.time))
-        about = (self.changes, self.lenient, wanted, self.time, self.by_name, self.words)
-        packed = columns.mapInArrow(PackFiles(pack, self.base, *about), ddl)
+        about = (self.changes, self.lenient, wanted, self.time, self.by_name)
+        packed = columns.mapInArrow(PackFiles(pack, self.base, *about, self.words, self.cut), ddl)
         counts = (F.sum(name).alias(name) for name in ("rows", "files"))
         packed = packed.observe(f"{METRIC} {table}", *counts)
         if self.time is not None:
@@ -105,6 +106,7 @@ def remember(
     here: bool = False,
     by_name: bool = False,
     words: ChangeWords = _USUAL,
+    cut: bool = False,
 ) -> DataFrame:
     """Note of a DataFrame that it is nothing but the Parquet files at `path`, if they can be read here as Spark does.
 
@@ -113,7 +115,8 @@ def remember(
     """
     if {name.lower() for name in options} <= FILE_OPTIONS and not set("*?[{") & set(path):
         files = reader.format("binaryFile").schema(_FILE_DDL).load(path)
-        whole = WholeFiles(files, path, changes, lenient, here, by_name=by_name, words=words)
+        told: dict[str, Any] = {"by_name": by_name, "words": words, "cut": cut}
+        whole = WholeFiles(files, path, changes, lenient, here, **told)
         remember_packed(df, whole)
     return df
 
@@ -154,6 +157,7 @@ class PackFiles:
     time: str | None = None
     by_name: bool = False
     words: ChangeWords = _USUAL
+    cut: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pack one map task's files."""
@@ -189,7 +193,7 @@ class PackFiles:
         width = len(self.pack.schema)
         file = local(path) if content is None else content
         assert file is not None
-        about = (self.changes, self.lenient, self.wanted, self.words)
+        about = (self.changes, self.lenient, self.wanted, self.words, self.cut)
         for piece, change in read_parquet(file, path, self.base, self.pack.schema, *about):
             kinds = np.zeros(piece.num_rows, np.int8)
             if change is not None and self.pack.change_column:

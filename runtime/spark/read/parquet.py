@@ -21,7 +21,13 @@ from aggloom.runtime.formats.partitions import (
 )
 from aggloom.runtime.spark.node.blobs import empty_columns
 from aggloom.runtime.values.change_words import ChangeWords
-from aggloom.runtime.values.fitting import fits, without_extension
+from aggloom.runtime.values.fitting import (
+    NANOSECONDS_HINT,
+    cut_nanoseconds,
+    fits,
+    is_of_nanoseconds,
+    without_extension,
+)
 from aggloom.runtime.values.markers import MARKER_HINT, MARKERS
 
 ROWS_AT_ONCE = 1 << 17
@@ -40,6 +46,7 @@ def read_parquet(
     lenient: bool = False,
     wanted: Sequence[str] | None = None,
     words: ChangeWords = _USUAL,
+    cut: bool = False,
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
     """The rows of the file at `path`, below the directory `base`, each piece with its change column if there is one.
 
@@ -47,11 +54,14 @@ def read_parquet(
     changes: the names that a change column may have, and those of Debezium's flattened records, which are refused.
     lenient: a column that the file lacks is NULL. wanted: the columns of the schema that are read; the file has to
     have all of them. words: what the change column says.
+    cut: whether times in nanoseconds are cut to microseconds.
     Raises InputFormatError.
     """
     try:
         with _source(content) as source:
-            yield from _Reader(source, path, base, schema, changes, lenient, words).pieces(wanted)
+            yield from _Reader(source, path, base, schema, changes, lenient, words, cut).pieces(
+                wanted
+            )
     except FileNotFoundError as error:
         raise InputFormatError(
             f"{path}: the file is not there any more, or may not be seen. Files belong to a batch once they are "
@@ -76,13 +86,14 @@ class _Reader:
         changes: Sequence[str],
         lenient: bool,
         words: ChangeWords,
+        cut: bool,
     ) -> None:
         self._file = pq.ParquetFile(
             source,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
-        self._path, self._words = path, words
+        self._path, self._words, self._cut = path, words, cut
         self._found = self._file.schema_arrow
         self._change = self._change_column(changes)
         extra = [pa.field(self._change, self._change_type())] if self._change else []
@@ -171,11 +182,14 @@ class _Reader:
 
     def _cast(self, array: pa.Array, field: pa.Field) -> pa.Array:
         try:
-            return array.cast(field.type)
+            return (cut_nanoseconds(array) if self._cut else array).cast(field.type)
         except pa.ArrowInvalid as error:
+            fix = "Declare the column with the file's type."
+            if is_of_nanoseconds(array.type):
+                fix = f"{NANOSECONDS_HINT}."
             raise InputFormatError(
                 f"{self._path}: column {field.name!r} is {array.type} in the file, and not all of it fits "
-                f"{field.type}: {str(error).splitlines()[0]}. Declare the column with the file's type."
+                f"{field.type}: {str(error).splitlines()[0]}. {fix}"
             ) from error
 
     def _place(self, name: str) -> int | None:

@@ -43,6 +43,7 @@ from aggloom.runtime.spark.read.records import (
 from aggloom.runtime.spark.read.source_log import noted
 from aggloom.runtime.spark.read.whole_json import objects_of
 from aggloom.runtime.values.change_words import NEEDS_KEYS, ChangeWords
+from aggloom.runtime.values.fitting import NANOSECONDS
 from aggloom.runtime.values.markers import MARKER_HINT
 
 _PEEKED = 1_000
@@ -76,6 +77,7 @@ def read_changes(
     change_values: Mapping[Any, str] | str | None = None,
     markers: str | None = None,
     zero_dates: str | None = None,
+    nanoseconds: str | None = None,
     **options: Any,
 ) -> DataFrame:
     """A DataFrame of the schema's columns and `_change_type`, read from files.
@@ -96,7 +98,8 @@ def read_changes(
 
     change_column, change_values: the column that says what kind of change a row is, and the meaning of its words, such
     as {"I": "insert", "U": "update_after", "D": "delete"}; the empty word is that of rows without one. markers:
-    columns by which other systems mark changes are refused, or "data".
+    columns by which other systems mark changes are refused, or "data". nanoseconds: times of Parquet with digits below
+    microseconds are an "error", or "cut".
 
     Raises SpecError for these; what is wrong with a file fails the query with an InputFormatError.
     """
@@ -130,6 +133,12 @@ def read_changes(
                 raise SpecError(
                     f"read_changes: {name} is for formats of messages, not for {format}"
                 )
+    if nanoseconds is not None:
+        _one_of("nanoseconds", nanoseconds, NANOSECONDS)
+        if format != "parquet" or not whole_files:
+            raise SpecError(
+                "read_changes: nanoseconds is for Parquet files that workers read whole (whole_files=True)"
+            )
     told_words = {
         "change_column": change_column,
         "change_values": change_values,
@@ -172,7 +181,18 @@ def read_changes(
         names = (*words.names(columns.names), *words.refused(columns.names))
         here = on_this_disk(spark, path)
         return (
-            remember(df, configured(), path, options, names, lenient, here, by_name, words)
+            remember(
+                df,
+                configured(),
+                path,
+                options,
+                names,
+                lenient,
+                here,
+                by_name,
+                words,
+                nanoseconds == "cut",
+            )
             if whole_files
             else df
         )
