@@ -42,8 +42,19 @@ def says_change(name: str) -> bool:
 
 
 def check_markers(names: Iterable[str], declared: Sequence[str], where: str) -> None:
-    """Raise InputFormatError for a marker among names that is not declared."""
+    """Raise InputFormatError for a marker among the names of a lake's table that is not declared.
+
+    `op` is one, too, as in files: tables of lakes say their changes in `_change_type`.
+    """
     taken = {name.lower() for name in declared}
     for name in names:
-        if name.lower() in MARKERS and name.lower() not in taken:
+        if name.lower() in taken:
+            continue
+        if name.lower() in MARKERS:
             raise InputFormatError(f"{where}: column {name!r} {MARKER_HINT}")
+        if name.lower() == CHANGE_COLUMNS["flink"]:
+            raise InputFormatError(
+                f"{where}: column {name!r} marks what became of a row, as in changelogs of Flink, and is not read. "
+                "Name the kind of change _change_type; if it is a column like others, declare the columns as schema=, "
+                "with this one"
+            )

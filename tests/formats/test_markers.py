@@ -38,8 +38,6 @@ def _jsonl(path: Path, marker: str, schema: pa.Schema) -> int:
 
 
 def _upsert(path: Path, marker: str, schema: pa.Schema) -> int:
-    if marker in ("_CHANGE_TYPE", "Op"):
-        marker = "__op"
     return _decode("upsert-json", marker, schema, keys="id")
 
 
@@ -61,7 +59,7 @@ def _read(path: Path, format: str, schema: pa.Schema) -> int:
 
 
 def _delta(path: Path, marker: str, schema: pa.Schema) -> int:
-    if marker in ("_CHANGE_TYPE", "Op"):
+    if marker == "_CHANGE_TYPE":
         marker = "__op"
     write_deltalake(str(path / "d"), pa.table({"id": [1], "v": [2], marker: ["D"]}))
     return DeltaSource.of(DeltaPlace.of(str(path / "d")), schema=schema).first()["version"] + 2
