@@ -101,6 +101,9 @@ def main() -> None:
             kept = directory / "failures" / f"{time.time_ns()}"
             kept.parent.mkdir(exist_ok=True)
             kept.write_text(f"{type(failure).__name__}: {failure}\n\n{failure.__cause__}")
+            if "Java has ended" in str(failure):
+                # Nothing can be started any more in this process.
+                raise
         else:
             (directory / "done").touch()
             return
