@@ -56,7 +56,7 @@ READ: Final[dict[type[exp.Expression], frozenset[str]]] = {
         ),
         exp.Floor: "this decimals",
         exp.Ceil: "this decimals",
-        exp.Create: "this kind expression exists properties replace",
+        exp.Create: "with_ this kind expression exists properties replace",
     }.items()
 }
 """The parts of each node that a rule reads or refuses. A class that is not here is scalar, and written whole."""

@@ -97,6 +97,7 @@ QUERIES: Final = (
     "SELECT i + (SELECT MAX(i) FROM u) AS x FROM t",
     f"SELECT COUNT(*) AS c FROM {WINDOW} GROUP BY window_start, window_end",
     "CREATE VIEW v AS SELECT i FROM t; SELECT i FROM v",
+    "WITH b AS (SELECT i FROM t) CREATE VIEW v AS SELECT i FROM b; SELECT i FROM v",
     "CREATE VIEW v COMMENT 'x' AS SELECT i FROM t; SELECT i FROM v",
 )
 _FLAGS: Final = ("safe", "requires_string", "null_on_text_overflow")
